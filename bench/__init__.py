@@ -1,0 +1,1 @@
+"""Benchmarks: what this program promises in numbers, measured from outside and beside something comparable."""

@@ -1,0 +1,30 @@
+"""The cases, by name."""
+
+from collections.abc import Callable, Coroutine
+
+from msgspec import Struct
+
+from bench.cases import backlog, isolation, latency, soak, throughput
+from bench.measure import Measure
+from bench.server import Server
+
+
+class Case(Struct, frozen=True):
+    """What it shows, its size when nobody asks for another, and how it is run."""
+
+    about: str
+    deliveries: int
+    rounds: int
+    run: Callable[[Server, int, int], Coroutine[None, None, list[Measure]]]
+
+
+CASES = {
+    name: Case((module.__doc__ or "").splitlines()[0], module.DELIVERIES, module.ROUNDS, module.run)
+    for name, module in (
+        ("throughput", throughput),
+        ("backlog", backlog),
+        ("soak", soak),
+        ("isolation", isolation),
+        ("latency", latency),
+    )
+}

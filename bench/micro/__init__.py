@@ -1,0 +1,1 @@
+"""Micro-benchmarks: the functions that run once per delivery or per batch."""

@@ -1,0 +1,83 @@
+"""The Postgres of a benchmark: embedded, with default durability, in a folder of its own that goes with it."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import asyncpg
+import psutil
+
+from bench.measure import BenchError
+from dispatcher.store import embedded
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+# Loading millions of rows in one statement takes its time.
+STATEMENT_SECONDS_MAX = 900.0
+READINGS_MAX = 100
+
+
+class Server:
+    """A running server; every round gets a database of its own from it, so that none inherits another's dead rows."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="dispatcher-bench-"))
+        self._server = embedded.start(str(self._folder))
+        self._url: str = self._server.get_uri()
+        self._names = (f"bench_{number}" for number in count(1))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[str]:
+        """The URL of an empty database, which is dropped afterwards."""
+        name = next(self._names)
+        async with connected(self._url) as admin:
+            await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+            try:
+                yield self._url.replace("/postgres?", f"/{name}?", 1)
+            finally:
+                await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def cpu_seconds(self) -> float:
+        """CPU that the server has used so far: its living processes, and those that have ended."""
+        postmaster = psutil.Process(int((self._folder / "postgres" / "postmaster.pid").read_text().split()[0]))
+        for _ in range(READINGS_MAX):
+            before = postmaster.cpu_times()
+            living = [_seconds(backend) for backend in postmaster.children()]
+            after = postmaster.cpu_times()
+            # One that ends while we read is in neither sum, or in both: read again.
+            ended = before.children_user + before.children_system
+            if None not in living and ended == after.children_user + after.children_system:
+                return float(after.user + after.system + ended) + sum(filter(None, living))
+        raise BenchError("backends come and go too fast for their CPU to be read")
+
+
+def _seconds(process: psutil.Process) -> float | None:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return None
+    return float(times.user + times.system)
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Connection]:
+    """A plain connection for a while."""
+    connection = await asyncpg.connect(url, command_timeout=STATEMENT_SECONDS_MAX)
+    try:
+        yield connection
+    finally:
+        await connection.close()

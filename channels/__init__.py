@@ -1,0 +1,1 @@
+"""Channels: one contract, and one file or folder per provider, all alike."""

@@ -1,0 +1,115 @@
+"""What a channel is: the sealed envelope that it gets, the verdicts that it gives, and what it must do.
+
+A channel MUST
+ 1. take nothing but envelopes: they exist only for deliveries that were claimed and marked;
+ 2. call `envelope.licence.expired()` directly before the first byte of a call leaves, and report `NotCalled` if so;
+ 3. report exactly one verdict for each envelope, as soon as it is known; what is unreported when `deliver` returns,
+    raises or is cancelled counts as `Unknown`, so a channel that knows better reports before it goes;
+ 4. judge by phase, not by exception class: before the first byte was handed to the transport nothing was sent
+    (`NotCalled` or `RetryAfter`); a refusal is a refusal; no answer after the request was written is `Unknown`;
+ 5. never retry a call by itself and never let a client library do it;
+ 6. send the same bytes for the same delivery and attempt number: nothing random, no clock;
+ 7. pass `idempotency_key` to a provider that honours one, and declare it with `honours_idempotency_key`;
+ 8. let cancellation through at once;
+ 9. hold no lock and no database transaction across a call;
+10. never write a recipient, a rendered part or a secret to a log or into a reason.
+
+A channel SHOULD report in the order in which answers arrive, keep connections, and bound each of its buffers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Never, Protocol, final
+
+from msgspec import Struct
+
+
+@final
+class Licence:
+    """The proof that a batch was marked, with the end of its validity. Only the mark can mint one."""
+
+    __slots__ = ("_clock", "deadline")
+
+    deadline: float
+    _clock: Callable[[], float]
+
+    def __init__(self, proof: Never) -> None:  # noqa: ARG002 - it is there for the type checker: nobody has one
+        raise TypeError("a licence is minted by the mark and by nothing else")
+
+    def expired(self) -> bool:
+        """True when it is too late to begin a call."""
+        return self._clock() >= self.deadline
+
+
+@final
+class Envelope(Struct, frozen=True, gc=False):
+    """One message, ready to go: rendered, marked and licensed."""
+
+    licence: Licence
+    delivery_id: int
+    tenant_id: str
+    workspace_id: str
+    idempotency_key: str
+    channel: str
+    recipient: str
+    parts: Mapping[str, str]
+    options: Mapping[str, Any]
+    attempt: int
+
+
+class Accepted(Struct, frozen=True, gc=False):
+    """The provider has it and will not lose it."""
+
+    provider_message_id: str
+    data: Mapping[str, Any] | None = None
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """The provider will never take this message: no further attempt."""
+
+    reason: str
+
+
+class RetryAfter(Struct, frozen=True, gc=False):
+    """Not taken now. `delay_seconds` is the provider's wish; without one the policy's wait applies."""
+
+    reason: str
+    delay_seconds: float | None = None
+
+
+class Throttled(Struct, frozen=True, gc=False):
+    """Too fast: the bucket closes for `seconds`, and no attempt is used up."""
+
+    seconds: float
+
+
+class Unknown(Struct, frozen=True, gc=False):
+    """The call was begun and its outcome cannot be known; `phase` says how far it came."""
+
+    phase: str
+
+
+class NotCalled(Struct, frozen=True, gc=False):
+    """Nothing left this process: the delivery goes back, no attempt is used up."""
+
+    why: str
+
+
+Verdict = Accepted | Refused | RetryAfter | Throttled | Unknown | NotCalled
+Report = Callable[[Envelope, Verdict], None]
+
+
+class Channel(Protocol):
+    """What the sender of a channel drives."""
+
+    @property
+    def honours_idempotency_key(self) -> bool:
+        """True while the provider contractually de-duplicates by the envelope's key."""
+
+    async def prepare(self, count: int) -> None:
+        """Return when `count` calls can begin without waiting for a connection. Called before the mark."""
+
+    async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
+        """Hand each envelope over and report each verdict."""
+
+    async def close(self) -> None:
+        """Let connections go. Called once, after the last `deliver` has ended."""

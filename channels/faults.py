@@ -1,0 +1,112 @@
+"""Misbehaviour on purpose: a channel around a channel, whose faults are drawn from a seed."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+from channels.contract import Channel, Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
+
+
+class FaultSettings(Protocol):
+    """Each fault's probability per message; they exclude each other, but for the latency."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def latency(self) -> float: ...
+    @property
+    def latency_seconds(self) -> float: ...
+    @property
+    def refuse(self) -> float: ...
+    @property
+    def retry(self) -> float: ...
+    @property
+    def throttle(self) -> float: ...
+    @property
+    def throttle_seconds(self) -> float: ...
+    @property
+    def unknown(self) -> float: ...
+    @property
+    def hang(self) -> float: ...
+
+
+FAULTS = ("refuse", "retry", "throttle", "unknown", "hang")
+
+
+def any_fault(settings: FaultSettings) -> bool:
+    """Whether the settings ask for any misbehaviour."""
+    return any(getattr(settings, name) > 0 for name in (*FAULTS, "latency"))
+
+
+class Faulty:
+    """Draws for each message and attempt whether it goes wrong, and hands the rest on. The same seed, delivery and
+    attempt always draw the same, in whatever order messages come."""
+
+    def __init__(self, inner: Channel, settings: FaultSettings) -> None:
+        self._inner = inner
+        self._settings = settings
+
+    @property
+    def honours_idempotency_key(self) -> bool:
+        return self._inner.honours_idempotency_key
+
+    async def prepare(self, count: int) -> None:
+        await self._inner.prepare(count)
+
+    async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
+        """Begin every message's call at once, so that a slow one does not make the others slow."""
+        clean: list[Envelope] = []
+        wrong: list[tuple[Envelope, float, str | None]] = []
+        for envelope in batch:
+            wait, fault = self._draw(envelope)
+            if wait or fault:
+                wrong.append((envelope, wait, fault))
+            else:
+                clean.append(envelope)
+        async with asyncio.TaskGroup() as calls:
+            for one in wrong:
+                calls.create_task(self._misbehave(*one, report))
+            if clean:
+                calls.create_task(self._inner.deliver(clean, report))
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def _draw(self, envelope: Envelope) -> tuple[float, str | None]:
+        settings = self._settings
+        # Not a secret: the same draw for the same message is the point.
+        dice = random.Random(f"{settings.seed}:{envelope.delivery_id}:{envelope.attempt}")  # noqa: S311 - see above
+        wait = settings.latency_seconds if dice.random() < settings.latency else 0.0
+        point = dice.random()
+        for name in FAULTS:
+            share: float = getattr(settings, name)
+            if point < share:
+                return wait, name
+            point -= share
+        return wait, None
+
+    async def _misbehave(self, envelope: Envelope, wait: float, fault: str | None, report: Report) -> None:
+        await asyncio.sleep(wait)
+        if envelope.licence.expired():
+            report(envelope, NotCalled("the licence ran out"))
+            return
+        match fault:
+            case None:
+                await self._inner.deliver([envelope], report)
+            case "refuse":
+                report(envelope, Refused("recipient: refused on purpose"))
+            case "retry":
+                report(envelope, RetryAfter("failed on purpose"))
+            case "throttle":
+                report(envelope, Throttled(self._settings.throttle_seconds))
+            case "unknown":
+                # It arrives, and the answer is lost: the case in which sending again would be a duplicate.
+                await self._inner.deliver([envelope], _swallow)
+                report(envelope, Unknown("the answer was lost on purpose"))
+            case _:
+                await asyncio.Event().wait()
+
+
+def _swallow(_envelope: Envelope, _verdict: Verdict) -> None:
+    """Lose the answer."""

@@ -1,0 +1,65 @@
+"""The janitor: spent claims, claims whose answer was lost, and the gauges of the backlog."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from dispatcher.actors.streams import Epoch, Lanes, Tokens
+from dispatcher.config import Janitor as Settings
+from dispatcher.metrics import Metrics
+from dispatcher.store import claims
+from dispatcher.store.database import Database
+
+log = structlog.get_logger(__name__)
+
+# A claim that was just answered is not yet known as open for an instant; a lost one can wait this long.
+AGE_SECONDS = 5.0
+# More are counted as this many: a queue of millions is not worth its scan.
+DEPTH_COUNTED_MAX = 100_000
+
+
+class Janitor:
+    """Keeps house for whichever epoch this process has now."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        current: Callable[[], Epoch | None],
+        metrics: Metrics,
+    ) -> None:
+        self._database = database
+        self.settings = settings
+        self._current = current
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Keep house, for ever."""
+        while True:
+            await self._database.persist("housekeeping", self.run_once)
+            await asyncio.sleep(self.settings.interval_seconds)
+
+    async def run_once(self) -> None:
+        """One round."""
+        await claims.drop_spent(self._database, self.settings.page_max, AGE_SECONDS)
+        current = self._current()
+        if current is None:
+            return
+        await self._forget_lost(current.number, current.tokens)
+        await self._measure(current.lanes)
+
+    async def _forget_lost(self, epoch: int, tokens: Tokens) -> None:
+        """Claims of ours that we know nothing of: their answer was lost. Nobody else frees them while we live."""
+        known_before = set(tokens.open)
+        for token in await claims.older_than(self._database, epoch, AGE_SECONDS):
+            if token not in known_before and token not in tokens.open:
+                freed = await claims.forget(self._database, epoch, token)
+                log.warning("claim.forgotten", token=token, deliveries=freed)
+
+    async def _measure(self, lanes: Lanes) -> None:
+        asked = [(state.channel, state.lane) for state in lanes]
+        for one in await claims.depth(self._database, asked, DEPTH_COUNTED_MAX):
+            labels = (one.channel, one.lane.name.lower())
+            self._metrics.depth.labels(*labels).set(one.deliveries)
+            self._metrics.due_age.labels(*labels).set(one.age_seconds)

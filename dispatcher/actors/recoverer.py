@@ -1,0 +1,63 @@
+"""The recoverer: fences epochs that have fallen silent, and recovers claims that nobody owns any more."""
+
+import asyncio
+
+import structlog
+
+from dispatcher.clock import Clock
+from dispatcher.domain.liveness import Watch
+from dispatcher.metrics import Metrics
+from dispatcher.store import instances
+from dispatcher.store.database import PASSING, Database
+
+log = structlog.get_logger(__name__)
+
+PAGE_CLAIMS = 100
+# A mark under way holds the row for milliseconds; a session cut off without a word holds it until TCP notices.
+FENCE_LOCK_MILLISECONDS_MAX = 2_000
+
+
+class Recoverer:
+    """Watches the others. It is outside of any epoch, so that it goes on while the pipeline restarts."""
+
+    def __init__(self, database: Database, interval_seconds: float, clock: Clock, metrics: Metrics) -> None:
+        self._database = database
+        self._interval_seconds = interval_seconds
+        self._clock = clock
+        self._metrics = metrics
+        self._watch = Watch(interval_seconds)
+
+    async def run(self) -> None:
+        """Look after the others, for ever."""
+        while True:
+            await self._database.persist("recovery", self.run_once)
+            await asyncio.sleep(self._interval_seconds)
+
+    async def run_once(self) -> None:
+        """Fence who is silent, then recover whatever has no live owner."""
+        beats = {one.epoch: (one.beat, one.lease_seconds) for one in await instances.beats(self._database)}
+        for epoch in self._watch.stale(self._clock.monotonic(), beats):
+            await self.fence(epoch)
+        await self.recover()
+        self._metrics.instances.set(len(beats))
+
+    async def fence(self, epoch: int) -> None:
+        """Take an epoch away; if its row cannot be locked now, the next round tries again."""
+        try:
+            if await instances.fence(self._database, epoch, FENCE_LOCK_MILLISECONDS_MAX):
+                self._metrics.fenced_instances.inc()
+                log.warning("instance.fenced", epoch=epoch)
+        except PASSING as trouble:
+            log.warning("instance.fence_failed", epoch=epoch, error=type(trouble).__name__)
+
+    async def recover(self) -> None:
+        """Recover page by page until there is nothing to recover."""
+        while True:
+            page = await instances.recover(self._database, PAGE_CLAIMS)
+            if page.claims:
+                log.warning("claims.recovered", **{name: getattr(page, name) for name in page.__struct_fields__})
+                self._metrics.recovered.labels("requeued").inc(page.requeued)
+                self._metrics.recovered.labels("retried").inc(page.retried)
+                self._metrics.recovered.labels("held").inc(page.held)
+            if page.claims < PAGE_CLAIMS:
+                return

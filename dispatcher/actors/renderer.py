@@ -1,0 +1,63 @@
+"""The renderer: turns claimed deliveries into what they say, or into the reason why they say nothing."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from dispatcher.actors.streams import Inbox, Rendered
+from dispatcher.domain.life import Claimed, Failed, Skipped
+from dispatcher.domain.template import Renderer as Templates
+from dispatcher.errors import TemplateError
+from dispatcher.metrics import Metrics
+
+# Rendering holds the loop: after so many deliveries others get a turn.
+TURN_MAX = 100
+
+_decode_options = msgspec.json.Decoder(dict[str, Any]).decode
+_NO_OPTIONS: Mapping[str, Any] = {}
+
+
+class Renderer:
+    """Renders batches in the order in which they were claimed and sends each to its lane."""
+
+    def __init__(
+        self,
+        templates: Callable[[], Templates],
+        send: Callable[[Sequence[Rendered]], None],
+        inbox: Inbox,
+        metrics: Metrics,
+    ) -> None:
+        self._templates = templates
+        self._send = send
+        self._inbox = inbox
+        self._metrics = metrics
+
+    async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
+        """Render until the claimer has closed its end."""
+        async for batch in batches:
+            for start in range(0, len(batch), TURN_MAX):
+                with self._metrics.render_seconds.time():
+                    rendered = self.run_once(batch[start : start + TURN_MAX])
+                if rendered:
+                    self._send(rendered)
+                await asyncio.sleep(0)
+
+    def run_once(self, batch: Sequence[Claimed]) -> list[Rendered]:
+        """Render some deliveries of one lane; those that cannot be rendered have their result already."""
+        render = self._templates().render
+        rendered: list[Rendered] = []
+        for item in batch:
+            if item.expired:
+                self._inbox.put(item, Skipped("expired"))
+                continue
+            try:
+                parts = render(item.template, item.variables)
+            except TemplateError as fault:
+                self._inbox.put(item, Failed(str(fault)))
+                continue
+            options = _NO_OPTIONS if item.options == "{}" else _decode_options(item.options)
+            rendered.append(Rendered(item, parts, options))
+        return rendered

@@ -1,0 +1,261 @@
+"""The sender of one channel: slots, tokens, mark, call, verdict, for its lanes side by side."""
+
+import asyncio
+import random
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from channels.contract import Accepted, Channel, Envelope, Licence, NotCalled, Throttled, Unknown, Verdict
+from dispatcher.actors.slots import Slots
+from dispatcher.actors.streams import Epoch, LaneState, Rendered
+from dispatcher.config import Channel as Settings
+from dispatcher.config import Retry
+from dispatcher.domain import retry
+from dispatcher.domain.life import Back, Lane, Lost, OnUnknown, Outcome, Succeeded
+from dispatcher.domain.rates import Rates
+from dispatcher.store import marks
+from dispatcher.store.database import PASSING_OR_CANCELLED
+
+log = structlog.get_logger(__name__)
+
+# After a mark whose outcome is unknown: give Postgres this long before the next one.
+TROUBLE_WAIT_SECONDS = 0.5
+# Nothing was marked and the connection to the provider is missing: its deliveries come back after this.
+UNREADY_WAIT_SECONDS = 5.0
+# A lane gives way to a smaller one that waits for tokens too, but not for longer than this at a time.
+LANE_PATIENCE_SECONDS = 1.0
+TOKEN_WAIT_SECONDS = 0.001
+
+
+class Terms(Struct, eq=False):
+    """What a reload may change while the sender runs. `calls` counts the calls under way on these terms."""
+
+    channel: Channel
+    settings: Settings
+    retry: Retry
+    rates: Rates
+    calls: int = 0
+
+    @property
+    def on_unknown(self) -> OnUnknown:
+        """What becomes of an unknown outcome."""
+        return "retry" if self.settings.at_least_once or self.channel.honours_idempotency_key else "hold"
+
+
+class Sender:
+    """Drives one channel. What it holds unmarked when `draining` is set goes back; what is marked is finished."""
+
+    def __init__(
+        self,
+        name: str,
+        terms: Terms,
+        epoch: Epoch,
+        licence_seconds: float,
+    ) -> None:
+        self.name = name
+        self.terms = terms
+        self._epoch = epoch
+        self._database = epoch.database
+        self._inbox = epoch.inbox
+        self._clock = epoch.clock
+        self._metrics = epoch.metrics
+        self._licence_seconds = licence_seconds
+        self._giving_up = anyio.CancelScope()
+        # Lanes that wait for the provider's tokens, and when each lane last had some.
+        self._queueing: set[Lane] = set()
+        self._granted_at: dict[Lane, float] = {}
+        self.slots = Slots(terms.settings.marked_max)
+        self.draining = asyncio.Event()
+
+    async def run(self, lanes: Sequence[LaneState]) -> None:
+        """Send until every lane has been closed and every call has ended."""
+        with self._giving_up:
+            async with anyio.create_task_group() as calls, anyio.create_task_group() as loops:
+                for state in lanes:
+                    loops.start_soon(self._lane, state, calls)
+
+    def give_up(self) -> None:
+        """Grace is over: calls under way are cut off, and unknown."""
+        self._giving_up.cancel()
+
+    async def _lane(self, state: LaneState, calls: TaskGroup) -> None:
+        async for batch in state.pipe.receive:
+            rest: Sequence[Rendered] = batch
+            while rest and not self.draining.is_set():
+                rest = await self._some(state, self._gather(state, rest), calls)
+            for one in rest:
+                self._inbox.put(one.item, Back(0.0, "draining"))
+
+    def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
+        """A batch with what came behind it: a mark of 20 costs as much as one of 200."""
+        gathered = batch
+        while len(gathered) < self.slots.total:
+            try:
+                gathered = [*gathered, *state.pipe.receive.receive_nowait()]
+            except (anyio.WouldBlock, anyio.EndOfStream):
+                break
+        return gathered
+
+    async def _some(self, state: LaneState, batch: Sequence[Rendered], calls: TaskGroup) -> Sequence[Rendered]:
+        """Mark and begin as many of a batch as may go now; answers the rest."""
+        await self._inbox.room()
+        granted = self.slots.take(state.lane, len(batch))
+        if not granted:
+            await self._or_draining(self.slots.freed(state.lane))
+            return batch
+        tokens = self._tokens(state.lane, granted)
+        self.slots.give_back(state.lane, granted - tokens)
+        if not tokens:
+            self._queueing.add(state.lane)
+            await self._or_draining(
+                asyncio.sleep(max(self.terms.rates.wait(self._clock.monotonic()), TOKEN_WAIT_SECONDS))
+            )
+            return batch
+        self._queueing.discard(state.lane)
+        await self._begin(state, batch[:tokens], calls)
+        return batch[tokens:]
+
+    def _tokens(self, lane: Lane, wanted: int) -> int:
+        """Tokens of the provider's bucket: the smaller lane first, but none waits for another for long."""
+        now = self._clock.monotonic()
+        patient = now - self._granted_at.get(lane, float("-inf")) < LANE_PATIENCE_SECONDS
+        if patient and any(other < lane for other in self._queueing):
+            return 0
+        tokens = self.terms.rates.take(now, wanted)
+        if tokens:
+            self._granted_at[lane] = now
+        return tokens
+
+    async def _or_draining(self, wait: Coroutine[Any, Any, None]) -> None:
+        """Wait, but no longer than until the drain begins."""
+        waits: set[asyncio.Task[Any]] = {asyncio.create_task(wait), asyncio.create_task(self.draining.wait())}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+
+    async def _begin(self, state: LaneState, chosen: Sequence[Rendered], calls: TaskGroup) -> None:
+        """Slots and tokens are taken: mark, and hand over what the mark gave."""
+        batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen)
+        for one, wait in late:
+            self._settle(state, one, Back(wait, "rate limit"))
+        terms = self.terms
+        if not batch or not await self._ready(state, batch, terms):
+            return
+        try:
+            with self._metrics.mark_seconds.time():
+                licence, attempts = await marks.mark(
+                    self._database,
+                    self._epoch.number,
+                    [one.item for one in batch],
+                    self._clock.boottime,
+                    self._licence_seconds,
+                )
+        except PASSING_OR_CANCELLED as trouble:
+            # It may have been committed. Nothing was called, so the flush may undo it, whichever it was.
+            for one in batch:
+                self._settle(state, one, Back(0.0, "the mark's outcome is unknown"))
+            if isinstance(trouble, asyncio.CancelledError):
+                raise
+            self._database.note_trouble("mark", trouble)
+            await asyncio.sleep(TROUBLE_WAIT_SECONDS)
+            return
+        self._metrics.mark_size.observe(len(batch))
+        marked: dict[int, Rendered] = {}
+        envelopes: list[Envelope] = []
+        for one in batch:
+            attempt = attempts.get(one.item.id)
+            if attempt is None:
+                self._settle(state, one, Lost())
+                continue
+            marked[one.item.id] = one
+            envelopes.append(_envelope(licence, one, attempt))
+        if envelopes:
+            terms.calls += 1
+            calls.start_soon(self._call, state, terms, envelopes, marked)
+
+    async def _ready(self, state: LaneState, batch: Sequence[Rendered], terms: Terms) -> bool:
+        """A connection comes before the mark: without one nothing is marked."""
+        try:
+            await terms.channel.prepare(len(batch))
+        except (OSError, TimeoutError) as trouble:
+            log.warning("channel.unready", channel=self.name, error=type(trouble).__name__)
+            self.terms.rates.give_back(len(batch))
+            for one in batch:
+                self._settle(state, one, Back(UNREADY_WAIT_SECONDS, "no connection to the provider"))
+            return False
+        return True
+
+    async def _call(
+        self, state: LaneState, terms: Terms, envelopes: list[Envelope], marked: dict[int, Rendered]
+    ) -> None:
+        """Call the provider; whatever has no verdict when that ends is unknown."""
+        report = partial(self._report, state, marked, terms)
+        limit = terms.settings.call_seconds_max
+        phase = "no verdict was given"
+        try:
+            with self._metrics.call_seconds(self.name).time():
+                async with asyncio.timeout(limit):
+                    await terms.channel.deliver(envelopes, report)
+        except TimeoutError:
+            phase = f"no answer within {limit:g} s"
+        except asyncio.CancelledError:
+            phase = "given up during the call"
+            raise
+        except Exception as bug:
+            # A channel's bug is its own: what it had not reported is unknown, and the pipeline goes on.
+            phase = f"the channel raised {type(bug).__name__}"
+            log.exception("channel.raised", channel=self.name)
+        finally:
+            terms.calls -= 1
+            for envelope in envelopes:
+                if envelope.delivery_id in marked:
+                    report(envelope, Unknown(phase))
+
+    def _report(
+        self, state: LaneState, marked: dict[int, Rendered], terms: Terms, envelope: Envelope, verdict: Verdict
+    ) -> None:
+        one = marked.pop(envelope.delivery_id, None)
+        if one is None:
+            log.error("channel.reported_twice", channel=self.name, delivery_id=envelope.delivery_id)
+            return
+        if type(verdict) is Accepted:
+            self._settle(state, one, Succeeded(verdict.provider_message_id))
+            return
+        now = self._clock.monotonic()
+        if type(verdict) is Throttled:
+            self.terms.rates.close(now, verdict.seconds)
+        elif type(verdict) is NotCalled:
+            self.terms.rates.give_back(1)
+        used = one.item.used + 1
+        policy = terms.retry
+        spread = random.uniform(0, policy.jitter) if policy.jitter else 0.0  # noqa: S311 - spreads retries, hides nothing
+        wait = retry.wait_seconds(used, policy.base_seconds, policy.cap_seconds, spread)
+        self._settle(state, one, retry.decide(verdict, used, one.item.max_attempts, wait, state.on_unknown))
+
+    def _settle(self, state: LaneState, one: Rendered, outcome: Outcome) -> None:
+        self.slots.give_back(state.lane, 1)
+        self._inbox.put(one.item, outcome)
+
+
+def _envelope(licence: Licence, one: Rendered, attempt: int) -> Envelope:
+    item = one.item
+    return Envelope(
+        licence,
+        item.id,
+        item.tenant_id,
+        item.workspace_id,
+        item.idempotency_key,
+        item.channel,
+        item.recipient,
+        one.parts,
+        one.options,
+        attempt,
+    )

@@ -1,0 +1,179 @@
+"""What the actors share: lanes with their room, rendered deliveries, and the inbox of results."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from anyio import create_memory_object_stream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from msgspec import Struct
+
+from dispatcher.clock import Clock
+from dispatcher.domain.life import Claimed, Lane, OnUnknown, Outcome, Result
+from dispatcher.metrics import Metrics
+from dispatcher.store.database import Database
+
+
+class Rendered(Struct, frozen=True, gc=False):
+    """A claimed delivery with what it says."""
+
+    item: Claimed
+    parts: Mapping[str, str]
+    options: Mapping[str, Any]
+
+
+class Pipe(Struct, frozen=True):
+    """A bounded channel of batches.
+
+    A claim never takes more deliveries than its lane has room for, and a batch holds one at least, so a buffer of as
+    many batches as the lanes have deliveries is never full: who sends does not wait, and a slow lane backs up into its
+    own claims and nowhere else.
+    """
+
+    send: MemoryObjectSendStream[Sequence[Any]]
+    receive: MemoryObjectReceiveStream[Sequence[Any]]
+
+    @classmethod
+    def of(cls, capacity: int) -> "Pipe":
+        """A pipe for lanes that have so many deliveries at most under way."""
+        return cls(*create_memory_object_stream[Sequence[Any]](capacity))
+
+
+class LaneState:
+    """One lane of one channel: how many of its deliveries are under way, and how many more may be."""
+
+    def __init__(self, channel: str, lane: Lane, capacity: int, usable: Callable[[], float]) -> None:
+        self.channel = channel
+        self.lane = lane
+        self.capacity = capacity
+        self.outstanding = 0
+        self.on_unknown: OnUnknown = "hold"
+        self.pipe = Pipe.of(100_000)
+        self._usable = usable
+
+    def room(self) -> int:
+        """How many deliveries may be claimed: what fits, and what the token bucket can use soon."""
+        return int(max(0, min(self.capacity - self.outstanding, self._usable() - self.outstanding)))
+
+
+class Lanes:
+    """Every lane of every channel, the transactional ones first; `freed` tells the claimer when room came back."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[tuple[str, Lane], LaneState] = {}
+        self.freed = asyncio.Event()
+
+    def add(self, state: LaneState) -> None:
+        """Take a lane in; lanes are kept in the order in which they are claimed."""
+        self._lanes[state.channel, state.lane] = state
+        self._lanes = dict(sorted(self._lanes.items(), key=lambda entry: entry[0][1]))
+
+    def __iter__(self) -> Iterator[LaneState]:
+        return iter(self._lanes.values())
+
+    def __getitem__(self, key: tuple[str, Lane]) -> LaneState:
+        return self._lanes[key]
+
+    def of(self, channel: str) -> list[LaneState]:
+        """The lanes of one channel."""
+        return [state for state in self if state.channel == channel]
+
+    def returned(self, results: Sequence[Result]) -> None:
+        """These deliveries are through: their room is free again."""
+        for (channel, lane), count in Counter((item.channel, item.lane) for item, _ in results).items():
+            self._lanes[channel, lane].outstanding -= count
+        self.freed.set()
+
+
+class Inbox:
+    """Results on their way to the flusher. It takes each at once; who makes more waits for room before it marks."""
+
+    def __init__(self, high_water: int) -> None:
+        self.high_water = high_water
+        self.waiting: list[Result] = []
+        self.flushing = 0
+        self.closed = False
+        self.filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+
+    def put(self, item: Claimed, outcome: Outcome) -> None:
+        """Hand in one result."""
+        self.waiting.append((item, outcome))
+        self.filled.set()
+
+    def close(self) -> None:
+        """No further result will come: flush what is here and end."""
+        self.closed = True
+        self.filled.set()
+
+    def take(self, count: int) -> list[Result]:
+        """Take up to `count` results out to be written; `done` says that they are."""
+        taken = self.waiting[:count]
+        del self.waiting[:count]
+        self.flushing += len(taken)
+        return taken
+
+    def done(self, count: int) -> None:
+        """So many of the taken ones are written."""
+        self.flushing -= count
+        self._emptied.set()
+
+    async def room(self) -> None:
+        """Return when there is room for more results: while Postgres is away nothing is marked, so nothing is sent."""
+        while len(self.waiting) + self.flushing >= self.high_water:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+
+class Tokens:
+    """The claims of this epoch: a token for each, and how many of its deliveries have no result yet."""
+
+    # An epoch of 39 bits and a counter of 24 make a positive bigint.
+    COUNTER_BITS = 24
+    EPOCH_BITS = 39
+
+    def __init__(self, epoch: int) -> None:
+        self._base = epoch << self.COUNTER_BITS
+        self._count = 0
+        self.open: dict[int, int] = {}
+
+    def spent_out(self) -> bool:
+        """True when the counter is used up: then a new epoch is needed."""
+        return self._count >= (1 << self.COUNTER_BITS) - 1
+
+    def issue(self) -> int:
+        """A token that was never issued before."""
+        self._count += 1
+        return self._base | self._count
+
+    def claimed(self, token: int, deliveries: int) -> None:
+        """A claim took so many."""
+        if deliveries:
+            self.open[token] = deliveries
+
+    def settle(self, results: Sequence[Result]) -> list[int]:
+        """Count results off; answers the tokens that are complete with them. They stay open until they are closed."""
+        complete: list[int] = []
+        for token, count in Counter(item.token for item, _ in results).items():
+            self.open[token] = self.open.get(token, 0) - count
+            if self.open[token] <= 0:
+                complete.append(token)
+        return complete
+
+    def close(self, tokens: Sequence[int]) -> None:
+        """The results of these are written."""
+        for token in tokens:
+            self.open.pop(token, None)
+
+
+class Epoch(Struct, frozen=True, eq=False):
+    """What the actors of one epoch have in common."""
+
+    number: int
+    database: Database
+    lanes: Lanes
+    inbox: Inbox
+    tokens: Tokens
+    clock: Clock
+    metrics: Metrics

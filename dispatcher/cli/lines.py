@@ -1,0 +1,71 @@
+"""Lines: a stream of bytes cut into numbered lines, in batches of bounded size."""
+
+from collections.abc import Iterator
+from io import BufferedReader
+
+from msgspec import Struct
+
+# A delivery with the default limits full to the brim has half of it.
+LINE_BYTES_MAX = 1024 * 1024
+# What is read at once: it bounds a batch's memory. A pipe gives what it has, so that nothing waits for company.
+CHUNK_BYTES = 1024 * 1024
+BATCH_MAX = 1_000
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Line(Struct, frozen=True):
+    """One line by its number, from 1; None is one that was too long to keep."""
+
+    number: int
+    content: bytes | None
+
+
+class Lines:
+    """Reads a stream to its end. `bytes_read` is how far it came."""
+
+    def __init__(self, source: BufferedReader) -> None:
+        self._source = source
+        self._number = 0
+        self._begun = b""
+        self._too_long = False
+        self.bytes_read = 0
+
+    def batches(self) -> Iterator[list[Line]]:
+        """What has arrived, at most a batch at a time. Blank lines count, and are left out."""
+        while chunk := self._source.read1(CHUNK_BYTES):
+            self.bytes_read += len(chunk)
+            *whole, rest = chunk.split(b"\n")
+            yield from _batches(self._finished(whole))
+            self._keep(rest)
+        if self._begun or self._too_long:
+            yield from _batches(self._finished([b""]))
+
+    def _finished(self, pieces: list[bytes]) -> Iterator[Line]:
+        for piece in pieces:
+            self._keep(piece)
+            content, self._begun = self._begun, b""
+            too_long, self._too_long = self._too_long, False
+            self._number += 1
+            if self._number == 1:
+                content = content.removeprefix(BYTE_ORDER_MARK)
+            if too_long:
+                yield Line(self._number, None)
+            elif content.strip():
+                yield Line(self._number, content)
+
+    def _keep(self, piece: bytes) -> None:
+        if self._too_long or len(self._begun) + len(piece) > LINE_BYTES_MAX:
+            self._begun, self._too_long = b"", True
+        else:
+            self._begun += piece
+
+
+def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    batch: list[Line] = []
+    for line in lines:
+        batch.append(line)
+        if len(batch) == BATCH_MAX:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

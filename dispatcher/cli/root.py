@@ -1,0 +1,84 @@
+"""The root of the command line: every command by its name, and how any of them ends."""
+
+import io
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+# The base of all usage errors has no other name.
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
+
+from dispatcher.cli import configuration, deliveries, demo, send, serve
+from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
+from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
+from dispatcher.cli.program import launcher
+from dispatcher.cli.voice import Voice
+from dispatcher.version import VERSION
+
+EPILOG = (
+    "Exit codes: 0 done; 1 failed, or not all of it was done; 2 the command line or the configuration is unusable; "
+    "3 some of what was to be sent is refused; 130 interrupted."
+)
+
+app = group(help="A self-hosted notification engine on Postgres.", epilog=EPILOG)
+command(app, "serve")(serve.serve)
+command(app, "migrate")(serve.migrate)
+command(app, "send")(send.send)
+command(app, "demo")(demo.demo)
+app.add_typer(deliveries.app, name="deliveries")
+app.add_typer(configuration.app, name="config")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dispatcher {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Say which.")] = False,
+) -> None:
+    """Options that may stand before the command; the commands find them in the root's context."""
+
+
+def main() -> NoReturn:
+    """Run what the command line says, and exit with its code."""
+    # Known before anything is parsed, since a usage error has no context yet.
+    voice = Voice("--json" in sys.argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = app(prog_name=launcher(), standalone_mode=False)
+        sys.stdout.flush()
+    except ClickException as wrong:
+        code = _misused(voice, wrong)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has gone; Python would complain about it once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    except Exception as error:
+        failures = explain(error)
+        if failures is None:
+            raise
+        for failure in failures:
+            voice.fail(failure.kind, failure.message, failure.faults)
+        code = max(failure.exit_code for failure in failures)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _misused(voice: Voice, wrong: ClickException) -> int:
+    if isinstance(wrong, NoArgsIsHelpError):
+        typer.echo(wrong.format_message(), err=True)
+        return UNUSABLE
+    context = getattr(wrong, "ctx", None)
+    hint = f"\n  see {context.command_path} --help" if context is not None and not voice.as_json else ""
+    message = wrong.format_message()
+    voice.note(f"error: {message}{hint}", {"error": "UsageError", "message": message})
+    return UNUSABLE

@@ -1,0 +1,114 @@
+"""The `send` command: one delivery from the command line, or one from each line of a file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+import msgspec
+import typer
+
+from dispatcher.cli.failures import REFUSED
+from dispatcher.cli.intake import LANES, Intake
+from dispatcher.cli.sending import send_file, write
+from dispatcher.cli.session import Session
+from dispatcher.errors import Fault, InputError
+
+Text = str | None
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def send(  # noqa: PLR0913 - each is an option of the command line
+    session: Session,
+    *,
+    channel: Annotated[Text, typer.Option(help="By which channel.")] = None,
+    recipient: Annotated[Text, typer.Option("--to", help="To whom; a social post has nobody.")] = None,
+    body: Annotated[Text, typer.Option(help="What it says, in Liquid.")] = None,
+    part: Annotated[list[str] | None, typer.Option(metavar="NAME=LIQUID", help="A part by its name.")] = None,
+    var: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable: JSON, else text.")] = None,
+    variables: Annotated[Text, typer.Option("--vars", metavar="JSON", help="Variables, as an object.")] = None,
+    key: Annotated[Text, typer.Option(help="What makes it unique; without one a random key is made.")] = None,
+    lane: Annotated[Text, typer.Option(help=f"One of {', '.join(LANES)}.")] = None,
+    at: Annotated[Text, typer.Option(metavar="RFC3339", help="When; without it at once.")] = None,
+    expires_at: Annotated[Text, typer.Option(metavar="RFC3339", help="After this it is not sent any more.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
+    tenant: Annotated[Text, typer.Option(help="Whose it is.")] = None,
+    workspace: Annotated[Text, typer.Option(help="Which workspace of theirs.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="JSON lines instead, one delivery each; - is the standard input.")
+    ] = None,
+) -> None:
+    """Send one delivery, or one for each line of a file.
+
+    A key that exists is not sent again. Fields of a line: idempotency_key, channel, recipient (or to), template (or
+    body), variables, options, lane, scheduled_for, expires_at, max_attempts, tenant_id, workspace_id.
+    """
+    given: dict[str, object] = {
+        "channel": channel,
+        "recipient": recipient,
+        "body": body,
+        "template": dict(_pair("--part", text) for text in part) if part else None,
+        "variables": _variables(variables, var or []),
+        "idempotency_key": key,
+        "lane": lane,
+        "scheduled_for": at,
+        "expires_at": expires_at,
+        "max_attempts": max_attempts,
+        "tenant_id": tenant,
+        "workspace_id": workspace,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if file is None:
+        _send_one(session, given | {"idempotency_key": key if key is not None else f"cli-{uuid4()}"})
+    elif given:
+        raise typer.BadParameter("stands for itself: what is sent is in the file", param_hint="--file")
+    elif send_file(session, file).refused:
+        raise typer.Exit(REFUSED)
+
+
+def _send_one(session: Session, given: dict[str, object]) -> None:
+    try:
+        line = msgspec.json.encode(given)
+    except UnicodeEncodeError as fault:
+        raise InputError([Fault("command line", "is not UTF-8")]) from fault
+    new = Intake(session.config).read(line)
+    with session.database() as database:
+        answer = session.run(lambda: write(database, [new]))[0]
+    if isinstance(answer, Fault):
+        raise InputError([answer])
+    if session.voice.as_json:
+        session.voice.record({"id": answer.id, "idempotency_key": new.idempotency_key, "duplicate": answer.duplicate})
+    elif answer.duplicate:
+        session.voice.text(
+            f"duplicate: delivery {answer.id} holds the key {new.idempotency_key}; nothing is sent again"
+        )
+    else:
+        session.voice.text(f"sent: delivery {answer.id} with the key {new.idempotency_key}")
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise typer.BadParameter("expected NAME=VALUE", param_hint=option)
+    return name, value
+
+
+def _variables(text: str | None, pairs: list[str]) -> dict[str, Any] | None:
+    """The variables; JSON is passed on as it was written."""
+    if text is None and not pairs:
+        return None
+    try:
+        values: dict[str, Any] = {} if text is None else dict(_object(text))
+    except (ValueError, RecursionError) as fault:
+        raise typer.BadParameter(f"not a JSON object: {fault}", param_hint="--vars") from fault
+    for pair in pairs:
+        name, value = _pair("--var", pair)
+        values[name] = _json_or_text(value)
+    return values
+
+
+def _json_or_text(text: str) -> msgspec.Raw | str:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    return msgspec.Raw(text)

@@ -1,0 +1,150 @@
+"""Sending: batches on their way into the outbox, and the tally of what became of each line."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+import asyncpg
+import typer
+from msgspec import Struct
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dispatcher.cli.intake import Intake
+from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
+from dispatcher.cli.session import Session
+from dispatcher.cli.voice import Voice, plain
+from dispatcher.errors import Fault, InputError
+from dispatcher.store.database import Database
+from dispatcher.store.deliveries import New, Written, insert
+
+STANDARD_INPUT = Path("-")
+# Beyond these a person stops reading; JSON names them all.
+DUPLICATES_SHOWN_MAX = 20
+
+# The database says no to a row, whoever asks and however often.
+_REFUSED_BY_DATABASE = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.UntranslatableCharacterError,
+)
+
+
+class Tally(Struct):
+    """What became of the lines so far."""
+
+    lines: int = 0
+    sent: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+    def __str__(self) -> str:
+        return f"sent {self.sent:,}, duplicates {self.duplicates:,}, refused {self.refused:,}"
+
+
+async def write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
+    """Write a batch. Where the database refuses it, halves find the guilty, so that nobody else suffers."""
+    if not batch:
+        return []
+    try:
+        return list(await insert(database, batch))
+    except _REFUSED_BY_DATABASE as refusal:
+        if len(batch) == 1:
+            return [Fault("database", f"refuses it: {refusal}")]
+        middle = len(batch) // 2
+        return await write(database, batch[:middle]) + await write(database, batch[middle:])
+
+
+def send_file(session: Session, path: Path) -> Tally:
+    """Send every sound line of a file and name every other."""
+    intake = Intake(session.config)
+    tally = Tally()
+    with _opened(path) as source, session.database() as database, _progress(session.voice, path) as progress:
+        lines = Lines(source)
+        bar = progress.add_task("", total=path.stat().st_size if path.is_file() else None, tally=tally)
+        try:
+            for batch in lines.batches():
+                _send_batch(session, database, intake, batch, tally)
+                progress.update(bar, completed=lines.bytes_read)
+        except BaseException:
+            session.voice.talk.print(
+                f"stopped after line {tally.lines:,}: {tally}. Send the whole file again: keys keep what is there from "
+                "going out twice."
+            )
+            raise
+    if session.voice.as_json:
+        session.voice.record({"sent": tally.sent, "duplicates": tally.duplicates, "refused": tally.refused})
+    else:
+        session.voice.text(str(tally))
+    return tally
+
+
+def _send_batch(session: Session, database: Database, intake: Intake, batch: list[Line], tally: Tally) -> None:
+    sound: list[tuple[int, New]] = []
+    faulty: list[tuple[int, Sequence[Fault]]] = []
+    for line in batch:
+        try:
+            sound.append((line.number, _read(intake, line)))
+        except InputError as error:
+            faulty.append((line.number, error.faults))
+    answers = session.run(lambda: write(database, [new for _, new in sound]))
+    for (number, new), answer in zip(sound, answers, strict=True):
+        if isinstance(answer, Fault):
+            faulty.append((number, [answer]))
+        elif answer.duplicate:
+            tally.duplicates += 1
+            _note_duplicate(session.voice, number, new, answer, tally)
+        else:
+            tally.sent += 1
+    for number, faults in sorted(faulty, key=lambda one: one[0]):
+        tally.refused += 1
+        words = "".join(f"\n  {fault}" for fault in faults)
+        session.voice.note(f"line {number}: refused{words}", {"line": number, "faults": list(faults)})
+    tally.lines = batch[-1].number
+
+
+def _read(intake: Intake, line: Line) -> New:
+    if line.content is None:
+        raise InputError([Fault("line", f"is longer than {LINE_BYTES_MAX} bytes")])
+    return intake.read(line.content)
+
+
+def _note_duplicate(voice: Voice, number: int, new: New, answer: Written, tally: Tally) -> None:
+    if not voice.as_json and tally.duplicates > DUPLICATES_SHOWN_MAX:
+        if tally.duplicates == DUPLICATES_SHOWN_MAX + 1:
+            voice.say("further duplicates are only counted; --json names them all")
+        return
+    voice.note(
+        f"line {number}: duplicate: delivery {answer.id} holds the key {plain(new.idempotency_key)}",
+        {"line": number, "idempotency_key": new.idempotency_key, "duplicate_of": answer.id},
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader]:
+    if path == STANDARD_INPUT:
+        yield sys.stdin.buffer  # type: ignore[misc]  # typed as any binary stream, and a buffered reader in fact
+        return
+    try:
+        file = path.open("rb")
+    except OSError as fault:
+        raise typer.BadParameter(f"{path} cannot be read: {fault.strerror}", param_hint="--file") from fault
+    with file:
+        yield file
+
+
+@contextmanager
+def _progress(voice: Voice, path: Path) -> Iterator[Progress]:
+    """A bar on a terminal, and nothing elsewhere."""
+    name = "standard input" if path == STANDARD_INPUT else path.name
+    columns = (
+        TextColumn(plain(name), markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[tally]}"),
+        TimeElapsedColumn(),
+    )
+    shown = voice.talk.is_terminal and not voice.as_json
+    with Progress(*columns, console=voice.talk, transient=True, disable=not shown) as progress:
+        yield progress

@@ -1,0 +1,48 @@
+"""The `serve` and `migrate` commands: the process itself, and the schema that it needs."""
+
+from typing import Annotated
+
+import typer
+
+from dispatcher import logs
+from dispatcher.cli.failures import FAILED
+from dispatcher.cli.session import Session, hush, patiently
+
+MigrateOption = Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")]
+CheckOption = Annotated[bool, typer.Option("--check", help="Apply nothing; exit with 1 when something is missing.")]
+
+
+def serve(session: Session, migrate: MigrateOption = False) -> None:
+    """Run the dispatcher until it is told to stop.
+
+    SIGTERM and Ctrl-C let it finish what is in flight; a second one ends it at once. SIGHUP reads the configuration
+    again.
+    """
+    from dispatcher.app import App  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
+
+    config = session.config
+    logs.configure(config.log)
+
+    async def run() -> None:
+        await App(config, session.read, migrate).serve()
+
+    session.launch(run())
+
+
+def migrate(session: Session, check: CheckOption = False) -> None:
+    """Bring the database's schema up to date."""
+    from dispatcher import app  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
+
+    config = session.config
+    hush()
+    found = session.launch(patiently(lambda: app.migrate(config, check), config.database.url))
+    names = [f"{migration.version:04}_{migration.name}" for migration in found]
+    if session.voice.as_json:
+        session.voice.record({"pending" if check else "applied": names})
+    else:
+        for name in names:
+            session.voice.text(f"{'pending' if check else 'applied'} {name}")
+        if not names:
+            session.voice.text("The schema is up to date.")
+    if check and names:
+        raise typer.Exit(FAILED)

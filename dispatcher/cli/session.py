@@ -1,0 +1,130 @@
+"""A session: one command under way, with its configuration, its voice, and a database for as long as it needs one."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg
+import structlog
+import uvloop
+from msgspec import structs
+
+from channels.registry import PROVIDERS
+from dispatcher.cli.failures import FORBIDDEN
+from dispatcher.cli.voice import Voice
+from dispatcher.config import Config
+from dispatcher.configfile import load
+from dispatcher.configfile.shown import hide_password
+from dispatcher.errors import DatabaseUnavailable
+from dispatcher.store import schema
+from dispatcher.store.database import PASSING, Database
+
+# A Postgres that restarts is back within this; who waits at a prompt wants to know.
+WAIT_SECONDS_MAX = 5.0
+WAIT_STEP_SECONDS = 0.2
+# The smallest that the configuration allows: a command runs one statement at a time.
+POOL_MAX = 4
+
+T = TypeVar("T")
+
+
+class Session:
+    """What every command is given."""
+
+    def __init__(self, config_path: Path | None, as_json: bool) -> None:
+        self.config_path = config_path
+        self.voice = Voice(as_json)
+        self._runner: asyncio.Runner | None = None
+        self._url = ""
+
+    def read(self) -> Config:
+        """Read the configuration, as it is now."""
+        return load(self.config_path, os.environ, PROVIDERS)
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration as the command found it."""
+        return self.read()
+
+    def launch(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run something to its end on a loop of its own."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main)
+
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        """A database that has our schema; `run` speaks to it meanwhile.
+
+        The loop turns only inside `run`, so that Ctrl-C ends a command at once also where it waits for its input.
+        """
+        from dispatcher.app import database_url  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
+
+        hush()
+        self._url, server = database_url(self.config)
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                self._runner = runner
+                database = runner.run(self._open())
+                try:
+                    yield database
+                finally:
+                    runner.run(database.close())
+        finally:
+            self._runner = None
+            if server is not None:
+                server.cleanup()
+
+    async def _open(self) -> Database:
+        settings = structs.replace(self.config.database, pool_max=POOL_MAX, connect_seconds_max=WAIT_SECONDS_MAX)
+        database = Database(settings, self._url)
+        await database.open()
+
+        async def require() -> None:
+            async with database.connection() as connection:
+                await schema.require(connection)
+
+        try:
+            await patiently(require, self._url)
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    def run(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run an operation on the open database that may be run twice, as often as it takes, within bounds."""
+        if self._runner is None:
+            raise RuntimeError("there is no database open")
+        return self._runner.run(patiently(operation, self._url))
+
+
+async def patiently(operation: Callable[[], Awaitable[T]], url: str) -> T:
+    """Run an operation until Postgres takes it, or until the wait is over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAIT_SECONDS_MAX
+    while True:
+        try:
+            return await operation()
+        except (asyncpg.ClientConfigurationError, *FORBIDDEN) as refused:
+            raise _unavailable(url, refused) from refused
+        except PASSING as trouble:
+            if loop.time() >= deadline:
+                raise _unavailable(url, trouble) from trouble
+            await asyncio.sleep(WAIT_STEP_SECONDS)
+
+
+def _unavailable(url: str, trouble: BaseException) -> DatabaseUnavailable:
+    where = hide_password(url) if url else "embedded database"
+    return DatabaseUnavailable(f"cannot use the database {where}: {str(trouble) or type(trouble).__name__}")
+
+
+def hush() -> None:
+    """No log from a command that talks: structlog's default prints to standard output."""
+    structlog.configure(processors=[_drop])
+
+
+def _drop(_logger: object, _method: str, _event: structlog.typing.EventDict) -> str:
+    raise structlog.DropEvent

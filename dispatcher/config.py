@@ -1,0 +1,181 @@
+"""The configuration: frozen structs in which every bound has a name, a unit, a range and a default."""
+
+import socket
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+# \Z and not $: Python's $ also matches before a last newline. `expects` is how a fault describes the value.
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z][a-z0-9_]{0,31}\Z",
+        extra={"expects": "a name of 1 to 32 characters a-z, 0-9 and _, a letter first"},
+    ),
+]
+# 255 is what a hostname may have at most; a path or URL longer than 4096 is a mistake.
+ShortText = Annotated[str, Meta(min_length=1, max_length=255)]
+LongText = Annotated[str, Meta(min_length=1, max_length=4_096)]
+# `secret` hides the whole value wherever configuration is printed; `shown: "url"` lets all but the password be seen.
+PostgresUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\Z|postgres(ql)?://)",
+        max_length=4_096,
+        extra={"secret": True, "shown": "url", "expects": "a URL that begins with postgresql://"},
+    ),
+]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Rate = Annotated[float, Meta(ge=0, le=1_000_000)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
+
+# What a provider needs to know, by names of its own: scalars, so that each can come from a variable or a file.
+Option = str | int | float | bool
+
+CHANNELS = ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "http")
+
+
+class Database(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which Postgres, and how it is spoken to. Without a URL the embedded one in `data_dir` is started."""
+
+    url: PostgresUrl = ""
+    data_dir: LongText = "~/.local/share/dispatcher"
+    pool_max: Annotated[int, Meta(ge=4, le=200)] = 10
+    connect_seconds_max: Seconds = 10.0
+    statement_seconds_max: Seconds = 30.0
+
+
+class Instance(Struct, frozen=True, forbid_unknown_fields=True):
+    """This process among the replicas: how it proves that it lives, and how long its marks are good for."""
+
+    name: ShortText = field(default_factory=socket.gethostname)
+    heartbeat_seconds: Seconds = 2.0
+    # Others take over after this long without a heartbeat.
+    lease_seconds: Seconds = 10.0
+    # A provider call may begin this long after its mark was asked for, then never: shorter than the lease.
+    licence_seconds: Seconds = 5.0
+    # SIGTERM: calls in flight may take this long before they are given up as unknown.
+    grace_seconds: Seconds = 25.0
+
+
+class Claim(Struct, frozen=True, forbid_unknown_fields=True):
+    """How work is taken from the outbox."""
+
+    batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    # Deliveries of one lane of one channel that may be between claim and result.
+    lane_capacity: Annotated[int, Meta(ge=1, le=100_000)] = 6_000
+    poll_seconds: Seconds = 1.0
+    poll_jitter: Share = 0.2
+
+
+class Flush(Struct, frozen=True, forbid_unknown_fields=True):
+    """How results are written: a full batch at once, fewer after a short wait for company."""
+
+    batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    linger_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    # Results that may wait for Postgres; above it senders stop marking.
+    pending_max: Count = 20_000
+
+
+class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+    """Wait after attempt n: base * 2^(n-1), capped; jitter is a share of the wait that is added at random."""
+
+    base_seconds: Seconds = 60.0
+    cap_seconds: Seconds = 3_600.0
+    jitter: Share = 0.0
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one delivery may weigh. Over it the delivery fails with the field's name."""
+
+    template_bytes_max: Bytes = 256 * 1024
+    variables_bytes_max: Bytes = 256 * 1024
+    rendered_bytes_max: Bytes = 1024 * 1024
+    templates_cached_max: Count = 1_000
+
+
+class Http(Struct, frozen=True, forbid_unknown_fields=True):
+    """The listener for health and metrics. Port 0 picks a free one and logs it; `enabled = false` opens none."""
+
+    enabled: bool = True
+    # Never empty: asyncio would take that for every interface.
+    host: ShortText = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8085
+
+
+class Log(Struct, frozen=True, forbid_unknown_fields=True):
+    """Logs carry ids, never content."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+
+
+class Supervisor(Struct, frozen=True, forbid_unknown_fields=True):
+    """How often a crashed pipeline or service may be started again before the process gives up."""
+
+    restarts_max: Annotated[int, Meta(ge=0, le=1_000)] = 5
+    window_seconds: Seconds = 60.0
+
+
+class Janitor(Struct, frozen=True, forbid_unknown_fields=True):
+    """Housekeeping: spent claims go, deliveries past their time are skipped, gauges of the backlog are read."""
+
+    interval_seconds: Seconds = 10.0
+    page_max: Annotated[int, Meta(ge=1, le=100_000)] = 5_000
+
+
+class Faults(Struct, frozen=True, forbid_unknown_fields=True):
+    """Misbehaviour on purpose, for capture and blackhole: each is a probability per message, drawn from the seed."""
+
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    latency: Share = 0.0
+    latency_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 0.1
+    refuse: Share = 0.0
+    retry: Share = 0.0
+    throttle: Share = 0.0
+    throttle_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
+    unknown: Share = 0.0
+    hang: Share = 0.0
+
+
+class Channel(Struct, frozen=True, forbid_unknown_fields=True):
+    """One channel: its provider, and how hard it may be driven."""
+
+    provider: Name = "capture"
+    # Deliveries that may be between mark and result: what a kill can leave held. Lanes share it.
+    marked_max: Annotated[int, Meta(ge=3, le=10_000)] = 500
+    # Tokens a second and the size of the bucket; 0 is no limit. In any second no more
+    # than both together go out. A burst of 0 is a fiftieth of a second's worth.
+    rate_per_second: Rate = 0.0
+    rate_burst: Rate = 0.0
+    tenant_rate_per_second: Rate = 0.0
+    domain_rate_per_second: Rate = 0.0
+    call_seconds_max: Seconds = 30.0
+    # An unknown outcome is sent again instead of held: only where a duplicate does no harm.
+    at_least_once: bool = False
+    # Declared, bounded and checked by the provider; 64 is far above what any of them has.
+    options: Annotated[dict[Name, Option], Meta(max_length=64)] = {}
+    faults: Faults = Faults()
+
+
+def _every_channel_captures() -> dict[str, Channel]:
+    return {name: Channel() for name in CHANNELS}
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything. With nothing configured: embedded Postgres, and every channel captures."""
+
+    database: Database = Database()
+    instance: Instance = field(default_factory=Instance)
+    claim: Claim = Claim()
+    flush: Flush = Flush()
+    retry: Retry = Retry()
+    limits: Limits = Limits()
+    http: Http = Http()
+    log: Log = Log()
+    supervisor: Supervisor = Supervisor()
+    janitor: Janitor = Janitor()
+    # Each channel has its own lanes and sender: 64 is far above any real list and keeps start-up bounded.
+    channels: Annotated[dict[Name, Channel], Meta(max_length=64)] = field(default_factory=_every_channel_captures)

@@ -1,0 +1,87 @@
+"""The relations between configured values: what must hold although each value is within its own bounds."""
+
+import math
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from dispatcher.config import Channel, Config, Faults, Instance
+from dispatcher.configfile.schema import Keys
+
+# 0.1 seven times over is a little more than 0.7.
+ROUNDING = 1e-9
+
+# Below this many heartbeats in a lease one lost heartbeat and a slow one fence a healthy process.
+HEARTBEATS_PER_LEASE = 2.5
+
+OUTCOMES = ("refuse", "retry", "throttle", "unknown", "hang")
+
+
+class Relation(Struct, frozen=True):
+    """One relation, already judged: the key that a fault is named for, all keys that it reads, and why it is there."""
+
+    at: Keys
+    reads: tuple[Keys, ...]
+    holds: bool
+    message: str
+
+
+def relations(config: Config) -> Iterator[Relation]:
+    """Every relation, whether it holds or not."""
+    yield from _instance(config.instance)
+    retry, flush = config.retry, config.flush
+    yield _relation(
+        ("retry",),
+        ("base_seconds", "cap_seconds"),
+        retry.base_seconds <= retry.cap_seconds,
+        f"must not be over cap_seconds ({retry.cap_seconds:g}), got {retry.base_seconds:g}",
+    )
+    yield _relation(
+        ("flush",),
+        ("batch_max", "pending_max"),
+        flush.batch_max <= flush.pending_max,
+        f"must not be over pending_max ({flush.pending_max}) or a batch never fills, got {flush.batch_max}",
+    )
+    for name, channel in config.channels.items():
+        yield from _channel(("channels", name), channel)
+
+
+def _relation(section: Keys, keys: Keys, holds: bool, message: str) -> Relation:
+    reads = tuple((*section, key) for key in keys)
+    return Relation(reads[0], reads, holds, message)
+
+
+def _instance(instance: Instance) -> Iterator[Relation]:
+    lease, heartbeat, licence = instance.lease_seconds, instance.heartbeat_seconds, instance.licence_seconds
+    yield _relation(
+        ("instance",),
+        ("licence_seconds", "heartbeat_seconds", "lease_seconds"),
+        licence + heartbeat <= lease + ROUNDING,
+        f"plus one heartbeat ({heartbeat:g}) must fit into lease_seconds ({lease:g}), or a call could begin after"
+        f" others took over, got {licence:g}",
+    )
+    yield _relation(
+        ("instance",),
+        ("lease_seconds", "heartbeat_seconds"),
+        lease + ROUNDING >= HEARTBEATS_PER_LEASE * heartbeat,
+        f"must be at least {HEARTBEATS_PER_LEASE} heartbeats of {heartbeat:g}, or one late heartbeat loses it,"
+        f" got {lease:g}",
+    )
+
+
+def _channel(section: Keys, channel: Channel) -> Iterator[Relation]:
+    burst = channel.rate_burst
+    yield _relation(
+        section,
+        ("rate_burst",),
+        burst == 0 or burst >= 1,
+        f"must be 0 or at least 1, or the bucket never holds a whole token, got {burst:g}",
+    )
+    yield _faults((*section, "faults"), channel.faults)
+
+
+def _faults(section: Keys, faults: Faults) -> Relation:
+    shares = (faults.refuse, faults.retry, faults.throttle, faults.unknown, faults.hang)
+    total = math.fsum(shares)
+    reads = tuple((*section, outcome) for outcome in OUTCOMES)
+    return Relation(section, reads, total <= 1 + ROUNDING, f"{' + '.join(OUTCOMES)} must not be over 1, got {total:g}")

@@ -1,0 +1,1 @@
+"""Pure decisions: no I/O, no await, no clock of their own."""

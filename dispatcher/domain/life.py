@@ -1,0 +1,90 @@
+"""A delivery's life: its lanes, its statuses, the form in which a claim hands it over, and every way it can end."""
+
+from enum import IntEnum
+from typing import Literal
+
+from msgspec import Struct
+
+Status = Literal["queued", "sent", "called", "posted", "failed", "skipped"]
+STATUSES: tuple[Status, ...] = ("queued", "sent", "called", "posted", "failed", "skipped")
+OnUnknown = Literal["hold", "retry"]
+
+_SUCCESS: dict[str, Status] = {"voice": "called", "social": "posted"}
+
+
+def success_status(channel: str) -> Status:
+    """What a delivery of this channel is once its provider has it."""
+    return _SUCCESS.get(channel, "sent")
+
+
+class Lane(IntEnum):
+    """The smaller goes first; each has room of its own, so that none can shut another out."""
+
+    TRANSACTIONAL = 0
+    NORMAL = 1
+    BULK = 2
+
+
+class Claimed(Struct, frozen=True, gc=False):
+    """One delivery as its claim handed it over. `used` counts the attempts before this one."""
+
+    id: int
+    tenant_id: str
+    workspace_id: str
+    idempotency_key: str
+    recipient: str
+    template: str
+    variables: str
+    options: str
+    used: int
+    max_attempts: int
+    expired: bool
+    token: int
+    channel: str
+    lane: Lane
+
+
+class Succeeded(Struct, frozen=True, gc=False):
+    """The provider has it."""
+
+    provider_message_id: str
+
+
+class Failed(Struct, frozen=True, gc=False):
+    """It will never be sent: the reason names the field, or says `exhausted`."""
+
+    reason: str
+
+
+class Skipped(Struct, frozen=True, gc=False):
+    """It need not be sent any more."""
+
+    reason: str
+
+
+class Again(Struct, frozen=True, gc=False):
+    """The attempt is used up, another follows."""
+
+    delay_seconds: float
+    reason: str
+
+
+class Back(Struct, frozen=True, gc=False):
+    """Nothing was called: it goes back as if it had not been claimed, and is due after the delay."""
+
+    delay_seconds: float
+    why: str
+
+
+class Held(Struct, frozen=True, gc=False):
+    """A call was begun and nobody knows how it ended."""
+
+    reason: str
+
+
+class Lost(Struct, frozen=True, gc=False):
+    """It was taken from us before the mark (cancelled, moved, recovered): nothing is written."""
+
+
+Outcome = Succeeded | Failed | Skipped | Again | Back | Held | Lost
+Result = tuple[Claimed, Outcome]

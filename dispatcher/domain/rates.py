@@ -1,0 +1,107 @@
+"""The rates of one channel: a bucket for its provider and, where configured, one per tenant and recipient domain."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from dispatcher.domain.bucket import Bucket
+from dispatcher.domain.life import Claimed
+
+# Buckets of tenants or domains that were not used for longest are forgotten: they are full again by then.
+BUCKETS_MAX = 10_000
+# How far ahead of its tokens a channel claims.
+SOON_SECONDS = 1.0
+
+
+class HasItem(Protocol):
+    """Something that carries a claimed delivery."""
+
+    @property
+    def item(self) -> Claimed:
+        """The delivery."""
+
+
+S = TypeVar("S", bound=HasItem)
+
+
+class Rates:
+    """Decides how many may go now, and which of them must wait for their tenant's or their domain's turn."""
+
+    def __init__(self, now: float, rate: float, burst: float, tenant_rate: float, domain_rate: float) -> None:
+        self.provider = Bucket.full(rate, burst, now)
+        self._tenant_rate = tenant_rate
+        self._domain_rate = domain_rate
+        self._tenants: OrderedDict[str, Bucket] = OrderedDict()
+        self._domains: OrderedDict[str, Bucket] = OrderedDict()
+
+    def tune(self, now: float, rate: float, burst: float, tenant_rate: float, domain_rate: float) -> None:
+        """Other limits from now on."""
+        self.provider.tune(now, rate, burst)
+        if (tenant_rate, domain_rate) != (self._tenant_rate, self._domain_rate):
+            self._tenant_rate, self._domain_rate = tenant_rate, domain_rate
+            self._tenants.clear()
+            self._domains.clear()
+
+    def take(self, now: float, wanted: int) -> int:
+        """Tokens of the provider's bucket."""
+        return self.provider.take(now, wanted)
+
+    def give_back(self, tokens: int) -> None:
+        """Tokens of calls that were not begun."""
+        self.provider.give_back(tokens)
+
+    def wait(self, now: float) -> float:
+        """Until the provider's bucket has a token."""
+        return self.provider.wait(now)
+
+    def soon(self, now: float) -> float:
+        """Deliveries that it is worth to have at hand."""
+        return self.provider.soon(now, SOON_SECONDS)
+
+    def close(self, now: float, seconds: float) -> None:
+        """The provider asked for a pause."""
+        self.provider.close(now, seconds)
+
+    def admit(self, now: float, batch: Sequence[S]) -> tuple[Sequence[S], list[tuple[S, float]]]:
+        """Those that may go, and those that must wait, each with how long."""
+        if not self._tenant_rate and not self._domain_rate:
+            return batch, []
+        admitted: list[S] = []
+        late: list[tuple[S, float]] = []
+        queued: dict[int, int] = {}
+        for one in batch:
+            buckets = self._buckets(now, one.item)
+            if all(bucket.wait(now) <= 0 for bucket in buckets):
+                for bucket in buckets:
+                    bucket.take(now, 1)
+                admitted.append(one)
+                continue
+            # The n-th that must wait for a bucket waits for n of its tokens, so that they come back one by one.
+            waits = [0.0]
+            for bucket in buckets:
+                place = queued[id(bucket)] = queued.get(id(bucket), 0) + 1
+                waits.append(bucket.wait(now) + (place - 1) / bucket.rate)
+            late.append((one, max(waits)))
+        if late:
+            self.provider.give_back(len(late))
+        return admitted, late
+
+    def _buckets(self, now: float, item: Claimed) -> list[Bucket]:
+        buckets: list[Bucket] = []
+        if self._tenant_rate:
+            buckets.append(_bucket(self._tenants, item.tenant_id, self._tenant_rate, now))
+        if self._domain_rate and "@" in item.recipient:
+            domain = item.recipient.rpartition("@")[2].lower()
+            buckets.append(_bucket(self._domains, domain, self._domain_rate, now))
+        return buckets
+
+
+def _bucket(kept: OrderedDict[str, Bucket], name: str, rate: float, now: float) -> Bucket:
+    bucket = kept.get(name)
+    if bucket is None:
+        bucket = kept[name] = Bucket.full(rate, 0.0, now)
+        if len(kept) > BUCKETS_MAX:
+            kept.popitem(last=False)
+    else:
+        kept.move_to_end(name)
+    return bucket

@@ -1,0 +1,118 @@
+"""The errors: everything that Dispatcher raises on purpose, as one tree.
+
+DispatcherError
+├── FaultyInput                     has `faults`: every one, each with its path
+│   ├── ConfigError
+│   └── InputError
+├── DatabaseUnavailable             also a ConnectionError
+├── UnsafeDatabase
+├── SchemaError
+│   ├── SchemaTooNew
+│   ├── SchemaBehind
+│   └── MigrationChanged
+├── Fenced
+├── TemplateError                   has `field` and `reason`
+├── ListenerError                   also an OSError
+└── RestartBudgetSpent
+
+An error raised without words of its own says its docstring.
+"""
+
+# ruff: noqa: N818 - a name says what is the case (`except Fenced`); the suffix is kept for where a bare noun is no error
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+
+class DispatcherError(Exception):
+    """Dispatcher failed."""
+
+    def __init__(self, message: str | None = None) -> None:
+        # Under `python -OO` there are no docstrings: the class name is still better than nothing.
+        super().__init__(message or self.__doc__ or type(self).__name__)
+
+
+class Fault(Struct, frozen=True):
+    """One thing that is wrong with what was given, and where."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return _one_line(f"{self.path}: {self.message}")
+
+
+def _one_line(text: str) -> str:
+    # Keys and values come from outside: a newline or an escape sequence in one must not forge a line of a log.
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class FaultyInput(DispatcherError):
+    """What was given has faults."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        if not self.faults:
+            raise ValueError("an error about faults needs at least one")
+        super().__init__("\n".join(map(str, self.faults)))
+
+    def __reduce__(self) -> tuple[type["FaultyInput"], tuple[tuple[Fault, ...]]]:
+        # Exceptions are copied by calling the class with their message, which is not what this one takes.
+        return type(self), (self.faults,)
+
+
+class ConfigError(FaultyInput):
+    """The configuration has faults."""
+
+
+class InputError(FaultyInput):
+    """The input has faults."""
+
+
+class DatabaseUnavailable(DispatcherError, ConnectionError):
+    """Postgres cannot be reached."""
+
+
+class UnsafeDatabase(DispatcherError):
+    """This Postgres can lose what it has committed (fsync is off), or it is a standby."""
+
+
+class SchemaError(DispatcherError):
+    """The schema in the database is not the one that this program needs."""
+
+
+class SchemaTooNew(SchemaError):
+    """The schema was migrated by a newer Dispatcher: run that version, or a newer one."""
+
+
+class SchemaBehind(SchemaError):
+    """The schema lacks migrations: run `dispatcher migrate`."""
+
+
+class MigrationChanged(SchemaError):
+    """A migration was changed after it had been applied: restore its text and put the change into a new one."""
+
+
+class Fenced(DispatcherError):
+    """Our instance row is gone: others have taken over what we had claimed."""
+
+
+class TemplateError(DispatcherError):
+    """A template cannot be rendered."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        self.field = field
+        self.reason = reason
+        super().__init__(f"{field}: {reason}")
+
+    def __reduce__(self) -> tuple[type["TemplateError"], tuple[str, str]]:
+        return type(self), (self.field, self.reason)
+
+
+class ListenerError(DispatcherError, OSError):
+    """The HTTP listener cannot have its address."""
+
+
+class RestartBudgetSpent(DispatcherError):
+    """It crashed more often than its restart budget allows."""

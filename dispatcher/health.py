@@ -1,0 +1,39 @@
+"""Health: what the process knows of itself, for probes and for whoever is asked how it is."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+
+class Health(Struct):
+    """`ticked_at` moves while the loop turns. Ready means: a pipeline is up, Postgres answers, not draining."""
+
+    monotonic: Callable[[], float]
+    ticked_at: float
+    state: str = "starting"
+    draining: bool = False
+    pipeline_up: bool = False
+    database_away_since: float | None = None
+
+    # A loop that has not turned for this long is stuck.
+    TICK_SECONDS = 0.5
+    STUCK_SECONDS = 10.0
+
+    def tick(self) -> None:
+        """The loop turned."""
+        self.ticked_at = self.monotonic()
+
+    def alive(self) -> bool:
+        """Whether the loop turns."""
+        return self.monotonic() - self.ticked_at < self.STUCK_SECONDS
+
+    def unready(self) -> list[str]:
+        """Every reason why this process takes no work; none where it does."""
+        reasons: list[str] = []
+        if self.draining:
+            reasons.append("draining")
+        if self.database_away_since is not None:
+            reasons.append(f"database away for {self.monotonic() - self.database_away_since:.0f} s")
+        if not self.pipeline_up and not self.draining:
+            reasons.append(self.state)
+        return reasons

@@ -1,0 +1,67 @@
+"""The metrics: everything that is counted, declared once, on a registry of its own."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+
+
+class Metrics:
+    """Counters, gauges and histograms by name. One per process; tests make their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        counter, gauge = self._counter, self._gauge
+
+        self.claim_seconds = self._histogram("claim_seconds", "Time of one claim statement", _SECONDS)
+        self.mark_seconds = self._histogram("mark_seconds", "Time of one mark, its commit to disk included", _SECONDS)
+        self.flush_seconds = self._histogram("flush_seconds", "Time of one flush, retries of it included", _SECONDS)
+        self.render_seconds = self._histogram("render_seconds", "Time of rendering up to 100 deliveries", _SECONDS)
+        self.claim_size = self._histogram("claim_deliveries", "Deliveries in one claim", _SIZES)
+        self.mark_size = self._histogram("mark_deliveries", "Deliveries in one mark", _SIZES)
+        self.flush_size = self._histogram("flush_deliveries", "Deliveries in one flush", _SIZES)
+        self._calls = Histogram(
+            "dispatcher_call_seconds",
+            "Time of one batch at the provider",
+            ("channel",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+
+        self.outcomes = counter(
+            "outcomes",
+            "Deliveries by what became of them: succeeded, failed, skipped, again, back, held, lost",
+            "channel",
+            "outcome",
+        )
+        self.fenced_writes = counter(
+            "fenced_writes", "Results that came when the claim was not ours any more", "channel", "became"
+        )
+        self.fenced_instances = counter("fenced_instances", "Instances that this one took to be dead")
+        self.recovered = counter("recovered", "Deliveries taken back from dead instances", "how")
+        self.restarts = counter("restarts", "Crashes of a part that was started again", "part")
+        self.reloads = counter("config_reloads", "Reloads of the configuration", "result")
+
+        self.depth = gauge(
+            "queue_depth", "Deliveries that are ready, due or not, counted to 100,000", "channel", "lane"
+        )
+        self.due_age = gauge("queue_oldest_due_seconds", "How late the oldest due delivery is", "channel", "lane")
+        self.in_lane = gauge("lane_deliveries", "Deliveries between claim and result", "channel", "lane")
+        self.marked = gauge("marked_deliveries", "Deliveries between mark and verdict", "channel", "lane")
+        self.results = gauge("results_waiting", "Results that wait for Postgres")
+        self.instances = gauge("instances", "Instances that are registered")
+        self.database_away = gauge("database_away_seconds", "How long Postgres has been away; 0 when it is not")
+        self.ready = gauge("ready", "1 when this process takes work")
+
+    def call_seconds(self, channel: str) -> Histogram:
+        """The histogram of one channel's calls."""
+        return self._calls.labels(channel)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"dispatcher_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"dispatcher_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"dispatcher_{name}", text, buckets=buckets, registry=self.registry)

@@ -1,0 +1,1 @@
+"""Postgres: one module per noun, its SQL beside it."""

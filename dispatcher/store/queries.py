@@ -1,0 +1,17 @@
+"""The statements: each `.sql` file under `sql/` holds some, each with a name and its reason in comments."""
+
+import re
+from functools import cache
+from importlib import resources
+
+_HEAD = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+@cache
+def statements(noun: str) -> dict[str, str]:
+    """The statements of `sql/<noun>.sql` by name."""
+    text = resources.files("dispatcher.store").joinpath("sql", f"{noun}.sql").read_text(encoding="utf-8")
+    parts = _HEAD.split(text)
+    if parts[0].strip():
+        raise ValueError(f"{noun}.sql has text before its first '-- name:' line")
+    return dict(zip(parts[1::2], (body.strip().rstrip(";") for body in parts[2::2]), strict=True))

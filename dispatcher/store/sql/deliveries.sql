@@ -1,0 +1,71 @@
+-- name: insert
+-- Write deliveries; one whose key exists is left out. Answers position and id of each that was written.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::jsonb[],
+                         $8::jsonb[], $9::jsonb[], $10::timestamptz[], $11::timestamptz[], $12::smallint[])
+      AS r (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
+            scheduled_for, expires_at, max_attempts)
+)
+INSERT INTO dispatcher.deliveries (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template,
+                                   variables, options, scheduled_for, expires_at, max_attempts)
+SELECT tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
+       coalesce(scheduled_for, now()), expires_at, max_attempts
+  FROM asked
+ON CONFLICT (tenant_id, workspace_id, idempotency_key) DO NOTHING
+RETURNING tenant_id, workspace_id, idempotency_key, id;
+
+-- name: holders
+-- Which delivery holds each of these keys.
+SELECT d.tenant_id, d.workspace_id, d.idempotency_key, d.id
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (tenant_id, workspace_id, idempotency_key)
+  JOIN dispatcher.deliveries d USING (tenant_id, workspace_id, idempotency_key);
+
+-- name: list
+-- The newest deliveries below id $1, filtered by life, channel and tenant where given.
+SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
+       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, d.recipient
+  FROM dispatcher.delivery_life l JOIN dispatcher.deliveries d USING (id)
+ WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
+   AND ($4::text IS NULL OR l.tenant_id = $4)
+ ORDER BY l.id DESC LIMIT $5;
+
+-- name: show
+-- One delivery with its life.
+SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template::text,
+       d.variables::text, d.options::text, d.run_id, d.job_id, d.scheduled_for, d.expires_at, d.created_at,
+       l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
+       l.token, l.owner
+  FROM dispatcher.deliveries d JOIN dispatcher.delivery_life l USING (id) WHERE d.id = $1;
+
+-- name: find
+-- The id behind a key.
+SELECT id FROM dispatcher.deliveries WHERE tenant_id = $1 AND workspace_id = $2 AND idempotency_key = $3;
+
+-- name: attempts
+-- Earlier attempts of a delivery.
+SELECT attempt, outcome, ended_at, next_at, reason FROM dispatcher.delivery_attempts WHERE delivery_id = $1 ORDER BY attempt;
+
+-- name: evidence
+-- Late results of a delivery.
+SELECT seen_at, verdict, resolved, provider_message_id, reason FROM dispatcher.delivery_evidence
+ WHERE delivery_id = $1 ORDER BY seen_at;
+
+-- name: actions
+-- What operators did to a delivery.
+SELECT at, actor, action, status_before, reason FROM dispatcher.operator_actions WHERE delivery_id = $1 ORDER BY id;
+
+-- name: captured
+-- What the capture provider was given for a delivery.
+SELECT captured_at, attempt, recipient, parts::text FROM dispatcher.captured_messages WHERE delivery_id = $1 ORDER BY id;
+
+-- name: cancel
+-- Cancel until it is marked.
+SELECT dispatcher.cancel_delivery_v1($1, $2, $3);
+
+-- name: move
+-- Move to another time until it is marked.
+SELECT dispatcher.move_delivery_v1($1, $2, $3, $4);
+
+-- name: reopen
+-- Send a failed or skipped one again.
+SELECT dispatcher.reopen_delivery_v1($1, $2, $3);

@@ -1,0 +1,78 @@
+"""The benchmarks in short: each case runs, all of its deliveries arrive, its lines have their shape. Never a time."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from bench.cases import CASES
+from bench.measure import Measure, beside, percentile
+from bench.peers import pgqueuer
+from bench.process import ROOT
+from bench.server import Server
+
+FIELDS = {"case", "unit", "value", "reference", "reference_value", "ratio", "method"}
+NO_PEER = pytest.mark.skipif(
+    not pgqueuer.available(), reason="expected: pgqueuer is an extra (bench) and is not installed"
+)
+# The case, its size, and the lines that it prints. A case raises when a delivery did not arrive.
+SHORT = [
+    pytest.param("throughput", 500, 1, ["", ".cpu_worker", ".cpu_postgres"], marks=NO_PEER),
+    pytest.param("backlog", 500, 3, [""]),
+    pytest.param("soak", 1_000, 1, ["", ".rss"]),
+    pytest.param("isolation", 500, 1, [""]),
+    pytest.param("latency", 3, 1, [".idle_cpu", ".idle_cpu_postgres", ".p50", ".p50_after_pause", ".p95", ".p99"]),
+]
+# These may be nothing at all, or less, in a run as short as this.
+MAY_BE_NOTHING = {"soak", "latency.idle_cpu", "latency.idle_cpu_postgres", "throughput.cpu_postgres"}
+
+
+@pytest.fixture(scope="module")
+def bench_server() -> Iterator[Server]:
+    """One embedded server for all cases: each takes databases of its own from it."""
+    with Server() as server:
+        yield server
+
+
+@pytest.mark.parametrize(("name", "deliveries", "rounds", "lines"), SHORT)
+async def test_a_case_measures_and_prints_its_lines(
+    bench_server: Server, name: str, deliveries: int, rounds: int, lines: list[str]
+) -> None:
+    measures = await CASES[name].run(bench_server, deliveries, rounds)
+    assert [one.case for one in measures] == [name + line for line in lines]
+    for one in measures:
+        printed = json.loads(msgspec.json.encode(one))
+        assert printed.keys() == FIELDS
+        assert printed["unit"]
+        assert printed["method"]
+        assert printed["reference"]
+        assert printed["reference_value"] > 0
+        if one.case not in MAY_BE_NOTHING:
+            assert printed["ratio"] > 0
+
+
+def test_every_case_has_a_short_form() -> None:
+    assert {param.values[0] for param in SHORT} == set(CASES)
+
+
+def test_the_command_line_names_every_case_and_refuses_others() -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "bench", "list"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert all(name in listed.stdout for name in CASES)
+    refused = subprocess.run([sys.executable, "-m", "bench", "nothing"], cwd=ROOT, capture_output=True, check=False)
+    assert refused.returncode == 2
+
+
+def test_a_ratio_is_the_value_by_its_reference() -> None:
+    assert beside("case", "unit", 3.0, "reference", 2.0, "method") == Measure(
+        "case", "unit", 3.0, "reference", 2.0, 1.5, "method"
+    )
+
+
+def test_percentiles_of_a_hundred_values() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert (percentile(values, 0.5), percentile(values, 0.99), percentile(values, 1.0)) == (51.0, 100.0, 100.0)

