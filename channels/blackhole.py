@@ -14,7 +14,7 @@ class BlackholeOptions(Struct, frozen=True, forbid_unknown_fields=True):
 class Blackhole:
     """Accepts everything."""
 
-    honours_idempotency_key = False
+    idempotency_key_seconds = 0.0
 
     async def prepare(self, count: int) -> None:
         """There is nothing to connect to."""

@@ -9,7 +9,7 @@ A channel MUST
     (`NotCalled` or `RetryAfter`); a refusal is a refusal; no answer after the request was written is `Unknown`;
  5. never retry a call by itself and never let a client library do it;
  6. send the same bytes for the same delivery and attempt number: nothing random, no clock;
- 7. pass `idempotency_key` to a provider that honours one, and declare it with `honours_idempotency_key`;
+ 7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does;
  8. let cancellation through at once;
  9. hold no lock and no database transaction across a call;
 10. never write a recipient, a rendered part or a secret to a log or into a reason.
@@ -102,8 +102,8 @@ class Channel(Protocol):
     """What the sender of a channel drives."""
 
     @property
-    def honours_idempotency_key(self) -> bool:
-        """True while the provider contractually de-duplicates by the envelope's key."""
+    def idempotency_key_seconds(self) -> float:
+        """For how long the provider contractually de-duplicates by the envelope's key: 0 not at all, inf for ever."""
 
     async def prepare(self, count: int) -> None:
         """Return when `count` calls can begin without waiting for a connection. Called before the mark."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -31,6 +32,7 @@ class FaultSettings(Protocol):
     def hang(self) -> float: ...
 
 
+TURNS_KEPT_MAX = 10_000
 FAULTS = ("refuse", "retry", "throttle", "unknown", "hang")
 
 
@@ -46,10 +48,12 @@ class Faulty:
     def __init__(self, inner: Channel, settings: FaultSettings) -> None:
         self._inner = inner
         self._settings = settings
+        # How often a message was throttled: that gives the attempt back, and with it the same draw would come again.
+        self._turns: OrderedDict[int, int] = OrderedDict()
 
     @property
-    def honours_idempotency_key(self) -> bool:
-        return self._inner.honours_idempotency_key
+    def idempotency_key_seconds(self) -> float:
+        return self._inner.idempotency_key_seconds
 
     async def prepare(self, count: int) -> None:
         await self._inner.prepare(count)
@@ -76,7 +80,8 @@ class Faulty:
     def _draw(self, envelope: Envelope) -> tuple[float, str | None]:
         settings = self._settings
         # Not a secret: the same draw for the same message is the point.
-        dice = random.Random(f"{settings.seed}:{envelope.delivery_id}:{envelope.attempt}")  # noqa: S311 - see above
+        turn = self._turns.get(envelope.delivery_id, 0)
+        dice = random.Random(f"{settings.seed}:{envelope.delivery_id}:{envelope.attempt}:{turn}")  # noqa: S311 - as said
         wait = settings.latency_seconds if dice.random() < settings.latency else 0.0
         point = dice.random()
         for name in FAULTS:
@@ -99,6 +104,9 @@ class Faulty:
             case "retry":
                 report(envelope, RetryAfter("failed on purpose"))
             case "throttle":
+                self._turns[envelope.delivery_id] = self._turns.get(envelope.delivery_id, 0) + 1
+                if len(self._turns) > TURNS_KEPT_MAX:
+                    self._turns.popitem(last=False)
                 report(envelope, Throttled(self._settings.throttle_seconds))
             case "unknown":
                 # It arrives, and the answer is lost: the case in which sending again would be a duplicate.

@@ -12,6 +12,7 @@ import structlog
 
 from channels.registry import open_channel
 from dispatcher import logs
+from dispatcher.actors.controls import Controls
 from dispatcher.actors.janitor import Janitor
 from dispatcher.actors.recoverer import Recoverer
 from dispatcher.actors.sender import Terms
@@ -27,9 +28,9 @@ from dispatcher.domain.template import Renderer as Templates
 from dispatcher.errors import ConfigError
 from dispatcher.health import Health
 from dispatcher.metrics import Metrics
-from dispatcher.pipeline import Pipeline
+from dispatcher.pipeline import Pipeline, fingerprint
 from dispatcher.reload import diff, merge
-from dispatcher.store import embedded, schema
+from dispatcher.store import embedded, instances, schema
 from dispatcher.store.database import Database
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class App:
         self._templates = _templates(config.limits)
         self._terms: dict[str, Terms] = {}
         self._janitor: Janitor | None = None
+        self._recoverer: Recoverer | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
         self.listener = Listener(application(self.health, self.metrics.registry, self.measure), config.http)
@@ -105,6 +107,9 @@ class App:
                 log.info("schema.migrated", version=one.version, name=one.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)
+        quarantined = await self.database.persist("cluster", lambda: instances.see_cluster(self.database))
+        if quarantined is not None:
+            log.error("cluster.changed", quarantined=quarantined)
         for name, settings in self.config.channels.items():
             rates = Rates(self._clock.monotonic(), *_limits(settings))
             self._terms[name] = self._open(name, settings, rates)
@@ -129,18 +134,23 @@ class App:
     async def _work(self) -> None:
         """Run the parts; when the pipeline has drained, the others stop."""
         heartbeat = self.config.instance.heartbeat_seconds
-        wakeup = Wakeup(self.url, self.config.database.connect_seconds_max)
-        recoverer = Recoverer(self.database, heartbeat, self._clock, self.metrics)
+        controls = Controls(self.database)
+        # Nothing is claimed before it is known what must not be.
+        await self.database.persist("controls", controls.run_once)
+        wakeup = Wakeup(self.url, self.config.database.connect_seconds_max, controls.changed)
+        self._recoverer = Recoverer(self.database, heartbeat, fingerprint(self.config), self._clock, self.metrics)
         self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
+        self._instruct_janitor()
         keep = self._supervisor.keep
         async with anyio.create_task_group() as group:
             group.start_soon(keep, "wakeup", wakeup.run)
-            group.start_soon(keep, "recoverer", recoverer.run)
+            group.start_soon(keep, "controls", controls.run)
+            group.start_soon(keep, "recoverer", self._recoverer.run)
             group.start_soon(keep, "janitor", self._janitor.run)
-            await keep("pipeline", lambda: self._epoch(wakeup.woken))
+            await keep("pipeline", lambda: self._epoch(wakeup.woken, controls))
             group.cancel_scope.cancel()
 
-    async def _epoch(self, woken: asyncio.Event) -> None:
+    async def _epoch(self, woken: asyncio.Event, controls: Controls) -> None:
         if self._stopping.is_set():
             return
         self.pipeline = Pipeline(
@@ -149,7 +159,7 @@ class App:
             self._terms,
             lambda: self._templates,
             woken,
-            self._clock,
+            controls,
             self.metrics,
         )
         self.health.pipeline_up = True
@@ -224,10 +234,18 @@ class App:
             self._templates = _templates(config.limits)
         for name in self._terms:
             self._apply_channel(name, old)
-        if self._janitor is not None:
-            self._janitor.settings = config.janitor
+        self._instruct_janitor()
+        if self._recoverer is not None:
+            self._recoverer.config_hash = fingerprint(config)
         if self.pipeline is not None:
             self.pipeline.adopt(config, self._terms)
+
+    def _instruct_janitor(self) -> None:
+        if self._janitor is not None:
+            self._janitor.settings = self.config.janitor
+            self._janitor.channels = tuple(self.config.channels)
+            timeouts = {name: channel.held_timeout_seconds for name, channel in self.config.channels.items()}
+            self._janitor.held_timeouts = {name: seconds for name, seconds in timeouts.items() if seconds}
 
     def _apply_channel(self, name: str, old: Config) -> None:
         before, settings = old.channels[name], self.config.channels[name]

@@ -155,6 +155,8 @@ class Channel(Struct, frozen=True, forbid_unknown_fields=True):
     call_seconds_max: Seconds = 30.0
     # An unknown outcome is sent again instead of held: only where a duplicate does no harm.
     at_least_once: bool = False
+    # A held delivery counts as failed after this; 0 is never: somebody decides.
+    held_timeout_seconds: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
     # Declared, bounded and checked by the provider; 64 is far above what any of them has.
     options: Annotated[dict[Name, Option], Meta(max_length=64)] = {}
     faults: Faults = Faults()

@@ -7,6 +7,9 @@ import structlog
 
 from dispatcher.config import Log as Settings
 
+# Without the values of local variables: they are what deliveries say, and where the database's password stands.
+_tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
 
 def configure(settings: Settings) -> None:
     """Send every log line, the libraries' too, through one pipe."""
@@ -17,9 +20,11 @@ def configure(settings: Settings) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     last: list[structlog.typing.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [_tracebacks, structlog.processors.JSONRenderer()]
         if settings.format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
     )
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -49,6 +49,10 @@ class Metrics:
         self.in_lane = gauge("lane_deliveries", "Deliveries between claim and result", "channel", "lane")
         self.marked = gauge("marked_deliveries", "Deliveries between mark and verdict", "channel", "lane")
         self.results = gauge("results_waiting", "Results that wait for Postgres")
+        self.held = gauge(
+            "held_deliveries", "Deliveries whose call was begun and whose outcome nobody knows", "channel"
+        )
+        self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")
         self.database_away = gauge("database_away_seconds", "How long Postgres has been away; 0 when it is not")
         self.ready = gauge("ready", "1 when this process takes work")

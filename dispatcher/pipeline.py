@@ -5,25 +5,31 @@ recovered, and another epoch begins. Recovery is exercised all the time that way
 """
 
 import asyncio
+import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
+import msgspec
 import structlog
 
+from dispatcher import faultpoints
 from dispatcher.actors.claimer import Claimer
+from dispatcher.actors.controls import Controls
 from dispatcher.actors.flusher import Flusher
 from dispatcher.actors.heartbeat import Heartbeat
 from dispatcher.actors.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.actors.renderer import Renderer
 from dispatcher.actors.sender import Sender, Terms
-from dispatcher.actors.streams import Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens
+from dispatcher.actors.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens
 from dispatcher.clock import Clock
 from dispatcher.config import Config
 from dispatcher.domain.life import Claimed, Lane
 from dispatcher.domain.rates import Rates
+from dispatcher.domain.shares import Shares
 from dispatcher.domain.template import Renderer as Templates
+from dispatcher.errors import Fenced
 from dispatcher.metrics import Metrics
 from dispatcher.store import instances
 from dispatcher.store.database import PASSING, Database
@@ -33,6 +39,8 @@ log = structlog.get_logger(__name__)
 
 # What is left to write when the grace is over gets this long; then others recover it.
 FAREWELL_SECONDS_MAX = 10.0
+# A drain lets the claim under way end, for so long.
+CLAIM_SECONDS_MAX = 2.0
 
 
 class Pipeline:
@@ -45,7 +53,7 @@ class Pipeline:
         terms: Mapping[str, Terms],
         templates: Callable[[], Templates],
         woken: asyncio.Event,
-        clock: Clock,
+        controls: Controls,
         metrics: Metrics,
     ) -> None:
         self._config = config
@@ -56,18 +64,34 @@ class Pipeline:
         number = random.SystemRandom().randrange(1, 1 << Tokens.EPOCH_BITS)
         self.lanes = Lanes()
         self.inbox = Inbox(config.flush.pending_max)
-        self.epoch = Epoch(number, database, self.lanes, self.inbox, Tokens(number), clock, metrics)
+        clock = Clock()
+        shares = Shares(config.instance.heartbeat_seconds, clock.monotonic())
+        self.epoch = Epoch(
+            number,
+            database,
+            self.lanes,
+            self.inbox,
+            Tokens(number),
+            clock,
+            metrics,
+            shares,
+            lambda: controls.pauses,
+            asyncio.Event(),
+        )
         for channel, term in terms.items():
             for lane in Lane:
-                state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, clock))
-                state.on_unknown = term.on_unknown
+                state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, shares, clock))
+                _agree(state, term, config)
+                state.until_usable = _until_usable(term.rates, clock)
                 self.lanes.add(state)
-        self._claimed = Pipe.of(sum(state.capacity for state in self.lanes))
+        # A reload may give lanes as much as this.
+        self._claimed = Pipe.of(LANE_CAPACITY_MAX * len(list(self.lanes)))
         self._claiming = anyio.CancelScope()
+        controls.woken = woken
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
         self.renderer = Renderer(templates, self._to_lane, self.inbox, metrics)
         self.flusher = Flusher(self.epoch, config.flush)
-        self.heartbeat = Heartbeat(database, number, config.instance.heartbeat_seconds)
+        self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
         self.senders = {
             channel: Sender(channel, term, self.epoch, config.instance.licence_seconds)
             for channel, term in terms.items()
@@ -82,11 +106,8 @@ class Pipeline:
 
     async def run(self) -> None:
         """Live until drained; raises what crashed. Either way nothing that can be settled is left unsettled."""
-        config = self._config.instance
-        await self._database.persist(
-            "join",
-            lambda: instances.join(self._database, self.epoch.number, config.lease_seconds, config.name, VERSION),
-        )
+        if not await self._join():
+            return
         log.info("pipeline.started", epoch=self.epoch.number, channels=sorted(self.senders))
         flushing = asyncio.create_task(self.flusher.run())
         try:
@@ -94,7 +115,23 @@ class Pipeline:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._farewell(flushing)
+        if self.epoch.fenced.is_set() and not self.draining.is_set():
+            raise Fenced
         log.info("pipeline.drained", epoch=self.epoch.number)
+
+    async def _join(self) -> bool:
+        """Make our epoch durable; False where we are told to stop while Postgres is away."""
+        config = self._config.instance
+        me = instances.Beat(self.epoch.number, 0, config.lease_seconds, config.name, fingerprint(self._config))
+        joined = False
+        async with anyio.create_task_group() as either:
+            either.start_soon(_then, self.draining, either.cancel_scope.cancel)
+            await self._database.persist(
+                "join", lambda: instances.join(self._database, me, VERSION, sorted(self.senders))
+            )
+            joined = True
+            either.cancel_scope.cancel()
+        return joined
 
     async def _live(self, flushing: "asyncio.Task[None]") -> None:
         async with anyio.create_task_group() as around:
@@ -121,23 +158,38 @@ class Pipeline:
             state.pipe.send.close()
 
     async def _drain(self) -> None:
-        """Once asked to: claim no more, mark no more, and give calls under way their grace."""
-        await self.draining.wait()
-        self._claiming.cancel()
+        """Once asked to, or fenced: claim no more, mark no more, and give calls under way their grace."""
+        async with anyio.create_task_group() as either:
+            for event in (self.draining, self.epoch.fenced):
+                either.start_soon(_then, event, either.cancel_scope.cancel)
+        if faultpoints.ARMED:
+            faultpoints.passing("drain.begun")
+        self.claimer.stop()
         for sender in self.senders.values():
             sender.draining.set()
-        await asyncio.sleep(self._config.instance.grace_seconds)
+        await asyncio.sleep(min(CLAIM_SECONDS_MAX, self._config.instance.grace_seconds))
+        # With Postgres away the claimer would try for ever.
+        self._claiming.cancel()
+        await asyncio.sleep(max(0.0, self._config.instance.grace_seconds - CLAIM_SECONDS_MAX))
         log.warning("pipeline.grace_over", marked=sum(sum(s.slots.used.values()) for s in self.senders.values()))
         for sender in self.senders.values():
             sender.give_up()
 
     async def _farewell(self, flushing: "asyncio.Task[None]") -> None:
         """Write every result that there is, take our own row away, and recover what we still hold."""
+        if faultpoints.ARMED:
+            faultpoints.passing("farewell.begun")
         self.inbox.close()
+        # After a crash it waits for as long as Postgres is away; who was told to stop leaves the rest to others.
+        stopping = asyncio.create_task(self.draining.wait())
+        await asyncio.wait([flushing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
         done, _ = await asyncio.wait([flushing], timeout=FAREWELL_SECONDS_MAX)
         if not done or flushing.exception() is not None:
             flushing.cancel()
             log.error("results.unwritten", results=len(self.inbox.waiting) + self.inbox.flushing)
+        if faultpoints.ARMED:
+            faultpoints.passing("farewell.flushed")
         try:
             async with asyncio.timeout(FAREWELL_SECONDS_MAX):
                 await instances.fence(self._database, self.epoch.number, FENCE_LOCK_MILLISECONDS_MAX)
@@ -145,15 +197,21 @@ class Pipeline:
                     pass
         except PASSING as trouble:
             log.warning("pipeline.left_to_others", epoch=self.epoch.number, error=type(trouble).__name__)
+        if faultpoints.ARMED:
+            faultpoints.passing("farewell.left")
+        for pipe in (self._claimed, *(state.pipe for state in self.lanes)):
+            pipe.send.close()
+            pipe.receive.close()
 
     def adopt(self, config: Config, terms: Mapping[str, Terms]) -> None:
         """Go on under another configuration."""
         self.claimer.settings = config.claim
         self.flusher.settings = config.flush
         self.inbox.high_water = config.flush.pending_max
+        self.heartbeat.config_hash = fingerprint(config)
         for state in self.lanes:
             state.capacity = config.claim.lane_capacity
-            state.on_unknown = terms[state.channel].on_unknown
+            _agree(state, terms[state.channel], config)
         for channel, sender in self.senders.items():
             sender.terms = terms[channel]
             sender.slots.resize(terms[channel].settings.marked_max)
@@ -167,8 +225,37 @@ class Pipeline:
             self._metrics.marked.labels(*labels).set(self.senders[state.channel].slots.used[state.lane])
 
 
-def _usable(rates: Rates, clock: Clock) -> Callable[[], float]:
-    return lambda: rates.soon(clock.monotonic())
+def _agree(state: LaneState, terms: Terms, config: Config) -> None:
+    """Tell a lane's claims what its channel's terms say."""
+    state.resend = terms.resend
+    state.provider = terms.settings.provider
+    # A call begins within its licence and ends within its time-out; who was fenced can go on for that long.
+    state.settle_seconds = config.instance.licence_seconds + terms.settings.call_seconds_max
+
+
+def fingerprint(config: Config) -> str:
+    """What replicas must have in common: everything but who they are, where they listen and how they log."""
+    beat = (config.instance.heartbeat_seconds, config.instance.lease_seconds, config.instance.licence_seconds)
+    shared = (beat, config.claim, config.flush, config.retry, config.limits, config.channels)
+    return hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:16]
+
+
+def _usable(rates: Rates, shares: Shares, clock: Clock) -> Callable[[], float]:
+    def usable() -> float:
+        now = clock.monotonic()
+        rates.share(now, shares.current(now))
+        return rates.soon(now)
+
+    return usable
+
+
+def _until_usable(rates: Rates, clock: Clock) -> Callable[[], float]:
+    return lambda: rates.wait(clock.monotonic())
+
+
+async def _then(event: asyncio.Event, call: Callable[[], object]) -> None:
+    await event.wait()
+    call()
 
 
 async def _watch(task: "asyncio.Task[Any]") -> None:

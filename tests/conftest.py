@@ -24,10 +24,13 @@ TEMPLATE = "dispatcher_template"
 SYSTEM_VERSIONS = range(18, 14, -1)
 
 
+REPEATED = ("tests/store", "tests/conformance", "tests/model")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks for the server is repeated on the system's own version."""
+    """What is about SQL is repeated on the system's own version of Postgres."""
     for item in items:
-        if "server" in getattr(item, "fixturenames", ()):
+        if "server" in getattr(item, "fixturenames", ()) and item.nodeid.startswith(REPEATED):
             item.add_marker(pytest.mark.postgres)
 
 

@@ -43,16 +43,21 @@ class Program:
             | extra
         )
 
-    async def start(self, *arguments: str, ready: bool = True, **environment: str) -> "Program":
-        """Start it; with `ready`, return when it takes work."""
+    async def start(self, *arguments: str, **environment: str) -> "Program":
+        """Start it, and return when it takes work."""
+        await self.launch(*arguments, **environment)
+        await self.until(lambda: self.get("/readyz")[0] == 200, "it is ready")
+        return self
+
+    async def launch(self, *arguments: str, **environment: str) -> "Program":
+        """Start it, and return when it listens."""
+        before = len(self.events("http.listening"))
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
                 self.command("serve", *arguments), env=self._environment(environment), stderr=log, cwd=ROOT
             )
-        await self.until(lambda: self.events("http.listening"), "it listens")
+        await self.until(lambda: self.events("http.listening")[before:], "it listens")
         self.address = str(self.events("http.listening")[-1]["address"])
-        if ready:
-            await self.until(lambda: self.get("/readyz")[0] == 200, "it is ready")
         return self
 
     def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> "subprocess.CompletedProcess[bytes]":

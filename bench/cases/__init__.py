@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 
 from msgspec import Struct
 
-from bench.cases import backlog, isolation, latency, soak, throughput
+from bench.cases import backlog, drain, isolation, latency, protocol_cost, shared_limit, soak, throughput
 from bench.measure import Measure
 from bench.server import Server
 
@@ -26,5 +26,8 @@ CASES = {
         ("soak", soak),
         ("isolation", isolation),
         ("latency", latency),
+        ("protocol_cost", protocol_cost),
+        ("shared_limit", shared_limit),
+        ("drain", drain),
     )
 }

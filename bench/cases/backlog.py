@@ -8,7 +8,7 @@ from bench.measure import BenchError, Measure, beside, median
 from bench.server import Connection, Server
 from dispatcher.actors.streams import Tokens
 from dispatcher.config import Database as Settings
-from dispatcher.domain.life import Lane
+from dispatcher.domain.life import Lane, Resend
 from dispatcher.store import claims, instances
 from dispatcher.store.database import Database
 
@@ -39,7 +39,7 @@ class Claimer:
 
     async def seconds(self) -> float:
         """Time of one full claim."""
-        wanted = claims.Wanted("sms", Lane.NORMAL, CLAIM, self._tokens.issue(), "hold")
+        wanted = claims.Wanted("sms", Lane.NORMAL, CLAIM, self._tokens.issue(), Resend(), LEASE_SECONDS)
         begun = time.perf_counter()
         batch = await claims.claim(self._database, self._epoch, wanted)
         elapsed = time.perf_counter() - begun
@@ -71,7 +71,7 @@ async def _claimer(stack: AsyncExitStack, server: Server, deliveries: int, round
     database = Database(Settings(), url)
     await database.open()
     stack.push_async_callback(database.close)
-    await instances.join(database, 1, LEASE_SECONDS, "bench", "bench")
+    await instances.join(database, instances.Beat(1, 0, LEASE_SECONDS, "bench", ""), "bench")
     return Claimer(database, 1)
 
 

@@ -19,9 +19,25 @@ TOKEN = 7
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 
 
-def row(number: int) -> tuple[int, str, str, str, str, str, str, str, int, int, bool]:
+Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, bool]
+
+
+def row(number: int) -> Columns:
     """What the claim statement answers for one delivery."""
-    return (number, "default", "default", f"key-{number}", f"+4915{number}", TEMPLATE, VARIABLES, "{}", 0, 5, False)
+    return (
+        number,
+        "default",
+        "default",
+        f"key-{number}",
+        f"+4915{number}",
+        TEMPLATE,
+        VARIABLES,
+        "{}",
+        0,
+        5,
+        None,
+        False,
+    )
 
 
 def results() -> list[Result]:

@@ -7,7 +7,7 @@ from bench.outbox import TEMPLATE
 from channels.contract import RetryAfter
 from dispatcher.domain import retry
 from dispatcher.domain.bucket import Bucket
-from dispatcher.domain.life import Again, Outcome
+from dispatcher.domain.life import Again, Outcome, Resend
 from dispatcher.domain.template import Renderer
 
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
@@ -25,7 +25,7 @@ def test_the_policy_decides_on_a_retry(benchmark: BenchmarkFixture) -> None:
 
     def decide() -> Outcome:
         wait = retry.wait_seconds(3, 60.0, 3_600.0, 0.1)
-        return retry.decide(verdict, 3, 5, wait, "hold")
+        return retry.decide(verdict, 3, 5, wait, Resend())
 
     assert type(benchmark(decide)) is Again
 

@@ -5,13 +5,18 @@ from contextlib import AbstractAsyncContextManager
 from importlib import resources
 from typing import Any
 
+import asyncpg
 import msgspec
 from msgspec import Struct
 
-from channels.contract import Accepted, Envelope, NotCalled, Report, RetryAfter, Unknown
+from channels.contract import Accepted, Envelope, NotCalled, Report, RetryAfter, Unknown, Verdict
 
 _KEEP = resources.files("channels.capture").joinpath("keep.sql").read_text(encoding="utf-8")
 _encode = msgspec.json.Encoder().encode
+
+_TROUBLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+# These end the session, and with it the answer to what was under way.
+_CUT_OFF = (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InsufficientResourcesError)
 
 # A connection to the database that has the table; what it yields has asyncpg's `fetch`.
 Connect = Callable[[], AbstractAsyncContextManager[Any]]
@@ -24,7 +29,7 @@ class CaptureOptions(Struct, frozen=True, forbid_unknown_fields=True):
 class Capture:
     """Keeps messages in `dispatcher.captured_messages`."""
 
-    honours_idempotency_key = False
+    idempotency_key_seconds = 0.0
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -34,7 +39,7 @@ class Capture:
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Keep a batch in one statement: all of it or nothing."""
-        begun = False
+        live, begun = batch, False
         try:
             async with self._connect() as connection:
                 live = _licensed(batch, report)
@@ -42,10 +47,16 @@ class Capture:
                     return
                 begun = True
                 rows = await connection.fetch(_KEEP, *_columns(live))
-        except (OSError, TimeoutError) as trouble:
-            # asyncpg's connection errors are OSErrors or time-outs; with the statement under way nobody knows.
-            for envelope in batch:
-                report(envelope, Unknown(type(trouble).__name__) if begun else RetryAfter("no connection"))
+        except _TROUBLE as trouble:
+            # With the statement under way nobody knows, unless Postgres itself has said that it failed.
+            said = isinstance(trouble, asyncpg.PostgresError) and not isinstance(trouble, _CUT_OFF)
+            verdict: Verdict = (
+                Unknown(type(trouble).__name__)
+                if begun and not said
+                else RetryAfter(f"not kept: {type(trouble).__name__}")
+            )
+            for envelope in live:
+                report(envelope, verdict)
             return
         kept = {row["delivery_id"]: row["id"] for row in rows}
         for envelope in live:

@@ -1,8 +1,10 @@
 """The ledger channel: calls over a few kept connections, judged by the phase in which each of them ended."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -44,9 +46,9 @@ class Ledger:
         self._changed = asyncio.Event()
 
     @property
-    def honours_idempotency_key(self) -> bool:
-        """As configured: the channel cannot see what the ledger was started with."""
-        return self._options.keyed
+    def idempotency_key_seconds(self) -> float:
+        """As configured: the channel cannot see what the ledger was started with. It keeps its keys for ever."""
+        return math.inf if self._options.keyed else 0.0
 
     async def prepare(self, count: int) -> None:
         """Open what is missing of the connections, one for each call at most: pipelined, one carries any count."""
@@ -68,7 +70,7 @@ class Ledger:
         unsent = deque(batch)
         sent: set[Wire] = set()
         try:
-            while unsent and (wire := await self._wire_with_room()):
+            while unsent and (wire := await self._wire_with_room(len(unsent))):
                 if _send(wire, unsent.popleft(), calls, report):
                     sent.add(wire)
             while unsent:
@@ -107,15 +109,23 @@ class Ledger:
     def _new_wire(self) -> Wire:
         return Wire(self._changed.set)
 
-    async def _wire_with_room(self) -> Wire | None:
-        """The open connection with the fewest calls under way, when one has room; None when none is open."""
-        while self._open():
+    async def _wire_with_room(self, count: int) -> Wire | None:
+        """The open connection with the fewest calls under way, when one has room; None when none can be had."""
+        reconnected = False
+        while True:
             free = [wire for wire in self._wires if wire.room]
             if free:
                 return min(free, key=_load)
-            self._changed.clear()
-            await self._changed.wait()
-        return None
+            if self._open():
+                self._changed.clear()
+                await self._changed.wait()
+            elif reconnected:
+                return None
+            else:
+                # All were lost since `prepare`, to earlier calls perhaps. What was not called is not lost with them.
+                reconnected = True
+                with suppress(OSError, TimeoutError):
+                    await self.prepare(count)
 
     def _retire(self, wires: set[Wire]) -> None:
         """Nobody waits for what is under way there any more, so a new call must not stand in line behind it."""

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import structlog
 
+from dispatcher import faultpoints
 from dispatcher.actors.streams import Epoch, LaneState
 from dispatcher.config import Claim as Settings
-from dispatcher.domain.life import Claimed
+from dispatcher.domain.life import Claimed, Lane
 from dispatcher.errors import Fenced
 from dispatcher.store import claims, instances
 
@@ -44,6 +45,9 @@ class Claimer:
         # Lanes that have more than was taken, as far as we know.
         self._hot: set[LaneState] = set()
         self._looked_at = float("-inf")
+        self._suspected_at = float("-inf")
+        self._suspected = 0
+        self._stopped = False
         self._claimed_at: dict[LaneState, float] = {}
         self._busy_since: float | None = None
         self._worked_at = float("-inf")
@@ -51,40 +55,64 @@ class Claimer:
         self._settling = 0
 
     async def run(self) -> None:
-        """Claim for ever; sleep only when nothing was due or nothing had room."""
-        while True:
+        """Claim until stopped; sleep only when nothing was due or nothing had room."""
+        while not self._stopped:
             self._woken.clear()
             self._lanes.freed.clear()
-            wait = await self._database.persist("claim", self.run_once)
+            try:
+                wait = await self._database.persist("claim", self.run_once)
+            except Fenced:
+                # Another epoch has tokens again; what is in flight in this one still ends.
+                self._epoch.fenced.set()
+                return
             if wait > 0:
                 await self._sleep(wait)
+
+    def stop(self) -> None:
+        """Claim no more. A claim under way ends as it does: cut off, it would count as an owner's death."""
+        self._stopped = True
+        self._woken.set()
 
     async def run_once(self) -> float:
         """One round over the lanes. Answers how long there will be nothing to do, unless somebody wakes us."""
         claimed = 0
         for state in sorted(self._hot, key=lambda state: state.lane):
-            claimed += await self._claim(state)
+            if not self._epoch.stands_still(state):
+                claimed += await self._claim(state)
         wait = float("inf")
         now = self._epoch.clock.monotonic()
-        if not self._hot or now - self._looked_at >= LOOK_SECONDS:
+        look = not self._hot or now - self._looked_at >= LOOK_SECONDS
+        if look:
             self._looked_at = now
             due, wait = await self._look()
             for state in due:
                 claimed += await self._claim(state)
+            claimed += await self._suspect()
         if claimed:
             await self._work()
             return 0.0
-        if any(state.room() > 0 for state in self._hot):
+        if not look:
+            return LOOK_SECONDS
+        if any(state.room() > 0 and not self._epoch.stands_still(state) for state in self._hot):
             return ROOM_WAIT_SECONDS
         if self._hot and now - self._worked_at < BUSY_SECONDS:
             # Full lanes wake us when they have room; the others may get work meanwhile.
             return min(wait, LOOK_SECONDS)
         # Lanes that stay full (a hung channel) are no reason to keep the others from waking us.
-        return await self._rest(wait)
+        return await self._rest(min(wait, self._usable_after()))
+
+    def _usable_after(self) -> float:
+        """How long until a limit that keeps a lane from claiming lets something through."""
+        waits = [
+            max(state.until_usable(), LOOK_SECONDS)
+            for state in self._hot
+            if state.outstanding < state.capacity and not self._epoch.stands_still(state)
+        ]
+        return min(waits, default=float("inf"))
 
     async def _look(self) -> tuple[list[LaneState], float]:
         """The other lanes that have something due, and how long until the next one has."""
-        asked = [state for state in self._lanes if state not in self._hot]
+        asked = [state for state in self._lanes if state not in self._hot and not self._epoch.stands_still(state)]
         # A lane without room cannot be asked now: count on more until a claim of it falls short.
         self._hot.update(state for state in asked if state.room() <= 0)
         keys = [(state.channel, state.lane) for state in asked if state.room() > 0]
@@ -102,19 +130,47 @@ class Claimer:
         if count <= 0 or (count < enough and recent):
             self._hot.add(state)
             return 0
+        token = self._token()
+        self._claimed_at[state] = now
+        with self._epoch.metrics.claim_seconds.time():
+            if faultpoints.ARMED:
+                faultpoints.passing("claim.asked")
+            batch = await claims.claim(self._database, self._epoch.number, _wanted(state, token, count))
+            if faultpoints.ARMED:
+                faultpoints.passing("claim.taken")
+        (self._hot.add if len(batch) == count else self._hot.discard)(state)
+        self._take(state, token, batch)
+        return len(batch)
+
+    def _token(self) -> int:
         if self._epoch.tokens.spent_out():
             raise Fenced("every token of this epoch was used")
-        self._claimed_at[state] = now
-        token = self._epoch.tokens.issue()
-        with self._epoch.metrics.claim_seconds.time():
-            wanted = claims.Wanted(state.channel, state.lane, count, token, state.on_unknown)
-            batch = await claims.claim(self._database, self._epoch.number, wanted)
-        (self._hot.add if len(batch) == count else self._hot.discard)(state)
+        return self._epoch.tokens.issue()
+
+    def _take(self, state: LaneState, token: int, batch: list[Claimed]) -> None:
         if batch:
             self._epoch.tokens.claimed(token, len(batch))
             state.outstanding += len(batch)
             self._epoch.metrics.claim_size.observe(len(batch))
             self._send(batch)
+
+    async def _suspect(self) -> int:
+        """Take one delivery whose owners have died twice: one at a time, and nothing else with it."""
+        now = self._epoch.clock.monotonic()
+        if self._suspected in self._epoch.tokens.open or now - self._suspected_at < self.settings.poll_seconds:
+            return 0
+        free = [s for s in self._lanes if s.lane is Lane.NORMAL and s.room() > 0 and not self._epoch.stands_still(s)]
+        channels = await claims.suspects(self._database, [state.channel for state in free])
+        if not channels:
+            # Hardly ever is there one: then look again at the next one's turn only.
+            self._suspected_at = now
+            return 0
+        self._suspected = self._token()
+        state = self._lanes[channels[0], Lane.NORMAL]
+        wanted = _wanted(state, self._suspected, 1)
+        batch = await claims.claim_suspect(self._database, self._epoch.number, wanted)
+        for item in batch:
+            self._take(self._lanes[item.channel, item.lane], item.token, [item])
         return len(batch)
 
     async def _work(self) -> None:
@@ -149,3 +205,7 @@ class Claimer:
         finally:
             for one in waits:
                 one.cancel()
+
+
+def _wanted(state: LaneState, token: int, count: int) -> claims.Wanted:
+    return claims.Wanted(state.channel, state.lane, count, token, state.resend, state.settle_seconds)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from dispatcher import faultpoints
 from dispatcher.actors.streams import Epoch
 from dispatcher.config import Flush as Settings
 from dispatcher.domain.life import Claimed, Held, Lost, Outcome, Result
@@ -24,6 +25,8 @@ class Flusher:
         self._lanes = epoch.lanes
         self._metrics = epoch.metrics
         self.settings = settings
+        # Open claims of which something is held.
+        self._held: set[int] = set()
 
     async def run(self) -> None:
         """Flush until the inbox is closed and empty."""
@@ -44,12 +47,17 @@ class Flusher:
         results.sort(key=lambda result: result[0].id)
         complete = self._tokens.settle(results)
         # A claim in which something is held stays: it says whose it was.
-        held = {item.token for item, outcome in results if type(outcome) is Held}
-        spent = [token for token in complete if token not in held]
+        self._held.update(item.token for item, outcome in results if type(outcome) is Held)
+        spent = [token for token in complete if token not in self._held]
+        if faultpoints.ARMED:
+            faultpoints.passing("flush.asked")
         with self._metrics.flush_seconds.time():
             fenced = await self._database.persist("flush", lambda: flushes.flush(self._database, results, spent))
+        if faultpoints.ARMED:
+            faultpoints.passing("flush.written")
         self._metrics.flush_size.observe(len(results))
         self._tokens.close(complete)
+        self._held.difference_update(complete)
         self._inbox.done(len(results))
         self._lanes.returned(results)
         await self._late(fenced)

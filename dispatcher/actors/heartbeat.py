@@ -2,26 +2,31 @@
 
 import asyncio
 
-from dispatcher.errors import Fenced
+from dispatcher.actors.streams import Epoch
 from dispatcher.store import instances
-from dispatcher.store.database import Database
 
 
 class Heartbeat:
     """Beats for one epoch until it is fenced."""
 
-    def __init__(self, database: Database, epoch: int, interval_seconds: float) -> None:
-        self._database = database
+    def __init__(self, epoch: Epoch, interval_seconds: float, config_hash: str) -> None:
+        self._database = epoch.database
         self._epoch = epoch
         self._interval_seconds = interval_seconds
+        self.config_hash = config_hash
 
     async def run(self) -> None:
-        """Beat, for ever."""
-        while True:
+        """Beat until fenced."""
+        while not self._epoch.fenced.is_set():
             await self.run_once()
             await asyncio.sleep(self._interval_seconds)
 
     async def run_once(self) -> None:
-        """One beat. Raises when our row is gone: then everything that we had claimed is somebody else's."""
-        if not await self._database.persist("heartbeat", lambda: instances.beat(self._database, self._epoch)):
-            raise Fenced
+        """One beat, and a look at how many we are. When our row is gone, what we had claimed is others'."""
+        number, config_hash = self._epoch.number, self.config_hash
+        if not await self._database.persist("heartbeat", lambda: instances.beat(self._database, number, config_hash)):
+            self._epoch.fenced.set()
+            return
+        asked_at = self._epoch.clock.monotonic()
+        alive = await self._database.persist("heartbeat", lambda: instances.beats(self._database))
+        self._epoch.shares.see(asked_at, len(alive))

@@ -1,14 +1,14 @@
 """The janitor: spent claims, claims whose answer was lost, and the gauges of the backlog."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import structlog
 
 from dispatcher.actors.streams import Epoch, Lanes, Tokens
 from dispatcher.config import Janitor as Settings
 from dispatcher.metrics import Metrics
-from dispatcher.store import claims
+from dispatcher.store import claims, held, instances, pauses
 from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -33,6 +33,9 @@ class Janitor:
         self.settings = settings
         self._current = current
         self._metrics = metrics
+        self.channels: Collection[str] = ()
+        # Only channels that have one.
+        self.held_timeouts: Mapping[str, float] = {}
 
     async def run(self) -> None:
         """Keep house, for ever."""
@@ -42,12 +45,34 @@ class Janitor:
 
     async def run_once(self) -> None:
         """One round."""
+        await self._see_cluster()
         await claims.drop_spent(self._database, self.settings.page_max, AGE_SECONDS)
+        while await held.expire(self._database, self.settings.page_max) == self.settings.page_max:
+            pass
+        while unserved := await claims.fail_unserved(self._database, self.settings.page_max):
+            log.warning("deliveries.unserved", failed=unserved)
+        await pauses.unpark(self._database, self.settings.page_max)
+        await self._settle_held()
         current = self._current()
         if current is None:
             return
         await self._forget_lost(current.number, current.tokens)
         await self._measure(current.lanes)
+
+    async def _see_cluster(self) -> None:
+        """A failover or a restore under our feet: marks may have been forgotten."""
+        quarantined = await instances.see_cluster(self._database)
+        if quarantined is not None:
+            log.error("cluster.changed", quarantined=quarantined)
+
+    async def _settle_held(self) -> None:
+        """Evidence settles what is held; and time does, where a channel says so."""
+        await held.settle_by_evidence(self._database)
+        for channel, seconds in self.held_timeouts.items():
+            for one in await held.overdue(self._database, channel, seconds, self.settings.page_max):
+                await held.settle(self._database, one, "failed", "dispatcher", f"held for over {seconds:g} s")
+        for channel, count in (dict.fromkeys(self.channels, 0) | await held.counts(self._database)).items():
+            self._metrics.held.labels(channel).set(count)
 
     async def _forget_lost(self, epoch: int, tokens: Tokens) -> None:
         """Claims of ours that we know nothing of: their answer was lost. Nobody else frees them while we live."""

@@ -1,9 +1,11 @@
 """The recoverer: fences epochs that have fallen silent, and recovers claims that nobody owns any more."""
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
+from dispatcher import faultpoints
 from dispatcher.clock import Clock
 from dispatcher.domain.liveness import Watch
 from dispatcher.metrics import Metrics
@@ -20,12 +22,16 @@ FENCE_LOCK_MILLISECONDS_MAX = 2_000
 class Recoverer:
     """Watches the others. It is outside of any epoch, so that it goes on while the pipeline restarts."""
 
-    def __init__(self, database: Database, interval_seconds: float, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, database: Database, interval_seconds: float, config_hash: str, clock: Clock, metrics: Metrics
+    ) -> None:
         self._database = database
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._metrics = metrics
         self._watch = Watch(interval_seconds)
+        self.config_hash = config_hash
+        self._different: set[str] = set()
 
     async def run(self) -> None:
         """Look after the others, for ever."""
@@ -35,16 +41,28 @@ class Recoverer:
 
     async def run_once(self) -> None:
         """Fence who is silent, then recover whatever has no live owner."""
-        beats = {one.epoch: (one.beat, one.lease_seconds) for one in await instances.beats(self._database)}
+        alive = await instances.beats(self._database)
+        self._compare(alive)
+        beats = {one.epoch: (one.beat, one.lease_seconds) for one in alive}
         for epoch in self._watch.stale(self._clock.monotonic(), beats):
             await self.fence(epoch)
         await self.recover()
         self._metrics.instances.set(len(beats))
 
+    def _compare(self, alive: Sequence[instances.Beat]) -> None:
+        """Replicas with another configuration: limits that are for all together are not what anyone thinks they are."""
+        different = {one.name for one in alive if one.config_hash != self.config_hash}
+        if different != self._different:
+            self._different = different
+            log.warning("config.differs", instances=sorted(different))
+        self._metrics.config_differs.set(len(different))
+
     async def fence(self, epoch: int) -> None:
         """Take an epoch away; if its row cannot be locked now, the next round tries again."""
         try:
             if await instances.fence(self._database, epoch, FENCE_LOCK_MILLISECONDS_MAX):
+                if faultpoints.ARMED:
+                    faultpoints.passing("recovery.fenced")
                 self._metrics.fenced_instances.inc()
                 log.warning("instance.fenced", epoch=epoch)
         except PASSING as trouble:
@@ -59,5 +77,8 @@ class Recoverer:
                 self._metrics.recovered.labels("requeued").inc(page.requeued)
                 self._metrics.recovered.labels("retried").inc(page.retried)
                 self._metrics.recovered.labels("held").inc(page.held)
+                self._metrics.recovered.labels("poisoned").inc(page.poisoned)
+                if faultpoints.ARMED:
+                    faultpoints.passing("recovery.done")
             if page.claims < PAGE_CLAIMS:
                 return

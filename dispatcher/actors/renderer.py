@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from dispatcher import faultpoints
 from dispatcher.actors.streams import Inbox, Rendered
 from dispatcher.domain.life import Claimed, Failed, Skipped
 from dispatcher.domain.template import Renderer as Templates
@@ -41,6 +42,8 @@ class Renderer:
             for start in range(0, len(batch), TURN_MAX):
                 with self._metrics.render_seconds.time():
                     rendered = self.run_once(batch[start : start + TURN_MAX])
+                if faultpoints.ARMED:
+                    faultpoints.passing("render.done")
                 if rendered:
                     self._send(rendered)
                 await asyncio.sleep(0)
@@ -55,9 +58,16 @@ class Renderer:
                 continue
             try:
                 parts = render(item.template, item.variables)
+                options = _NO_OPTIONS if item.options == "{}" else _options(item.options)
             except TemplateError as fault:
                 self._inbox.put(item, Failed(str(fault)))
                 continue
-            options = _NO_OPTIONS if item.options == "{}" else _decode_options(item.options)
             rendered.append(Rendered(item, parts, options))
         return rendered
+
+
+def _options(text: str) -> Mapping[str, Any]:
+    try:
+        return _decode_options(text)
+    except (msgspec.MsgspecError, RecursionError) as fault:
+        raise TemplateError("options", f"cannot be read: {fault}") from fault

@@ -12,13 +12,15 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from channels.contract import Accepted, Channel, Envelope, Licence, NotCalled, Throttled, Unknown, Verdict
+from dispatcher import faultpoints
 from dispatcher.actors.slots import Slots
 from dispatcher.actors.streams import Epoch, LaneState, Rendered
 from dispatcher.config import Channel as Settings
 from dispatcher.config import Retry
 from dispatcher.domain import retry
-from dispatcher.domain.life import Back, Lane, Lost, OnUnknown, Outcome, Succeeded
+from dispatcher.domain.life import Back, Lane, Lost, Outcome, Parked, Resend, Succeeded
 from dispatcher.domain.rates import Rates
+from dispatcher.errors import Fenced
 from dispatcher.store import marks
 from dispatcher.store.database import PASSING_OR_CANCELLED
 
@@ -43,9 +45,12 @@ class Terms(Struct, eq=False):
     calls: int = 0
 
     @property
-    def on_unknown(self) -> OnUnknown:
-        """What becomes of an unknown outcome."""
-        return "retry" if self.settings.at_least_once or self.channel.honours_idempotency_key else "hold"
+    def resend(self) -> Resend:
+        """Whether an unknown attempt may be sent again. A key counts from the moment it was first used."""
+        known = self.channel.idempotency_key_seconds
+        if known > self.settings.call_seconds_max:
+            return Resend("key", None if known == float("inf") else known - self.settings.call_seconds_max)
+        return Resend("at_least_once") if self.settings.at_least_once else Resend()
 
 
 class Sender:
@@ -87,10 +92,15 @@ class Sender:
     async def _lane(self, state: LaneState, calls: TaskGroup) -> None:
         async for batch in state.pipe.receive:
             rest: Sequence[Rendered] = batch
-            while rest and not self.draining.is_set():
+            while rest and self._goes_on(state):
                 rest = await self._some(state, self._gather(state, rest), calls)
+            self._queueing.discard(state.lane)
             for one in rest:
-                self._inbox.put(one.item, Back(0.0, "draining"))
+                self._inbox.put(one.item, Back(0.0, "draining or paused"))
+
+    def _goes_on(self, state: LaneState) -> bool:
+        """Whether anything of this lane may be marked now. Asked again after each wait."""
+        return not self.draining.is_set() and not self._epoch.stands_still(state)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """A batch with what came behind it: a mark of 20 costs as much as one of 200."""
@@ -105,6 +115,8 @@ class Sender:
     async def _some(self, state: LaneState, batch: Sequence[Rendered], calls: TaskGroup) -> Sequence[Rendered]:
         """Mark and begin as many of a batch as may go now; answers the rest."""
         await self._inbox.room()
+        if not self._goes_on(state):
+            return batch
         granted = self.slots.take(state.lane, len(batch))
         if not granted:
             await self._or_draining(self.slots.freed(state.lane))
@@ -127,7 +139,9 @@ class Sender:
         patient = now - self._granted_at.get(lane, float("-inf")) < LANE_PATIENCE_SECONDS
         if patient and any(other < lane for other in self._queueing):
             return 0
-        tokens = self.terms.rates.take(now, wanted)
+        rates = self.terms.rates
+        rates.share(now, self._epoch.shares.current(now))
+        tokens = rates.take(now, wanted)
         if tokens:
             self._granted_at[lane] = now
         return tokens
@@ -143,13 +157,25 @@ class Sender:
 
     async def _begin(self, state: LaneState, chosen: Sequence[Rendered], calls: TaskGroup) -> None:
         """Slots and tokens are taken: mark, and hand over what the mark gave."""
+        chosen = self._running(state, chosen)
         batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen)
         for one, wait in late:
             self._settle(state, one, Back(wait, "rate limit"))
         terms = self.terms
-        if not batch or not await self._ready(state, batch, terms):
+        # From here on a reload must not close the channel under our feet.
+        terms.calls += 1
+        try:
+            if batch and await self._ready(state, batch, terms):
+                await self._mark(state, self._running(state, batch), terms, calls)
+        finally:
+            terms.calls -= 1
+
+    async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
+        if not batch:
             return
         try:
+            if faultpoints.ARMED:
+                faultpoints.passing("mark.asked")
             with self._metrics.mark_seconds.time():
                 licence, attempts = await marks.mark(
                     self._database,
@@ -158,6 +184,12 @@ class Sender:
                     self._clock.boottime,
                     self._licence_seconds,
                 )
+        except Fenced:
+            self._epoch.fenced.set()
+            for one in batch:
+                self._settle(state, one, Back(0.0, "fenced"))
+            await self.draining.wait()
+            return
         except PASSING_OR_CANCELLED as trouble:
             # It may have been committed. Nothing was called, so the flush may undo it, whichever it was.
             for one in batch:
@@ -167,6 +199,8 @@ class Sender:
             self._database.note_trouble("mark", trouble)
             await asyncio.sleep(TROUBLE_WAIT_SECONDS)
             return
+        if faultpoints.ARMED:
+            faultpoints.passing("mark.written")
         self._metrics.mark_size.observe(len(batch))
         marked: dict[int, Rendered] = {}
         envelopes: list[Envelope] = []
@@ -181,17 +215,39 @@ class Sender:
             terms.calls += 1
             calls.start_soon(self._call, state, terms, envelopes, marked)
 
+    def _running(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
+        """Those whose tenant and template nobody has paused; the others are parked."""
+        pauses = self._epoch.pauses()
+        if not pauses.parks_some():
+            return chosen
+        running: list[Rendered] = []
+        for one in chosen:
+            pause = pauses.parks(one.item)
+            if pause is None:
+                running.append(one)
+            else:
+                self._settle(state, one, Parked(pause))
+        self.terms.rates.give_back(len(chosen) - len(running))
+        return running
+
     async def _ready(self, state: LaneState, batch: Sequence[Rendered], terms: Terms) -> bool:
         """A connection comes before the mark: without one nothing is marked."""
+        back = Back(UNREADY_WAIT_SECONDS, "no connection to the provider")
         try:
-            await terms.channel.prepare(len(batch))
-        except (OSError, TimeoutError) as trouble:
+            async with asyncio.timeout(terms.settings.call_seconds_max):
+                await terms.channel.prepare(len(batch))
+            if self._goes_on(state):
+                return True
+            back = Back(0.0, "draining or paused")
+        except OSError as trouble:  # a time-out is one
             log.warning("channel.unready", channel=self.name, error=type(trouble).__name__)
-            self.terms.rates.give_back(len(batch))
-            for one in batch:
-                self._settle(state, one, Back(UNREADY_WAIT_SECONDS, "no connection to the provider"))
-            return False
-        return True
+        except Exception:
+            # A channel's bug is its own, here as in the call.
+            log.exception("channel.raised", channel=self.name)
+        self.terms.rates.give_back(len(batch))
+        for one in batch:
+            self._settle(state, one, back)
+        return False
 
     async def _call(
         self, state: LaneState, terms: Terms, envelopes: list[Envelope], marked: dict[int, Rendered]
@@ -202,8 +258,12 @@ class Sender:
         phase = "no verdict was given"
         try:
             with self._metrics.call_seconds(self.name).time():
+                if faultpoints.ARMED:
+                    faultpoints.passing("call.begun")
                 async with asyncio.timeout(limit):
                     await terms.channel.deliver(envelopes, report)
+                if faultpoints.ARMED:
+                    faultpoints.passing("call.ended")
         except TimeoutError:
             phase = f"no answer within {limit:g} s"
         except asyncio.CancelledError:
@@ -231,18 +291,20 @@ class Sender:
             return
         now = self._clock.monotonic()
         if type(verdict) is Throttled:
-            self.terms.rates.close(now, verdict.seconds)
+            self.terms.rates.close(now, retry.wish_seconds(verdict.seconds))
         elif type(verdict) is NotCalled:
             self.terms.rates.give_back(1)
         used = one.item.used + 1
         policy = terms.retry
         spread = random.uniform(0, policy.jitter) if policy.jitter else 0.0  # noqa: S311 - spreads retries, hides nothing
         wait = retry.wait_seconds(used, policy.base_seconds, policy.cap_seconds, spread)
-        self._settle(state, one, retry.decide(verdict, used, one.item.max_attempts, wait, state.on_unknown))
+        self._settle(state, one, retry.decide(verdict, used, one.item.max_attempts, wait, terms.resend))
 
     def _settle(self, state: LaneState, one: Rendered, outcome: Outcome) -> None:
         self.slots.give_back(state.lane, 1)
         self._inbox.put(one.item, outcome)
+        if faultpoints.ARMED:
+            faultpoints.passing("result.put")
 
 
 def _envelope(licence: Licence, one: Rendered, attempt: int) -> Envelope:

@@ -19,6 +19,8 @@ class Slots:
         """Another number from now on; what is in use beyond it drains by itself."""
         self.total = total
         self.reserve = max(1, int(total * RESERVE_SHARE))
+        for event in self._freed.values():
+            event.set()
 
     def take(self, lane: Lane, wanted: int) -> int:
         """Take up to so many and say how many it were."""

@@ -10,9 +10,14 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from msgspec import Struct
 
 from dispatcher.clock import Clock
-from dispatcher.domain.life import Claimed, Lane, OnUnknown, Outcome, Result
+from dispatcher.domain.life import Claimed, Lane, Outcome, Resend, Result
+from dispatcher.domain.pauses import Pauses
+from dispatcher.domain.shares import Shares
 from dispatcher.metrics import Metrics
 from dispatcher.store.database import Database
+
+# The most that `claim.lane_capacity` can be.
+LANE_CAPACITY_MAX = 100_000
 
 
 class Rendered(Struct, frozen=True, gc=False):
@@ -48,8 +53,12 @@ class LaneState:
         self.lane = lane
         self.capacity = capacity
         self.outstanding = 0
-        self.on_unknown: OnUnknown = "hold"
-        self.pipe = Pipe.of(100_000)
+        self.resend = Resend()
+        self.settle_seconds = 60.0
+        self.provider = ""
+        # How long until its limits let anything through, where they are what leaves no room.
+        self.until_usable: Callable[[], float] = lambda: 0.0
+        self.pipe = Pipe.of(LANE_CAPACITY_MAX)
         self._usable = usable
 
     def room(self) -> int:
@@ -177,3 +186,12 @@ class Epoch(Struct, frozen=True, eq=False):
     tokens: Tokens
     clock: Clock
     metrics: Metrics
+    shares: Shares
+    pauses: Callable[[], Pauses]
+    # Set by whoever finds our row gone: nothing is claimed or marked any more, and calls under way may still end, since
+    # what they say is evidence.
+    fenced: asyncio.Event
+
+    def stands_still(self, state: LaneState) -> bool:
+        """Whether somebody has paused a lane's channel."""
+        return self.pauses().stops(state.channel, state.provider)

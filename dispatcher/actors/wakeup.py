@@ -5,22 +5,26 @@ import asyncio
 import asyncpg
 import structlog
 
-from dispatcher.store.database import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, PASSING
+from dispatcher.store.database import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, PASSING, connecting
 
 log = structlog.get_logger(__name__)
 
-TOPIC = "dispatcher_work"
+WORK = "dispatcher_work"
+CONTROL = "dispatcher_control"
 # A server that went away without a word is noticed by asking; TCP alone would take minutes.
 PROBE_SECONDS = 15.0
+TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.InterfaceError)
 
 
 class Wakeup:
-    """Sets `woken` whenever somebody says that there is work; however often, it is one wake."""
+    """Sets `woken` whenever somebody says that there is work, and `controlled` when something was paused or resumed;
+    however often, it is one wake."""
 
-    def __init__(self, url: str, connect_seconds_max: float) -> None:
+    def __init__(self, url: str, connect_seconds_max: float, controlled: asyncio.Event) -> None:
         self._url = url
         self._connect_seconds_max = connect_seconds_max
         self.woken = asyncio.Event()
+        self._controlled = controlled
         self.listening = asyncio.Event()
 
     async def run(self) -> None:
@@ -30,8 +34,7 @@ class Wakeup:
         while True:
             try:
                 await self._listen()
-            except PASSING as trouble:
-                self.listening.clear()
+            except TROUBLE as trouble:
                 log.debug("wakeup.lost", error=type(trouble).__name__)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, BACKOFF_MAX_SECONDS)
@@ -39,22 +42,30 @@ class Wakeup:
                 wait = BACKOFF_FIRST_SECONDS
 
     async def _listen(self) -> None:
-        connection = await asyncpg.connect(
-            self._url, timeout=self._connect_seconds_max, server_settings={"application_name": "dispatcher wakeup"}
+        connection = await connecting(
+            asyncpg.connect(
+                self._url, timeout=self._connect_seconds_max, server_settings={"application_name": "dispatcher wakeup"}
+            )
         )
         ended = asyncio.Event()
         try:
             connection.add_termination_listener(lambda _: ended.set())
-            await connection.add_listener(TOPIC, self._wake)
+            await connection.add_listener(WORK, self._wake)
+            await connection.add_listener(CONTROL, self._control)
             self.listening.set()
             self.woken.set()
+            self._controlled.set()
             while not ended.is_set():
                 try:
                     await asyncio.wait_for(ended.wait(), PROBE_SECONDS)
                 except TimeoutError:
                     await connection.execute("SELECT 1", timeout=self._connect_seconds_max)
         finally:
+            self.listening.clear()
             connection.terminate()
 
     def _wake(self, *_: object) -> None:
         self.woken.set()
+
+    def _control(self, *_: object) -> None:
+        self._controlled.set()

@@ -10,7 +10,7 @@ import typer
 # The base of all usage errors has no other name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
-from dispatcher.cli import configuration, deliveries, demo, send, serve
+from dispatcher.cli import check, configuration, deliveries, demo, held, pauses, quarantine, selftest, send, serve
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
 from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
 from dispatcher.cli.program import launcher
@@ -27,7 +27,14 @@ command(app, "serve")(serve.serve)
 command(app, "migrate")(serve.migrate)
 command(app, "send")(send.send)
 command(app, "demo")(demo.demo)
+command(app, "selftest")(selftest.selftest)
+command(app, "pause")(pauses.pause)
+command(app, "resume")(pauses.resume)
+command(app, "pauses")(pauses.pauses)
+command(app, "quarantine")(quarantine.quarantine)
+command(app, "check")(check.check)
 app.add_typer(deliveries.app, name="deliveries")
+app.add_typer(held.app, name="held")
 app.add_typer(configuration.app, name="config")
 
 

@@ -1,10 +1,11 @@
 """The `serve` and `migrate` commands: the process itself, and the schema that it needs."""
 
+import os
 from typing import Annotated
 
 import typer
 
-from dispatcher import logs
+from dispatcher import faultpoints, logs
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush, patiently
 
@@ -22,6 +23,7 @@ def serve(session: Session, migrate: MigrateOption = False) -> None:
 
     config = session.config
     logs.configure(config.log)
+    faultpoints.arm(os.environ)
 
     async def run() -> None:
         await App(config, session.read, migrate).serve()

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 Status = Literal["queued", "sent", "called", "posted", "failed", "skipped"]
 STATUSES: tuple[Status, ...] = ("queued", "sent", "called", "posted", "failed", "skipped")
-OnUnknown = Literal["hold", "retry"]
+ResendBy = Literal["key", "at_least_once"]
 
 _SUCCESS: dict[str, Status] = {"voice": "called", "social": "posted"}
 
@@ -25,6 +25,13 @@ class Lane(IntEnum):
     BULK = 2
 
 
+class Resend(Struct, frozen=True):
+    """Whether an unknown attempt may be sent again: by whose leave, and for how long its provider knows the key."""
+
+    by: ResendBy | None = None
+    key_seconds: float | None = None
+
+
 class Claimed(Struct, frozen=True, gc=False):
     """One delivery as its claim handed it over. `used` counts the attempts before this one."""
 
@@ -38,6 +45,7 @@ class Claimed(Struct, frozen=True, gc=False):
     options: str
     used: int
     max_attempts: int
+    template_name: str | None
     expired: bool
     token: int
     channel: str
@@ -63,10 +71,11 @@ class Skipped(Struct, frozen=True, gc=False):
 
 
 class Again(Struct, frozen=True, gc=False):
-    """The attempt is used up, another follows."""
+    """The attempt is used up, another follows; after an unknown one only by somebody's leave."""
 
     delay_seconds: float
     reason: str
+    resend: Resend | None = None
 
 
 class Back(Struct, frozen=True, gc=False):
@@ -74,6 +83,13 @@ class Back(Struct, frozen=True, gc=False):
 
     delay_seconds: float
     why: str
+    throttled: bool = False
+
+
+class Parked(Struct, frozen=True, gc=False):
+    """It waits for a pause to end."""
+
+    pause_id: int
 
 
 class Held(Struct, frozen=True, gc=False):
@@ -86,5 +102,5 @@ class Lost(Struct, frozen=True, gc=False):
     """It was taken from us before the mark (cancelled, moved, recovered): nothing is written."""
 
 
-Outcome = Succeeded | Failed | Skipped | Again | Back | Held | Lost
+Outcome = Succeeded | Failed | Skipped | Again | Back | Parked | Held | Lost
 Result = tuple[Claimed, Outcome]

@@ -11,6 +11,8 @@ from dispatcher.domain.life import Claimed
 BUCKETS_MAX = 10_000
 # How far ahead of its tokens a channel claims.
 SOON_SECONDS = 1.0
+# While none of a limit is ours, look this often whether some has become so.
+SHARELESS_WAIT_SECONDS = 0.1
 
 
 class HasItem(Protocol):
@@ -28,6 +30,9 @@ class Rates:
     """Decides how many may go now, and which of them must wait for their tenant's or their domain's turn."""
 
     def __init__(self, now: float, rate: float, burst: float, tenant_rate: float, domain_rate: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._share = 1.0
         self.provider = Bucket.full(rate, burst, now)
         self._tenant_rate = tenant_rate
         self._domain_rate = domain_rate
@@ -36,15 +41,36 @@ class Rates:
 
     def tune(self, now: float, rate: float, burst: float, tenant_rate: float, domain_rate: float) -> None:
         """Other limits from now on."""
-        self.provider.tune(now, rate, burst)
+        self._rate, self._burst = rate, burst
+        self._retune(now)
         if (tenant_rate, domain_rate) != (self._tenant_rate, self._domain_rate):
             self._tenant_rate, self._domain_rate = tenant_rate, domain_rate
-            self._tenants.clear()
-            self._domains.clear()
+            self._retune(now)
+
+    def share(self, now: float, share: float) -> None:
+        """This instance may use such a part of every limit from now on."""
+        if share != self._share:
+            self._share = share
+            self._retune(now)
+
+    def _retune(self, now: float) -> None:
+        # A rate of 0 would be no limit; without a share nothing is taken at all. What is in a bucket stays: a full
+        # one for each change would be more than the limit.
+        if self._share > 0:
+            self.provider.tune(now, self._rate * self._share, self._burst * self._share)
+            for kept, rate in ((self._tenants, self._tenant_rate), (self._domains, self._domain_rate)):
+                if not rate:
+                    kept.clear()
+                for bucket in kept.values():
+                    bucket.tune(now, rate * self._share, 0.0)
+
+    def _shareless(self) -> bool:
+        """Whether there is a limit, and none of it is ours."""
+        return self._share <= 0 and bool(self._rate or self._tenant_rate or self._domain_rate)
 
     def take(self, now: float, wanted: int) -> int:
         """Tokens of the provider's bucket."""
-        return self.provider.take(now, wanted)
+        return 0 if self._shareless() else self.provider.take(now, wanted)
 
     def give_back(self, tokens: int) -> None:
         """Tokens of calls that were not begun."""
@@ -52,11 +78,11 @@ class Rates:
 
     def wait(self, now: float) -> float:
         """Until the provider's bucket has a token."""
-        return self.provider.wait(now)
+        return SHARELESS_WAIT_SECONDS if self._shareless() else self.provider.wait(now)
 
     def soon(self, now: float) -> float:
         """Deliveries that it is worth to have at hand."""
-        return self.provider.soon(now, SOON_SECONDS)
+        return 0.0 if self._shareless() else self.provider.soon(now, SOON_SECONDS)
 
     def close(self, now: float, seconds: float) -> None:
         """The provider asked for a pause."""
@@ -89,10 +115,10 @@ class Rates:
     def _buckets(self, now: float, item: Claimed) -> list[Bucket]:
         buckets: list[Bucket] = []
         if self._tenant_rate:
-            buckets.append(_bucket(self._tenants, item.tenant_id, self._tenant_rate, now))
+            buckets.append(_bucket(self._tenants, item.tenant_id, self._tenant_rate * self._share, now))
         if self._domain_rate and "@" in item.recipient:
             domain = item.recipient.rpartition("@")[2].lower()
-            buckets.append(_bucket(self._domains, domain, self._domain_rate, now))
+            buckets.append(_bucket(self._domains, domain, self._domain_rate * self._share, now))
         return buckets
 
 

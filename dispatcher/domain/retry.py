@@ -1,9 +1,16 @@
 """The policy: what becomes of a delivery after a verdict. The channel judges, this decides."""
 
 from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
-from dispatcher.domain.life import Again, Back, Failed, Held, OnUnknown, Outcome, Succeeded
+from dispatcher.domain.life import Again, Back, Failed, Held, Outcome, Resend, Succeeded
 
 EXHAUSTED = "exhausted"
+# What a provider writes into Retry-After is foreign input; past some years Postgres could not even store it.
+WISH_SECONDS_MAX = 86_400.0
+
+
+def wish_seconds(wish: float) -> float:
+    """A provider's wish, as far as it is one; what is no number is taken to be the longest."""
+    return min(max(wish, 0.0), WISH_SECONDS_MAX) if wish == wish else WISH_SECONDS_MAX  # noqa: PLR0124 - not NaN
 
 
 def wait_seconds(attempt: int, base: float, cap: float, spread: float) -> float:
@@ -13,7 +20,7 @@ def wait_seconds(attempt: int, base: float, cap: float, spread: float) -> float:
 
 
 def decide(  # noqa: PLR0911 - one return a verdict
-    verdict: Verdict, attempt: int, max_attempts: int, wait: float, on_unknown: OnUnknown
+    verdict: Verdict, attempt: int, max_attempts: int, wait: float, resend: Resend
 ) -> Outcome:
     """The outcome of attempt number `attempt`, where `wait` is what the policy makes of that number."""
     match verdict:
@@ -24,13 +31,13 @@ def decide(  # noqa: PLR0911 - one return a verdict
         case RetryAfter(reason=reason, delay_seconds=wish):
             if attempt >= max_attempts:
                 return Failed(f"{EXHAUSTED}: {reason}")
-            return Again(wait if wish is None else max(wish, 0.0), reason)
+            return Again(wait if wish is None else wish_seconds(wish), reason)
         case Throttled(seconds=seconds):
-            return Back(seconds, "throttled")
+            return Back(wish_seconds(seconds), "throttled", throttled=True)
         case NotCalled(why=why):
             return Back(0.0, why)
         case Unknown(phase=phase):
             # An unknown last attempt is not exhaustion: nobody knows that it failed.
-            if on_unknown == "hold" or attempt >= max_attempts:
+            if resend.by is None or attempt >= max_attempts:
                 return Held(f"unknown: {phase}")
-            return Again(wait, f"unknown: {phase}")
+            return Again(wait, f"unknown: {phase}", resend)

@@ -124,6 +124,8 @@ def _cut_torn_line(path: Path) -> None:
     """What a kill cut off was never answered, so nobody counts on it."""
     if not path.exists():
         return
+    if not path.is_file():
+        raise ValueError(f"{path} is not a regular file")
     with path.open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
         start = max(0, end - LINE_BYTES_MAX)

@@ -86,7 +86,7 @@ class End(asyncio.Protocol):
 
     def send(self, data: bytes | None, seconds: float) -> None:
         """Write this, or None for the end of the stream, when its time has come and all before it was written."""
-        if not self._queue and not seconds and not self._frozen:
+        if not self._queue and not seconds and not self._frozen and self._transport is not None:
             self._write(data)
             return
         self._queue.append((asyncio.get_running_loop().time() + seconds, data))
@@ -129,7 +129,7 @@ class End(asyncio.Protocol):
         self._flush()
 
     def _flush(self) -> None:
-        if self._frozen:
+        if self._frozen or self._transport is None:
             return
         now = asyncio.get_running_loop().time()
         while self._queue and self._queue[0][0] <= now:
@@ -160,6 +160,8 @@ class End(asyncio.Protocol):
             self.reset()
         elif self._holds:
             self._transport.pause_reading()
+        # uvloop reads a new connection although it was paused, so something may wait for this one already.
+        self._flush()
 
     def data_received(self, data: bytes) -> None:
         self._link.relay(self, data)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dispatcher.domain.life import Claimed, Lane, OnUnknown
+from dispatcher.domain.life import Claimed, Lane, Resend
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
@@ -37,14 +37,32 @@ class Wanted(Struct, frozen=True):
     lane: Lane
     count: int
     token: int
-    on_unknown: OnUnknown
+    resend: Resend
+    # How long a call may go on after the fence of an owner that is not dead but slow.
+    settle_seconds: float
 
 
 async def claim(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]:
     """Take due deliveries. Not to be repeated: a token names one claim."""
     token, channel, lane = wanted.token, wanted.channel, wanted.lane
-    rows = await database.fetch(_CLAIM, epoch, token, wanted.on_unknown, channel, lane.value, wanted.count)
+    rows = await database.fetch(_CLAIM, *_asked(epoch, wanted), lane.value, wanted.count)
     return [Claimed(*row, token, channel, lane) for row in rows]  # type: ignore[call-arg]  # a row is its first fields
+
+
+async def claim_suspect(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]:
+    """Take one delivery whose owners have died twice, from whichever lane, alone."""
+    rows = await database.fetch(_SQL["claim_suspect"], *_asked(epoch, wanted))
+    return [Claimed(*row[:-1], wanted.token, wanted.channel, Lane(row["lane"])) for row in rows]  # type: ignore[call-arg]  # as above
+
+
+def _asked(epoch: int, wanted: Wanted) -> tuple[object, ...]:
+    resend = wanted.resend
+    return epoch, wanted.token, resend.by, resend.key_seconds, wanted.settle_seconds, wanted.channel
+
+
+async def suspects(database: Database, channels: Sequence[str]) -> list[str]:
+    """Of these channels, those that have a delivery due whose owners have died twice."""
+    return [row["channel"] for row in await database.fetch(_SQL["suspects"], channels)]
 
 
 async def due(database: Database, lanes: Sequence[tuple[str, Lane]]) -> list[Due]:
@@ -58,6 +76,11 @@ async def depth(database: Database, lanes: Sequence[tuple[str, Lane]], counted_m
     names = [channel for channel, _ in lanes]
     rows = await database.fetch(_SQL["depth"], names, [lane.value for _, lane in lanes], counted_max)
     return [Depth(row["channel"], Lane(row["lane"]), row["depth"], row["age_seconds"]) for row in rows]
+
+
+async def fail_unserved(database: Database, page: int) -> int:
+    """Fail due deliveries of channels that no instance serves; says how many it were."""
+    return int(await database.value(_SQL["fail_unserved"], page))
 
 
 async def drop_spent(database: Database, page: int, age_seconds: float) -> None:

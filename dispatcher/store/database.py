@@ -3,15 +3,15 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
 import structlog
 
 from dispatcher.config import Database as Settings
-from dispatcher.errors import UnsafeDatabase
+from dispatcher.errors import DatabaseUnavailable, UnsafeDatabase
 from dispatcher.store.queries import statements
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ SESSION = {
 
 # Trouble that passes: lost connections, a server that starts, stops or fails over, serialization, deadlock, a lock
 # time-out, too many connections. Everything else is a bug and crashes. (asyncpg's InterfaceError is both: `connection`
-# makes a ConnectionError of it where the connection was lost.)
+# makes a ConnectionError of it where the session was lost.)
 PASSING: tuple[type[Exception], ...] = (
     OSError,
     TimeoutError,
@@ -55,7 +55,7 @@ PASSING_OR_CANCELLED: tuple[type[BaseException], ...] = (asyncio.CancelledError,
 class Database:
     """A pool that discards what was cancelled, and says since when Postgres has been away."""
 
-    def __init__(self, settings: Settings, url: str) -> None:
+    def __init__(self, settings: Settings, url: str, session: Mapping[str, str] = SESSION) -> None:
         self._settings = settings
         self._pool: asyncpg.Pool[asyncpg.Record] = asyncpg.create_pool(
             url,
@@ -63,7 +63,7 @@ class Database:
             max_size=settings.pool_max,
             timeout=settings.connect_seconds_max,
             command_timeout=settings.statement_seconds_max,
-            server_settings=SESSION | {"statement_timeout": str(int(settings.statement_seconds_max * 1000))},
+            server_settings={**session, "statement_timeout": str(int(settings.statement_seconds_max * 1000))},
             # Nothing here leaves session state behind; asyncpg's reset would be one more round trip a statement.
             reset=_leave_as_it_is,
         )
@@ -83,15 +83,18 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
         """A connection of one's own for a while. One that was cancelled or failed in mid-flight is not given back."""
-        connection = await self._pool.acquire()
+        connection = await connecting(self._pool.acquire())
         try:
             yield connection
         except asyncpg.InterfaceError as fault:
-            if not connection.is_closed():
+            # Nobody else uses this connection: but for arguments that do not fit (a ValueError, a bug of ours) this is
+            # how a session that was just cut off looks, whether it knows already that it is closed or not.
+            if isinstance(fault, ValueError):
                 raise
+            _discard(connection)
             raise ConnectionResetError(str(fault)) from fault
         except PASSING_OR_CANCELLED:
-            connection.terminate()
+            _discard(connection)
             raise
         finally:
             await asyncio.shield(self._pool.release(connection))
@@ -141,6 +144,20 @@ class Database:
             raise UnsafeDatabase("the server is a standby, which cannot be written")
         if row["version"] < POSTGRES_MIN:
             raise UnsafeDatabase(f"the server is version {row['version'] // 10_000}; 15 to 18 are supported")
+
+
+def _discard(connection: Any) -> None:  # noqa: ANN401 - the pool's proxy has no type of its own
+    """End a session in an unknown state. One that was cut off has gone from the pool by itself."""
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
+
+
+async def connecting(attempt: Awaitable[T]) -> T:
+    """Whatever Postgres answers to a connection (starting, no such database, not now) is one kind of trouble."""
+    try:
+        return await attempt
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as refused:
+        raise DatabaseUnavailable(str(refused)) from refused
 
 
 async def _leave_as_it_is(connection: object) -> None:

@@ -12,6 +12,8 @@ from dispatcher.domain.life import (
     Held,
     Lost,
     Outcome,
+    Parked,
+    Resend,
     Result,
     Skipped,
     Status,
@@ -20,6 +22,9 @@ from dispatcher.domain.life import (
 )
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
+
+# A provider's id or reason is foreign input.
+TEXT_MAX = 2_000
 
 _SQL = statements("flushes")
 _ACCEPTED = _SQL["accepted"]
@@ -33,25 +38,40 @@ class Row(Struct, frozen=True, gc=False):
     status: Status
     held: bool
     reason: str
-    delay_seconds: float
-    give_back: bool
+    delay_seconds: float = 0.0
+    give_back: bool = False
+    throttled: bool = False
+    pause_id: int | None = None
+    resent_by: str | None = None
+    key_seconds: float | None = None
 
 
-def row(outcome: Outcome) -> Row:
+def row(outcome: Outcome) -> Row:  # noqa: PLR0911 - one return an outcome
     """An outcome other than success, as it is written."""
     match outcome:
         case Failed(reason=reason):
-            return Row("failed", False, reason, 0.0, False)
+            return Row("failed", False, reason)
         case Skipped(reason=reason):
-            return Row("skipped", False, reason, 0.0, False)
+            return Row("skipped", False, reason)
         case Held(reason=reason):
-            return Row("queued", True, reason, 0.0, False)
-        case Again(delay_seconds=delay, reason=reason):
-            return Row("queued", False, reason, delay, False)
-        case Back(delay_seconds=delay, why=why):
-            return Row("queued", False, why, delay, True)
-        case Succeeded() | Lost():
+            return Row("queued", True, reason)
+        case Again(delay_seconds=delay, reason=reason, resend=None):
+            return Row("queued", False, reason, delay)
+        case Again(delay_seconds=delay, reason=reason, resend=Resend(by=by, key_seconds=seconds)):
+            return Row("queued", False, reason, delay, resent_by=by, key_seconds=seconds)
+        case Back(delay_seconds=delay, why=why, throttled=throttled):
+            return Row("queued", False, why, delay, True, throttled)
+        case Parked(pause_id=pause_id):
+            return Row("queued", False, "paused", give_back=True, pause_id=pause_id)
+        case _:
             raise ValueError(f"{outcome!r} is not written this way")
+
+
+def _storable(text: str) -> str:
+    """What a provider or a template said, as Postgres can keep it: one NUL would fail the whole batch for ever."""
+    if len(text) <= TEXT_MAX and text.isascii() and "\0" not in text:
+        return text
+    return text[:TEXT_MAX].encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 async def flush(database: Database, results: Sequence[Result], spent: Sequence[int]) -> list[Result]:
@@ -80,7 +100,7 @@ async def _write_accepted(database: Database, results: Sequence[Result], spent: 
         [item.id for item, _ in results],
         [item.token for item, _ in results],
         [statuses[item.channel] for item, _ in results],
-        [outcome.provider_message_id for _, outcome in results],  # type: ignore[union-attr] # only Succeeded comes here
+        [_storable(outcome.provider_message_id) for _, outcome in results],  # type: ignore[union-attr] # only Succeeded comes here
         spent,
     )
     return {found["id"] for found in rows}
@@ -94,9 +114,13 @@ async def _write_others(database: Database, results: Sequence[Result], spent: Se
         [item.token for item, _ in results],
         [one.status for one in written],
         [one.held for one in written],
-        [one.reason for one in written],
+        [_storable(one.reason) for one in written],
         [one.delay_seconds for one in written],
         [one.give_back for one in written],
+        [one.throttled for one in written],
+        [one.pause_id for one in written],
+        [one.resent_by for one in written],
+        [one.key_seconds for one in written],
         spent,
     )
     return {found["id"] for found in rows}
@@ -104,7 +128,9 @@ async def _write_others(database: Database, results: Sequence[Result], spent: Se
 
 async def keep_evidence(database: Database, item: Claimed, outcome: Outcome) -> str:
     """What a late result does: applied, resolved, kept or dropped (see late_result_v1)."""
-    return str(await database.value(_LATE, item.id, item.token, *_evidence(item, outcome)))
+    verdict, status, message_id, reason = _evidence(item, outcome)
+    told = (None if text is None else _storable(text) for text in (message_id, reason))
+    return str(await database.value(_LATE, item.id, item.token, verdict, status, *told))
 
 
 def _evidence(item: Claimed, outcome: Outcome) -> tuple[str, Status, str | None, str | None]:
@@ -114,9 +140,11 @@ def _evidence(item: Claimed, outcome: Outcome) -> tuple[str, Status, str | None,
             return "accepted", success_status(item.channel), message_id, None
         case Failed(reason=reason):
             return "refused", "failed", None, reason
+        case Again(reason=reason, resend=resend) if resend is not None:
+            return "unknown", "queued", None, reason
         case Again(reason=reason):
             return "retry", "queued", None, reason
         case Held(reason=reason):
             return "unknown", "queued", None, reason
-        case Skipped() | Back() | Lost():
+        case Skipped() | Back() | Parked() | Lost():
             return "not_called", "queued", None, None

@@ -1,6 +1,7 @@
 """Instances: the epochs under which pipelines claim, their heartbeats, and the recovery of what dead ones held."""
 
 import os
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ class Beat(Struct, frozen=True):
     beat: int
     lease_seconds: float
     name: str
+    config_hash: str
 
 
 class Recovered(Struct, frozen=True):
@@ -26,16 +28,19 @@ class Recovered(Struct, frozen=True):
     requeued: int
     retried: int
     held: int
+    poisoned: int
 
 
-async def join(database: Database, epoch: int, lease_seconds: float, name: str, version: str) -> None:
+async def join(database: Database, me: Beat, version: str, channels: Sequence[str] = ()) -> None:
     """Make an epoch durable. Not to be repeated under the same epoch."""
-    await database.fetch(_SQL["join"], epoch, lease_seconds, os.getpid(), name, version)
+    await database.fetch(
+        _SQL["join"], me.epoch, me.lease_seconds, os.getpid(), me.name, version, me.config_hash, channels
+    )
 
 
-async def beat(database: Database, epoch: int) -> bool:
-    """Renew the heartbeat; False where the epoch is gone."""
-    return await database.value(_SQL["beat"], epoch) is not None
+async def beat(database: Database, epoch: int, config_hash: str) -> bool:
+    """Renew the heartbeat, and say which configuration is in force; False where the epoch is gone."""
+    return await database.value(_SQL["beat"], epoch, config_hash) is not None
 
 
 async def beats(database: Database) -> list[Beat]:
@@ -56,3 +61,9 @@ async def fence(database: Database, epoch: int, lock_milliseconds_max: int) -> b
 async def recover(database: Database, page: int) -> Recovered:
     """Recover up to a page of claims that have no live instance."""
     return Recovered(*(await database.fetch(_SQL["recover"], page))[0])
+
+
+async def see_cluster(database: Database) -> int | None:
+    """Note the server that we are on. Where it is another one, says how many deliveries were quarantined for it."""
+    quarantined = await database.value(_SQL["see_cluster"])
+    return None if quarantined is None else int(quarantined)

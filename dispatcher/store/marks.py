@@ -17,13 +17,22 @@ async def mark(
     database: Database, epoch: int, batch: Sequence[Claimed], clock: Callable[[], float], licence_seconds: float
 ) -> tuple[Licence, dict[int, int]]:
     """Mark what is still ours, and say which attempt each is. Run once: an error means that the outcome is unknown."""
+    batch = sorted(batch, key=lambda item: item.id)  # the lock order
     # The end of the licence counts from before the mark, since a fence may come as soon as the mark is committed.
     deadline = clock() + licence_seconds
     rows = await database.fetch(_MARK, epoch, [item.id for item in batch], [item.token for item in batch])
     attempts: dict[int, int] = dict(rows)
+    if len(attempts) < len(batch):
+        left = [item for item in batch if item.id not in attempts]
+        await database.persist("settle unmarked", lambda: _settle(database, left))
     if not attempts and not await database.value(_ALIVE, epoch):
         raise Fenced
     return _mint(deadline, clock), attempts
+
+
+async def _settle(database: Database, left: Sequence[Claimed]) -> None:
+    """What the mark left out is somebody else's by now, or it ends here: expired, or held for its key's sake."""
+    await database.fetch(_SQL["settle_unmarked"], [item.id for item in left], [item.token for item in left])
 
 
 def _mint(deadline: float, clock: Callable[[], float]) -> Licence:

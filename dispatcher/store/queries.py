@@ -14,4 +14,7 @@ def statements(noun: str) -> dict[str, str]:
     parts = _HEAD.split(text)
     if parts[0].strip():
         raise ValueError(f"{noun}.sql has text before its first '-- name:' line")
-    return dict(zip(parts[1::2], (body.strip().rstrip(";") for body in parts[2::2]), strict=True))
+    names = parts[1::2]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{noun}.sql has a name twice")
+    return dict(zip(names, (body.strip().rstrip(";") for body in parts[2::2]), strict=True))

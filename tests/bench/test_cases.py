@@ -25,6 +25,9 @@ SHORT = [
     pytest.param("soak", 1_000, 1, ["", ".rss"]),
     pytest.param("isolation", 500, 1, [""]),
     pytest.param("latency", 3, 1, [".idle_cpu", ".idle_cpu_postgres", ".p50", ".p50_after_pause", ".p95", ".p99"]),
+    pytest.param("protocol_cost", 500, 1, ["", ".at_20"]),
+    pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
+    pytest.param("drain", 5_000, 5, ["", ".p50"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
 MAY_BE_NOTHING = {"soak", "latency.idle_cpu", "latency.idle_cpu_postgres", "throughput.cpu_postgres"}

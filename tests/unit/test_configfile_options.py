@@ -161,4 +161,4 @@ async def test_options_reach_the_provider() -> None:
 
     for keyed in (True, False):
         channel = open_channel("ledger", Faults(), connect, {"keyed": keyed})  # type: ignore[arg-type]  # as above
-        assert channel.honours_idempotency_key is keyed
+        assert (channel.idempotency_key_seconds > 0) is keyed

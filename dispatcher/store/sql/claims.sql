@@ -1,5 +1,5 @@
 -- name: claim
--- Take up to $6 due deliveries of one lane, oldest first, and note them under a token; none where our epoch is gone.
+-- Take up to $8 due deliveries of one lane, oldest first, and note them under a token; none where our epoch is gone.
 -- run_at is compared with statement_timestamp(): clock_timestamp() is volatile and would filter all future rows
 -- (128 ms against 0.4 ms with a million). Losing a claim in a crash of Postgres is harmless, since its token is never
 -- issued again: it need not wait for the disk.
@@ -9,19 +9,51 @@ WITH me AS MATERIALIZED (
     UPDATE dispatcher.delivery_state s SET ready = false, token = $2
      WHERE s.ctid = ANY (ARRAY(
             SELECT ctid FROM dispatcher.delivery_state
-             WHERE ready AND channel = $4 AND lane = $5 AND run_at <= statement_timestamp()
+             WHERE ready AND channel = $6 AND lane = $7 AND run_at <= statement_timestamp() AND recoveries < 2
              ORDER BY run_at
-             LIMIT (SELECT $6::bigint * count(*) FROM me)
+             LIMIT (SELECT $8::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
-    RETURNING s.id, s.attempt, s.attempt_base, s.run_at
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at
 ), noted AS (
-    INSERT INTO dispatcher.claims (token, epoch, on_unknown, ids)
-    SELECT $2, $1, $3, array_agg(id) FROM taken HAVING count(*) > 0
+    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids)
+    SELECT $2, $1, $3, $4, $5, array_agg(id) FROM taken HAVING count(*) > 0
 )
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.template::text, d.variables::text,
-       d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts,
-       coalesce(d.expires_at <= statement_timestamp(), false) AS expired
+       d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
+       coalesce(d.expires_at <= statement_timestamp()
+                OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired
   FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
+
+-- name: claim_suspect
+-- Take one delivery of a channel whose owners have died twice, alone, so that it can take no other with it.
+WITH me AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) FROM dispatcher.instances WHERE epoch = $1 FOR KEY SHARE
+), taken AS (
+    UPDATE dispatcher.delivery_state s SET ready = false, token = $2
+     WHERE s.ctid = ANY (ARRAY(
+            SELECT ctid FROM dispatcher.delivery_state
+             WHERE ready AND recoveries >= 2 AND channel = $6 AND run_at <= statement_timestamp()
+             ORDER BY run_at
+             LIMIT (SELECT count(*) FROM me)
+               FOR UPDATE SKIP LOCKED))
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.lane
+), noted AS (
+    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids)
+    SELECT $2, $1, $3, $4, $5, array_agg(id) FROM taken HAVING count(*) > 0
+)
+SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.template::text, d.variables::text,
+       d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
+       coalesce(d.expires_at <= statement_timestamp()
+                OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
+       t.lane
+  FROM taken t JOIN dispatcher.deliveries d USING (id);
+
+-- name: suspects
+-- The channels among those asked about that have a due delivery whose owners have died twice.
+SELECT asked.channel FROM unnest($1::text[]) AS asked (channel)
+ WHERE EXISTS (SELECT FROM dispatcher.delivery_state s
+                WHERE s.ready AND s.recoveries >= 2 AND s.channel = asked.channel
+                  AND s.run_at <= statement_timestamp());
 
 -- name: due
 -- For each lane asked about: the time of its first ready delivery, and whether that has come.
@@ -29,7 +61,7 @@ SELECT asked.channel, asked.lane, first.run_at <= statement_timestamp() AS due,
        extract(epoch FROM first.run_at - statement_timestamp())::float8 AS wait_seconds
   FROM unnest($1::text[], $2::smallint[]) AS asked (channel, lane),
        LATERAL (SELECT run_at FROM dispatcher.delivery_state s
-                 WHERE s.ready AND s.channel = asked.channel AND s.lane = asked.lane
+                 WHERE s.ready AND s.channel = asked.channel AND s.lane = asked.lane AND s.recoveries < 2
                  ORDER BY run_at LIMIT 1) AS first;
 
 -- name: depth
@@ -61,3 +93,28 @@ SELECT c.token FROM dispatcher.claims c
 -- name: forget
 -- Free a claim whose answer was lost: its owner knows of none of its deliveries, so none was marked.
 SELECT dispatcher.forget_claim_v1($1, $2);
+
+-- name: fail_unserved
+-- Fail up to $1 due deliveries whose channel no instance serves; answers how many. The channels that have something
+-- ready are found by skipping through the index.
+WITH RECURSIVE served AS MATERIALIZED (
+    SELECT DISTINCT unnest(channels) AS channel FROM dispatcher.instances
+), waiting AS (
+    (SELECT channel FROM dispatcher.delivery_state WHERE ready ORDER BY channel LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s.channel FROM dispatcher.delivery_state s WHERE s.ready AND s.channel > w.channel
+             ORDER BY s.channel LIMIT 1)
+      FROM waiting w WHERE w.channel IS NOT NULL
+), unserved AS (
+    SELECT s.id FROM waiting w JOIN dispatcher.delivery_state s ON s.channel = w.channel
+     WHERE w.channel NOT IN (SELECT channel FROM served) AND EXISTS (SELECT FROM served)
+       AND s.ready AND s.run_at <= statement_timestamp()
+     LIMIT $1 FOR UPDATE OF s SKIP LOCKED
+), failed AS (
+    UPDATE dispatcher.delivery_state s
+       SET status = 'failed', ready = false, finished_at = statement_timestamp(),
+           error = 'channel: ' || s.channel || ' is served by no instance'
+      FROM unserved u WHERE s.id = u.id
+    RETURNING s.id
+)
+SELECT count(*) FROM failed;

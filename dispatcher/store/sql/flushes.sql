@@ -2,14 +2,15 @@
 -- Write what providers took, and drop the claims ($5) that this batch completes. Answers the ids that were not ours.
 -- What a row must be is compared with columns of `asked`, for the sake of the plan: see the mark.
 WITH asked AS MATERIALIZED (
-    SELECT id, token, status, provider_message_id, true AS marked, 'queued' AS was
+    SELECT id, token, status, provider_message_id, true AS marked, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS r (id, token, status, provider_message_id),
            (SELECT set_config('synchronous_commit', 'on', true)) AS durable
 ), ended AS (
     UPDATE dispatcher.delivery_state s
-       SET status = a.status, held = false, finished_at = statement_timestamp(), error = NULL,
+       SET status = a.status, finished_at = statement_timestamp(), error = NULL,
            provider_message_id = a.provider_message_id
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
+        AND s.held = a.was_held
     RETURNING s.id
 ), spent AS (
     DELETE FROM dispatcher.claims WHERE token = ANY ($5::bigint[])
@@ -17,17 +18,18 @@ WITH asked AS MATERIALIZED (
 SELECT id FROM asked WHERE id NOT IN (SELECT id FROM ended);
 
 -- name: others
--- Write every other ending: failed and skipped for good, held, or ready again after $6 seconds. $7 gives the attempt
--- back, where it had been counted. Answers the ids that were not ours.
+-- Write every other ending: failed and skipped for good, held, parked, or ready again after a delay. `give_back` gives
+-- the attempt back, where it had been counted. Answers the ids that were not ours.
 WITH asked AS MATERIALIZED (
-    SELECT id, token, status, held, reason, delay_seconds, give_back, 'queued' AS was, false AS was_held
-      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::text[], $6::float8[], $7::boolean[])
-           AS r (id, token, status, held, reason, delay_seconds, give_back),
+    SELECT r.*, 'queued' AS was, false AS was_held
+      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::text[], $6::float8[], $7::boolean[],
+                  $8::boolean[], $9::bigint[], $10::text[], $11::float8[])
+           AS r (id, token, status, held, reason, delay_seconds, give_back, throttled, pause_id, resent_by, key_seconds),
            (SELECT set_config('synchronous_commit', 'on', true)) AS durable
 ), moved AS (
     UPDATE dispatcher.delivery_state s
        SET status = a.status, held = a.held,
-           ready = a.status = 'queued' AND NOT a.held,
+           ready = a.status = 'queued' AND NOT a.held AND a.pause_id IS NULL,
            token = CASE WHEN a.status = 'queued' AND NOT a.held THEN NULL ELSE s.token END,
            marked = s.marked AND (a.status <> 'queued' OR a.held),
            attempt = s.attempt - (a.give_back AND s.marked)::int::smallint,
@@ -35,17 +37,27 @@ WITH asked AS MATERIALIZED (
                          THEN greatest(s.run_at, statement_timestamp() + make_interval(secs => a.delay_seconds))
                          ELSE s.run_at END,
            error = CASE WHEN a.give_back THEN s.error ELSE a.reason END,
+           held_at = CASE WHEN a.held THEN statement_timestamp() END,
+           throttled_since = CASE WHEN a.throttled THEN coalesce(s.throttled_since, statement_timestamp())
+                                  WHEN a.give_back THEN s.throttled_since END,
+           resend_until = CASE WHEN a.status <> 'queued' THEN NULL
+                               ELSE coalesce(s.resend_until, statement_timestamp() + make_interval(secs => a.key_seconds))
+                          END,
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
-    RETURNING s.id, s.attempt, s.run_at, s.ready, a.token, a.reason, a.give_back
+    RETURNING s.id, s.attempt, s.run_at, s.ready, a.token, a.reason, a.give_back, a.pause_id, a.resent_by
 ), kept AS (
-    INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason)
-    SELECT id, token, attempt, 'retry', run_at, reason FROM moved WHERE ready AND NOT give_back
+    INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
+    SELECT id, token, attempt, CASE WHEN resent_by IS NULL THEN 'retry' ELSE 'unknown' END, run_at, reason, resent_by
+      FROM moved WHERE ready AND NOT give_back
+), parked AS (
+    INSERT INTO dispatcher.parked (delivery_id, pause_id) SELECT id, pause_id FROM moved WHERE pause_id IS NOT NULL
+    ON CONFLICT (delivery_id) DO UPDATE SET pause_id = excluded.pause_id
 ), spent AS (
-    DELETE FROM dispatcher.claims WHERE token = ANY ($8::bigint[])
+    DELETE FROM dispatcher.claims WHERE token = ANY ($12::bigint[])
 )
 SELECT id FROM asked WHERE id NOT IN (SELECT id FROM moved);
 
 -- name: late
 -- A result whose claim was no longer its owner's: what it knows is kept, and settles what it can.
-SELECT dispatcher.late_result_v1($1, $2, $3, $4, $5, $6);
+SELECT dispatcher.late_result_v2($1, $2, $3, $4, $5, $6);

@@ -1,16 +1,17 @@
 -- name: join
 -- Make an epoch durable, before its first claim.
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true))
-INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version)
-SELECT $1, $2, $3, $4, $5 FROM durable;
+INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, config_hash, channels)
+SELECT $1, $2, $3, $4, $5, $6, $7 FROM durable;
 
 -- name: beat
 -- Renew our heartbeat; no row where we were fenced.
-UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp() WHERE epoch = $1 RETURNING beat;
+UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp(), config_hash = $2
+ WHERE epoch = $1 RETURNING beat;
 
 -- name: others
 -- Everybody's heartbeat.
-SELECT epoch, beat, lease_seconds, name FROM dispatcher.instances;
+SELECT epoch, beat, lease_seconds, name, config_hash FROM dispatcher.instances;
 
 -- name: idle
 -- Ask, or ask no longer, to be woken by inserts.
@@ -22,9 +23,13 @@ SELECT dispatcher.fence_v1($1, $2);
 
 -- name: recover
 -- Recover up to $1 claims that have no live instance.
-SELECT claims, requeued, retried, held FROM dispatcher.recover_v1($1);
+SELECT claims, requeued, retried, held, poisoned FROM dispatcher.recover_v2($1);
 
 -- name: safety
 -- Settings without which nothing here is durable.
 SELECT current_setting('fsync') = 'on' AS fsync, pg_is_in_recovery() AS standby,
        current_setting('server_version_num')::int AS version;
+
+-- name: see_cluster
+-- Note the server that we are on; a new one quarantines what may have been attempted, and answers how many that were.
+SELECT dispatcher.see_cluster_v1();

@@ -10,7 +10,24 @@ UPDATE dispatcher.delivery_state s SET marked = true, attempt = s.attempt + 1
   FROM me, (SELECT id, token, false AS marked, 'queued' AS status
               FROM unnest($2::bigint[], $3::bigint[]) AS r (id, token) OFFSET 0) AS asked
  WHERE s.id = asked.id AND s.token = asked.token AND s.marked = asked.marked AND s.status = asked.status
+   AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
+   AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp())
 RETURNING s.id, s.attempt;
+
+-- name: settle_unmarked
+-- What the mark left out and is still ours: expired, or its provider has forgotten the key of an unknown attempt.
+UPDATE dispatcher.delivery_state s
+   SET status = CASE WHEN s.expires_at <= statement_timestamp() THEN 'skipped' ELSE 'queued' END,
+       finished_at = CASE WHEN s.expires_at <= statement_timestamp() THEN statement_timestamp() END,
+       held = s.expires_at IS NULL OR s.expires_at > statement_timestamp(),
+       marked = s.expires_at IS NULL OR s.expires_at > statement_timestamp(),
+       attempt = s.attempt,
+       held_at = CASE WHEN s.expires_at IS NULL OR s.expires_at > statement_timestamp() THEN statement_timestamp() END,
+       error = CASE WHEN s.expires_at <= statement_timestamp() THEN 'expired'
+                    ELSE 'unknown: the provider knew the key of an unknown attempt no longer' END
+  FROM unnest($1::bigint[], $2::bigint[]) AS asked (id, token)
+ WHERE s.id = asked.id AND s.token = asked.token AND NOT s.marked AND s.status = 'queued'
+   AND (s.expires_at <= statement_timestamp() OR s.resend_until <= statement_timestamp());
 
 -- name: alive
 -- Whether an epoch still stands.

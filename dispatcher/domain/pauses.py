@@ -1,0 +1,32 @@
+"""Pauses: what somebody has stopped, and whether a delivery is among it."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from dispatcher.domain.life import Claimed
+
+
+class Pauses(Struct, frozen=True):
+    """The open pauses: each name with the pause's id."""
+
+    channels: Mapping[str, int] = field(default_factory=dict)
+    providers: Mapping[str, int] = field(default_factory=dict)
+    tenants: Mapping[str, int] = field(default_factory=dict)
+    templates: Mapping[str, int] = field(default_factory=dict)
+
+    def stops(self, channel: str, provider: str) -> bool:
+        """Whether a whole channel stands still."""
+        return channel in self.channels or provider in self.providers
+
+    def parks(self, item: Claimed) -> int | None:
+        """The pause that a delivery of a running channel waits for."""
+        if self.tenants and (pause := self.tenants.get(item.tenant_id)) is not None:
+            return pause
+        if self.templates and item.template_name is not None:
+            return self.templates.get(item.template_name)
+        return None
+
+    def parks_some(self) -> bool:
+        """Whether any delivery has to be looked at by itself."""
+        return bool(self.tenants or self.templates)

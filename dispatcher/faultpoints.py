@@ -1,0 +1,93 @@
+"""Fault points: named places at which a test lets the process die, stop or fail. Unarmed they cost a comparison.
+
+`FAULT=flush.written:3:kill9` acts when the third flush has been written. Several are separated by commas. Actions:
+`kill9` (die at once), `exit` (leave at once, with a code), `raise` (as a bug would), `stop` (SIGSTOP: the process
+stands still until somebody continues it), `stall=SECONDS` (the loop stands still).
+"""
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+EXIT_CODE = 70
+
+# Every point there is, in the order in which a delivery meets them.
+POINTS = (
+    "claim.asked",
+    "claim.taken",
+    "render.done",
+    "mark.asked",
+    "mark.written",
+    "call.begun",
+    "call.ended",
+    "result.put",
+    "flush.asked",
+    "flush.written",
+    "recovery.fenced",
+    "recovery.done",
+    "drain.begun",
+    "farewell.begun",
+    "farewell.flushed",
+    "farewell.left",
+)
+ACTIONS = ("kill9", "exit", "raise", "stop", "stall")
+
+
+class Armed(Struct):
+    """What happens at a point, and at which passage."""
+
+    countdown: int
+    action: str
+    seconds: float = 0.0
+
+
+class FaultPointError(RuntimeError):
+    """A fault point was armed with `raise`."""
+
+
+def parse(text: str) -> dict[str, Armed]:
+    """What `FAULT` asks for."""
+    armed: dict[str, Armed] = {}
+    for one in filter(None, text.split(",")):
+        point, count, action = (*one.split(":"), "", "")[:3]
+        action, _, seconds = action.partition("=")
+        if point not in POINTS or action not in ACTIONS or not count.isdigit() or int(count) < 1:
+            raise ValueError(
+                f"FAULT={one!r} is not POINT:COUNT:ACTION with a point of {POINTS}, an action of {ACTIONS}"
+            )
+        armed[point] = Armed(int(count), action, float(seconds or 1))
+    return armed
+
+
+ARMED: dict[str, Armed] = {}
+
+
+def arm(environ: Mapping[str, str]) -> None:
+    """Arm what the environment asks for; in production it asks for nothing."""
+    ARMED.clear()
+    ARMED.update(parse(environ.get("FAULT", "")))
+
+
+def passing(point: str) -> None:
+    """Pass a point. Callers guard it with `if ARMED:`, so that unarmed nothing is called."""
+    armed = ARMED.get(point)
+    if armed is None:
+        return
+    armed.countdown -= 1
+    if armed.countdown:
+        return
+    del ARMED[point]
+    match armed.action:
+        case "kill9":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(EXIT_CODE)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "stall":
+            time.sleep(armed.seconds)
+        case _:
+            raise FaultPointError(point)

@@ -1,0 +1,65 @@
+"""The disturbances: what is done to a line to Postgres, and the fault points at which a replica dies."""
+
+import asyncio
+import random
+
+from dispatcher import faultpoints
+from dispatcher.selftest.proxy import Proxy, Statistics
+
+# Recognised in the SQL that goes by.
+SWALLOWED = {
+    "swallowed claim": b"INSERT INTO dispatcher.claims",
+    "swallowed mark": b"SET marked = true, attempt",
+    "swallowed flush": b"SET status = a.status",
+}
+CUTS = ("cut", "torn request", "torn answer", *SWALLOWED, "blackout", "refusal")
+TORN_BYTES_MAX = 20_000
+# What waits for something to go by waits no longer than this.
+PASSING_SECONDS_MAX = 2.0
+# Of the lease, so that a line that is away fences nobody.
+AWAY_SHARES = (0.05, 0.4)
+
+ON_TERM = tuple(point for point in faultpoints.POINTS if point.startswith(("drain.", "farewell.")))
+# A life between two disturbances sees some claims, and hundreds of results.
+COUNT_MAX = {"result.put": 400, "render.done": 12, "recovery.fenced": 1, "recovery.done": 1}
+COUNT_MAX_OTHERS = 8
+
+
+def draw_fault(dice: random.Random) -> str:
+    """A fault point at which to die, as a replica's environment has it."""
+    point = dice.choice(faultpoints.POINTS)
+    count = 1 if point in ON_TERM else dice.randint(1, COUNT_MAX.get(point, COUNT_MAX_OTHERS))
+    return f"{point}:{count}:kill9"
+
+
+async def disturb(proxy: Proxy, kind: str, dice: random.Random, lease_seconds: float) -> None:
+    """Do one of `CUTS` to every line through the proxy."""
+    before = Statistics(cut=proxy.statistics.cut, swallowed=proxy.statistics.swallowed)
+    away = dice.uniform(*AWAY_SHARES) * lease_seconds
+    match kind:
+        case "cut":
+            proxy.cut_all()
+        case "torn request" | "torn answer":
+            proxy.cut_after(dice.randint(1, TORN_BYTES_MAX), "up" if kind == "torn request" else "down")
+            await _passed(proxy, before)
+        case "blackout":
+            proxy.drop()
+            await asyncio.sleep(away)
+            proxy.drop(False)
+        case "refusal":
+            proxy.refuse()
+            proxy.cut_all()
+            await asyncio.sleep(away)
+            proxy.refuse(False)
+        case _:
+            proxy.swallow_answers(1, SWALLOWED[kind])
+            await _passed(proxy, before)
+
+
+async def _passed(proxy: Proxy, before: Statistics) -> None:
+    """Return when it was cut or swallowed, or when nothing came by to do it to."""
+    try:
+        async with asyncio.timeout(PASSING_SECONDS_MAX):
+            await proxy.until(lambda now: (now.cut, now.swallowed) != (before.cut, before.swallowed))
+    except TimeoutError:
+        return

@@ -1,0 +1,103 @@
+"""The plan of a trial: how much is sent, how often it is disturbed, and under which configuration replicas run."""
+
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from msgspec import Struct
+
+CLASSES = ("keyed", "keyless")
+LANES = 3
+
+# Room for so many in a lane, and so many between mark and result: a kill leaves little behind, and hits some.
+LANE_CAPACITY = 300
+MARKED_MAX = 50
+# Answers of the providers wait up to this long, so that calls are under way whenever something happens.
+ANSWER_MILLISECONDS_MAX = 40
+
+# Shares of the lease: five heartbeats in it, and a licence that ends well before it.
+HEARTBEATS_PER_LEASE = 5
+LICENCE_SHARE = 0.5
+
+GRACE_SECONDS = 10.0
+
+KillKind = Literal["kill9", "point", "stop", "term"]
+
+
+class Plan(Struct, frozen=True):
+    """What was asked for."""
+
+    kills: int
+    messages: int
+    replicas: int
+    seed: int
+    lease_seconds: float
+    cuts: int
+
+    @property
+    def disturbances(self) -> int:
+        """Everything that will be done to the replicas and their connections."""
+        return self.kills + self.cuts
+
+    def may_be_written(self, done: int) -> int:
+        """How many messages there may be when so much was done: the rest waits, so that each finds work under way."""
+        return self.messages * (done + 1) // (self.disturbances + 1)
+
+
+def configuration(plan: Plan, ports: Mapping[str, int]) -> str:
+    """The replicas' configuration file."""
+    lease = plan.lease_seconds
+    heartbeat = lease / HEARTBEATS_PER_LEASE
+    lines = [
+        "[instance]",
+        f"lease_seconds = {lease!r}",
+        f"heartbeat_seconds = {heartbeat!r}",
+        f"licence_seconds = {lease * LICENCE_SHARE!r}",
+        f"grace_seconds = {GRACE_SECONDS!r}",
+        "[claim]",
+        f"lane_capacity = {LANE_CAPACITY}",
+        "[retry]",
+        "base_seconds = 0.05",
+        "cap_seconds = 1.0",
+        "[janitor]",
+        "interval_seconds = 1.0",
+        "[supervisor]",
+        # An epoch that ends is what this is about.
+        "restarts_max = 1000",
+        "[http]",
+        "port = 0",
+    ]
+    for name, port in ports.items():
+        lines += [
+            f"[channels.{name}]",
+            'provider = "ledger"',
+            f"marked_max = {MARKED_MAX}",
+            f"options = {{port = {port}, keyed = {str(name == 'keyed').lower()}}}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def upstream(url: str) -> str:
+    """Where a URL's server listens, as the proxy takes it: the path of its socket, or host and port."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    host = query.get("host", [parts.hostname or "127.0.0.1"])[0]
+    port = query.get("port", [str(parts.port or 5432)])[0]
+    return f"{host}/.s.PGSQL.{port}" if host.startswith("/") else f"{host}:{port}"
+
+
+def through(url: str, port: int) -> str:
+    """The same URL by way of a proxy on this machine; without TLS, into which it could not look, unless asked for."""
+    parts = urlsplit(url)
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items() if name not in ("host", "port")}
+    login = parts.netloc.rpartition("@")[0] + "@" if "@" in parts.netloc else ""
+    options = urlencode({"sslmode": "disable"} | query)
+    return f"{parts.scheme}://{login}127.0.0.1:{port}{parts.path}?{options}"
+
+
+def with_database(url: str, name: str) -> str:
+    """The same server, another database."""
+    parts = urlsplit(url)
+    kept = [part for part in parts.query.split("&") if part and part.split("=")[0] not in ("dbname", "database")]
+    query = "?" + "&".join(kept) if kept else ""
+    return f"{parts.scheme}://{parts.netloc}/{quote(name)}{query}"

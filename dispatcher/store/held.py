@@ -1,0 +1,50 @@
+"""Held deliveries: a call was begun and nobody knows how it ended. Somebody settles them, or their time runs out."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from dispatcher.store.database import Database
+from dispatcher.store.queries import statements
+
+_SQL = statements("held")
+
+SettleAs = Literal["sent", "failed", "requeue"]
+
+
+async def listed(
+    database: Database, count: int, *, channel: str | None = None, tenant_id: str | None = None
+) -> list[dict[str, Any]]:
+    """Held deliveries, the longest held first."""
+    return [dict(found) for found in await database.fetch(_SQL["list"], channel, tenant_id, count)]
+
+
+async def counts(database: Database) -> dict[str, int]:
+    """How many are held, by channel."""
+    return {found["channel"]: found["deliveries"] for found in await database.fetch(_SQL["count"])}
+
+
+async def settle(
+    database: Database, delivery_id: int, settle_as: SettleAs, actor: str, reason: str, message_id: str | None = None
+) -> str:
+    """Settle one; answers settled, unknown, early, not held, or the status that it has already."""
+    return str(await database.value(_SQL["settle"], delivery_id, settle_as, actor, reason, message_id))
+
+
+async def overdue(database: Database, channel: str, seconds: float, page: int) -> list[int]:
+    """Those of a channel that are held for longer than this."""
+    return [found["id"] for found in await database.fetch(_SQL["overdue"], channel, seconds, page)]
+
+
+async def settle_by_evidence(database: Database) -> int:
+    """Settle what a late answer has already settled in fact; says how many it were."""
+    return int(await database.value(_SQL["settle_by_evidence"]))
+
+
+async def quarantine(database: Database, before: datetime, actor: str, reason: str) -> int:
+    """Hold everything that is due and was created before a time; says how many it were."""
+    return int(await database.value(_SQL["quarantine"], before, actor, reason))
+
+
+async def expire(database: Database, page: int) -> int:
+    """Skip what waits and has expired; says how many it were."""
+    return int(await database.value(_SQL["expire"], page))

@@ -1,0 +1,71 @@
+-- name: every_delivery_has_a_state
+-- A delivery without a state row would never be sent.
+SELECT d.id FROM dispatcher.deliveries d LEFT JOIN dispatcher.delivery_state s USING (id) WHERE s.id IS NULL;
+
+-- name: every_state_has_a_delivery
+-- A state row without a delivery has nothing to send.
+SELECT s.id FROM dispatcher.delivery_state s LEFT JOIN dispatcher.deliveries d USING (id) WHERE d.id IS NULL;
+
+-- name: terminal_ones_have_an_outcome
+-- A message that went out has its provider's id, or late evidence, or an operator's word; one that did not has its reason.
+SELECT s.id FROM dispatcher.delivery_state s
+ WHERE (s.status IN ('sent', 'called', 'posted') AND s.provider_message_id IS NULL
+        AND NOT EXISTS (SELECT FROM dispatcher.operator_actions o WHERE o.delivery_id = s.id AND o.action = 'settle_sent'))
+    OR (s.status IN ('failed', 'skipped') AND coalesce(s.error, '') = '')
+    OR (s.status <> 'queued' AND s.finished_at IS NULL);
+
+-- name: claimed_ones_are_named_by_a_claim
+-- Whatever has an owner can be recovered from it: a claim names it under its token.
+SELECT s.id FROM dispatcher.delivery_state s
+ WHERE s.status = 'queued' AND s.token IS NOT NULL AND NOT s.held
+   AND NOT EXISTS (SELECT FROM dispatcher.claims c WHERE c.token = s.token AND s.id = ANY (c.ids));
+
+-- name: nothing_is_stuck
+-- A queued delivery is ready, owned, held, or parked by a pause.
+SELECT s.id FROM dispatcher.delivery_state s
+ WHERE s.status = 'queued' AND NOT s.ready AND s.token IS NULL
+   AND NOT EXISTS (SELECT FROM dispatcher.parked p WHERE p.delivery_id = s.id);
+
+-- name: attempts_are_bounded
+-- Nobody is tried more often than was asked for.
+SELECT s.id FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
+ WHERE s.attempt - s.attempt_base > d.max_attempts OR s.attempt < s.attempt_base;
+
+-- name: attempts_are_gapless
+-- Every attempt but the one that stands on the state row is kept, and numbered 1, 2, 3.
+SELECT s.id FROM dispatcher.delivery_state s
+  LEFT JOIN (SELECT delivery_id, count(*) AS kept, max(attempt) AS newest FROM dispatcher.delivery_attempts
+              GROUP BY delivery_id) a ON a.delivery_id = s.id
+ WHERE coalesce(a.kept, 0) <> s.attempt - s.marked::int OR coalesce(a.newest, 0) <> coalesce(a.kept, 0);
+
+-- name: unknown_attempts_were_sent_again_by_leave
+-- After an unknown attempt only a provider's key, the channel's at_least_once or an operator allows another.
+SELECT delivery_id AS id FROM dispatcher.delivery_attempts WHERE outcome = 'unknown' AND resent_by IS NULL;
+
+-- name: backoff_is_respected
+-- No attempt ended before it was due.
+SELECT later.delivery_id AS id
+  FROM dispatcher.delivery_attempts earlier
+  JOIN dispatcher.delivery_attempts later
+    ON later.delivery_id = earlier.delivery_id AND later.attempt = earlier.attempt + 1
+ WHERE earlier.outcome = 'retry' AND later.ended_at < earlier.next_at;
+
+-- name: held_ones_are_explained
+-- A held delivery says since when and why.
+SELECT s.id FROM dispatcher.delivery_state s
+ WHERE s.held AND (s.held_at IS NULL OR coalesce(s.error, '') = '' OR s.token IS NULL OR (NOT s.marked AND s.token <> 0));
+
+-- name: one_token_has_one_owner
+-- A token carries its owner's epoch.
+SELECT c.token AS id FROM dispatcher.claims c WHERE c.token >> 24 <> c.epoch;
+
+-- name: one_delivery_has_one_owner
+-- No delivery stands in two claims under the token that it carries.
+SELECT c.id FROM (SELECT token, unnest(ids) AS id FROM dispatcher.claims) c
+  JOIN dispatcher.delivery_state s ON s.id = c.id AND s.token = c.token
+ GROUP BY c.id HAVING count(*) > 1;
+
+-- name: no_evidence_is_thrown_away
+-- A provider's word that it has the message settles a held delivery.
+SELECT e.delivery_id AS id FROM dispatcher.delivery_evidence e JOIN dispatcher.delivery_state s ON s.id = e.delivery_id
+ WHERE e.verdict = 'accepted' AND s.held;

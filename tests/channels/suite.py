@@ -1,0 +1,109 @@
+"""What every channel is tested with: envelopes from a real claim and mark, and a record of the verdicts."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from channels.contract import Channel, Envelope, Verdict
+from channels.registry import open_channel
+from dispatcher.actors.sender import _envelope
+from dispatcher.actors.streams import Rendered
+from dispatcher.config import Faults
+from dispatcher.domain.life import Claimed
+from dispatcher.store import marks
+from dispatcher.store.database import Database
+from tests.store.scene import Scene
+
+NAME = "chat"
+# Words that must never be found outside of the provider.
+RECIPIENT = "Recipient-7f3a@example.org"
+CONTENT = "Content-9c41"
+
+
+class Post:
+    """Mints envelopes: nothing but a claim and a mark can."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.now = 0.0
+
+    async def envelopes(
+        self, count: int = 1, clock: Callable[[], float] | None = None, **options: Any
+    ) -> list[Envelope]:
+        """Envelopes of fresh deliveries, with a licence of ten seconds by our own clock."""
+        await self.scene.write(count, channel=NAME)
+        return await self._seal(await self.scene.claim(count, channel=NAME), clock or (lambda: self.now), options)
+
+    async def _seal(
+        self, items: Sequence[Claimed], clock: Callable[[], float], options: dict[str, Any]
+    ) -> list[Envelope]:
+        licence, attempts = await marks.mark(self.scene.database, self.scene.epoch, items, clock, 10.0)
+        rendered = [Rendered(_to(item), {"text": CONTENT}, options) for item in items]
+        return [_envelope(licence, one, attempts[one.item.id]) for one in rendered]
+
+
+def _to(item: Claimed) -> Claimed:
+    return structs.replace(item, recipient=RECIPIENT)
+
+
+class Verdicts:
+    """Every verdict that was reported, in order."""
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[int, Verdict]] = []
+
+    def __call__(self, envelope: Envelope, verdict: Verdict) -> None:
+        self.reported.append((envelope.delivery_id, verdict))
+
+    def once_each(self, envelopes: Sequence[Envelope]) -> dict[int, Verdict]:
+        """The verdicts by delivery, after seeing to it that each has exactly one."""
+        assert sorted(one for one, _ in self.reported) == sorted(envelope.delivery_id for envelope in envelopes)
+        return dict(self.reported)
+
+
+class Providers:
+    """Each provider with a far side of its own in the test, where there is one, and what arrived there."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lines: list[bytes] = []
+        self._books: asyncio.Server
+        self._port = 0
+
+    async def start(self) -> None:
+        """Listen as a ledger."""
+        self._books = await asyncio.start_server(self._keep, "127.0.0.1", 0)
+        self._port = self._books.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._books.close()
+
+    async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            self._lines.append(line)
+            writer.write(b'{"accepted": "ledger-%d"}\n' % len(self._lines))
+        writer.close()
+
+    def open(self, provider: str, faults: Faults | None = None) -> Channel:
+        """A channel of this provider. A provider that is not here has not been thought of."""
+        far: dict[str, dict[str, str | int]] = {
+            "blackhole": {},
+            "capture": {},
+            "ledger": {"host": "127.0.0.1", "port": self._port},
+        }
+        return open_channel(provider, faults or Faults(), self._database.connection, far[provider])
+
+    async def arrived(self) -> list[tuple[int, str]]:
+        """What has left, whichever way: the delivery, and every byte of it that could differ."""
+        lines = [(json.loads(line)["delivery_id"], line.decode()) for line in self._lines]
+        return lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
+
+
+async def kept(database: Database) -> list[dict[str, Any]]:
+    """What was captured, without what tells one capture from another."""
+    rows = await database.fetch("SELECT * FROM dispatcher.captured_messages ORDER BY delivery_id, id")
+    return [{key: value for key, value in dict(row).items() if key not in {"id", "captured_at"}} for row in rows]

@@ -1,0 +1,88 @@
+"""The capture channel's own judgement by phase: what had not begun was not sent, what had begun is unknown."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NoReturn
+
+import asyncpg
+import pytest
+
+from channels.capture import Capture
+from channels.contract import Accepted, NotCalled, RetryAfter, Unknown
+from dispatcher.store.database import Database
+from tests.channels.suite import Post, Verdicts, kept
+from tests.store.scene import Scene
+
+TROUBLE: list[Callable[[], Exception]] = [
+    ConnectionRefusedError,
+    TimeoutError,
+    lambda: asyncpg.CannotConnectNowError("the database system is starting up"),
+    lambda: asyncpg.TooManyConnectionsError("sorry, too many clients already"),
+    lambda: asyncpg.InterfaceError("pool is closing"),
+    lambda: asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+    lambda: asyncpg.AdminShutdownError("terminating connection due to administrator command"),
+]
+each_trouble = pytest.mark.parametrize("trouble", TROUBLE, ids=lambda trouble: type(trouble()).__name__)
+
+
+@pytest.fixture
+async def post(database: Database) -> Post:
+    """Envelopes for the channel under test."""
+    return Post(await Scene.open(database))
+
+
+@each_trouble
+async def test_without_a_connection_nothing_was_sent(trouble: Callable[[], Exception], post: Post) -> None:
+    class Away(AbstractAsyncContextManager[Any]):
+        async def __aenter__(self) -> NoReturn:
+            raise trouble()
+
+        async def __aexit__(self, *_: object) -> None:
+            """It was never entered."""
+
+    envelopes, verdicts = await post.envelopes(3), Verdicts()
+    await Capture(Away).deliver(envelopes, verdicts)
+    assert all(isinstance(one, RetryAfter | NotCalled) for one in verdicts.once_each(envelopes).values())
+
+
+@each_trouble
+async def test_a_statement_that_was_cut_off_is_unknown(trouble: Callable[[], Exception], post: Post) -> None:
+    class CutOff:
+        async def fetch(self, *_: object) -> None:
+            raise trouble()
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Any]:
+        yield CutOff()
+
+    envelopes, verdicts = await post.envelopes(3), Verdicts()
+    await Capture(connect).deliver(envelopes, verdicts)
+    assert all(isinstance(one, Unknown) for one in verdicts.once_each(envelopes).values())
+
+
+async def test_who_was_too_late_is_told_once_even_when_the_rest_is_cut_off(post: Post) -> None:
+    class CutOff:
+        async def fetch(self, *_: object) -> None:
+            raise ConnectionResetError
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Any]:
+        yield CutOff()
+
+    times = iter([0.0, 0.0, 10.0, 10.0])
+    envelopes, verdicts = await post.envelopes(3, lambda: next(times)), Verdicts()
+    await Capture(connect).deliver(envelopes, verdicts)
+    assert [type(one) for one in verdicts.once_each(envelopes).values()].count(NotCalled) == 2
+
+
+async def test_what_is_kept_is_what_was_handed_over(post: Post, database: Database) -> None:
+    (envelope,), verdicts = await post.envelopes(1, priority="high"), Verdicts()
+    await Capture(database.connection).deliver([envelope], verdicts)
+    (row,) = await kept(database)
+    assert row["idempotency_key"] == envelope.idempotency_key
+    assert (row["channel"], row["recipient"], row["attempt"]) == ("chat", envelope.recipient, 1)
+    assert (row["parts"], row["options"]) == ('{"text": "Content-9c41"}', '{"priority": "high"}')
+    (_, verdict) = verdicts.reported[0]
+    assert isinstance(verdict, Accepted)
+    number = await database.value("SELECT id FROM dispatcher.captured_messages")
+    assert verdict.provider_message_id == f"capture-{number}"

@@ -1,0 +1,32 @@
+"""What the conformance tests share: a second program, a configuration file, and rows as an application writes them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.outbox import Outbox
+from tests.program import Program
+from tests.store.scene import Connection
+
+
+@pytest.fixture
+def outbox(connection: Connection) -> Outbox:
+    """The outbox as an application sees it."""
+    return Outbox(connection)
+
+
+@pytest.fixture
+async def second(url: str) -> AsyncIterator[Program]:
+    """Another replica, or the program that is started after the first one has gone."""
+    program = Program(url)
+    try:
+        yield program
+    finally:
+        program.end()
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    """Where a configuration can be written."""
+    return tmp_path / "dispatcher.toml"

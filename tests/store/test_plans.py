@@ -1,0 +1,187 @@
+"""What the hot statements cost: the index that they use, the pages that they write, and what they wait for."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+import pytest
+
+from dispatcher.domain.life import Claimed, Held, Succeeded
+from dispatcher.errors import Fenced
+from dispatcher.store.database import SESSION, Database
+from tests.store.scene import Connection, Scene
+from tests.store.waits import until
+
+T = TypeVar("T")
+
+FUTURE = 30_000
+
+
+@pytest.fixture
+async def session(url: str) -> AsyncIterator[Connection]:
+    """A session with the program's own settings."""
+    connection = await asyncpg.connect(url, server_settings=SESSION)
+    yield connection
+    await connection.close()
+
+
+async def _fill(session: Connection, count: int) -> None:
+    await session.execute(
+        """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
+           SELECT 'f' || n, 'sms', '+49', '{"body": "x"}', now() + make_interval(days => 1, secs => n)
+             FROM generate_series(1, $1::int) AS n""",
+        count,
+    )
+
+
+class Overheard(Database):
+    """Hears what a function of the store would ask Postgres first, and asks nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[object, ...]]] = []
+
+    async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
+        self.asked.append((query, arguments))
+        return []
+
+    async def persist(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+        return await operation()
+
+
+Verb = Callable[[Scene, Claimed], Awaitable[object]]
+Asked = tuple[str, tuple[object, ...]]
+
+
+async def _asked(scene: Scene, item: Claimed, verb: Verb) -> Asked:
+    """The statement of a verb with its arguments."""
+    ours, scene.database = scene.database, Overheard()
+    try:
+        with contextlib.suppress(Fenced):
+            await verb(scene, item)
+        return scene.database.asked[0]
+    finally:
+        scene.database = ours
+
+
+def _literal(value: object) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case list() | tuple():
+            return "'{" + ",".join(_literal(one).strip("'") for one in value) + "}'"
+        case str():
+            return f"'{value}'"
+        case _:
+            return str(value)
+
+
+async def _plan(session: Connection, asked: Asked) -> str:
+    """The plan that a prepared statement gets for good, with what it did."""
+    query, arguments = asked
+    types = ", ".join(kind.name for kind in (await session.prepare(query)).get_parameters())
+    await session.execute("SET plan_cache_mode = force_generic_plan")
+    await session.execute(f"PREPARE asked ({types}) AS {query}")
+    values = ", ".join(map(_literal, arguments))
+    lines = await session.fetch(f"EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) EXECUTE asked ({values})")
+    return "\n".join(line[0] for line in lines)
+
+
+VERBS: dict[str, Verb] = {
+    "claim": lambda scene, _item: scene.claim(100),
+    "claim_suspect": lambda scene, _item: scene.claim_suspect(),
+    "mark": lambda scene, item: scene.mark([item]),
+    "accepted": lambda scene, item: scene.flush((item, Succeeded("m"))),
+    "others": lambda scene, item: scene.flush((item, Held("unknown: x"))),
+    "join": lambda scene, _item: Scene.open(scene.database),
+}
+
+
+@pytest.mark.parametrize("analyzed", [False, True], ids=["statistics_of_an_empty_table", "fresh_statistics"])
+async def test_a_claim_reads_its_index_and_none_of_the_future(
+    scene: Scene, session: Connection, analyzed: bool
+) -> None:
+    if not analyzed:
+        await session.execute("ANALYZE dispatcher.delivery_state")
+    await _fill(session, FUTURE)
+    if analyzed:
+        await session.execute("ANALYZE dispatcher.delivery_state; ANALYZE dispatcher.deliveries")
+    await scene.write(1)
+    (item,) = await scene.claim()
+    await scene.write(10)
+    plan = await _plan(session, await _asked(scene, item, VERBS["claim"]))
+    scan = plan[plan.index("delivery_state_due") :]
+    assert "Seq Scan on delivery_state" not in plan
+    assert "Seq Scan on deliveries" not in plan
+    assert "run_at <= statement_timestamp()" in scan[scan.index("Index Cond") :].splitlines()[0], plan
+    # A filter, or a sort, over rows that are not due would show here.
+    assert "Rows Removed by Filter" not in plan, plan
+    assert "actual rows=10" in scan.splitlines()[0], plan
+
+
+async def test_a_claim_of_an_empty_queue_reads_next_to_nothing(scene: Scene, session: Connection) -> None:
+    await _fill(session, FUTURE)
+    await session.execute("VACUUM ANALYZE dispatcher.delivery_state")
+    before = await _blocks_read(session)
+    assert await scene.claim() == []
+    assert await _blocks_read(session) - before < 100
+
+
+async def _blocks_read(session: Connection) -> int:
+    await session.execute("SELECT pg_stat_clear_snapshot()")
+    return int(
+        await session.fetchval(
+            """SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::bigint
+                 FROM pg_statio_user_tables WHERE relname = 'delivery_state'"""
+        )
+    )
+
+
+@pytest.mark.parametrize("verb", ["mark", "accepted", "others"])
+async def test_marks_and_flushes_find_their_rows_by_key(scene: Scene, session: Connection, verb: str) -> None:
+    await _fill(session, FUTURE)
+    await session.execute("ANALYZE dispatcher.delivery_state")
+    await scene.write(1)
+    (item,) = await scene.claim()
+    if verb != "mark":
+        await scene.mark([item])
+    plan = await _plan(session, await _asked(scene, item, VERBS[verb]))
+    assert "Index Scan using delivery_state_pkey" in plan
+    assert "Seq Scan on delivery_state" not in plan
+
+
+async def test_most_writes_of_a_delivery_touch_no_index(scene: Scene, connection: Connection) -> None:
+    """Claim, mark and flush are three writes; only the claim takes the row out of an index."""
+    for _ in range(3):
+        await scene.write(1_000)
+        items = await scene.claim(1_000)
+        await scene.mark(items)
+        await scene.flush(*((item, Succeeded("m")) for item in items))
+    hot = """SELECT n_tup_hot_upd::float8 / nullif(n_tup_upd, 0) FROM pg_stat_user_tables
+              WHERE relname = 'delivery_state' AND n_tup_upd >= 9000"""
+
+    async def share() -> float | None:
+        await connection.execute("SELECT pg_stat_clear_snapshot()")
+        found: float | None = await connection.fetchval(hot)
+        return found
+
+    await scene.database.close()  # sessions tell their counts when they end, if not before
+    assert await until(share, "the statistics are in") > 0.6
+
+
+@pytest.mark.parametrize(("verb", "durable"), [(verb, "off" if "claim" in verb else "on") for verb in VERBS])
+async def test_a_statement_says_itself_whether_it_waits_for_the_disk(
+    scene: Scene, session: Connection, verb: str, durable: str
+) -> None:
+    """Sessions and poolers leak settings: whatever the session says is not what counts."""
+    await scene.write(1)
+    (item,) = await scene.claim()
+    if verb in {"accepted", "others"}:
+        await scene.mark([item])
+    query, arguments = await _asked(scene, item, VERBS[verb])
+    opposite = "on" if durable == "off" else "off"
+    await session.execute(f"SET synchronous_commit = {opposite}")
+    async with session.transaction():
+        await session.fetch(query, *arguments)
+        assert await session.fetchval("SHOW synchronous_commit") == durable
+    assert await session.fetchval("SHOW synchronous_commit") == opposite

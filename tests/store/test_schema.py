@@ -1,0 +1,85 @@
+"""The schema: migrations, their ledger, and what the database itself refuses."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from dispatcher.errors import MigrationChanged, SchemaBehind, SchemaTooNew
+from dispatcher.store import schema
+from dispatcher.store.queries import statements
+from tests.store.scene import Connection
+
+
+async def test_a_migration_runs_once(empty_url: str) -> None:
+    assert [one.version for one in await schema.migrate(empty_url)] == [one.version for one in schema.migrations()]
+    assert await schema.migrate(empty_url) == []
+
+
+async def test_two_that_migrate_at_once_apply_everything_once(empty_url: str) -> None:
+    runs = await asyncio.gather(*(schema.migrate(empty_url) for _ in range(4)))
+    assert sorted(one.version for run in runs for one in run) == [one.version for one in schema.migrations()]
+
+
+async def test_what_was_applied_is_in_the_ledger(connection: Connection) -> None:
+    rows = await connection.fetch("SELECT * FROM dispatcher.schema_migrations ORDER BY version")
+    assert [(row["version"], row["name"], row["checksum"]) for row in rows] == [
+        (one.version, one.name, one.checksum) for one in schema.migrations()
+    ]
+    await schema.require(connection)
+
+
+async def test_a_migration_that_was_changed_later_is_refused(url: str, connection: Connection) -> None:
+    await connection.execute("UPDATE dispatcher.schema_migrations SET checksum = 'another' WHERE version = 1")
+    with pytest.raises(MigrationChanged, match="0001_outbox"):
+        await schema.require(connection)
+    with pytest.raises(MigrationChanged):
+        await schema.migrate(url)
+
+
+async def test_a_newer_schema_is_refused(url: str, connection: Connection) -> None:
+    await connection.execute(
+        "INSERT INTO dispatcher.schema_migrations (version, name, checksum) VALUES (9999, 'of_tomorrow', 'x')"
+    )
+    with pytest.raises(SchemaTooNew, match="9999"):
+        await schema.require(connection)
+    with pytest.raises(SchemaTooNew):
+        await schema.migrate(url)
+
+
+async def test_an_older_schema_is_named_by_what_it_lacks(empty_url: str) -> None:
+    connection = await asyncpg.connect(empty_url)
+    try:
+        with pytest.raises(SchemaBehind, match="0001_outbox"):
+            await schema.require(connection)
+    finally:
+        await connection.close()
+
+
+async def test_a_migration_that_fails_leaves_nothing_of_itself(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = schema.Migration(1, "broken", "CREATE TABLE dispatcher.half (id int); SELECT 1 / 0")
+    monkeypatch.setattr(schema, "migrations", lambda: [broken])
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await schema.migrate(empty_url)
+    connection = await asyncpg.connect(empty_url)
+    try:
+        assert await schema.applied(connection) == {}
+        assert await connection.fetchval("SELECT to_regclass('dispatcher.half')") is None
+    finally:
+        await connection.close()
+
+
+async def test_a_plain_insert_is_due(connection: Connection) -> None:
+    await connection.execute(
+        "INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)"
+        " VALUES ('k', 'sms', '+1', $1)",
+        '{"body": "x"}',
+    )
+    (row,) = await connection.fetch("SELECT * FROM dispatcher.delivery_life")
+    assert (row["life"], row["channel"], row["attempt"]) == ("pending", "sms", 0)
+
+
+def test_statements_have_names_and_reasons() -> None:
+    for noun in ("claims", "deliveries", "flushes", "instances", "marks"):
+        for name, text in statements(noun).items():
+            assert text.startswith("-- "), f"{noun}.{name} does not say why it is there"

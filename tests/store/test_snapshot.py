@@ -1,0 +1,37 @@
+"""The schema that migrations make is the one that was reviewed: `dispatcher/store/schema.snapshot`."""
+
+import pytest
+
+from dispatcher.store.snapshot import FILE, snapshot
+from tests.store.scene import Connection
+
+
+async def test_the_migrations_make_what_the_snapshot_says(connection: Connection) -> None:
+    found = await snapshot(connection)
+    # Compared by line, so that a failure shows what differs and not two long texts.
+    assert found.splitlines() == FILE.read_text().splitlines(), (
+        "if it was meant: python -m dispatcher.store.snapshot --write URL, with a database that was just migrated"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE dispatcher.claims ADD COLUMN more int",
+        "ALTER TABLE dispatcher.claims ALTER COLUMN claimed_at DROP DEFAULT",
+        "ALTER TABLE dispatcher.claims ALTER COLUMN settle_seconds DROP NOT NULL",
+        "ALTER TABLE dispatcher.delivery_state DROP CONSTRAINT delivery_state_status_known",
+        "ALTER TABLE dispatcher.delivery_state SET (fillfactor = 100)",
+        "DROP INDEX dispatcher.delivery_state_due",
+        "DROP TRIGGER terminal_is_final ON dispatcher.delivery_state",
+        "CREATE OR REPLACE FUNCTION dispatcher.fence_v1(p_epoch bigint, p_lock_ms integer) RETURNS boolean"
+        " LANGUAGE plpgsql AS 'BEGIN RETURN true; END'",
+        "ALTER FUNCTION dispatcher.fence_v1 SECURITY DEFINER",
+        "DROP VIEW dispatcher.delivery_life",
+        "ALTER VIEW dispatcher.channel_outbox ALTER COLUMN lane SET DEFAULT 2",
+    ],
+)
+async def test_every_kind_of_change_is_seen(connection: Connection, change: str) -> None:
+    before = await snapshot(connection)
+    await connection.execute(change)
+    assert await snapshot(connection) != before

@@ -1,0 +1,35 @@
+"""Bounded waits on conditions: a test states what it waits for, and fails with that when it does not come."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.store.scene import Connection
+
+STEP_SECONDS = 0.01
+SECONDS_MAX = 20.0
+
+
+async def until(holds: Callable[[], Awaitable[object] | object], what: str, seconds: float = SECONDS_MAX) -> Any:
+    """Wait for something to hold and answer it."""
+    for _ in range(int(seconds / STEP_SECONDS)):
+        found = holds()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            return found
+        await asyncio.sleep(STEP_SECONDS)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+async def until_blocked(connection: Connection, count: int = 1) -> None:
+    """Wait until so many statements of the test's database wait for a lock."""
+    waiting = """SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"""
+
+    async def blocked() -> bool:
+        # Its own transaction would go on showing the first answer.
+        await connection.execute("SELECT pg_stat_clear_snapshot()")
+        return int(await connection.fetchval(waiting)) >= count
+
+    await until(blocked, f"{count} wait for a lock")
