@@ -97,7 +97,9 @@ class Database:
             _discard(connection)
             raise
         finally:
-            await asyncio.shield(self._pool.release(connection))
+            # One that was cut off may have gone from the pool by itself: its work is done or failed all the same.
+            with suppress(asyncpg.InterfaceError, asyncpg.InternalClientError):
+                await asyncio.shield(self._pool.release(connection))
 
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
         """Rows of one autocommit statement, run once."""

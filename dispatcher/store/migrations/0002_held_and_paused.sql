@@ -318,7 +318,10 @@ BEGIN
            SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
                error = 'poison: whoever worked on it died, the last times with it alone'
          WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
-           AND s.recoveries >= 4;
+           AND s.recoveries >= 4
+           -- What a provider may have taken already has not failed.
+           AND NOT EXISTS (SELECT FROM dispatcher.delivery_attempts a
+                            WHERE a.delivery_id = s.id AND a.outcome = 'unknown');
         GET DIAGNOSTICS moved = ROW_COUNT;
         poisoned := poisoned + moved;
 

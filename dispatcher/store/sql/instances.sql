@@ -1,8 +1,8 @@
 -- name: join
--- Make an epoch durable, before its first claim.
+-- Make an epoch durable, before its first claim. Run again when the answer was lost.
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true))
 INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, config_hash, channels)
-SELECT $1, $2, $3, $4, $5, $6, $7 FROM durable;
+SELECT $1, $2, $3, $4, $5, $6, $7 FROM durable ON CONFLICT (epoch) DO NOTHING;
 
 -- name: beat
 -- Renew our heartbeat; no row where we were fenced.

@@ -20,8 +20,8 @@ UPDATE dispatcher.delivery_state s
    SET status = CASE WHEN s.expires_at <= statement_timestamp() THEN 'skipped' ELSE 'queued' END,
        finished_at = CASE WHEN s.expires_at <= statement_timestamp() THEN statement_timestamp() END,
        held = s.expires_at IS NULL OR s.expires_at > statement_timestamp(),
-       marked = s.expires_at IS NULL OR s.expires_at > statement_timestamp(),
-       attempt = s.attempt,
+       -- Held without a call of this claim's: it carries the token that no claim has.
+       token = CASE WHEN s.expires_at <= statement_timestamp() THEN s.token ELSE 0 END,
        held_at = CASE WHEN s.expires_at IS NULL OR s.expires_at > statement_timestamp() THEN statement_timestamp() END,
        error = CASE WHEN s.expires_at <= statement_timestamp() THEN 'expired'
                     ELSE 'unknown: the provider knew the key of an unknown attempt no longer' END
