@@ -31,7 +31,7 @@ class Recoverer:
         self._metrics = metrics
         self._watch = Watch(interval_seconds)
         self.config_hash = config_hash
-        self._different: set[str] = set()
+        self._different: dict[int, str] = {}
 
     async def run(self) -> None:
         """Look after the others, for ever."""
@@ -51,10 +51,10 @@ class Recoverer:
 
     def _compare(self, alive: Sequence[instances.Beat]) -> None:
         """Replicas with another configuration: limits that are for all together are not what anyone thinks they are."""
-        different = {one.name for one in alive if one.config_hash != self.config_hash}
+        different = {one.epoch: one.name for one in alive if one.config_hash != self.config_hash}
         if different != self._different:
             self._different = different
-            log.warning("config.differs", instances=sorted(different))
+            log.warning("config.differs", instances=sorted(different.values()))
         self._metrics.config_differs.set(len(different))
 
     async def fence(self, epoch: int) -> None:

@@ -171,6 +171,7 @@ class Sender:
             terms.calls -= 1
 
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
+        batch = self._newest(state, batch)
         if not batch:
             return
         try:
@@ -229,6 +230,20 @@ class Sender:
                 self._settle(state, one, Parked(pause))
         self.terms.rates.give_back(len(chosen) - len(running))
         return running
+
+    def _newest(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
+        """Each delivery once. One that was moved while we had it may have come back to us by another claim: the mark of
+        the later one would pass for the earlier one's too, and it would be called twice."""
+        newest: dict[int, Rendered] = {}
+        for one in batch:
+            other = newest.get(one.item.id)
+            if other is None:
+                newest[one.item.id] = one
+            else:
+                earlier, later = sorted((other, one), key=lambda held: held.item.token)
+                newest[one.item.id] = later
+                self._settle(state, earlier, Lost())
+        return batch if len(newest) == len(batch) else list(newest.values())
 
     async def _ready(self, state: LaneState, batch: Sequence[Rendered], terms: Terms) -> bool:
         """A connection comes before the mark: without one nothing is marked."""
