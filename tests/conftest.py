@@ -24,7 +24,15 @@ TEMPLATE = "dispatcher_template"
 SYSTEM_VERSIONS = range(18, 14, -1)
 
 
-REPEATED = ("tests/store", "tests/conformance", "tests/model")
+# What is about SQL, and the clauses of the outbox.
+REPEATED = (
+    "tests/store",
+    "tests/conformance/test_flow",
+    "tests/conformance/test_outage",
+    "tests/conformance/test_outbox",
+    "tests/conformance/test_results",
+    "tests/conformance/test_signals",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
