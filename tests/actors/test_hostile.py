@@ -78,7 +78,7 @@ async def test_a_channel_that_cannot_even_prepare_ends_no_epoch(stage: Stage) ->
             await asyncio.sleep(0)
         await until(lambda: running.done() or stage.database.count("flushes.others"), "it was put off")
         _goes_on(running)
-        assert await stage.lives([waiting]) == ["pending"]
+        await stage.until_all([waiting], "pending")
 
 
 async def test_a_fence_cuts_off_no_call_that_could_still_tell_how_it_ended(stage: Stage) -> None:

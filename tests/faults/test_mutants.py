@@ -30,4 +30,5 @@ def test_the_test_that_catches_it_exists(mutant: Mutant) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_it_is_caught(name: str, tmp_path: Path) -> None:
-    assert try_out(MUTANTS[name], tmp_path).caught
+    verdict = try_out(MUTANTS[name], tmp_path)
+    assert verdict.caught, verdict
