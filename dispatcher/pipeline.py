@@ -78,9 +78,14 @@ class Pipeline:
             lambda: controls.pauses,
             asyncio.Event(),
         )
+        self.senders = {
+            channel: Sender(channel, term, self.epoch, config.instance.licence_seconds)
+            for channel, term in terms.items()
+        }
         for channel, term in terms.items():
+            slots = self.senders[channel].slots
             for lane in Lane:
-                state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, shares, clock))
+                state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, shares, clock), slots)
                 _agree(state, term, config)
                 state.until_usable = _until_usable(term.rates, clock)
                 self.lanes.add(state)
@@ -92,10 +97,6 @@ class Pipeline:
         self.renderer = Renderer(templates, self._to_lane, self.inbox, metrics)
         self.flusher = Flusher(self.epoch, config.flush)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
-        self.senders = {
-            channel: Sender(channel, term, self.epoch, config.instance.licence_seconds)
-            for channel, term in terms.items()
-        }
 
     def _to_renderer(self, batch: list[Claimed]) -> None:
         self._claimed.send.send_nowait(batch)

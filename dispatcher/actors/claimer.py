@@ -9,7 +9,7 @@ import structlog
 from dispatcher import faultpoints
 from dispatcher.actors.streams import Epoch, LaneState
 from dispatcher.config import Claim as Settings
-from dispatcher.domain.life import Claimed, Lane
+from dispatcher.domain.life import SUSPICIONS, Claimed, Lane, Suspicion
 from dispatcher.errors import Fenced
 from dispatcher.store import claims, instances
 
@@ -46,7 +46,8 @@ class Claimer:
         self._hot: set[LaneState] = set()
         self._looked_at = float("-inf")
         self._suspected_at = float("-inf")
-        self._suspected = 0
+        # The open claims of suspects.
+        self._suspected: dict[tuple[str, Suspicion], int] = {}
         self._stopped = False
         self._claimed_at: dict[LaneState, float] = {}
         self._busy_since: float | None = None
@@ -139,7 +140,9 @@ class Claimer:
             if faultpoints.ARMED:
                 faultpoints.passing("claim.taken")
         (self._hot.add if len(batch) == count else self._hot.discard)(state)
-        self._take(state, token, batch)
+        if batch:
+            self._epoch.tokens.claimed(token, len(batch))
+            self._take(state, batch)
         return len(batch)
 
     def _token(self) -> int:
@@ -147,30 +150,37 @@ class Claimer:
             raise Fenced("every token of this epoch was used")
         return self._epoch.tokens.issue()
 
-    def _take(self, state: LaneState, token: int, batch: list[Claimed]) -> None:
-        if batch:
-            self._epoch.tokens.claimed(token, len(batch))
-            state.outstanding += len(batch)
-            self._epoch.metrics.claim_size.observe(len(batch))
-            self._send(batch)
+    def _take(self, state: LaneState, batch: list[Claimed]) -> None:
+        state.outstanding += len(batch)
+        self._epoch.metrics.claim_size.observe(len(batch))
+        self._send(batch)
 
     async def _suspect(self) -> int:
-        """Take one delivery whose owners have died twice: one at a time, and nothing else with it."""
+        """Take deliveries whose owners have died, of each channel the next few, once the last few are through."""
         now = self._epoch.clock.monotonic()
-        if self._suspected in self._epoch.tokens.open or now - self._suspected_at < self.settings.poll_seconds:
+        if now - self._suspected_at < self.settings.poll_seconds:
             return 0
+        tokens = self._epoch.tokens
+        self._suspected = {key: token for key, token in self._suspected.items() if token in tokens.open}
         free = [s for s in self._lanes if s.lane is Lane.NORMAL and s.room() > 0 and not self._epoch.stands_still(s)]
-        channels = await claims.suspects(self._database, [state.channel for state in free])
-        if not channels:
+        asked = [(state.channel, suspicion) for state in free for suspicion in SUSPICIONS]
+        found = await claims.suspects(self._database, [key for key in asked if key not in self._suspected])
+        if not found and not self._suspected:
             # Hardly ever is there one: then look again at the next one's turn only.
             self._suspected_at = now
-            return 0
-        self._suspected = self._token()
-        state = self._lanes[channels[0], Lane.NORMAL]
-        wanted = _wanted(state, self._suspected, 1)
-        batch = await claims.claim_suspect(self._database, self._epoch.number, wanted)
-        for item in batch:
-            self._take(self._lanes[item.channel, item.lane], item.token, [item])
+        return sum([await self._take_suspects(*key) for key in found])
+
+    async def _take_suspects(self, channel: str, suspicion: Suspicion) -> int:
+        token = self._suspected[channel, suspicion] = self._token()
+        state = self._lanes[channel, Lane.NORMAL]
+        wanted = _wanted(state, token, state.room())
+        batch = await claims.claim_suspects(self._database, self._epoch.number, wanted, suspicion)
+        if batch:
+            self._epoch.tokens.claimed(token, len(batch))
+        for lane in Lane:
+            some = [item for item in batch if item.lane is lane]
+            if some:
+                self._take(self._lanes[channel, lane], some)
         return len(batch)
 
     async def _work(self) -> None:

@@ -14,6 +14,9 @@ from dispatcher.store import flushes
 
 log = structlog.get_logger(__name__)
 
+# So many are worth a transaction of their own: their slots and their room are waited for.
+ENOUGH = 200
+
 
 class Flusher:
     """Writes what comes into the inbox. It outlives the actors that fill it, so that what they know is not lost."""
@@ -35,7 +38,7 @@ class Flusher:
             if not inbox.waiting:
                 inbox.filled.clear()
                 await inbox.filled.wait()
-            if len(inbox.waiting) < self.settings.batch_max and not inbox.closed:
+            if len(inbox.waiting) < min(ENOUGH, self.settings.batch_max) and not inbox.closed:
                 await asyncio.sleep(self.settings.linger_seconds)
             if inbox.waiting:
                 await self.run_once()

@@ -33,6 +33,10 @@ UNREADY_WAIT_SECONDS = 5.0
 # A lane gives way to a smaller one that waits for tokens too, but not for longer than this at a time.
 LANE_PATIENCE_SECONDS = 1.0
 TOKEN_WAIT_SECONDS = 0.001
+# Marks of one lane beside each other: the next is asked for while Postgres writes the last. A small one waits for it
+# instead, and takes along what comes until then.
+MARKS_AT_ONCE = 4
+MARK_BESIDE_MIN = 50
 
 
 class Terms(Struct, eq=False):
@@ -75,6 +79,9 @@ class Sender:
         # Lanes that wait for the provider's tokens, and when each lane last had some.
         self._queueing: set[Lane] = set()
         self._granted_at: dict[Lane, float] = {}
+        # Marks under way in each lane, and an event that each sets as it ends.
+        self._marking: dict[Lane, int] = dict.fromkeys(Lane, 0)
+        self._marked = {lane: asyncio.Event() for lane in Lane}
         self.slots = Slots(terms.settings.marked_max)
         self.draining = asyncio.Event()
 
@@ -90,13 +97,14 @@ class Sender:
         self._giving_up.cancel()
 
     async def _lane(self, state: LaneState, calls: TaskGroup) -> None:
-        async for batch in state.pipe.receive:
-            rest: Sequence[Rendered] = batch
-            while rest and self._goes_on(state):
-                rest = await self._some(state, self._gather(state, rest), calls)
-            self._queueing.discard(state.lane)
-            for one in rest:
-                self._inbox.put(one.item, Back(0.0, "draining or paused"))
+        async with anyio.create_task_group() as marks:
+            async for batch in state.pipe.receive:
+                rest: Sequence[Rendered] = batch
+                while rest and self._goes_on(state):
+                    rest = await self._some(state, self._gather(state, rest), calls, marks)
+                self._queueing.discard(state.lane)
+                for one in rest:
+                    self._inbox.put(one.item, Back(0.0, "draining or paused"))
 
     def _goes_on(self, state: LaneState) -> bool:
         """Whether anything of this lane may be marked now. Asked again after each wait."""
@@ -112,8 +120,15 @@ class Sender:
                 break
         return gathered
 
-    async def _some(self, state: LaneState, batch: Sequence[Rendered], calls: TaskGroup) -> Sequence[Rendered]:
-        """Mark and begin as many of a batch as may go now; answers the rest."""
+    async def _some(
+        self, state: LaneState, batch: Sequence[Rendered], calls: TaskGroup, marks: TaskGroup
+    ) -> Sequence[Rendered]:
+        """Begin to mark as many of a batch as may go now; answers the rest."""
+        under_way = self._marking[state.lane]
+        if under_way >= MARKS_AT_ONCE or (under_way and len(batch) < MARK_BESIDE_MIN):
+            self._marked[state.lane].clear()
+            await self._marked[state.lane].wait()
+            return batch
         await self._inbox.room()
         if not self._goes_on(state):
             return batch
@@ -130,7 +145,8 @@ class Sender:
             )
             return batch
         self._queueing.discard(state.lane)
-        await self._begin(state, batch[:tokens], calls)
+        self._marking[state.lane] += 1
+        marks.start_soon(self._begin, state, batch[:tokens], calls)
         return batch[tokens:]
 
     def _tokens(self, lane: Lane, wanted: int) -> int:
@@ -169,6 +185,8 @@ class Sender:
                 await self._mark(state, self._running(state, batch), terms, calls)
         finally:
             terms.calls -= 1
+            self._marking[state.lane] -= 1
+            self._marked[state.lane].set()
 
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
         batch = self._newest(state, batch)
@@ -316,7 +334,7 @@ class Sender:
         self._settle(state, one, retry.decide(verdict, used, one.item.max_attempts, wait, terms.resend))
 
     def _settle(self, state: LaneState, one: Rendered, outcome: Outcome) -> None:
-        self.slots.give_back(state.lane, 1)
+        state.slotted.add((one.item.id, one.item.token))
         self._inbox.put(one.item, outcome)
         if faultpoints.ARMED:
             faultpoints.passing("result.put")

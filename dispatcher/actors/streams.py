@@ -9,6 +9,7 @@ from anyio import create_memory_object_stream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct
 
+from dispatcher.actors.slots import Slots
 from dispatcher.clock import Clock
 from dispatcher.domain.life import Claimed, Lane, Outcome, Resend, Result
 from dispatcher.domain.pauses import Pauses
@@ -48,11 +49,14 @@ class Pipe(Struct, frozen=True):
 class LaneState:
     """One lane of one channel: how many of its deliveries are under way, and how many more may be."""
 
-    def __init__(self, channel: str, lane: Lane, capacity: int, usable: Callable[[], float]) -> None:
+    def __init__(self, channel: str, lane: Lane, capacity: int, usable: Callable[[], float], slots: Slots) -> None:
         self.channel = channel
         self.lane = lane
         self.capacity = capacity
         self.outstanding = 0
+        self.slots = slots
+        # What gives its slot back when its result is written, by delivery and token.
+        self.slotted: set[tuple[int, int]] = set()
         self.resend = Resend()
         self.settle_seconds = 60.0
         self.provider = ""
@@ -89,9 +93,19 @@ class Lanes:
         return [state for state in self if state.channel == channel]
 
     def returned(self, results: Sequence[Result]) -> None:
-        """These deliveries are through: their room is free again."""
-        for (channel, lane), count in Counter((item.channel, item.lane) for item, _ in results).items():
-            self._lanes[channel, lane].outstanding -= count
+        """These deliveries are through, durably: their room is free again, and their slots are.
+
+        A slot that came back with the verdict would let more be marked than a kill may leave held.
+        """
+        through: dict[tuple[str, Lane], list[tuple[int, int]]] = {}
+        for item, _ in results:
+            through.setdefault((item.channel, item.lane), []).append((item.id, item.token))
+        for key, ended in through.items():
+            state = self._lanes[key]
+            state.outstanding -= len(ended)
+            slotted = state.slotted.intersection(ended)
+            state.slotted -= slotted
+            state.slots.give_back(state.lane, len(slotted))
         self.freed.set()
 
 

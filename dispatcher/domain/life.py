@@ -32,6 +32,19 @@ class Resend(Struct, frozen=True):
     key_seconds: float | None = None
 
 
+class Suspicion(Struct, frozen=True):
+    """How many of those whose owners died so often may be claimed together."""
+
+    deaths_min: int
+    deaths_max: int
+    together: int
+
+
+# The first two deaths say little: whoever dies takes everything along that it had. What is left over is claimed by the
+# few, and from the third death on alone, so that what it does to its worker it does to no other delivery.
+SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
+
+
 class Claimed(Struct, frozen=True, gc=False):
     """One delivery as its claim handed it over. `used` counts the attempts before this one."""
 

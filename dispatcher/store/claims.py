@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dispatcher.domain.life import Claimed, Lane, Resend
+from dispatcher.domain.life import Claimed, Lane, Resend, Suspicion
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
@@ -49,9 +49,11 @@ async def claim(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]
     return [Claimed(*row, token, channel, lane) for row in rows]  # type: ignore[call-arg]  # a row is its first fields
 
 
-async def claim_suspect(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]:
-    """Take one delivery whose owners have died twice, from whichever lane, alone."""
-    rows = await database.fetch(_SQL["claim_suspect"], *_asked(epoch, wanted))
+async def claim_suspects(database: Database, epoch: int, wanted: Wanted, suspicion: Suspicion) -> list[Claimed]:
+    """Take deliveries whose owners have died, from whichever lanes: no more of them together than is wise."""
+    count = min(wanted.count, suspicion.together)
+    deaths = suspicion.deaths_min, suspicion.deaths_max
+    rows = await database.fetch(_SQL["claim_suspects"], *_asked(epoch, wanted), *deaths, count)
     return [Claimed(*row[:-1], wanted.token, wanted.channel, Lane(row["lane"])) for row in rows]  # type: ignore[call-arg]  # as above
 
 
@@ -60,9 +62,13 @@ def _asked(epoch: int, wanted: Wanted) -> tuple[object, ...]:
     return epoch, wanted.token, resend.by, resend.key_seconds, wanted.settle_seconds, wanted.channel
 
 
-async def suspects(database: Database, channels: Sequence[str]) -> list[str]:
-    """Of these channels, those that have a delivery due whose owners have died twice."""
-    return [row["channel"] for row in await database.fetch(_SQL["suspects"], channels)]
+async def suspects(database: Database, asked: Sequence[tuple[str, Suspicion]]) -> list[tuple[str, Suspicion]]:
+    """Of these channels and degrees of suspicion, those that have a delivery due."""
+    channels = [channel for channel, _ in asked]
+    fewest = [suspicion.deaths_min for _, suspicion in asked]
+    most = [suspicion.deaths_max for _, suspicion in asked]
+    rows = await database.fetch(_SQL["suspects"], channels, fewest, most) if asked else []
+    return [asked[row["position"] - 1] for row in rows]
 
 
 async def due(database: Database, lanes: Sequence[tuple[str, Lane]]) -> list[Due]:

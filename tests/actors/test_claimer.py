@@ -172,17 +172,20 @@ async def test_a_suspect_takes_no_token_when_all_were_used(stage: Stage, claims:
         await claims.round()
 
 
-async def test_those_whose_owners_died_are_claimed_alone(stage: Stage, claims: Claims) -> None:
-    ids = await stage.write(4)
-    await stage.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 2 WHERE id = ANY ($1)", ids[:2])
+async def test_those_whose_owners_died_often_are_claimed_alone(stage: Stage, claims: Claims) -> None:
+    ids = await stage.write(6)
+    for deaths, some in ((2, ids[:2]), (3, ids[2:4])):
+        deaths_of = "UPDATE dispatcher.delivery_state SET recoveries = $1 WHERE id = ANY ($2)"
+        await stage.database.fetch(deaths_of, deaths, some)
     await claims.round()
-    assert len(claims.taken) == 3, "two that are innocent, and one suspect"
+    assert sorted(item.id for item in claims.taken) == [ids[0], ids[1], ids[2], ids[4], ids[5]]
+    apart = {item.id: item.token for item in claims.taken}
+    assert apart[ids[0]] == apart[ids[1]] != apart[ids[2]] != apart[ids[4]]
     await claims.round()
-    assert len(claims.taken) == 3, "the next one waits for the end of the first"
-    first = claims.taken[-1]
-    claims.epoch.tokens.close([first.token])
+    assert len(claims.taken) == 5, "the next one waits for the end of the first"
+    claims.epoch.tokens.close([apart[ids[2]]])
     await claims.round()
-    assert len({item.token for item in claims.taken[2:]}) == 2
+    assert claims.taken[-1].id == ids[3]
 
 
 async def test_a_resumed_channel_does_not_wait_for_the_poll(troubled: Troubled) -> None:

@@ -69,6 +69,22 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
         await stage.sent_once(ids)
 
 
+async def test_a_slot_is_in_use_until_the_result_is_written(troubled: Troubled) -> None:
+    """A kill leaves held what was marked without a durable result: what was answered and not yet written is among it."""
+    config = replace(CONFIG, channels={"sms": Channel(marked_max=30), "email": Channel()})
+    stage = Stage(troubled, config)
+    ids = await stage.write(100)
+    writing = troubled.hold_answers("flushes.accepted")
+    async with stage.playing():
+        await writing.met.wait()
+        for number in range(1, 6):
+            await stage.write(1, channel="email")
+            await until(lambda number=number: len(stage.scripts["email"].given) == number, "others go on")
+        assert len(stage.sms.given) <= 30
+        writing.gate.set()
+        await stage.sent_once(ids)
+
+
 async def test_transactional_ones_go_first_when_tokens_are_scarce_and_no_lane_starves(troubled: Troubled) -> None:
     stage = Stage(troubled, channel(rate_per_second=40.0, rate_burst=4.0))
     ids = await _every_lane(stage, 20)

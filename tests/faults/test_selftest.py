@@ -57,9 +57,6 @@ async def databases(server: str) -> set[str]:
     return {row["datname"] for row in rows}
 
 
-@pytest.mark.xfail(
-    strict=False, reason="not yet: a slot comes back before its result is durable, so a kill can hold over marked_max"
-)
 async def test_kills_lose_nothing_and_send_nothing_twice(server: str) -> None:
     report = await asyncio.to_thread(selftest, server, "--kill", "6", "--messages", "3000", "--seed", "11")
     assert report["violations"] == []

@@ -8,7 +8,7 @@ from hypothesis.stateful import precondition, rule
 from dispatcher.actors.streams import Tokens
 from dispatcher.domain.life import Back, Lane, Outcome, Parked, Skipped, Succeeded
 from dispatcher.store import flushes, instances
-from tests.model.protocol import SUSPECT_FROM
+from tests.model.protocol import suspected
 from tests.model.replica import Replica
 from tests.model.stage import (
     CERTAINTY,
@@ -67,15 +67,13 @@ class Pipelines(Stage):
         """A replica claims; where the answer is lost, it knows nothing of what it took."""
         if replica := self._replica(data, lambda one: not one.fenced):
             ready = {
-                (one.channel, one.lane, one.recoveries >= SUSPECT_FROM)
+                (one.channel, one.lane, suspected(one.recoveries))
                 for one in self.model.deliveries.values()
                 if one.ready
             }
-            channel, lane, suspect = data.draw(
-                st.sampled_from(sorted(ready or {(KEYLESS, Lane.NORMAL, False)})), "lane"
-            )
+            channel, lane, suspicion = data.draw(st.sampled_from(sorted(ready or {(KEYLESS, Lane.NORMAL, 0)})), "lane")
             token = replica.tokens.issue()
-            statement = self._claim(replica, channel, lane, token, 1 if suspect else limit, suspect)
+            statement = self._claim(replica, channel, lane, token, 1 if suspicion > 1 else limit, suspicion)
             if how == "adrift":
                 replica.adrift.append(lambda: unheard(statement()))
             elif how == "unanswered":

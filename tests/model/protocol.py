@@ -20,10 +20,14 @@ from dispatcher.domain.life import (
     success_status,
 )
 
-SUSPECT_FROM = 2
-POISON_FROM = 5
+POISON_FROM = 6
 QUARANTINED = 0
 GONE_OUT = ("sent", "called", "posted")
+
+
+def suspected(recoveries: int) -> int:
+    """Claimed like any other, with few that are suspected too, or alone."""
+    return (0, 0, 1)[recoveries] if recoveries < 3 else 2
 
 
 class Attempt(Struct, frozen=True):
@@ -120,7 +124,7 @@ class Protocol:
         self.open_pauses: dict[str, int] = {}
         self.parked: dict[int, int] = {}
 
-    def claimable(self, channel: str, lane: Lane | None, *, suspect: bool) -> list[int]:
+    def claimable(self, channel: str, lane: Lane | None, suspicion: int) -> list[int]:
         """What a claim may take: of one lane, or, where it is suspected of killing its owners, of any."""
         return [
             one.id
@@ -129,7 +133,7 @@ class Protocol:
             and one.channel == channel
             and lane in (one.lane, None)
             and one.run_at <= self.now
-            and suspect == (one.recoveries >= SUSPECT_FROM)
+            and suspicion == suspected(one.recoveries)
         ]
 
     def claim(self, token: int, claim: Claim) -> None:

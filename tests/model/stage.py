@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
 from dispatcher.domain import retry
-from dispatcher.domain.life import Claimed, Lane, Lost, Resend, Result
+from dispatcher.domain.life import SUSPICIONS, Claimed, Lane, Lost, Resend, Result
 from dispatcher.errors import Fenced
 from dispatcher.store import claims, flushes, marks
 from tests.model.protocol import Claim, Protocol
@@ -84,13 +84,14 @@ class Stage(RuleBasedStateMachine):
             assert one.channel == LOOSE or provider.delivered(one.id) <= 1 + one.again, f"{one.id} was delivered twice"
 
     def _claim(
-        self, replica: Replica, channel: str, lane: Lane, token: int, limit: int, suspect: bool
+        self, replica: Replica, channel: str, lane: Lane, token: int, limit: int, suspicion: int
     ) -> Callable[[], list[Claimed]]:
         def statement() -> list[Claimed]:
-            take = claims.claim_suspect if suspect else claims.claim
             wanted = claims.Wanted(channel, lane, limit, token, RESEND[channel], SETTLE_SECONDS)
-            items = self.run(take(self.world.database(replica.epoch), replica.epoch, wanted))
-            may = self.model.claimable(channel, None if suspect else lane, suspect=suspect)
+            asked = self.world.database(replica.epoch), replica.epoch, wanted
+            suspects = SUSPICIONS[suspicion - 1]
+            items = self.run(claims.claim_suspects(*asked, suspects) if suspicion else claims.claim(*asked))
+            may = self.model.claimable(channel, None if suspicion else lane, suspicion)
             may = may if replica.epoch in self.model.instances else []
             taken = ids(items)
             assert len(taken) == min(limit, len(may)), f"claimed {taken} of {may}"

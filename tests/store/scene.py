@@ -10,7 +10,7 @@ import asyncpg
 from channels.contract import Licence
 from dispatcher.actors.streams import Tokens
 from dispatcher.clock import boottime
-from dispatcher.domain.life import Claimed, Lane, Outcome, Resend, Result
+from dispatcher.domain.life import SUSPICIONS, Claimed, Lane, Outcome, Resend, Result, Suspicion
 from dispatcher.store import claims, deliveries, flushes, instances, marks
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New
@@ -78,10 +78,10 @@ class Scene:
         """Claim under this token."""
         return await claims.claim(self.database, self.epoch, claims.Wanted(channel, lane, wanted, token, resend, 60.0))
 
-    async def claim_suspect(self, channel: str = "sms") -> list[Claimed]:
-        """Claim one whose owners have died twice."""
-        wanted = claims.Wanted(channel, Lane.NORMAL, 1, self.tokens.issue(), HOLD, 0.0)
-        return await claims.claim_suspect(self.database, self.epoch, wanted)
+    async def claim_suspects(self, suspicion: Suspicion = SUSPICIONS[0], channel: str = "sms") -> list[Claimed]:
+        """Claim those whose owners have died."""
+        wanted = claims.Wanted(channel, Lane.NORMAL, 100, self.tokens.issue(), HOLD, 0.0)
+        return await claims.claim_suspects(self.database, self.epoch, wanted, suspicion)
 
     async def mark(self, items: Sequence[Claimed]) -> dict[int, int]:
         """Mark; answers the attempt of each that was marked."""

@@ -89,7 +89,7 @@ async def _plan(session: Connection, asked: Asked) -> str:
 
 VERBS: dict[str, Verb] = {
     "claim": lambda scene, _item: scene.claim(100),
-    "claim_suspect": lambda scene, _item: scene.claim_suspect(),
+    "claim_suspects": lambda scene, _item: scene.claim_suspects(),
     "mark": lambda scene, item: scene.mark([item]),
     "accepted": lambda scene, item: scene.flush((item, Succeeded("m"))),
     "others": lambda scene, item: scene.flush((item, Held("unknown: x"))),

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from dispatcher.domain.life import Again, Back, Succeeded
+import pytest
+
+from dispatcher.domain.life import SUSPICIONS, Again, Back, Succeeded, Suspicion
 from dispatcher.store import claims, instances
 from tests.store.scene import RESEND, Scene
 
@@ -121,27 +123,38 @@ async def _kill_alone(scene: Scene, times: int) -> int:
     (poison,) = await scene.write(1)
     for _ in range(times):
         owner = await Scene.open(scene.database)
-        assert await owner.claim(1) or await owner.claim_suspect()
+        taken = [await owner.claim(1), *[await owner.claim_suspects(one) for one in SUSPICIONS]]
+        assert [item.id for batch in taken for item in batch] == [poison]
         await owner.die()
     return poison
 
 
-async def test_what_was_recovered_twice_is_claimed_alone(scene: Scene) -> None:
-    suspect = await _kill_alone(scene, 2)
+FEW, ALONE = SUSPICIONS
+
+
+@pytest.mark.parametrize(("deaths", "suspicion"), [(2, FEW), (3, ALONE), (5, ALONE)])
+async def test_what_was_recovered_twice_is_claimed_apart(scene: Scene, deaths: int, suspicion: Suspicion) -> None:
+    suspect = await _kill_alone(scene, deaths)
     others = await scene.write(3)
+    asked = [(channel, one) for channel in ("email", "sms") for one in SUSPICIONS]
     assert sorted(item.id for item in await scene.claim()) == others
-    assert await claims.suspects(scene.database, ["sms", "email"]) == ["sms"]
-    assert [item.id for item in await scene.claim_suspect()] == [suspect]
-    assert await claims.suspects(scene.database, ["sms", "email"]) == []
+    assert await claims.suspects(scene.database, asked) == [("sms", suspicion)]
+    assert [item.id for item in await scene.claim_suspects(suspicion)] == [suspect]
+    assert await claims.suspects(scene.database, asked) == []
 
 
-async def test_two_suspects_are_never_claimed_together(scene: Scene) -> None:
-    suspects = [await _kill_alone(scene, 2), await _kill_alone(scene, 2)]
-    assert [[item.id for item in await scene.claim_suspect()] for _ in range(3)] == [[one] for one in suspects] + [[]]
+async def test_no_more_suspects_are_claimed_together_than_is_wise(scene: Scene) -> None:
+    ids = await scene.write(FEW.together + 1)
+    await scene.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 2")
+    assert [item.id for item in await scene.claim_suspects(FEW)] == ids[:-1]
+    await scene.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 3, ready = true, token = NULL")
+    assert await scene.claim_suspects(FEW) == []
+    taken = [[item.id for item in await scene.claim_suspects(ALONE)] for _ in ids]
+    assert taken == [[one] for one in ids]
 
 
 async def test_what_goes_on_to_kill_its_owners_alone_is_failed_as_poison(scene: Scene) -> None:
-    poison = await _kill_alone(scene, 5)
+    poison = await _kill_alone(scene, 6)
     row = await scene.row(poison)
     assert row["status"] == "failed"
     assert row["error"].startswith("poison")
@@ -150,7 +163,7 @@ async def test_what_goes_on_to_kill_its_owners_alone_is_failed_as_poison(scene: 
 async def test_a_fenced_instance_cannot_claim_a_suspect(scene: Scene) -> None:
     suspect = await _kill_alone(scene, 2)
     await scene.fence()
-    assert await scene.claim_suspect() == []
+    assert await scene.claim_suspects() == []
     assert await scene.life(suspect) == "pending"
 
 

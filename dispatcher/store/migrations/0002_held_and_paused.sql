@@ -6,10 +6,10 @@
 --   parked       deliveries that wait for a pause to end
 --   clusters     the server that this database was last seen on: another one means that it was restored
 --
--- A recovered delivery counts how often its owner died. From the second time on it is claimed alone, so that what it
--- does to its worker it does to no other delivery; from the fifth time on it is failed as poison. (Three would fail the
--- innocent: many share a batch with the guilty one twice, and machines are killed for other reasons. Alone and dead three
--- times in a row is no accident.)
+-- A recovered delivery counts how often its owner died. After the second time it is claimed with few others that are
+-- suspected too, from the third time on alone, so that what it does to its worker it does to no other delivery; from the
+-- sixth time on it is failed as poison. (Earlier would fail the innocent: many share a batch with the guilty one, and
+-- machines are killed for other reasons. Alone and dead three times in a row is no accident.)
 
 ALTER TABLE dispatcher.deliveries ADD COLUMN template_name text;
 COMMENT ON COLUMN dispatcher.deliveries.template_name IS 'what the template is called, so that it can be paused';
@@ -36,7 +36,8 @@ ALTER TABLE dispatcher.delivery_state ADD CONSTRAINT delivery_state_held_was_mar
 
 CREATE INDEX delivery_state_held ON dispatcher.delivery_state (held_at) WHERE held;
 CREATE INDEX delivery_state_expiring ON dispatcher.delivery_state (expires_at) WHERE ready AND expires_at IS NOT NULL;
-CREATE INDEX delivery_state_suspect ON dispatcher.delivery_state (channel, run_at) WHERE ready AND recoveries >= 2;
+CREATE INDEX delivery_state_suspect ON dispatcher.delivery_state (channel, recoveries, run_at)
+    WHERE ready AND recoveries >= 2;
 
 -- Why an unknown attempt was sent again, and by whose leave: the provider knows the key, the channel may send twice, or
 -- an operator said so.
@@ -297,7 +298,7 @@ END $$;
 
 
 -- As before, with these differences: a call may outlive its owner's fence, so what is held cannot be settled before it is
--- over; a key is used again only while its provider knows it; and who died of it five times is poison.
+-- over; a key is used again only while its provider knows it; and what its owners died of six times is poison.
 CREATE FUNCTION dispatcher.recover_v2(p_page integer)
 RETURNS TABLE (claims bigint, requeued bigint, retried bigint, held bigint, poisoned bigint)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -318,7 +319,7 @@ BEGIN
            SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
                error = 'poison: whoever worked on it died, the last times with it alone'
          WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
-           AND s.recoveries >= 4
+           AND s.recoveries >= 5
            -- What a provider may have taken already has not failed.
            AND NOT EXISTS (SELECT FROM dispatcher.delivery_attempts a
                             WHERE a.delivery_id = s.id AND a.outcome = 'unknown');

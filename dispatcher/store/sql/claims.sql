@@ -24,17 +24,18 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.temp
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired
   FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
 
--- name: claim_suspect
--- Take one delivery of a channel whose owners have died twice, alone, so that it can take no other with it.
+-- name: claim_suspects
+-- Take up to $9 deliveries of a channel whose owners have died from $7 to $8 times, from whichever lanes.
 WITH me AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) FROM dispatcher.instances WHERE epoch = $1 FOR KEY SHARE
 ), taken AS (
     UPDATE dispatcher.delivery_state s SET ready = false, token = $2
      WHERE s.ctid = ANY (ARRAY(
             SELECT ctid FROM dispatcher.delivery_state
-             WHERE ready AND recoveries >= 2 AND channel = $6 AND run_at <= statement_timestamp()
-             ORDER BY run_at
-             LIMIT (SELECT count(*) FROM me)
+             WHERE ready AND recoveries >= 2 AND recoveries BETWEEN $7 AND $8 AND channel = $6
+               AND run_at <= statement_timestamp()
+             ORDER BY recoveries, run_at
+             LIMIT (SELECT $9::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
     RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.lane
 ), noted AS (
@@ -49,11 +50,12 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.temp
   FROM taken t JOIN dispatcher.deliveries d USING (id);
 
 -- name: suspects
--- The channels among those asked about that have a due delivery whose owners have died twice.
-SELECT asked.channel FROM unnest($1::text[]) AS asked (channel)
+-- Of the channels and numbers of deaths asked about, the positions of those that have such a delivery due.
+SELECT asked.position FROM unnest($1::text[], $2::smallint[], $3::smallint[]) WITH ORDINALITY
+                        AS asked (channel, deaths_min, deaths_max, position)
  WHERE EXISTS (SELECT FROM dispatcher.delivery_state s
-                WHERE s.ready AND s.recoveries >= 2 AND s.channel = asked.channel
-                  AND s.run_at <= statement_timestamp());
+                WHERE s.ready AND s.recoveries >= 2 AND s.recoveries BETWEEN asked.deaths_min AND asked.deaths_max
+                  AND s.channel = asked.channel AND s.run_at <= statement_timestamp());
 
 -- name: due
 -- For each lane asked about: the time of its first ready delivery, and whether that has come.
