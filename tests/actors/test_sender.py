@@ -70,7 +70,7 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
 
 
 async def test_a_slot_is_in_use_until_the_result_is_written(troubled: Troubled) -> None:
-    """A kill leaves held what was marked without a durable result: what was answered and not yet written is among it."""
+    """A kill leaves held what was marked without a durable result: what is being written is that too."""
     config = replace(CONFIG, channels={"sms": Channel(marked_max=30), "email": Channel()})
     stage = Stage(troubled, config)
     ids = await stage.write(100)
