@@ -64,9 +64,13 @@ class Accepted(Struct, frozen=True, gc=False):
 
 
 class Refused(Struct, frozen=True, gc=False):
-    """The provider will never take this message: no further attempt."""
+    """The provider will never take this message: no further attempt.
+
+    `suppresses` says that it is the address that is at fault for good, so that nothing more is sent to it.
+    """
 
     reason: str
+    suppresses: bool = False
 
 
 class RetryAfter(Struct, frozen=True, gc=False):
@@ -77,9 +81,13 @@ class RetryAfter(Struct, frozen=True, gc=False):
 
 
 class Throttled(Struct, frozen=True, gc=False):
-    """Too fast: the bucket closes for `seconds`, and no attempt is used up."""
+    """Too fast: the bucket closes for `seconds`, and no attempt is used up.
+
+    It is the provider's bucket, or only that of one recipients' domain, where one is named.
+    """
 
     seconds: float
+    domain: str | None = None
 
 
 class Unknown(Struct, frozen=True, gc=False):
