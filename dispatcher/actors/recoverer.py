@@ -15,6 +15,9 @@ from dispatcher.store.database import PASSING, Database
 log = structlog.get_logger(__name__)
 
 PAGE_CLAIMS = 100
+# Silence counts from the first look after the last beat and is noticed by the first look after the lease: two looks of
+# the two seconds that a takeover has.
+LOOKS_A_HEARTBEAT = 4
 # A mark under way holds the row for milliseconds; a session cut off without a word holds it until TCP notices.
 FENCE_LOCK_MILLISECONDS_MAX = 2_000
 
@@ -23,13 +26,13 @@ class Recoverer:
     """Watches the others. It is outside of any epoch, so that it goes on while the pipeline restarts."""
 
     def __init__(
-        self, database: Database, interval_seconds: float, config_hash: str, clock: Clock, metrics: Metrics
+        self, database: Database, heartbeat_seconds: float, config_hash: str, clock: Clock, metrics: Metrics
     ) -> None:
         self._database = database
-        self._interval_seconds = interval_seconds
+        self._interval_seconds = heartbeat_seconds / LOOKS_A_HEARTBEAT
         self._clock = clock
         self._metrics = metrics
-        self._watch = Watch(interval_seconds)
+        self._watch = Watch(self._interval_seconds)
         self.config_hash = config_hash
         self._different: dict[int, str] = {}
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dispatcher.actors.janitor import AGE_SECONDS, Janitor
-from dispatcher.actors.recoverer import Recoverer
+from dispatcher.actors.recoverer import LOOKS_A_HEARTBEAT, Recoverer
 from dispatcher.actors.wakeup import CONTROL, WORK, Wakeup
 from dispatcher.clock import Clock
 from dispatcher.config import Channel
@@ -138,7 +138,9 @@ class Watcher:
     def __init__(self, stage: Stage, config_hash: str = "mine") -> None:
         self.now = 0.0
         self.metrics = stage.metrics
-        self.recoverer = Recoverer(stage.database, 1.0, config_hash, Clock(monotonic=lambda: self.now), stage.metrics)
+        self.recoverer = Recoverer(
+            stage.database, float(LOOKS_A_HEARTBEAT), config_hash, Clock(monotonic=lambda: self.now), stage.metrics
+        )
 
     async def rounds(self, seconds: int) -> None:
         for _ in range(seconds):
