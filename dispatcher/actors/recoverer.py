@@ -32,7 +32,7 @@ class Recoverer:
         self._interval_seconds = heartbeat_seconds / LOOKS_A_HEARTBEAT
         self._clock = clock
         self._metrics = metrics
-        self._watch = Watch(self._interval_seconds)
+        self._watch = Watch(heartbeat_seconds)
         self.config_hash = config_hash
         self._different: dict[int, str] = {}
 
