@@ -81,7 +81,7 @@ class Pipeline:
         for channel, term in terms.items():
             for lane in Lane:
                 state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, shares, clock))
-                _agree(state, term, config)
+                _agree(state, term)
                 state.until_usable = _until_usable(term.rates, clock)
                 self.lanes.add(state)
         # A reload may give lanes as much as this.
@@ -92,10 +92,7 @@ class Pipeline:
         self.renderer = Renderer(templates, self._to_lane, self.inbox, metrics)
         self.flusher = Flusher(self.epoch, config.flush)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
-        self.senders = {
-            channel: Sender(channel, term, self.epoch, config.instance.licence_seconds)
-            for channel, term in terms.items()
-        }
+        self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
 
     def _to_renderer(self, batch: list[Claimed]) -> None:
         self._claimed.send.send_nowait(batch)
@@ -211,7 +208,7 @@ class Pipeline:
         self.heartbeat.config_hash = fingerprint(config)
         for state in self.lanes:
             state.capacity = config.claim.lane_capacity
-            _agree(state, terms[state.channel], config)
+            _agree(state, terms[state.channel])
         for channel, sender in self.senders.items():
             sender.terms = terms[channel]
             sender.slots.resize(terms[channel].settings.marked_max)
@@ -225,12 +222,12 @@ class Pipeline:
             self._metrics.marked.labels(*labels).set(self.senders[state.channel].slots.used[state.lane])
 
 
-def _agree(state: LaneState, terms: Terms, config: Config) -> None:
+def _agree(state: LaneState, terms: Terms) -> None:
     """Tell a lane's claims what its channel's terms say."""
     state.resend = terms.resend
     state.provider = terms.settings.provider
-    # A call begins within its licence and ends within its time-out; who was fenced can go on for that long.
-    state.settle_seconds = config.instance.licence_seconds + terms.settings.call_seconds_max
+    # Who was fenced can go on for as long as a call.
+    state.settle_seconds = terms.call_may_last_seconds
 
 
 def fingerprint(config: Config) -> str:

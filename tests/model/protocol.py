@@ -53,6 +53,7 @@ class Delivery(Struct):
     attempt: int = 0
     base: int = 0
     recoveries: int = 0
+    key_used_at: int | None = None
     resend_until: int | None = None
     settle_after: int | None = None
     error: str = ""
@@ -87,6 +88,12 @@ class Delivery(Struct):
         self.ready, self.marked, self.held, self.token, self.settle_after = True, False, False, None, None
         self.run_at = max(self.run_at, run_at)
 
+    def resend(self, resend: Resend) -> None:
+        """An unknown attempt may be sent again, for as long as its provider knows the key since its first use."""
+        if resend.key_seconds is not None and self.resend_until is None:
+            assert self.key_used_at is not None, f"{self.id} was never marked"
+            self.resend_until = self.key_used_at + int(resend.key_seconds)
+
     def hold(self, token: int, settle_after: int | None, error: str) -> None:
         """Nobody knows how a call ended: of this attempt, or, under a token that no claim has, of an earlier one."""
         self.ready, self.held, self.token, self.settle_after = False, True, token, settle_after
@@ -104,7 +111,6 @@ class Claim(Struct, frozen=True):
     epoch: int
     ids: Sequence[int]
     resend: Resend
-    claimed_at: int
     settle_seconds: int
 
 
@@ -161,6 +167,7 @@ class Protocol:
                 one.hold(QUARANTINED, None, "unknown: the key is forgotten")
             elif epoch in self.instances:
                 one.marked, one.attempt = True, one.attempt + 1
+                one.key_used_at = self.now if one.key_used_at is None else one.key_used_at
                 marked.append(one.id)
         return marked
 
@@ -197,7 +204,7 @@ class Protocol:
             case Again(delay_seconds=delay, resend=resend):
                 one.keep("unknown" if resend else "retry", token, resend.by if resend else None)
                 if resend:
-                    self._resend(one, token, resend)
+                    one.resend(resend)
                 one.free(self.now + int(delay))
             case Back(delay_seconds=delay):
                 one.attempt -= one.marked
@@ -208,11 +215,6 @@ class Protocol:
                 self.parked[one.id] = pause_id
             case _:
                 raise AssertionError(outcome)
-
-    def _resend(self, one: Delivery, token: int, resend: Resend) -> None:
-        """The provider knows the key from its first use on, which was no earlier than the claim."""
-        if resend.key_seconds is not None and one.resend_until is None:
-            one.resend_until = self.claims[token].claimed_at + int(resend.key_seconds)
 
     def late(self, item: Claimed, outcome: Outcome) -> str:
         """What a result does whose claim is no longer its owner's."""
@@ -280,7 +282,7 @@ class Protocol:
                 one.free(one.run_at)
         elif claim.resend.by is not None and one.attempt - one.base < one.max_attempts:
             one.keep("unknown", token, claim.resend.by)
-            self._resend(one, token, claim.resend)
+            one.resend(claim.resend)
             one.free(one.run_at)
         else:
             one.hold(token, self.now + claim.settle_seconds, "unknown: the owner died")

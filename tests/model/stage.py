@@ -26,7 +26,7 @@ LICENCE_SECONDS = 30
 CALL_SECONDS = 60
 SETTLE_SECONDS = LICENCE_SECONDS + CALL_SECONDS
 KNOWN_SECONDS = 460
-# From the claim on: a call that is marked in time is begun within its licence, and is over within its time-out.
+# From the first mark on: a call that is marked in time is begun within its licence, and is over within its time-out.
 KEY_SECONDS = KNOWN_SECONDS - CALL_SECONDS - LICENCE_SECONDS
 
 KEYLESS, KEYED, LOOSE = "sms", "email", "http"
@@ -95,7 +95,7 @@ class Stage(RuleBasedStateMachine):
             taken = ids(items)
             assert len(taken) == min(limit, len(may)), f"claimed {taken} of {may}"
             assert set(taken) <= set(may), f"claimed {taken} of {may}"
-            claim = Claim(replica.epoch, taken, RESEND[channel], self.model.now, SETTLE_SECONDS)
+            claim = Claim(replica.epoch, taken, RESEND[channel], SETTLE_SECONDS)
             self.model.claim(token, claim)
             return items
 

@@ -35,6 +35,7 @@ TIMES = {
         "expires_at",
         "held_at",
         "settle_after",
+        "key_used_at",
         "resend_until",
         "throttled_since",
     ),

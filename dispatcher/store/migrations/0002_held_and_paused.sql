@@ -18,9 +18,11 @@ ALTER TABLE dispatcher.delivery_state
     ADD COLUMN expires_at      timestamptz,
     ADD COLUMN held_at         timestamptz,
     ADD COLUMN settle_after    timestamptz,
+    ADD COLUMN key_used_at     timestamptz,
     ADD COLUMN resend_until    timestamptz,
     ADD COLUMN throttled_since timestamptz;
 COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of its dead owner may still be going on';
+COMMENT ON COLUMN dispatcher.delivery_state.key_used_at IS 'its first mark, since when its provider may know its key';
 COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS 'how long its provider knows the key of an unknown attempt';
 COMMENT ON COLUMN dispatcher.delivery_state.throttled_since IS 'when it was first put off by a limit, as long as nothing else happened';
 
@@ -48,7 +50,7 @@ ALTER TABLE dispatcher.claims
     ADD COLUMN settle_seconds double precision NOT NULL DEFAULT 60,
     DROP COLUMN on_unknown;
 COMMENT ON COLUMN dispatcher.claims.resend_by IS 'why an unknown attempt may be sent again; null: it is held';
-COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long the provider knows a key; null: no key, or for ever';
+COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long after its first use a key is used again; null: no key, or for ever';
 COMMENT ON COLUMN dispatcher.claims.settle_seconds IS 'how long a call may outlive its dead owner''s fence';
 
 ALTER TABLE dispatcher.instances
@@ -307,7 +309,7 @@ DECLARE
 BEGIN
     claims := 0; requeued := 0; retried := 0; held := 0; poisoned := 0;
     FOR orphan IN
-        SELECT c.token, c.ids, c.resend_by, c.claimed_at, c.key_seconds, c.settle_seconds FROM dispatcher.claims c
+        SELECT c.token, c.ids, c.resend_by, c.key_seconds, c.settle_seconds FROM dispatcher.claims c
          WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = c.epoch)
            AND EXISTS (SELECT FROM dispatcher.delivery_state s
                         WHERE s.id = ANY (c.ids) AND s.token = c.token AND s.status = 'queued' AND NOT s.held)
@@ -338,8 +340,7 @@ BEGIN
         ), freed AS (
             UPDATE dispatcher.delivery_state s
                SET ready = true, token = NULL, marked = false, error = 'unknown: the owner died during the call',
-                   -- The key may have been used as early as the claim.
-                   resend_until = coalesce(s.resend_until, orphan.claimed_at + make_interval(secs => orphan.key_seconds))
+                   resend_until = coalesce(s.resend_until, s.key_used_at + make_interval(secs => orphan.key_seconds))
               FROM again WHERE s.id = again.id
         ), kept AS (
             INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)

@@ -41,7 +41,7 @@ WITH asked AS MATERIALIZED (
            throttled_since = CASE WHEN a.throttled THEN coalesce(s.throttled_since, statement_timestamp())
                                   WHEN a.give_back THEN s.throttled_since END,
            resend_until = CASE WHEN a.status <> 'queued' THEN NULL
-                               ELSE coalesce(s.resend_until, statement_timestamp() + make_interval(secs => a.key_seconds))
+                               ELSE coalesce(s.resend_until, s.key_used_at + make_interval(secs => a.key_seconds))
                           END,
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held

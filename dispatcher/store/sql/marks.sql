@@ -6,7 +6,8 @@
 WITH me AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = $1 FOR KEY SHARE
 )
-UPDATE dispatcher.delivery_state s SET marked = true, attempt = s.attempt + 1
+UPDATE dispatcher.delivery_state s
+   SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp())
   FROM me, (SELECT id, token, false AS marked, 'queued' AS status
               FROM unnest($2::bigint[], $3::bigint[]) AS r (id, token) OFFSET 0) AS asked
  WHERE s.id = asked.id AND s.token = asked.token AND s.marked = asked.marked AND s.status = asked.status
