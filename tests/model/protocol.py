@@ -313,7 +313,7 @@ class Protocol:
         if one.marked:
             one.keep(one.status, one.token or QUARANTINED)
         one.status, one.base, one.recoveries, one.run_at = "queued", one.attempt, 0, self.now
-        one.resend_until = None
+        one.key_used_at = one.resend_until = None
         one.again += 1
         one.free(self.now)
         return "reopened"
@@ -328,7 +328,7 @@ class Protocol:
         if settle_as == "requeue":
             one.keep("unknown", one.token or QUARANTINED, "operator")
             one.base = one.attempt if one.attempt - one.base >= one.max_attempts else one.base
-            one.recoveries, one.resend_until = 0, None
+            one.recoveries, one.key_used_at, one.resend_until = 0, None, None
             one.again += 1
             one.free(self.now)
         else:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dispatcher.domain.life import Again, Back, Claimed, Resend
+from dispatcher.domain.life import Again, Back, Claimed, Failed, Resend
 from dispatcher.store import checks, deliveries, held
 from tests.store.scene import Scene
 
@@ -35,7 +35,9 @@ async def _sound(scene: Scene) -> None:
 
 async def _two_hours_later(scene: Scene) -> None:
     """The provider knows a key for one."""
-    await scene.database.fetch("UPDATE dispatcher.delivery_state SET key_used_at = key_used_at - interval '2 h'")
+    past = """UPDATE dispatcher.delivery_state SET key_used_at = key_used_at - interval '2 h',
+                     resend_until = resend_until - interval '2 h'"""
+    await scene.database.fetch(past)
 
 
 async def test_a_key_is_known_from_its_first_use_and_not_from_its_result(scene: Scene) -> None:
@@ -98,12 +100,42 @@ async def test_an_unknown_mark_takes_no_attempt_from_what_was_held_meanwhile(sce
     await _sound(scene)
 
 
-@pytest.mark.xfail(strict=False, reason="not yet: reopening keeps the old key's end")
 async def test_what_was_reopened_does_not_wait_for_an_old_key(scene: Scene) -> None:
     item = await _unknown(scene)
     await deliveries.cancel(scene.database, item.id, "ann", "wait")
     await deliveries.reopen(scene.database, item.id, "ann", "now send it")
     assert (await scene.row(item.id))["resend_until"] is None
+
+
+async def _begins_a_new_life(scene: Scene, item: Claimed) -> None:
+    """An unknown attempt is sent again under its key, although that was first used longer ago than it is known."""
+    (again,) = await scene.claim(resend=KEY)
+    assert again.idempotency_key == item.idempotency_key
+    attempts = await scene.mark([again])
+    await scene.flush((again, UNKNOWN), spent=[again.token])
+    (again,) = await scene.claim(resend=KEY)
+    assert await scene.mark([again]) == {item.id: attempts[item.id] + 1}
+    await _two_hours_later(scene)
+    await scene.flush((again, UNKNOWN), spent=[again.token])
+    (again,) = await scene.claim(resend=KEY)
+    assert await scene.mark([again]) == {}
+    assert await scene.life(item.id) == "held"
+    await _sound(scene)
+
+
+async def test_with_a_reopening_a_key_begins_a_new_life(scene: Scene) -> None:
+    (item,) = await scene.marked(resend=KEY)
+    await scene.flush((item, Failed("recipient: no")), spent=[item.token])
+    await _two_hours_later(scene)
+    await deliveries.reopen(scene.database, item.id, "ann", "he has moved")
+    await _begins_a_new_life(scene, item)
+
+
+async def test_with_a_requeue_a_key_begins_a_new_life(scene: Scene) -> None:
+    item = await _forgotten(scene)
+    await _two_hours_later(scene)
+    assert await held.settle(scene.database, item.id, "requeue", "ann", "it never came") == "settled"
+    await _begins_a_new_life(scene, item)
 
 
 @pytest.mark.xfail(strict=False, reason="not yet: the check does not know of moves")

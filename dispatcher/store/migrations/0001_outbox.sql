@@ -61,6 +61,8 @@ CREATE TABLE dispatcher.delivery_state (
     run_at              timestamptz NOT NULL,
     token               bigint,
     finished_at         timestamptz,
+    key_used_at         timestamptz,
+    resend_until        timestamptz,
     lane                smallint NOT NULL,
     attempt             smallint NOT NULL DEFAULT 0,
     attempt_base        smallint NOT NULL DEFAULT 0,
@@ -87,6 +89,8 @@ CREATE TABLE dispatcher.delivery_state (
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0
 );
+COMMENT ON COLUMN dispatcher.delivery_state.key_used_at IS 'its first mark, since when its provider may know its key';
+COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS 'how long its provider knows the key of an unknown attempt';
 COMMENT ON COLUMN dispatcher.delivery_state.attempt_base IS 'attempts that were used up before an operator reopened it';
 COMMENT ON COLUMN dispatcher.delivery_state.recoveries IS 'how often it was taken from an owner that had died';
 
@@ -276,7 +280,9 @@ BEGIN
 END $$;
 
 
--- Send a failed or skipped one again: the last attempt goes to the earlier ones, and the attempts are counted anew.
+-- Send a failed or skipped one again: the last attempt goes to the earlier ones, the attempts are counted anew, and so is
+-- the life of its key. It is the same key: a provider that still knows it sends nothing twice, and one that has forgotten
+-- it begins to know it with the first attempt from now on. Either way it is sent once more at most, as was asked for.
 -- Answers reopened, unknown, queued, or a status that means that the message has gone out.
 CREATE FUNCTION dispatcher.reopen_delivery_v1(p_id bigint, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -294,7 +300,8 @@ BEGIN
     PERFORM set_config('dispatcher.reopening', p_id::text, true);
     UPDATE dispatcher.delivery_state
        SET status = 'queued', ready = true, marked = false, token = NULL, finished_at = NULL, error = NULL,
-           attempt_base = attempt, recoveries = 0, run_at = statement_timestamp()
+           attempt_base = attempt, key_used_at = NULL, resend_until = NULL, recoveries = 0,
+           run_at = statement_timestamp()
      WHERE id = p_id;
     PERFORM set_config('dispatcher.reopening', '', true);
     INSERT INTO dispatcher.operator_actions (delivery_id, actor, action, status_before, reason)

@@ -18,12 +18,8 @@ ALTER TABLE dispatcher.delivery_state
     ADD COLUMN expires_at      timestamptz,
     ADD COLUMN held_at         timestamptz,
     ADD COLUMN settle_after    timestamptz,
-    ADD COLUMN key_used_at     timestamptz,
-    ADD COLUMN resend_until    timestamptz,
     ADD COLUMN throttled_since timestamptz;
 COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of its dead owner may still be going on';
-COMMENT ON COLUMN dispatcher.delivery_state.key_used_at IS 'its first mark, since when its provider may know its key';
-COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS 'how long its provider knows the key of an unknown attempt';
 COMMENT ON COLUMN dispatcher.delivery_state.throttled_since IS 'when it was first put off by a limit, as long as nothing else happened';
 
 UPDATE dispatcher.delivery_state s SET expires_at = d.expires_at
@@ -173,7 +169,7 @@ BEGIN
          WHERE was.marked;
         UPDATE dispatcher.delivery_state
            SET ready = true, marked = false, held = false, token = NULL, held_at = NULL, settle_after = NULL,
-               resend_until = NULL, recoveries = 0, run_at = greatest(run_at, statement_timestamp()),
+               key_used_at = NULL, resend_until = NULL, recoveries = 0, run_at = greatest(run_at, statement_timestamp()),
                attempt_base = CASE WHEN attempt - attempt_base >= allowed THEN attempt ELSE attempt_base END
          WHERE id = p_id;
         PERFORM pg_notify('dispatcher_work', '');
