@@ -145,7 +145,8 @@ COMMENT ON COLUMN dispatcher.delivery_evidence.resolved IS 'it decided the end o
 CREATE TABLE dispatcher.operator_actions (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     delivery_id   bigint NOT NULL,
-    at            timestamptz NOT NULL DEFAULT statement_timestamp(),
+    -- Of the action itself, which may have waited for the delivery to end an attempt.
+    at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     actor         text NOT NULL CHECK (actor <> ''),
     action        text NOT NULL CHECK (action IN ('cancel', 'move', 'reopen')),
     status_before text NOT NULL,

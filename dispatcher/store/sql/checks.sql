@@ -43,12 +43,15 @@ SELECT s.id FROM dispatcher.delivery_state s
 SELECT delivery_id AS id FROM dispatcher.delivery_attempts WHERE outcome = 'unknown' AND resent_by IS NULL;
 
 -- name: backoff_is_respected
--- No attempt ended before it was due.
+-- No attempt ended before it was due, unless an operator moved or reopened its delivery.
 SELECT later.delivery_id AS id
   FROM dispatcher.delivery_attempts earlier
   JOIN dispatcher.delivery_attempts later
     ON later.delivery_id = earlier.delivery_id AND later.attempt = earlier.attempt + 1
- WHERE earlier.outcome = 'retry' AND later.ended_at < earlier.next_at;
+ WHERE earlier.outcome = 'retry' AND later.ended_at < earlier.next_at
+   AND NOT EXISTS (SELECT FROM dispatcher.operator_actions o
+                    WHERE o.delivery_id = earlier.delivery_id AND o.action IN ('move', 'reopen')
+                      AND o.at BETWEEN earlier.ended_at AND later.ended_at);
 
 -- name: held_ones_are_explained
 -- A held delivery says since when and why.
