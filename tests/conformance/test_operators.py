@@ -252,6 +252,18 @@ async def test_OB_21_a_resume_is_heard_at_once(program: Program, outbox: Outbox)
     await outbox.until_life(parked, "sent")
 
 
+async def test_OB_21_a_template_is_paused_also_where_the_contracts_view_was_written_to(
+    program: Program, outbox: Outbox
+) -> None:
+    await _call(outbox, "pause_v1", "template", "welcome", "ann", "wrong logo")
+    await program.start(**BRISK)
+    stopped, free = await outbox.put(template_name="welcome"), await outbox.put(template_name="invoice")
+    await outbox.until_life(stopped, "parked")
+    await outbox.until_life(free, "sent")
+    assert await _call(outbox, "resume_v1", "template", "welcome", "ann")
+    await outbox.until_life(stopped, "sent")
+
+
 async def test_OB_21_a_pause_stops_nobody_else(program: Program, outbox: Outbox) -> None:
     await program.start(**BRISK)
     for scope, name in (("channel", "voice"), ("tenant", "loud"), ("template", "promo")):

@@ -34,6 +34,17 @@ async def test_an_insert_through_the_view_may_name_its_time(connection: Connecti
     assert row["run_at"].year == 2040
 
 
+async def test_an_insert_through_the_view_may_name_its_template(scene: Scene, connection: Connection) -> None:
+    (row,) = await connection.fetch(
+        """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template, template_name)
+           VALUES ('k', 'sms', '+49', '{"body": "x"}', 'welcome') RETURNING *"""
+    )
+    assert list(row.keys())[-1] == "template_name", "a column of the contract has moved"
+    assert row["template_name"] == "welcome"
+    (item,) = await scene.claim()
+    assert item.template_name == "welcome"
+
+
 async def test_what_is_written_as_skipped_is_never_due(scene: Scene, connection: Connection) -> None:
     await connection.execute(
         """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template, status, error)
@@ -78,7 +89,10 @@ async def test_run_at_moves_through_the_view(connection: Connection) -> None:
     assert (await connection.fetchval("SELECT run_at FROM dispatcher.channel_outbox")).year == 2040
 
 
-@pytest.mark.parametrize("change", ["recipient = 'x'", "template = '{}'", "channel = 'email'", "idempotency_key = 'z'"])
+@pytest.mark.parametrize(
+    "change",
+    ["recipient = 'x'", "template = '{}'", "channel = 'email'", "idempotency_key = 'z'", "template_name = 'z'"],
+)
 async def test_nothing_else_changes_through_the_view(connection: Connection, change: str) -> None:
     await connection.execute(INSERT, "k")
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError):

@@ -11,9 +11,6 @@
 -- innocent: many share a batch with the guilty one twice, and machines are killed for other reasons. Alone and dead three
 -- times in a row is no accident.)
 
-ALTER TABLE dispatcher.deliveries ADD COLUMN template_name text;
-COMMENT ON COLUMN dispatcher.deliveries.template_name IS 'what the template is called, so that it can be paused';
-
 ALTER TABLE dispatcher.delivery_state
     ADD COLUMN expires_at      timestamptz,
     ADD COLUMN held_at         timestamptz,
