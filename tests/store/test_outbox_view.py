@@ -3,7 +3,8 @@
 import asyncpg
 import pytest
 
-from dispatcher.domain.life import Succeeded
+from dispatcher.domain.life import Failed, Succeeded
+from dispatcher.store import deliveries
 from tests.store.scene import RESEND, Connection, Scene
 
 INSERT = """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template)
@@ -163,7 +164,11 @@ async def test_what_is_not_finished_cannot_be_deleted(scene: Scene, connection: 
 
 
 async def test_what_is_finished_is_deleted_whole(scene: Scene, connection: Connection) -> None:
-    (item,) = await scene.marked(resend=RESEND)
+    (item,) = await scene.marked()
+    await scene.flush((item, Failed("recipient: no")))
+    await deliveries.reopen(scene.database, item.id, "ann", "he has moved")
+    (item,) = await scene.claim(resend=RESEND)
+    await scene.mark([item])
     await scene.die()
     rival = await Scene.open(scene.database)
     (again,) = await rival.claim()
@@ -171,7 +176,7 @@ async def test_what_is_finished_is_deleted_whole(scene: Scene, connection: Conne
     await scene.late(item, Succeeded("late"))
     await rival.flush((again, Succeeded("m-1")))
     await connection.execute("DELETE FROM dispatcher.deliveries")
-    for table in ("delivery_state", "delivery_attempts", "delivery_evidence", "captured_messages"):
+    for table in ("delivery_state", "delivery_attempts", "delivery_evidence", "reopened_ends", "captured_messages"):
         assert await connection.fetchval(f"SELECT count(*) FROM dispatcher.{table}") == 0
 
 

@@ -7,6 +7,7 @@
 --   instances           one row per running pipeline: its epoch and its heartbeat
 --   delivery_attempts   earlier attempts that did not succeed; the last one stands on the state row
 --   delivery_evidence   results that came from a claim that was no longer its owner's
+--   reopened_ends       how a delivery had ended, before somebody reopened it
 --   operator_actions    who reopened, cancelled or moved what, and why
 --   captured_messages   what the capture provider was given
 --   channel_outbox      the contract's face over the first two, writable
@@ -144,6 +145,18 @@ CREATE TABLE dispatcher.delivery_evidence (
 );
 COMMENT ON COLUMN dispatcher.delivery_evidence.resolved IS 'it decided the end of the delivery; else it is kept beside it';
 
+CREATE TABLE dispatcher.reopened_ends (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    delivery_id bigint NOT NULL,
+    ended_at    timestamptz NOT NULL,
+    attempt     smallint NOT NULL,
+    called      boolean NOT NULL,
+    status      text NOT NULL CHECK (status IN ('failed', 'skipped')),
+    error       text
+);
+COMMENT ON COLUMN dispatcher.reopened_ends.called IS 'it ended an attempt; else its provider was not called';
+CREATE INDEX reopened_ends_by_delivery ON dispatcher.reopened_ends (delivery_id);
+
 CREATE TABLE dispatcher.operator_actions (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     delivery_id   bigint NOT NULL,
@@ -217,6 +230,7 @@ BEGIN
     DELETE FROM dispatcher.delivery_state s USING gone g WHERE s.id = g.id;
     DELETE FROM dispatcher.delivery_attempts a USING gone g WHERE a.delivery_id = g.id;
     DELETE FROM dispatcher.delivery_evidence e USING gone g WHERE e.delivery_id = g.id;
+    DELETE FROM dispatcher.reopened_ends r USING gone g WHERE r.delivery_id = g.id;
     DELETE FROM dispatcher.captured_messages m USING gone g WHERE m.delivery_id = g.id;
     RETURN NULL;
 END $$;
@@ -283,8 +297,8 @@ BEGIN
 END $$;
 
 
--- Send a failed or skipped one again: the last attempt goes to the earlier ones, the attempts are counted anew, and so is
--- the life of its key. It is the same key: a provider that still knows it sends nothing twice, and one that has forgotten
+-- Send a failed or skipped one again: its end is kept, the last attempt goes to the earlier ones, the attempts are counted
+-- anew, and so is the life of its key. It is the same key: a provider that still knows it sends nothing twice, and one that has forgotten
 -- it begins to know it with the first attempt from now on. Either way it is sent once more at most, as was asked for.
 -- Answers reopened, unknown, queued, or a status that means that the message has gone out.
 CREATE FUNCTION dispatcher.reopen_delivery_v1(p_id bigint, p_actor text, p_reason text) RETURNS text
@@ -296,10 +310,12 @@ BEGIN
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
     IF was.status NOT IN ('failed', 'skipped') THEN RETURN was.status; END IF;
     IF was.marked THEN
-        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, next_at, reason)
-        VALUES (p_id, was.token, was.attempt, was.status, was.finished_at, statement_timestamp(), was.error)
+        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, reason)
+        VALUES (p_id, was.token, was.attempt, was.status, was.finished_at, was.error)
         ON CONFLICT DO NOTHING;
     END IF;
+    INSERT INTO dispatcher.reopened_ends (delivery_id, ended_at, attempt, called, status, error)
+    VALUES (p_id, was.finished_at, was.attempt, was.marked, was.status, was.error);
     PERFORM set_config('dispatcher.reopening', p_id::text, true);
     UPDATE dispatcher.delivery_state
        SET status = 'queued', ready = true, marked = false, token = NULL, finished_at = NULL, error = NULL,

@@ -422,5 +422,16 @@ SELECT a.delivery_id AS outbox_id, a.ended_at AS logged_at, 'retry scheduled' AS
        a.next_at AS next_attempt_at, a.reason
   FROM dispatcher.delivery_attempts a WHERE a.next_at IS NOT NULL
 UNION ALL
-SELECT s.id, s.finished_at, CASE WHEN s.error LIKE 'exhausted%' THEN 'exhausted' ELSE 'failed' END, s.attempt, NULL, s.error
-  FROM dispatcher.delivery_state s WHERE s.status = 'failed';
+SELECT e.delivery_id, e.ended_at,
+       CASE WHEN e.error LIKE 'exhausted:%' THEN 'exhausted'
+            WHEN e.called OR e.error LIKE 'settled as failed:%' THEN 'failed'
+            ELSE 'schedule failed' END,
+       e.attempt, NULL, e.error
+  FROM (SELECT id AS delivery_id, finished_at AS ended_at, attempt, marked AS called, status, error
+          FROM dispatcher.delivery_state
+        UNION ALL
+        SELECT delivery_id, ended_at, attempt, called, status, error FROM dispatcher.reopened_ends) AS e
+ WHERE e.status = 'failed' OR e.status = 'skipped' AND e.error = 'expired';
+COMMENT ON VIEW dispatcher.rac_notification_logs IS
+    'retry scheduled; exhausted; failed (its provider refused it, or an operator said so); schedule failed (it could not be '
+    'given to its provider at all: what it says is faulty, nobody serves its channel, it kills its worker, it expired)';
