@@ -20,6 +20,7 @@ ANSWERS: Mapping[str, Mapping[str, str]] = {
     },
     "cancel": {
         "cancelled": "is cancelled",
+        "stopped": "is not sent again, but held: an earlier attempt may have gone out",
         "skipped": "was skipped or cancelled before",
     },
     "move": {

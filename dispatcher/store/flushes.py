@@ -44,13 +44,14 @@ class Row(Struct, frozen=True, gc=False):
     pause_id: int | None = None
     resent_by: str | None = None
     key_seconds: float | None = None
+    conclusive: bool = False
 
 
 def row(outcome: Outcome) -> Row:  # noqa: PLR0911 - one return an outcome
     """An outcome other than success, as it is written."""
     match outcome:
-        case Failed(reason=reason):
-            return Row("failed", False, reason)
+        case Failed(reason=reason, conclusive=conclusive):
+            return Row("failed", False, reason, conclusive=conclusive)
         case Skipped(reason=reason):
             return Row("skipped", False, reason)
         case Held(reason=reason):
@@ -121,6 +122,7 @@ async def _write_others(database: Database, results: Sequence[Result], spent: Se
         [one.pause_id for one in written],
         [one.resent_by for one in written],
         [one.key_seconds for one in written],
+        [one.conclusive for one in written],
         spent,
     )
     return {found["id"] for found in rows}

@@ -1,6 +1,7 @@
 """The protocol as a pure model: what each verb does to deliveries, claims, instances and pauses, without a database."""
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from msgspec import Struct, field
 
@@ -54,7 +55,7 @@ class Delivery(Struct):
     base: int = 0
     recoveries: int = 0
     key_used_at: int | None = None
-    resend_until: int | None = None
+    resend_until: float | None = None
     settle_after: int | None = None
     error: str = ""
     again: int = 0
@@ -85,24 +86,27 @@ class Delivery(Struct):
 
     def free(self, run_at: int) -> None:
         """Ready for another claim."""
-        self.ready, self.marked, self.held, self.token, self.settle_after = True, False, False, None, None
+        self.ready, self.marked, self.held, self.token = True, False, False, None
         self.run_at = max(self.run_at, run_at)
 
     def resend(self, resend: Resend) -> None:
         """An unknown attempt may be sent again, for as long as its provider knows the key since its first use."""
-        if resend.key_seconds is not None and self.resend_until is None:
-            assert self.key_used_at is not None, f"{self.id} was never marked"
-            self.resend_until = self.key_used_at + int(resend.key_seconds)
+        assert self.key_used_at is not None, f"{self.id} was never marked"
+        until = inf if resend.key_seconds is None else self.key_used_at + resend.key_seconds
+        self.resend_until = until if self.resend_until is None else min(self.resend_until, until)
 
-    def hold(self, token: int, settle_after: int | None, error: str) -> None:
+    def hold(self, token: int | None, error: str) -> None:
         """Nobody knows how a call ended: of this attempt, or, under a token that no claim has, of an earlier one."""
-        self.ready, self.held, self.token, self.settle_after = False, True, token, settle_after
+        self.ready, self.held, self.token = False, True, token
         self.error = error
 
     def end(self, status: str, error: str = "") -> None:
-        """The end, unless an operator reopens it."""
-        self.status, self.ready, self.held, self.settle_after = status, False, False, None
-        self.error = error
+        """The end, unless an operator reopens it; or no end, where it is of no avail to an unknown attempt."""
+        if status in ("failed", "skipped") and self.resend_until is not None:
+            self.hold(self.token if self.marked else QUARANTINED, error)
+        else:
+            self.status, self.ready, self.held = status, False, False
+            self.error = error
 
 
 class Claim(Struct, frozen=True):
@@ -164,7 +168,7 @@ class Protocol:
             if one.expired(self.now):
                 one.end("skipped", "expired")
             elif one.resend_until is not None and one.resend_until <= self.now:
-                one.hold(QUARANTINED, None, "unknown: the key is forgotten")
+                one.hold(QUARANTINED, "unknown: the key is forgotten")
             elif epoch in self.instances:
                 one.marked, one.attempt = True, one.attempt + 1
                 one.key_used_at = self.now if one.key_used_at is None else one.key_used_at
@@ -193,14 +197,13 @@ class Protocol:
 
     def _end_otherwise(self, one: Delivery, token: int, outcome: Outcome) -> None:
         match outcome:
-            case Failed(reason=reason):
+            case Failed(reason=reason, conclusive=conclusive):
+                one.resend_until = None if conclusive else one.resend_until
                 one.end("failed", reason)
-                one.resend_until = None
             case Skipped(reason=reason):
                 one.end("skipped", reason)
-                one.resend_until = None
             case Held(reason=reason):
-                one.hold(token, None, reason)
+                one.hold(token, reason)
             case Again(delay_seconds=delay, resend=resend):
                 one.keep("unknown" if resend else "retry", token, resend.by if resend else None)
                 if resend:
@@ -221,6 +224,7 @@ class Protocol:
         one = self.deliveries[item.id]
         verdict = verdict_of(outcome)
         ours = one.held and one.token == item.token
+        known = one.resend_until is None
         if verdict in ("retry", "not_called"):
             if not ours:
                 return "dropped" if verdict == "not_called" else self._evidence(one, item.token, verdict)
@@ -229,16 +233,17 @@ class Protocol:
             elif one.attempt > len(one.attempts):
                 one.attempt -= 1
             one.free(self.now)
+            one.settle_after = None
             return "resolved"
         status = {"accepted": success_status(one.channel), "refused": "failed"}.get(verdict, "queued")
         if one.token == item.token and one.life in (status, "held" if verdict == "unknown" else ""):
             return "applied"
         became = self._evidence(one, item.token, verdict)
-        ends = ours if verdict == "refused" else verdict == "accepted" and (one.held or not one.marked)
+        ends = ours and known if verdict == "refused" else verdict == "accepted" and (one.held or not one.marked)
         if became == "applied" or not one.queued or not ends:
             return became
         one.end(status, "refused" if verdict == "refused" else "")
-        one.token = item.token
+        one.token, one.settle_after = item.token, None
         return "resolved"
 
     def _evidence(self, one: Delivery, token: int, verdict: str) -> str:
@@ -275,8 +280,7 @@ class Protocol:
         claim = self.claims[token]
         if not one.marked:
             one.recoveries += 1
-            # What a provider may have taken already has not failed.
-            if one.recoveries >= POISON_FROM and not any(kept.outcome == "unknown" for kept in one.attempts):
+            if one.recoveries >= POISON_FROM:
                 one.end("failed", "poison")
             else:
                 one.free(one.run_at)
@@ -284,8 +288,10 @@ class Protocol:
             one.keep("unknown", token, claim.resend.by)
             one.resend(claim.resend)
             one.free(one.run_at)
+            one.settle_after = self.now + claim.settle_seconds
         else:
-            one.hold(token, self.now + claim.settle_seconds, "unknown: the owner died")
+            one.hold(token, "unknown: the owner died")
+            one.settle_after = self.now + claim.settle_seconds
 
     def cancel(self, delivery_id: int) -> str:
         """Until it is marked."""
@@ -293,6 +299,8 @@ class Protocol:
         if one.life not in ("pending", "claimed", "parked"):
             return one.life
         one.end("skipped", "cancelled")
+        if one.held:
+            return "stopped"
         one.token = None
         return "cancelled"
 
@@ -332,7 +340,9 @@ class Protocol:
             one.again += 1
             one.free(self.now)
         else:
+            one.resend_until = None
             one.end("failed" if settle_as == "failed" else success_status(one.channel), settle_as)
+        one.settle_after = None
         return "settled"
 
     def settle_by_evidence(self) -> None:
@@ -340,6 +350,7 @@ class Protocol:
         for one in self.deliveries.values():
             if one.held and "accepted" in one.evidence.values():
                 one.end(success_status(one.channel))
+                one.settle_after = None
 
     def unpark(self) -> int:
         """Make ready what waited for a pause that is over."""
@@ -370,7 +381,8 @@ class Protocol:
         for one in suspects:
             # A call may be under way at this very moment.
             settle_seconds = self.claims[one.token].settle_seconds if one.marked and one.token else 0
-            one.hold(QUARANTINED, self.now + settle_seconds, "quarantined")
+            one.hold(QUARANTINED, "quarantined")
+            one.settle_after = max(one.settle_after or 0, self.now + settle_seconds)
         return len(suspects)
 
     def drop_spent(self) -> None:

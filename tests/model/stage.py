@@ -83,6 +83,13 @@ class Stage(RuleBasedStateMachine):
             assert len(provider.keys(one.id)) <= 1, f"{one.id} went out under several keys"
             assert one.channel == LOOSE or provider.delivered(one.id) <= 1 + one.again, f"{one.id} was delivered twice"
 
+    @invariant()
+    def nobody_says_that_it_was_not_sent_of_what_was(self) -> None:
+        """Unless an operator said so, or had it sent again."""
+        for one in self.model.deliveries.values():
+            if one.status in ("failed", "skipped") and one.error != "failed" and not one.again:
+                assert not self.provider[one.channel].delivered(one.id), f"{one.id} is {one.status}, and was delivered"
+
     def _claim(
         self, replica: Replica, channel: str, lane: Lane, token: int, limit: int, suspect: bool
     ) -> Callable[[], list[Claimed]]:
@@ -138,6 +145,8 @@ class Stage(RuleBasedStateMachine):
 
     def _answer(self, replica: Replica, call: Call, verdict: str) -> None:
         """The channel's verdict, and the policy's outcome of it."""
+        if verdict == "refused" and self.provider[call.item.channel].knows(call.item.idempotency_key, self.model.now):
+            verdict = "accepted"
         judged = VERDICTS[verdict] if self._in_time(call) else Unknown("no answer within the limit")
         if call.since is None:
             judged = NotCalled("the licence ran out")

@@ -55,6 +55,7 @@ def _again(
         [pause],
         [None],
         [None],
+        [False],
         [],
     )
     return Statement("flushes", "others", columns)

@@ -101,6 +101,7 @@ async def test_an_unknown_mark_takes_no_attempt_from_what_was_held_meanwhile(sce
 async def test_what_was_reopened_does_not_wait_for_an_old_key(scene: Scene) -> None:
     item = await _unknown(scene)
     await deliveries.cancel(scene.database, item.id, "ann", "wait")
+    await held.settle(scene.database, item.id, "failed", "ann", "it never came")
     await deliveries.reopen(scene.database, item.id, "ann", "now send it")
     assert (await scene.row(item.id))["resend_until"] is None
 

@@ -238,7 +238,7 @@ async def test_a_late_result_changes_no_end(scene: Scene) -> None:
     rival = await Scene.open(scene.database)
     (again,) = await rival.claim()
     await rival.mark([again])
-    await rival.flush((again, Failed("recipient: unknown")))
+    await rival.flush((again, Failed("recipient: unknown", conclusive=True)))
     assert await scene.late(item, Succeeded("m-1")) == "kept"
     assert await scene.life(item.id) == "failed"
 

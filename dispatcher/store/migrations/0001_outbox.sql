@@ -93,7 +93,8 @@ CREATE TABLE dispatcher.delivery_state (
     autovacuum_vacuum_cost_delay = 0
 );
 COMMENT ON COLUMN dispatcher.delivery_state.key_used_at IS 'its first mark, since when its provider may know its key';
-COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS 'how long its provider knows the key of an unknown attempt';
+COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS
+    'until when an unknown attempt may be sent again by itself; infinity: for ever; null: no attempt is unknown';
 COMMENT ON COLUMN dispatcher.delivery_state.attempt_base IS 'attempts that were used up before an operator reopened it';
 COMMENT ON COLUMN dispatcher.delivery_state.recoveries IS 'how often it was taken from an owner that had died';
 
@@ -257,11 +258,13 @@ CREATE TRIGGER terminal_is_final BEFORE UPDATE OF status ON dispatcher.delivery_
     EXECUTE FUNCTION dispatcher.terminal_is_final_v1();
 
 
--- Cancel until it is marked. Answers cancelled, sending, held, unknown, or the terminal status that it had already.
+-- Cancel until it is marked. Answers cancelled, sending, held, unknown, or the terminal status that it had already; or
+-- stopped: it is not sent again, but an earlier attempt may have gone out, so it is held now.
 CREATE FUNCTION dispatcher.cancel_delivery_v1(p_id bigint, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    was dispatcher.delivery_state;
+    was    dispatcher.delivery_state;
+    became text;
 BEGIN
     SELECT * INTO was FROM dispatcher.delivery_state WHERE id = p_id FOR UPDATE;
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
@@ -271,10 +274,10 @@ BEGIN
     UPDATE dispatcher.delivery_state
        SET status = 'skipped', ready = false, token = NULL, finished_at = statement_timestamp(),
            error = 'cancelled: ' || p_reason
-     WHERE id = p_id;
+     WHERE id = p_id RETURNING status INTO became;
     INSERT INTO dispatcher.operator_actions (delivery_id, actor, action, status_before, reason)
     VALUES (p_id, p_actor, 'cancel', 'queued', p_reason);
-    RETURN 'cancelled';
+    RETURN CASE became WHEN 'skipped' THEN 'cancelled' ELSE 'stopped' END;
 END $$;
 
 
@@ -524,7 +527,8 @@ END $$;
 CREATE TRIGGER channel_outbox_insert INSTEAD OF INSERT ON dispatcher.channel_outbox
     FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_insert_v1();
 
--- Through the view a waiting delivery can be cancelled (status skipped, the reason in error) or moved (run_at).
+-- Through the view a waiting delivery can be cancelled (status skipped, the reason in error) or moved (run_at). One of
+-- which an earlier attempt may have gone out is only stopped: it stays queued, and is held.
 CREATE FUNCTION dispatcher.channel_outbox_update_v1() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -546,7 +550,11 @@ BEGIN
     ELSE
         RETURN NULL;
     END IF;
-    IF answer NOT IN ('cancelled', 'moved') THEN
+    IF answer = 'stopped' THEN
+        NEW.status := 'queued';
+        NEW.skipped := false;
+        SELECT error INTO NEW.error FROM dispatcher.delivery_state WHERE id = OLD.id;
+    ELSIF answer NOT IN ('cancelled', 'moved') THEN
         RAISE EXCEPTION 'delivery % is %: too late', OLD.id, answer USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     RETURN NEW;

@@ -16,7 +16,7 @@ ALTER TABLE dispatcher.delivery_state
     ADD COLUMN held_at         timestamptz,
     ADD COLUMN settle_after    timestamptz,
     ADD COLUMN throttled_since timestamptz;
-COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of its dead owner may still be going on';
+COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of a dead owner may still be going on';
 COMMENT ON COLUMN dispatcher.delivery_state.throttled_since IS 'when it was first put off by a limit, as long as nothing else happened';
 
 UPDATE dispatcher.delivery_state s SET expires_at = d.expires_at
@@ -141,6 +141,29 @@ CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_stat
     FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_stays_v1();
 
 
+-- What a provider may have taken is neither failed nor skipped as if nothing had been sent. Whoever would end a delivery
+-- while an earlier attempt of it is unknown, for whatever reason (it has expired, is cancelled, its attempts are used up,
+-- it cannot be rendered, its channel is unserved, it kills its worker), holds it with that reason instead. An end is an end
+-- only where the same statement knows better, and says so: resend_until becomes null.
+CREATE FUNCTION dispatcher.unknown_is_no_end_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.status := 'queued';
+    NEW.finished_at := NULL;
+    NEW.ready := false;
+    NEW.held := true;
+    NEW.held_at := statement_timestamp();
+    -- Held without a call of its claim's, it carries the token that no claim has.
+    NEW.token := CASE WHEN NEW.marked THEN OLD.token ELSE 0 END;
+    NEW.error := 'unknown: an earlier attempt may have gone out, and is not sent again: ' || NEW.error;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER unknown_is_no_end BEFORE UPDATE OF status ON dispatcher.delivery_state
+    FOR EACH ROW WHEN (OLD.status = 'queued' AND NEW.status IN ('failed', 'skipped') AND NEW.resend_until IS NOT NULL)
+    EXECUTE FUNCTION dispatcher.unknown_is_no_end_v1();
+
+
 -- Settle a held delivery. Answers settled, unknown, early (a call of its dead owner may still be going on), or what it is.
 CREATE FUNCTION dispatcher.settle_held_v1(
     p_id bigint, p_as text, p_actor text, p_reason text, p_provider_message_id text DEFAULT NULL
@@ -176,8 +199,8 @@ BEGIN
                              WHEN channel = 'voice' THEN 'called'
                              WHEN channel = 'social' THEN 'posted'
                              ELSE 'sent' END,
-               held = false, held_at = NULL, settle_after = NULL, finished_at = statement_timestamp(),
-               provider_message_id = coalesce(p_provider_message_id, provider_message_id),
+               held = false, held_at = NULL, settle_after = NULL, resend_until = NULL,
+               finished_at = statement_timestamp(), provider_message_id = coalesce(p_provider_message_id, provider_message_id),
                error = CASE WHEN p_as = 'failed' THEN 'settled as failed: ' || p_reason END
          WHERE id = p_id;
     END IF;
@@ -250,8 +273,9 @@ BEGIN
         -- A call may be going on at this very moment: as long as it can, nobody settles what it does.
         UPDATE dispatcher.delivery_state s
            SET ready = false, held = true, token = 0, held_at = statement_timestamp(),
-               settle_after = statement_timestamp() + make_interval(secs => CASE WHEN s.marked THEN
-                   coalesce((SELECT c.settle_seconds FROM dispatcher.claims c WHERE c.token = s.token), 60) ELSE 0 END),
+               settle_after = greatest(s.settle_after, statement_timestamp() + make_interval(
+                   secs => CASE WHEN s.marked THEN coalesce(
+                       (SELECT c.settle_seconds FROM dispatcher.claims c WHERE c.token = s.token), 60) ELSE 0 END)),
                error = 'quarantined: ' || p_reason
           FROM suspect WHERE s.id = suspect.id
         RETURNING s.id
@@ -291,8 +315,8 @@ BEGIN
 END $$;
 
 
--- As before, with these differences: a call may outlive its owner's fence, so what is held cannot be settled before it is
--- over; a key is used again only while its provider knows it; and who died of it five times is poison.
+-- As before, with these differences: a call may outlive its owner's fence, so what is held, also later, cannot be settled
+-- before it is over; a key is used again only while its provider knows it; and who died of it five times is poison.
 CREATE FUNCTION dispatcher.recover_v2(p_page integer)
 RETURNS TABLE (claims bigint, requeued bigint, retried bigint, held bigint, poisoned bigint)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -309,16 +333,16 @@ BEGIN
          ORDER BY c.token LIMIT p_page FOR UPDATE SKIP LOCKED
     LOOP
         claims := claims + 1;
-        UPDATE dispatcher.delivery_state s
-           SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
-               error = 'poison: whoever worked on it died, the last times with it alone'
-         WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
-           AND s.recoveries >= 4
-           -- What a provider may have taken already has not failed.
-           AND NOT EXISTS (SELECT FROM dispatcher.delivery_attempts a
-                            WHERE a.delivery_id = s.id AND a.outcome = 'unknown');
-        GET DIAGNOSTICS moved = ROW_COUNT;
-        poisoned := poisoned + moved;
+        WITH poison AS (
+            UPDATE dispatcher.delivery_state s
+               SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
+                   error = 'poison: whoever worked on it died, the last times with it alone'
+             WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
+               AND NOT s.held AND s.recoveries >= 4
+            RETURNING s.held AS unknown
+        )
+        SELECT poisoned + count(*) FILTER (WHERE NOT p.unknown), held + count(*) FILTER (WHERE p.unknown)
+          INTO poisoned, held FROM poison p;
 
         UPDATE dispatcher.delivery_state s SET ready = true, token = NULL, recoveries = s.recoveries + 1
          WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked;
@@ -333,7 +357,9 @@ BEGIN
         ), freed AS (
             UPDATE dispatcher.delivery_state s
                SET ready = true, token = NULL, marked = false, error = 'unknown: the owner died during the call',
-                   resend_until = coalesce(s.resend_until, s.key_used_at + make_interval(secs => orphan.key_seconds))
+                   settle_after = statement_timestamp() + make_interval(secs => orphan.settle_seconds),
+                   resend_until = least(s.resend_until, coalesce(
+                       s.key_used_at + make_interval(secs => orphan.key_seconds), 'infinity'))
               FROM again WHERE s.id = again.id
         ), kept AS (
             INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
@@ -356,7 +382,8 @@ BEGIN
 END $$;
 
 
--- As before; whatever is no longer held has no time of being held.
+-- As before; whatever is no longer held has no time of being held, and a refusal of one attempt says nothing about another
+-- that is unknown.
 CREATE FUNCTION dispatcher.late_result_v2(
     p_id bigint, p_token bigint, p_verdict text, p_status text, p_provider_message_id text, p_reason text
 ) RETURNS text
@@ -393,7 +420,8 @@ BEGIN
         RETURN 'applied';
     END IF;
     ends := was.status = 'queued'
-        AND (p_verdict = 'accepted' AND (was.held OR NOT was.marked) OR p_verdict = 'refused' AND ours);
+        AND (p_verdict = 'accepted' AND (was.held OR NOT was.marked)
+             OR p_verdict = 'refused' AND ours AND was.resend_until IS NULL);
     INSERT INTO dispatcher.delivery_evidence (delivery_id, token, verdict, provider_message_id, reason, resolved)
     VALUES (p_id, p_token, p_verdict, p_provider_message_id, p_reason, ends) ON CONFLICT DO NOTHING;
     IF NOT ends THEN RETURN 'kept'; END IF;

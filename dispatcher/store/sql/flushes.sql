@@ -19,12 +19,14 @@ SELECT id FROM asked WHERE id NOT IN (SELECT id FROM ended);
 
 -- name: others
 -- Write every other ending: failed and skipped for good, held, parked, or ready again after a delay. `give_back` gives
--- the attempt back, where it had been counted. Answers the ids that were not ours.
+-- the attempt back, where it had been counted; `conclusive` says that no earlier attempt has gone out either, and without
+-- it one that is unknown makes the end a hold. Answers the ids that were not ours.
 WITH asked AS MATERIALIZED (
     SELECT r.*, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::text[], $6::float8[], $7::boolean[],
-                  $8::boolean[], $9::bigint[], $10::text[], $11::float8[])
-           AS r (id, token, status, held, reason, delay_seconds, give_back, throttled, pause_id, resent_by, key_seconds),
+                  $8::boolean[], $9::bigint[], $10::text[], $11::float8[], $12::boolean[])
+           AS r (id, token, status, held, reason, delay_seconds, give_back, throttled, pause_id, resent_by, key_seconds,
+                 conclusive),
            (SELECT set_config('synchronous_commit', 'on', true)) AS durable
 ), moved AS (
     UPDATE dispatcher.delivery_state s
@@ -40,9 +42,10 @@ WITH asked AS MATERIALIZED (
            held_at = CASE WHEN a.held THEN statement_timestamp() END,
            throttled_since = CASE WHEN a.throttled THEN coalesce(s.throttled_since, statement_timestamp())
                                   WHEN a.give_back THEN s.throttled_since END,
-           resend_until = CASE WHEN a.status <> 'queued' THEN NULL
-                               ELSE coalesce(s.resend_until, s.key_used_at + make_interval(secs => a.key_seconds))
-                          END,
+           resend_until = CASE WHEN a.conclusive THEN NULL
+                               WHEN a.resent_by IS NULL THEN s.resend_until
+                               ELSE least(s.resend_until, coalesce(
+                                   s.key_used_at + make_interval(secs => a.key_seconds), 'infinity')) END,
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
     RETURNING s.id, s.attempt, s.run_at, s.ready, a.token, a.reason, a.give_back, a.pause_id, a.resent_by
@@ -54,7 +57,7 @@ WITH asked AS MATERIALIZED (
     INSERT INTO dispatcher.parked (delivery_id, pause_id) SELECT id, pause_id FROM moved WHERE pause_id IS NOT NULL
     ON CONFLICT (delivery_id) DO UPDATE SET pause_id = excluded.pause_id
 ), spent AS (
-    DELETE FROM dispatcher.claims WHERE token = ANY ($12::bigint[])
+    DELETE FROM dispatcher.claims WHERE token = ANY ($13::bigint[])
 )
 SELECT id FROM asked WHERE id NOT IN (SELECT id FROM moved);
 

@@ -16,7 +16,8 @@ UPDATE dispatcher.delivery_state s
 RETURNING s.id, s.attempt;
 
 -- name: settle_unmarked
--- What the mark left out and is still ours: expired, or its provider has forgotten the key of an unknown attempt.
+-- What the mark left out and is still ours: expired (held where an attempt is unknown, as any such end), or its provider
+-- has forgotten the key of an unknown attempt.
 UPDATE dispatcher.delivery_state s
    SET status = CASE WHEN s.expires_at <= statement_timestamp() THEN 'skipped' ELSE 'queued' END,
        finished_at = CASE WHEN s.expires_at <= statement_timestamp() THEN statement_timestamp() END,
