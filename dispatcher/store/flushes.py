@@ -85,16 +85,16 @@ async def flush(database: Database, results: Sequence[Result], spent: Sequence[i
             accepted.append(result)
         elif type(outcome) is not Lost:
             others.append(result)
-    fenced: set[int] = set()
+    fenced: set[tuple[int, int]] = set()
     # The claims go with the last statement: dropped earlier, a crash in between would leave rows that no claim names.
     if others:
         fenced |= await _write_others(database, others, [] if accepted else spent)
     if accepted or not others:
         fenced |= await _write_accepted(database, accepted, spent)
-    return [result for result in results if result[0].id in fenced] if fenced else []
+    return [result for result in results if (result[0].id, result[0].token) in fenced] if fenced else []
 
 
-async def _write_accepted(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[int]:
+async def _write_accepted(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:
     statuses = {channel: success_status(channel) for channel in {item.channel for item, _ in results}}
     rows = await database.fetch(
         _ACCEPTED,
@@ -104,10 +104,10 @@ async def _write_accepted(database: Database, results: Sequence[Result], spent: 
         [_storable(outcome.provider_message_id) for _, outcome in results],  # type: ignore[union-attr] # only Succeeded comes here
         spent,
     )
-    return {found["id"] for found in rows}
+    return {(found["id"], found["token"]) for found in rows}
 
 
-async def _write_others(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[int]:
+async def _write_others(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:
     written = [row(outcome) for _, outcome in results]
     rows = await database.fetch(
         _OTHERS,
@@ -125,7 +125,7 @@ async def _write_others(database: Database, results: Sequence[Result], spent: Se
         [one.conclusive for one in written],
         spent,
     )
-    return {found["id"] for found in rows}
+    return {(found["id"], found["token"]) for found in rows}
 
 
 async def keep_evidence(database: Database, item: Claimed, outcome: Outcome) -> str:

@@ -201,7 +201,7 @@ async def test_a_flush_waits_for_recovery_and_its_evidence_settles_what_that_hel
     (item,) = await scene.marked()
     await scene.fence()
     met = await pair.meet(RECOVER, _accepted(item))
-    assert (met.waited, met.first[0][3], met.second) == (True, 1, [(item.id,)])
+    assert (met.waited, met.first[0][3], met.second) == (True, 1, [(item.id, item.token)])
     assert await scene.late(item, Succeeded("m-1")) == "resolved"
     assert await scene.life(item.id) == "sent"
 
@@ -210,7 +210,7 @@ async def test_a_flush_waits_for_recovery_and_is_fenced_by_its_retry(scene: Scen
     (item,) = await scene.marked(resend=RESEND)
     await scene.fence()
     met = await pair.meet(RECOVER, _accepted(item))
-    assert (met.waited, met.first[0][2], met.second) == (True, 1, [(item.id,)])
+    assert (met.waited, met.first[0][2], met.second) == (True, 1, [(item.id, item.token)])
     assert await scene.life(item.id) == "pending"
 
 

@@ -1,5 +1,6 @@
 -- name: accepted
--- Write what providers took, and drop the claims ($5) that this batch completes. Answers the ids that were not ours.
+-- Write what providers took, and drop the claims ($5) that this batch completes. Answers those that were not ours: a
+-- delivery can stand here twice, by two claims, and be ours by the later one.
 -- What a row must be is compared with columns of `asked`, for the sake of the plan: see the mark.
 WITH asked AS MATERIALIZED (
     SELECT id, token, status, provider_message_id, true AS marked, 'queued' AS was, false AS was_held
@@ -11,16 +12,16 @@ WITH asked AS MATERIALIZED (
            provider_message_id = a.provider_message_id
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
         AND s.held = a.was_held
-    RETURNING s.id
+    RETURNING s.id, s.token
 ), spent AS (
     DELETE FROM dispatcher.claims WHERE token = ANY ($5::bigint[])
 )
-SELECT id FROM asked WHERE id NOT IN (SELECT id FROM ended);
+SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM ended);
 
 -- name: others
 -- Write every other ending: failed and skipped for good, held, parked, or ready again after a delay. `give_back` gives
 -- the attempt back, where it had been counted; `conclusive` says that no earlier attempt has gone out either, and without
--- it one that is unknown makes the end a hold. Answers the ids that were not ours.
+-- it one that is unknown makes the end a hold. Answers those that were not ours.
 WITH asked AS MATERIALIZED (
     SELECT r.*, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::text[], $6::float8[], $7::boolean[],
@@ -59,7 +60,7 @@ WITH asked AS MATERIALIZED (
 ), spent AS (
     DELETE FROM dispatcher.claims WHERE token = ANY ($13::bigint[])
 )
-SELECT id FROM asked WHERE id NOT IN (SELECT id FROM moved);
+SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM moved);
 
 -- name: late
 -- A result whose claim was no longer its owner's: what it knows is kept, and settles what it can.
