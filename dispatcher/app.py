@@ -175,7 +175,7 @@ class App:
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
         channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options)
         log.debug("channel.opened", channel=name, provider=settings.provider)
-        return Terms(channel, settings, self.config.retry, rates)
+        return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds)
 
     async def _tick(self) -> None:
         while True:

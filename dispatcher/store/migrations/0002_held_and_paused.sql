@@ -11,17 +11,12 @@
 -- sixth time on it is failed as poison. (Earlier would fail the innocent: many share a batch with the guilty one, and
 -- machines are killed for other reasons. Alone and dead three times in a row is no accident.)
 
-ALTER TABLE dispatcher.deliveries ADD COLUMN template_name text;
-COMMENT ON COLUMN dispatcher.deliveries.template_name IS 'what the template is called, so that it can be paused';
-
 ALTER TABLE dispatcher.delivery_state
     ADD COLUMN expires_at      timestamptz,
     ADD COLUMN held_at         timestamptz,
     ADD COLUMN settle_after    timestamptz,
-    ADD COLUMN resend_until    timestamptz,
     ADD COLUMN throttled_since timestamptz;
-COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of its dead owner may still be going on';
-COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS 'how long its provider knows the key of an unknown attempt';
+COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of a dead owner may still be going on';
 COMMENT ON COLUMN dispatcher.delivery_state.throttled_since IS 'when it was first put off by a limit, as long as nothing else happened';
 
 UPDATE dispatcher.delivery_state s SET expires_at = d.expires_at
@@ -49,7 +44,7 @@ ALTER TABLE dispatcher.claims
     ADD COLUMN settle_seconds double precision NOT NULL DEFAULT 60,
     DROP COLUMN on_unknown;
 COMMENT ON COLUMN dispatcher.claims.resend_by IS 'why an unknown attempt may be sent again; null: it is held';
-COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long the provider knows a key; null: no key, or for ever';
+COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long after its first use a key is used again; null: no key, or for ever';
 COMMENT ON COLUMN dispatcher.claims.settle_seconds IS 'how long a call may outlive its dead owner''s fence';
 
 ALTER TABLE dispatcher.instances
@@ -147,6 +142,29 @@ CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_stat
     FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_stays_v1();
 
 
+-- What a provider may have taken is neither failed nor skipped as if nothing had been sent. Whoever would end a delivery
+-- while an earlier attempt of it is unknown, for whatever reason (it has expired, is cancelled, its attempts are used up,
+-- it cannot be rendered, its channel is unserved, it kills its worker), holds it with that reason instead. An end is an end
+-- only where the same statement knows better, and says so: resend_until becomes null.
+CREATE FUNCTION dispatcher.unknown_is_no_end_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.status := 'queued';
+    NEW.finished_at := NULL;
+    NEW.ready := false;
+    NEW.held := true;
+    NEW.held_at := statement_timestamp();
+    -- Held without a call of its claim's, it carries the token that no claim has.
+    NEW.token := CASE WHEN NEW.marked THEN OLD.token ELSE 0 END;
+    NEW.error := 'unknown: an earlier attempt may have gone out, and is not sent again: ' || NEW.error;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER unknown_is_no_end BEFORE UPDATE OF status ON dispatcher.delivery_state
+    FOR EACH ROW WHEN (OLD.status = 'queued' AND NEW.status IN ('failed', 'skipped') AND NEW.resend_until IS NOT NULL)
+    EXECUTE FUNCTION dispatcher.unknown_is_no_end_v1();
+
+
 -- Settle a held delivery. Answers settled, unknown, early (a call of its dead owner may still be going on), or what it is.
 CREATE FUNCTION dispatcher.settle_held_v1(
     p_id bigint, p_as text, p_actor text, p_reason text, p_provider_message_id text DEFAULT NULL
@@ -172,7 +190,7 @@ BEGIN
          WHERE was.marked;
         UPDATE dispatcher.delivery_state
            SET ready = true, marked = false, held = false, token = NULL, held_at = NULL, settle_after = NULL,
-               resend_until = NULL, recoveries = 0, run_at = greatest(run_at, statement_timestamp()),
+               key_used_at = NULL, resend_until = NULL, recoveries = 0, run_at = greatest(run_at, statement_timestamp()),
                attempt_base = CASE WHEN attempt - attempt_base >= allowed THEN attempt ELSE attempt_base END
          WHERE id = p_id;
         PERFORM pg_notify('dispatcher_work', '');
@@ -182,8 +200,8 @@ BEGIN
                              WHEN channel = 'voice' THEN 'called'
                              WHEN channel = 'social' THEN 'posted'
                              ELSE 'sent' END,
-               held = false, held_at = NULL, settle_after = NULL, finished_at = statement_timestamp(),
-               provider_message_id = coalesce(p_provider_message_id, provider_message_id),
+               held = false, held_at = NULL, settle_after = NULL, resend_until = NULL,
+               finished_at = statement_timestamp(), provider_message_id = coalesce(p_provider_message_id, provider_message_id),
                error = CASE WHEN p_as = 'failed' THEN 'settled as failed: ' || p_reason END
          WHERE id = p_id;
     END IF;
@@ -256,8 +274,9 @@ BEGIN
         -- A call may be going on at this very moment: as long as it can, nobody settles what it does.
         UPDATE dispatcher.delivery_state s
            SET ready = false, held = true, token = 0, held_at = statement_timestamp(),
-               settle_after = statement_timestamp() + make_interval(secs => CASE WHEN s.marked THEN
-                   coalesce((SELECT c.settle_seconds FROM dispatcher.claims c WHERE c.token = s.token), 60) ELSE 0 END),
+               settle_after = greatest(s.settle_after, statement_timestamp() + make_interval(
+                   secs => CASE WHEN s.marked THEN coalesce(
+                       (SELECT c.settle_seconds FROM dispatcher.claims c WHERE c.token = s.token), 60) ELSE 0 END)),
                error = 'quarantined: ' || p_reason
           FROM suspect WHERE s.id = suspect.id
         RETURNING s.id
@@ -297,8 +316,8 @@ BEGIN
 END $$;
 
 
--- As before, with these differences: a call may outlive its owner's fence, so what is held cannot be settled before it is
--- over; a key is used again only while its provider knows it; and what its owners died of six times is poison.
+-- As before, with these differences: a call may outlive its owner's fence, so what is held, also later, cannot be settled
+-- before it is over; a key is used again only while its provider knows it; and what killed six owners is poison.
 CREATE FUNCTION dispatcher.recover_v2(p_page integer)
 RETURNS TABLE (claims bigint, requeued bigint, retried bigint, held bigint, poisoned bigint)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -308,23 +327,23 @@ DECLARE
 BEGIN
     claims := 0; requeued := 0; retried := 0; held := 0; poisoned := 0;
     FOR orphan IN
-        SELECT c.token, c.ids, c.resend_by, c.claimed_at, c.key_seconds, c.settle_seconds FROM dispatcher.claims c
+        SELECT c.token, c.ids, c.resend_by, c.key_seconds, c.settle_seconds FROM dispatcher.claims c
          WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = c.epoch)
            AND EXISTS (SELECT FROM dispatcher.delivery_state s
                         WHERE s.id = ANY (c.ids) AND s.token = c.token AND s.status = 'queued' AND NOT s.held)
          ORDER BY c.token LIMIT p_page FOR UPDATE SKIP LOCKED
     LOOP
         claims := claims + 1;
-        UPDATE dispatcher.delivery_state s
-           SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
-               error = 'poison: whoever worked on it died, the last times with it alone'
-         WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
-           AND s.recoveries >= 5
-           -- What a provider may have taken already has not failed.
-           AND NOT EXISTS (SELECT FROM dispatcher.delivery_attempts a
-                            WHERE a.delivery_id = s.id AND a.outcome = 'unknown');
-        GET DIAGNOSTICS moved = ROW_COUNT;
-        poisoned := poisoned + moved;
+        WITH poison AS (
+            UPDATE dispatcher.delivery_state s
+               SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
+                   error = 'poison: whoever worked on it died, the last times with it alone'
+             WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
+               AND NOT s.held AND s.recoveries >= 5
+            RETURNING s.held AS unknown
+        )
+        SELECT poisoned + count(*) FILTER (WHERE NOT p.unknown), held + count(*) FILTER (WHERE p.unknown)
+          INTO poisoned, held FROM poison p;
 
         UPDATE dispatcher.delivery_state s SET ready = true, token = NULL, recoveries = s.recoveries + 1
          WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked;
@@ -339,8 +358,9 @@ BEGIN
         ), freed AS (
             UPDATE dispatcher.delivery_state s
                SET ready = true, token = NULL, marked = false, error = 'unknown: the owner died during the call',
-                   -- The key may have been used as early as the claim.
-                   resend_until = coalesce(s.resend_until, orphan.claimed_at + make_interval(secs => orphan.key_seconds))
+                   settle_after = statement_timestamp() + make_interval(secs => orphan.settle_seconds),
+                   resend_until = least(s.resend_until, coalesce(
+                       s.key_used_at + make_interval(secs => orphan.key_seconds), 'infinity'))
               FROM again WHERE s.id = again.id
         ), kept AS (
             INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
@@ -363,7 +383,8 @@ BEGIN
 END $$;
 
 
--- As before; whatever is no longer held has no time of being held.
+-- As before; whatever is no longer held has no time of being held, and a refusal of one attempt says nothing about another
+-- that is unknown.
 CREATE FUNCTION dispatcher.late_result_v2(
     p_id bigint, p_token bigint, p_verdict text, p_status text, p_provider_message_id text, p_reason text
 ) RETURNS text
@@ -400,7 +421,8 @@ BEGIN
         RETURN 'applied';
     END IF;
     ends := was.status = 'queued'
-        AND (p_verdict = 'accepted' AND (was.held OR NOT was.marked) OR p_verdict = 'refused' AND ours);
+        AND (p_verdict = 'accepted' AND (was.held OR NOT was.marked)
+             OR p_verdict = 'refused' AND ours AND was.resend_until IS NULL);
     INSERT INTO dispatcher.delivery_evidence (delivery_id, token, verdict, provider_message_id, reason, resolved)
     VALUES (p_id, p_token, p_verdict, p_provider_message_id, p_reason, ends) ON CONFLICT DO NOTHING;
     IF NOT ends THEN RETURN 'kept'; END IF;
@@ -429,5 +451,16 @@ SELECT a.delivery_id AS outbox_id, a.ended_at AS logged_at, 'retry scheduled' AS
        a.next_at AS next_attempt_at, a.reason
   FROM dispatcher.delivery_attempts a WHERE a.next_at IS NOT NULL
 UNION ALL
-SELECT s.id, s.finished_at, CASE WHEN s.error LIKE 'exhausted%' THEN 'exhausted' ELSE 'failed' END, s.attempt, NULL, s.error
-  FROM dispatcher.delivery_state s WHERE s.status = 'failed';
+SELECT e.delivery_id, e.ended_at,
+       CASE WHEN e.error LIKE 'exhausted:%' THEN 'exhausted'
+            WHEN e.called OR e.error LIKE 'settled as failed:%' THEN 'failed'
+            ELSE 'schedule failed' END,
+       e.attempt, NULL, e.error
+  FROM (SELECT id AS delivery_id, finished_at AS ended_at, attempt, marked AS called, status, error
+          FROM dispatcher.delivery_state
+        UNION ALL
+        SELECT delivery_id, ended_at, attempt, called, status, error FROM dispatcher.reopened_ends) AS e
+ WHERE e.status = 'failed' OR e.status = 'skipped' AND e.error = 'expired';
+COMMENT ON VIEW dispatcher.rac_notification_logs IS
+    'retry scheduled; exhausted; failed (its provider refused it, or an operator said so); schedule failed (it could not be '
+    'given to its provider at all: what it says is faulty, nobody serves its channel, it kills its worker, it expired)';
