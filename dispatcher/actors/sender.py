@@ -113,7 +113,8 @@ class Sender:
 
     def _goes_on(self, state: LaneState) -> bool:
         """Whether anything of this lane may be marked now. Asked again after each wait."""
-        return not self.draining.is_set() and not self._epoch.stands_still(state)
+        ending = self.draining.is_set() or self._epoch.fenced.is_set()
+        return not ending and not self._epoch.stands_still(state)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """A batch with what came behind it: a mark of 20 costs as much as one of 200."""

@@ -4,7 +4,7 @@
 -- New in the map
 --   pauses       who stopped what, why, and until when; an open one has no end
 --   parked       deliveries that wait for a pause to end
---   clusters     the server that this database was last seen on: another one means that it was restored
+--   clusters     where this database was last seen: anywhere else means that it was restored, copied or failed over
 --
 -- A recovered delivery counts how often its owner died. After the second time it is claimed with few others that are
 -- suspected too, from the third time on alone, so that what it does to its worker it does to no other delivery; from the
@@ -74,26 +74,31 @@ CREATE TABLE dispatcher.parked (
 );
 CREATE INDEX parked_by_pause ON dispatcher.parked (pause_id);
 
+-- One row: where we are. A second one came with data from elsewhere.
 CREATE TABLE dispatcher.clusters (
     seen_at           timestamptz NOT NULL DEFAULT statement_timestamp(),
     system_identifier bigint NOT NULL,
     timeline          integer NOT NULL,
-    PRIMARY KEY (system_identifier, timeline)
+    database_oid      oid NOT NULL,
+    schema_oid        oid NOT NULL,
+    PRIMARY KEY (system_identifier, timeline, database_oid, schema_oid)
 );
 
 
--- As before, with two differences. The state row knows when its delivery expires. And a row whose creation lies in the
--- past comes out of a dump: it may have been sent since, so it is held until its own state row follows, or somebody says.
+-- As before, with two differences. The state row knows when its delivery expires. And a row that was not created by the
+-- transaction that inserts it comes out of a dump, or is a copy: it may have been sent, so it is held until its own state
+-- row follows, or somebody says. No clock is compared with another: the column's default is the transaction's own time,
+-- and whoever gives another has it from elsewhere.
 CREATE FUNCTION dispatcher.deliveries_become_due_v2() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.delivery_state
            (id, channel, lane, run_at, expires_at, ready, held, token, held_at, settle_after, error)
-    SELECT id, channel, lane, scheduled_for, expires_at, NOT past, past,
-           CASE WHEN past THEN 0 END, CASE WHEN past THEN statement_timestamp() END,
-           CASE WHEN past THEN statement_timestamp() END,
-           CASE WHEN past THEN 'quarantined: it was created before it was inserted, and may have been sent' END
-      FROM (SELECT *, created_at < now() - interval '1 minute' AS past FROM fresh) AS aged
+    SELECT id, channel, lane, scheduled_for, expires_at, NOT copied, copied,
+           CASE WHEN copied THEN 0 END, CASE WHEN copied THEN statement_timestamp() END,
+           CASE WHEN copied THEN statement_timestamp() END,
+           CASE WHEN copied THEN 'quarantined: created_at was given, as in a copy of one that may have been sent' END
+      FROM (SELECT *, created_at <> now() AS copied FROM fresh) AS told
     ON CONFLICT (id) DO NOTHING;
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_notify) THEN
         PERFORM pg_notify('dispatcher_work', '');
@@ -105,6 +110,9 @@ DROP TRIGGER deliveries_become_due ON dispatcher.deliveries;
 CREATE TRIGGER deliveries_become_due AFTER INSERT ON dispatcher.deliveries
     REFERENCING NEW TABLE AS fresh
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_become_due_v2();
+
+COMMENT ON COLUMN dispatcher.deliveries.created_at IS
+    'the time of its transaction: leave it out. A row in which it is anything else is a copy, and is held';
 
 -- A state row that is inserted by itself comes out of a dump too. It takes the place of the one that the trigger above
 -- has made; what is finished stays finished, what was queued may have been sent since and is held.
@@ -128,6 +136,18 @@ END $$;
 
 CREATE TRIGGER state_restored BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_restored_v1();
+
+-- A restore with several jobs brings both tables at the same time. Each would wait for rows of the other's: so the states
+-- wait until nobody is inserting deliveries, and nobody begins to before they are there.
+CREATE FUNCTION dispatcher.states_wait_v1() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    LOCK TABLE dispatcher.deliveries IN SHARE MODE;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER states_wait BEFORE INSERT ON dispatcher.delivery_state
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.states_wait_v1();
 
 
 -- A state row goes with its delivery, and in no other way: without it nobody would know that a message has gone out.
@@ -260,15 +280,19 @@ BEGIN
 END $$;
 
 
--- Hold everything that may have been attempted in another life of this database: what is due and was created before.
-CREATE FUNCTION dispatcher.quarantine_v1(p_before timestamptz, p_actor text, p_reason text) RETURNS bigint
+-- Hold everything that may have been attempted in another life of this database: what is due by now, or by p_due, or has
+-- an owner, and was created before.
+CREATE FUNCTION dispatcher.quarantine_v1(
+    p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
+) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     quarantined bigint;
 BEGIN
     WITH suspect AS (
         SELECT s.id FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
-         WHERE s.status = 'queued' AND NOT s.held AND s.run_at <= statement_timestamp() AND d.created_at < p_before
+         WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= p_due OR s.token IS NOT NULL)
+           AND d.created_at < p_before
          ORDER BY s.id FOR UPDATE OF s
     ), kept AS (
         -- A call may be going on at this very moment: as long as it can, nobody settles what it does.
@@ -288,32 +312,63 @@ BEGIN
     RETURN quarantined;
 END $$;
 
--- See on which server this database lives now; a new one, or a new timeline of it, means a restore or a failover, after
--- which marks may have been forgotten. Answers how many deliveries were quarantined; null where nothing has changed.
+
+-- Where this database lives: which server, on which timeline; and which database and schema of it, since a copy within
+-- one server, or a restore into it, makes others. The timeline is the one that is written now: the control file has that
+-- of the last checkpoint, and the first one after a promotion may take minutes. A standby has no such place: it raises.
+CREATE FUNCTION dispatcher.here_v1(
+    OUT system_identifier bigint, OUT timeline integer, OUT database_oid oid, OUT schema_oid oid
+)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, d.oid,
+           'dispatcher'::regnamespace::oid
+      FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()
+$$;
+
+CREATE FUNCTION dispatcher.cluster_is_known_v1() RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT count(*) = 1 AND bool_and((c.system_identifier, c.timeline, c.database_oid, c.schema_oid)
+                                     = (h.system_identifier, h.timeline, h.database_oid, h.schema_oid))
+      FROM dispatcher.clusters c, dispatcher.here_v1() h
+$$;
+
+-- See where this database lives now; anywhere else than before means a restore, a copy or a failover, after which marks
+-- may have been forgotten. Answers how many deliveries were quarantined; null where nothing has changed. The other
+-- server's clock may have been ahead of ours: what is due within a minute may have been attempted there.
 CREATE FUNCTION dispatcher.see_cluster_v1() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    here       bigint;
-    line       integer;
-    known_here boolean;
-    known      bigint;
+    is_first boolean;
 BEGIN
-    SELECT system_identifier INTO here FROM pg_control_system();
-    SELECT timeline_id INTO line FROM pg_control_checkpoint();
-    SELECT system_identifier = here AND timeline = line INTO known_here
-      FROM dispatcher.clusters ORDER BY seen_at DESC LIMIT 1;
-    IF known_here THEN RETURN NULL; END IF;
+    IF dispatcher.cluster_is_known_v1() THEN RETURN NULL; END IF;
     LOCK TABLE dispatcher.clusters IN EXCLUSIVE MODE;
-    SELECT system_identifier = here AND timeline = line INTO known_here
-      FROM dispatcher.clusters ORDER BY seen_at DESC LIMIT 1;
-    IF known_here THEN RETURN NULL; END IF;
-    SELECT count(*) INTO known FROM dispatcher.clusters;
-    INSERT INTO dispatcher.clusters (system_identifier, timeline) VALUES (here, line)
-    ON CONFLICT (system_identifier, timeline) DO UPDATE SET seen_at = statement_timestamp();
-    IF known = 0 THEN RETURN NULL; END IF;
-    RETURN dispatcher.quarantine_v1(statement_timestamp(), 'dispatcher',
-        'the database came to another server or timeline, where marks may have been forgotten');
+    IF dispatcher.cluster_is_known_v1() THEN RETURN NULL; END IF;
+    DELETE FROM dispatcher.clusters;
+    is_first := NOT FOUND;
+    INSERT INTO dispatcher.clusters (system_identifier, timeline, database_oid, schema_oid)
+    SELECT h.system_identifier, h.timeline, h.database_oid, h.schema_oid FROM dispatcher.here_v1() h;
+    IF is_first THEN RETURN NULL; END IF;
+    RETURN dispatcher.quarantine_v1('infinity', 'dispatcher',
+        'the database was restored, copied or failed over, and marks may have been forgotten',
+        statement_timestamp() + interval '1 minute');
 END $$;
+
+-- Data that is restored into a database of its own life does not say where that is: its deliveries are held one by one.
+-- (Only with its triggers switched off it does, and then every one that is due must be.)
+CREATE FUNCTION dispatcher.clusters_are_seen_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM dispatcher.clusters) OR NOT EXISTS (
+        SELECT FROM dispatcher.here_v1() h
+         WHERE (h.system_identifier, h.timeline, h.database_oid, h.schema_oid)
+               = (NEW.system_identifier, NEW.timeline, NEW.database_oid, NEW.schema_oid)) THEN
+        RETURN NULL;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER clusters_are_seen BEFORE INSERT ON dispatcher.clusters
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.clusters_are_seen_v1();
 
 
 -- As before, with these differences: a call may outlive its owner's fence, so what is held, also later, cannot be settled
