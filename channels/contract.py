@@ -10,6 +10,8 @@ A channel MUST
  5. never retry a call by itself and never let a client library do it;
  6. send the same bytes for the same delivery and attempt number: nothing random, no clock;
  7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does;
+    `Refused` then speaks for every earlier call with that key too: from the second attempt on, a refusal that does not
+    (for wrong credentials, for a key that came with another message) is `RetryAfter`;
  8. let cancellation through at once;
  9. hold no lock and no database transaction across a call;
 10. never write a recipient, a rendered part or a secret to a log or into a reason.

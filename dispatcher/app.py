@@ -30,7 +30,7 @@ from dispatcher.health import Health
 from dispatcher.metrics import Metrics
 from dispatcher.pipeline import Pipeline, fingerprint
 from dispatcher.reload import diff, merge
-from dispatcher.store import embedded, instances, schema
+from dispatcher.store import embedded, schema
 from dispatcher.store.database import Database
 
 if TYPE_CHECKING:
@@ -107,9 +107,8 @@ class App:
                 log.info("schema.migrated", version=one.version, name=one.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)
-        quarantined = await self.database.persist("cluster", lambda: instances.see_cluster(self.database))
-        if quarantined is not None:
-            log.error("cluster.changed", quarantined=quarantined)
+        self.database.lookout.moved = self._moved
+        await self.database.persist("lookout", self.database.watch)
         for name, settings in self.config.channels.items():
             rates = Rates(self._clock.monotonic(), *_limits(settings))
             self._terms[name] = self._open(name, settings, rates)
@@ -138,7 +137,9 @@ class App:
         # Nothing is claimed before it is known what must not be.
         await self.database.persist("controls", controls.run_once)
         wakeup = Wakeup(self.url, self.config.database.connect_seconds_max, controls.changed)
-        self._recoverer = Recoverer(self.database, heartbeat, fingerprint(self.config), self._clock, self.metrics)
+        self._recoverer = Recoverer(
+            self.database, heartbeat, fingerprint(self.config), self._current, self._clock, self.metrics
+        )
         self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
         self._instruct_janitor()
         keep = self._supervisor.keep
@@ -151,7 +152,8 @@ class App:
             group.cancel_scope.cancel()
 
     async def _epoch(self, woken: asyncio.Event, controls: Controls) -> None:
-        if self._stopping.is_set():
+        # What the last epoch could not know of the server has to be known before this one joins.
+        if not await self._unless_stopped(self.database.persist("lookout", self.database.look)):
             return
         self.pipeline = Pipeline(
             self.config,
@@ -169,13 +171,18 @@ class App:
             self.health.pipeline_up = False
             self.health.state = "the pipeline is starting again"
 
+    def _moved(self) -> None:
+        """We are on another server: what this epoch knows is of the old one."""
+        if self.pipeline is not None:
+            self.pipeline.epoch.fenced.set()
+
     def _current(self) -> Epoch | None:
         return self.pipeline.epoch if self.pipeline is not None and self.health.pipeline_up else None
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
         channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options)
         log.debug("channel.opened", channel=name, provider=settings.provider)
-        return Terms(channel, settings, self.config.retry, rates)
+        return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds)
 
     async def _tick(self) -> None:
         while True:

@@ -78,15 +78,12 @@ class Pipeline:
             lambda: controls.pauses,
             asyncio.Event(),
         )
-        self.senders = {
-            channel: Sender(channel, term, self.epoch, config.instance.licence_seconds)
-            for channel, term in terms.items()
-        }
+        self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
         for channel, term in terms.items():
             slots = self.senders[channel].slots
             for lane in Lane:
                 state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, shares, clock), slots)
-                _agree(state, term, config)
+                _agree(state, term)
                 state.until_usable = _until_usable(term.rates, clock)
                 self.lanes.add(state)
         # A reload may give lanes as much as this.
@@ -212,7 +209,7 @@ class Pipeline:
         self.heartbeat.config_hash = fingerprint(config)
         for state in self.lanes:
             state.capacity = config.claim.lane_capacity
-            _agree(state, terms[state.channel], config)
+            _agree(state, terms[state.channel])
         for channel, sender in self.senders.items():
             sender.terms = terms[channel]
             sender.slots.resize(terms[channel].settings.marked_max)
@@ -226,12 +223,12 @@ class Pipeline:
             self._metrics.marked.labels(*labels).set(self.senders[state.channel].slots.used[state.lane])
 
 
-def _agree(state: LaneState, terms: Terms, config: Config) -> None:
+def _agree(state: LaneState, terms: Terms) -> None:
     """Tell a lane's claims what its channel's terms say."""
     state.resend = terms.resend
     state.provider = terms.settings.provider
-    # A call begins within its licence and ends within its time-out; who was fenced can go on for that long.
-    state.settle_seconds = config.instance.licence_seconds + terms.settings.call_seconds_max
+    # Who was fenced can go on for as long as a call.
+    state.settle_seconds = terms.call_may_last_seconds
 
 
 def fingerprint(config: Config) -> str:

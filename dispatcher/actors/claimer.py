@@ -76,6 +76,8 @@ class Claimer:
 
     async def run_once(self) -> float:
         """One round over the lanes. Answers how long there will be nothing to do, unless somebody wakes us."""
+        if self._epoch.fenced.is_set():
+            raise Fenced
         claimed = 0
         for state in sorted(self._hot, key=lambda state: state.lane):
             if not self._epoch.stands_still(state):

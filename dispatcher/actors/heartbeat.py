@@ -22,11 +22,13 @@ class Heartbeat:
             await asyncio.sleep(self._interval_seconds)
 
     async def run_once(self) -> None:
-        """One beat, and a look at how many we are. When our row is gone, what we had claimed is others'."""
+        """One beat, a look at where we are and at how many. When our row is gone, what we had claimed is others'."""
         number, config_hash = self._epoch.number, self.config_hash
         if not await self._database.persist("heartbeat", lambda: instances.beat(self._database, number, config_hash)):
             self._epoch.fenced.set()
             return
+        # Behind a pooler the server can be exchanged while every connection of ours lasts.
+        await self._database.persist("heartbeat", self._database.look)
         asked_at = self._epoch.clock.monotonic()
         alive = await self._database.persist("heartbeat", lambda: instances.beats(self._database))
         self._epoch.shares.see(asked_at, len(alive))

@@ -8,7 +8,7 @@ import structlog
 from dispatcher.actors.streams import Epoch, Lanes, Tokens
 from dispatcher.config import Janitor as Settings
 from dispatcher.metrics import Metrics
-from dispatcher.store import claims, held, instances, pauses
+from dispatcher.store import claims, held, pauses
 from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -45,7 +45,6 @@ class Janitor:
 
     async def run_once(self) -> None:
         """One round."""
-        await self._see_cluster()
         await claims.drop_spent(self._database, self.settings.page_max, AGE_SECONDS)
         while await held.expire(self._database, self.settings.page_max) == self.settings.page_max:
             pass
@@ -58,12 +57,6 @@ class Janitor:
             return
         await self._forget_lost(current.number, current.tokens)
         await self._measure(current.lanes)
-
-    async def _see_cluster(self) -> None:
-        """A failover or a restore under our feet: marks may have been forgotten."""
-        quarantined = await instances.see_cluster(self._database)
-        if quarantined is not None:
-            log.error("cluster.changed", quarantined=quarantined)
 
     async def _settle_held(self) -> None:
         """Evidence settles what is held; and time does, where a channel says so."""

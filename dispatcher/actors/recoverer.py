@@ -1,11 +1,12 @@
 """The recoverer: fences epochs that have fallen silent, and recovers claims that nobody owns any more."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from dispatcher import faultpoints
+from dispatcher.actors.streams import Epoch
 from dispatcher.clock import Clock
 from dispatcher.domain.liveness import Watch
 from dispatcher.metrics import Metrics
@@ -15,6 +16,9 @@ from dispatcher.store.database import PASSING, Database
 log = structlog.get_logger(__name__)
 
 PAGE_CLAIMS = 100
+# Silence counts from the first look after the last beat and is noticed by the first look after the lease: two looks of
+# the two seconds that a takeover has.
+LOOKS_A_HEARTBEAT = 4
 # A mark under way holds the row for milliseconds; a session cut off without a word holds it until TCP notices.
 FENCE_LOCK_MILLISECONDS_MAX = 2_000
 
@@ -23,15 +27,22 @@ class Recoverer:
     """Watches the others. It is outside of any epoch, so that it goes on while the pipeline restarts."""
 
     def __init__(
-        self, database: Database, interval_seconds: float, config_hash: str, clock: Clock, metrics: Metrics
+        self,
+        database: Database,
+        heartbeat_seconds: float,
+        config_hash: str,
+        current: Callable[[], Epoch | None],
+        clock: Clock,
+        metrics: Metrics,
     ) -> None:
         self._database = database
-        self._interval_seconds = interval_seconds
+        self._interval_seconds = heartbeat_seconds / LOOKS_A_HEARTBEAT
+        self._current = current
         self._clock = clock
         self._metrics = metrics
-        self._watch = Watch(interval_seconds)
+        self._watch = Watch(heartbeat_seconds)
         self.config_hash = config_hash
-        self._different: dict[int, str] = {}
+        self._different: list[str] = []
 
     async def run(self) -> None:
         """Look after the others, for ever."""
@@ -51,10 +62,16 @@ class Recoverer:
 
     def _compare(self, alive: Sequence[instances.Beat]) -> None:
         """Replicas with another configuration: limits that are for all together are not what anyone thinks they are."""
-        different = {one.epoch: one.name for one in alive if one.config_hash != self.config_hash}
+        # After a reload our own row says the old one until the next heartbeat.
+        current = self._current()
+        ours = None if current is None else current.number
+        different = sorted(one.name for one in alive if one.config_hash != self.config_hash and one.epoch != ours)
         if different != self._different:
             self._different = different
-            log.warning("config.differs", instances=sorted(different.values()))
+            if different:
+                log.warning("config.differs", instances=different)
+            else:
+                log.info("config.agrees")
         self._metrics.config_differs.set(len(different))
 
     async def fence(self, epoch: int) -> None:

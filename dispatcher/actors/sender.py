@@ -46,15 +46,22 @@ class Terms(Struct, eq=False):
     settings: Settings
     retry: Retry
     rates: Rates
+    licence_seconds: float
     calls: int = 0
 
     @property
     def resend(self) -> Resend:
-        """Whether an unknown attempt may be sent again. A key counts from the moment it was first used."""
-        known = self.channel.idempotency_key_seconds
-        if known > self.settings.call_seconds_max:
-            return Resend("key", None if known == float("inf") else known - self.settings.call_seconds_max)
+        """Whether an unknown attempt may be sent again, and until how long after the first mark under its key."""
+        # What is marked in time reaches its provider a licence and a call later at most: the key is known until then.
+        usable = self.channel.idempotency_key_seconds - self.call_may_last_seconds
+        if usable > 0:
+            return Resend("key", None if usable == float("inf") else usable)
         return Resend("at_least_once") if self.settings.at_least_once else Resend()
+
+    @property
+    def call_may_last_seconds(self) -> float:
+        """From the mark on: a call begins within its licence and ends within its time-out."""
+        return self.licence_seconds + self.settings.call_seconds_max
 
 
 class Sender:
@@ -65,7 +72,6 @@ class Sender:
         name: str,
         terms: Terms,
         epoch: Epoch,
-        licence_seconds: float,
     ) -> None:
         self.name = name
         self.terms = terms
@@ -74,7 +80,6 @@ class Sender:
         self._inbox = epoch.inbox
         self._clock = epoch.clock
         self._metrics = epoch.metrics
-        self._licence_seconds = licence_seconds
         self._giving_up = anyio.CancelScope()
         # Lanes that wait for the provider's tokens, and when each lane last had some.
         self._queueing: set[Lane] = set()
@@ -108,7 +113,8 @@ class Sender:
 
     def _goes_on(self, state: LaneState) -> bool:
         """Whether anything of this lane may be marked now. Asked again after each wait."""
-        return not self.draining.is_set() and not self._epoch.stands_still(state)
+        ending = self.draining.is_set() or self._epoch.fenced.is_set()
+        return not ending and not self._epoch.stands_still(state)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """A batch with what came behind it: a mark of 20 costs as much as one of 200."""
@@ -201,7 +207,7 @@ class Sender:
                     self._epoch.number,
                     [one.item for one in batch],
                     self._clock.boottime,
-                    self._licence_seconds,
+                    terms.licence_seconds,
                 )
         except Fenced:
             self._epoch.fenced.set()

@@ -14,10 +14,13 @@ from dispatcher.store.queries import statements
 IDS_SHOWN_MAX = 5
 
 LIMITS = (
-    "A failover to an asynchronous standby, a restore, or a changed timeline can forget that a call was begun: all "
-    "that may have been attempted is held then.",
+    "A failover to an asynchronous standby, a restore or a copy can forget that a call was begun: all that may have "
+    "been attempted is held then, before anything is claimed there.",
+    "Behind a pooler whose connections outlive the server's, a failover is noticed at the next heartbeat only: what is "
+    "due until then may be sent again.",
     "A snapshot that keeps its server's identity is not noticed when it is put back: run "
-    "`{launcher} quarantine --before TIME` then.",
+    "`{launcher} quarantine --before TIME` then. Data that is restored with triggers disabled is noticed at the next "
+    "start.",
     "Row-level security, and writing to partitions past the table, are not for these tables.",
     "Through a pooler in transaction mode, LISTEN and migrations need a direct connection.",
 )

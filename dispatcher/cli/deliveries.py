@@ -1,20 +1,21 @@
 """The `deliveries` commands: what became of deliveries, and what an operator may do to one."""
 
-import os
-import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, get_args
 
 import msgspec
 import typer
 
+from dispatcher.cli.acting import Action, Named, act
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.intake import instant
+from dispatcher.cli.operating import Actor, Reason, require_text
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
 from dispatcher.domain.life import Lane, Status
+from dispatcher.errors import Fault
 from dispatcher.store import deliveries as store
 from dispatcher.store.database import Database
 
@@ -28,44 +29,10 @@ app = group(help="List and show deliveries; retry, cancel or move them.")
 
 Id = Annotated[int, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
 Ids = Annotated[list[int], typer.Argument(min=1, max=ID_MAX, metavar="ID...")]
+AnyIds = Annotated[list[int] | None, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
+Keys = Annotated[list[str] | None, typer.Option("--key", help="By its key; any number of times.")]
 Tenant = Annotated[str, typer.Option(help="Whose the key is.")]
 Workspace = Annotated[str, typer.Option(help="In which workspace the key is.")]
-Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
-Actor = Annotated[str | None, typer.Option(help="Who; $USER at this host without it.")]
-Action = Callable[[Database, int, str, str], Awaitable[str]]
-
-# What the functions of the schema answer, in words. The first of each action is the one that means done.
-ANSWERS: Mapping[str, Mapping[str, str]] = {
-    "retry": {
-        "reopened": "will be sent again",
-        "queued": "is not finished, so there is nothing to retry",
-    },
-    "cancel": {
-        "cancelled": "is cancelled",
-        "skipped": "was skipped or cancelled before",
-    },
-    "move": {
-        "moved": "is moved",
-        "skipped": "was skipped or cancelled, so there is nothing to move",
-    },
-}
-COMMON_ANSWERS = {
-    "unknown": "does not exist",
-    "sending": "is with its provider: too late",
-    "held": "is held: a call was begun and nobody knows how it ended",
-    "sent": "has been sent: too late",
-    "called": "has been called: too late",
-    "posted": "has been posted: too late",
-    "failed": "has failed",
-    "skipped": "was skipped",
-}
-
-
-def sentence(action: str, delivery_id: int, answer: str) -> tuple[bool, str]:
-    """Whether it was done, and what to say about it."""
-    answers = ANSWERS[action]
-    words = answers.get(answer) or COMMON_ANSWERS.get(answer, answer)
-    return answer == next(iter(answers)), f"delivery {delivery_id} {words}"
 
 
 @command(app, "list")
@@ -81,8 +48,8 @@ def list_(
     """List the newest deliveries."""
     if life is not None and life not in LIVES:
         raise typer.BadParameter(f"expected one of {', '.join(LIVES)}", param_hint="--life")
-    _require_text("--channel", channel)
-    _require_text("--tenant", tenant)
+    require_text("--channel", channel)
+    require_text("--tenant", tenant)
     with session.database() as database:
         found = session.run(lambda: store.listed(database, before, limit, life=life, channel=channel, tenant_id=tenant))
     if session.voice.as_json:
@@ -113,7 +80,7 @@ def show(
     if (delivery_id is None) == (key is None):
         raise typer.BadParameter("name the delivery by its ID or by --key", param_hint="ID")
     for option, text in (("--key", key), ("--tenant", tenant), ("--workspace", workspace)):
-        _require_text(option, text)
+        require_text(option, text)
     with session.database() as database:
         if key is not None:
             delivery_id = session.run(lambda: store.find(database, tenant, workspace, key))
@@ -166,56 +133,50 @@ def readable(row: Mapping[str, Any]) -> dict[str, Any]:
 @command(app, "retry")
 def retry(session: Session, ids: Ids, reason: Reason, actor: Actor = None) -> None:
     """Send failed or skipped deliveries again, with all their attempts anew."""
-    _act(session, "retry", ids, reason, actor, store.reopen)
+    act(session, Action("retry", store.reopen), Named(ids), reason, actor)
 
 
 @command(app, "cancel")
-def cancel(session: Session, ids: Ids, reason: Reason, actor: Actor = None) -> None:
-    """Cancel deliveries that are not with their provider yet."""
-    _act(session, "cancel", ids, reason, actor, store.cancel)
+def cancel(
+    session: Session,
+    reason: Reason,
+    *,
+    ids: AnyIds = None,
+    keys: Keys = None,
+    tenant: Tenant = "default",
+    workspace: Workspace = "default",
+    actor: Actor = None,
+) -> None:
+    """Cancel deliveries that are not with their provider yet, named by their IDs, by --key, or both."""
+    named = Named(ids or [], keys or [], tenant, workspace)
+    act(session, Action("cancel", store.cancel), named, reason, actor)
 
 
 @command(app, "move")
 def move(
     session: Session,
-    delivery_id: Id,
-    at: Annotated[str, typer.Option(metavar="RFC3339", help="When it shall go out instead.")],
+    at: Annotated[str, typer.Option(metavar="RFC3339", help="When they shall go out instead.")],
     reason: Reason,
+    *,
+    ids: AnyIds = None,
+    keys: Keys = None,
+    tenant: Tenant = "default",
+    workspace: Workspace = "default",
     actor: Actor = None,
 ) -> None:
-    """Move a delivery that is not with its provider yet to another time."""
+    """Move deliveries that are not with their provider yet to another time, named by their IDs, by --key, or both."""
+    run_at, faults = _when(at)
+
+    async def move_one(database: Database, delivery_id: int, who: str, reason: str) -> str:
+        return await store.move(database, delivery_id, run_at, who, reason)
+
+    named = Named(ids or [], keys or [], tenant, workspace)
+    act(session, Action("move", move_one, faults), named, reason, actor)
+
+
+def _when(at: str) -> tuple[datetime, list[Fault]]:
+    """The time; or any, and what is wrong with what was given."""
     try:
-        run_at = instant(at)
+        return instant(at), []
     except ValueError as fault:
-        raise typer.BadParameter(str(fault), param_hint="--at") from fault
-
-    async def action(database: Database, delivery_id: int, actor: str, reason: str) -> str:
-        return await store.move(database, delivery_id, run_at, actor, reason)
-
-    _act(session, "move", [delivery_id], reason, actor, action)
-
-
-def _act(session: Session, name: str, ids: Sequence[int], reason: str, actor: str | None, action: Action) -> None:
-    who = actor if actor is not None else f"{os.environ.get('USER') or 'unknown'}@{socket.gethostname()}"
-    for option, text in (("--reason", reason), ("--actor", who)):
-        _require_text(option, text)
-        if not text.strip():
-            raise typer.BadParameter("is empty", param_hint=option)
-    all_done = True
-    with session.database() as database:
-        for delivery_id in ids:
-            answer = session.run(lambda one=delivery_id: action(database, one, who, reason))  # type: ignore[misc]  # bound now
-            done, words = sentence(name, delivery_id, answer)
-            all_done = all_done and done
-            if session.voice.as_json:
-                session.voice.record({"id": delivery_id, "done": done, "answer": answer, "message": words})
-            else:
-                session.voice.text(words)
-    if not all_done:
-        raise typer.Exit(FAILED)
-
-
-def _require_text(option: str, text: str | None) -> None:
-    """Arguments are bytes to the system: what Postgres cannot keep is refused here."""
-    if text is not None and ("\0" in text or any("\ud800" <= c <= "\udfff" for c in text)):
-        raise typer.BadParameter("is not UTF-8", param_hint=option)
+        return datetime.max, [Fault("--at", str(fault))]

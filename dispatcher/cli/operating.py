@@ -17,23 +17,40 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 
 def who(actor: str | None) -> str:
-    """Who acts: as they say, or as the system knows them."""
-    found = actor if actor is not None else f"{os.environ.get('USER') or 'unknown'}@{socket.gethostname()}"
+    """Who acts, if that can be kept."""
+    found = known_as(actor)
     require_words("--actor", found)
     return found
 
 
+def known_as(actor: str | None) -> str:
+    """Who acts: as they say, or as the system knows them."""
+    return actor if actor is not None else f"{os.environ.get('USER') or 'unknown'}@{socket.gethostname()}"
+
+
 def require_words(option: str, text: str) -> None:
-    """What is kept for others to read has to say something."""
-    require_text(option, text)
-    if not text.strip():
-        raise typer.BadParameter("is empty", param_hint=option)
+    """Refuse what `words_fault` finds."""
+    _refuse(option, words_fault(text))
 
 
 def require_text(option: str, text: str | None) -> None:
-    """Arguments are bytes to the system: what Postgres cannot keep is refused here."""
-    if text is not None and ("\0" in text or any("\ud800" <= c <= "\udfff" for c in text)):
-        raise typer.BadParameter("is not UTF-8", param_hint=option)
+    """Refuse what `text_fault` finds."""
+    _refuse(option, None if text is None else text_fault(text))
+
+
+def words_fault(text: str) -> str | None:
+    """What is wrong with what is kept for others to read: it has to say something."""
+    return text_fault(text) or (None if text.strip() else "is empty")
+
+
+def text_fault(text: str) -> str | None:
+    """What is wrong with a text: arguments are bytes to the system, and Postgres cannot keep all of them."""
+    return "is not UTF-8" if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text) else None
+
+
+def _refuse(option: str, fault: str | None) -> None:
+    if fault is not None:
+        raise typer.BadParameter(fault, param_hint=option)
 
 
 def confirm(voice: Voice, yes: bool, count: int, sentence: str) -> None:

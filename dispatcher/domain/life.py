@@ -72,13 +72,18 @@ class Succeeded(Struct, frozen=True, gc=False):
 
 
 class Failed(Struct, frozen=True, gc=False):
-    """It will never be sent: the reason names the field, or says `exhausted`."""
+    """It will never be sent: the reason names the field, or says `exhausted`.
+
+    `conclusive` where that is known of every attempt: its provider refused it under the key of them all. If not, and an
+    earlier attempt is unknown, it is held in place of failing.
+    """
 
     reason: str
+    conclusive: bool = False
 
 
 class Skipped(Struct, frozen=True, gc=False):
-    """It need not be sent any more."""
+    """It need not be sent any more; held where an earlier attempt is unknown."""
 
     reason: str
 

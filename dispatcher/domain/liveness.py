@@ -6,17 +6,17 @@ from collections.abc import Mapping
 class Watch:
     """Counts the silence of each epoch while somebody is watching."""
 
-    def __init__(self, interval_seconds: float) -> None:
+    def __init__(self, gap_seconds_max: float) -> None:
         # Time in which we did not look (stopped, suspended, Postgres away) says nothing about others: of a longer gap
         # no more than this counts.
-        self._gap_max = 1.5 * interval_seconds
+        self._gap_seconds_max = gap_seconds_max
         self._looked_at: float | None = None
         self._seen: dict[int, int] = {}
         self._silence: dict[int, float] = {}
 
     def stale(self, now: float, beats: Mapping[int, tuple[int, float]]) -> list[int]:
         """The epochs that have been silent for their lease. `beats` has counter and lease by epoch."""
-        gap = 0.0 if self._looked_at is None else min(now - self._looked_at, self._gap_max)
+        gap = 0.0 if self._looked_at is None else min(now - self._looked_at, self._gap_seconds_max)
         self._looked_at = now
         for epoch, (beat, _) in beats.items():
             moved = self._seen.get(epoch) != beat

@@ -10,6 +10,7 @@ What it is told holds for all connections, those that there are and those that c
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -86,6 +87,10 @@ class Proxy:
             self.statistics.cut += 1
             link.reset()
         self._changed.set()
+
+    def lead_to(self, upstream: str) -> None:
+        """Take new connections to another server; those that there are stay where they are."""
+        self._upstream = upstream
 
     def refuse(self, on: bool = True) -> None:
         """Reset each new connection as soon as it is there."""
@@ -173,27 +178,31 @@ class Proxy:
             link.freeze(True)
         task = asyncio.get_running_loop().create_task(self._connect(link))
         self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        task.add_done_callback(partial(self._connected, link))
         return link.client
 
     async def _connect(self, link: Link) -> None:
         loop = asyncio.get_running_loop()
-        connected = False
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                if self._upstream.startswith("/"):
-                    await loop.create_unix_connection(lambda: link.server, self._upstream)
-                else:
-                    host, _, port = self._upstream.rpartition(":")
-                    await loop.create_connection(lambda: link.server, host, int(port))
-            connected = True
-            link.client.release("connecting")
-        except (OSError, TimeoutError):
+        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            if self._upstream.startswith("/"):
+                await loop.create_unix_connection(lambda: link.server, self._upstream)
+            else:
+                host, _, port = self._upstream.rpartition(":")
+                await loop.create_connection(lambda: link.server, host, int(port))
+
+    def _connected(self, link: Link, task: "asyncio.Task[None]") -> None:
+        """It is connected or will never be; a task that is cancelled before its first step comes by here too."""
+        self._connecting.discard(task)
+        if not task.cancelled():
+            trouble = task.exception()
+            if trouble is None:
+                link.client.release("connecting")
+                return
+            if not isinstance(trouble, OSError):  # a time-out is one
+                raise trouble
             self.statistics.unreachable += 1
             self._changed.set()
-        finally:
-            if not connected:
-                link.server.gone = True
-                link.client.reset()
-                if link.client.gone:
-                    self.closed(link)
+        link.server.gone = True
+        link.client.reset()
+        if link.client.gone:
+            self.closed(link)

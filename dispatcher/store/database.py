@@ -12,6 +12,7 @@ import structlog
 
 from dispatcher.config import Database as Settings
 from dispatcher.errors import DatabaseUnavailable, UnsafeDatabase
+from dispatcher.store.lookout import Lookout
 from dispatcher.store.queries import statements
 
 log = structlog.get_logger(__name__)
@@ -64,9 +65,11 @@ class Database:
             timeout=settings.connect_seconds_max,
             command_timeout=settings.statement_seconds_max,
             server_settings={**session, "statement_timeout": str(int(settings.statement_seconds_max * 1000))},
+            init=self._admit,
             # Nothing here leaves session state behind; asyncpg's reset would be one more round trip a statement.
             reset=_leave_as_it_is,
         )
+        self.lookout = Lookout(self._pool.expire_connections)
         self.away_since: float | None = None
 
     async def open(self) -> None:
@@ -79,6 +82,19 @@ class Database:
             await asyncio.wait_for(self._pool.close(), timeout=self._settings.connect_seconds_max)
         except PASSING:
             self._pool.terminate()
+
+    async def watch(self) -> None:
+        """From now on no connection is used before it was seen where it leads."""
+        async with self.connection() as connection:
+            await self.lookout.watch(connection)
+
+    async def look(self) -> None:
+        """See where a connection leads that we have had for a while: a pooler may have exchanged what is behind it."""
+        async with self.connection() as connection:
+            await self.lookout.look(connection)
+
+    async def _admit(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+        await self.lookout.admit(connection)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:

@@ -53,7 +53,7 @@ async def insert(database: Database, batch: Sequence[New]) -> list[Written]:
     while missing:
         asked = set(missing)
         fresh |= await _insert(database, [new for new in batch if new.key in asked])
-        held |= await _holders(database, [key for key in missing if key not in fresh])
+        held |= await holders(database, [key for key in missing if key not in fresh])
         missing = [key for key in missing if key not in fresh and key not in held]
     answers: list[Written] = []
     for new in batch:
@@ -84,7 +84,8 @@ async def _insert(database: Database, batch: Sequence[New]) -> dict[Key, int]:
     return {(found[0], found[1], found[2]): found[3] for found in rows}
 
 
-async def _holders(database: Database, keys: Sequence[Key]) -> dict[Key, int]:
+async def holders(database: Database, keys: Sequence[Key]) -> dict[Key, int]:
+    """The delivery behind each of these keys that there is."""
     if not keys:
         return {}
     rows = await database.fetch(_SQL["holders"], *(list(column) for column in zip(*keys, strict=True)))

@@ -44,13 +44,14 @@ class Row(Struct, frozen=True, gc=False):
     pause_id: int | None = None
     resent_by: str | None = None
     key_seconds: float | None = None
+    conclusive: bool = False
 
 
 def row(outcome: Outcome) -> Row:  # noqa: PLR0911 - one return an outcome
     """An outcome other than success, as it is written."""
     match outcome:
-        case Failed(reason=reason):
-            return Row("failed", False, reason)
+        case Failed(reason=reason, conclusive=conclusive):
+            return Row("failed", False, reason, conclusive=conclusive)
         case Skipped(reason=reason):
             return Row("skipped", False, reason)
         case Held(reason=reason):
@@ -84,16 +85,16 @@ async def flush(database: Database, results: Sequence[Result], spent: Sequence[i
             accepted.append(result)
         elif type(outcome) is not Lost:
             others.append(result)
-    fenced: set[int] = set()
+    fenced: set[tuple[int, int]] = set()
     # The claims go with the last statement: dropped earlier, a crash in between would leave rows that no claim names.
     if others:
         fenced |= await _write_others(database, others, [] if accepted else spent)
     if accepted or not others:
         fenced |= await _write_accepted(database, accepted, spent)
-    return [result for result in results if result[0].id in fenced] if fenced else []
+    return [result for result in results if (result[0].id, result[0].token) in fenced] if fenced else []
 
 
-async def _write_accepted(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[int]:
+async def _write_accepted(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:
     statuses = {channel: success_status(channel) for channel in {item.channel for item, _ in results}}
     rows = await database.fetch(
         _ACCEPTED,
@@ -103,10 +104,10 @@ async def _write_accepted(database: Database, results: Sequence[Result], spent: 
         [_storable(outcome.provider_message_id) for _, outcome in results],  # type: ignore[union-attr] # only Succeeded comes here
         spent,
     )
-    return {found["id"] for found in rows}
+    return {(found["id"], found["token"]) for found in rows}
 
 
-async def _write_others(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[int]:
+async def _write_others(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:
     written = [row(outcome) for _, outcome in results]
     rows = await database.fetch(
         _OTHERS,
@@ -121,9 +122,10 @@ async def _write_others(database: Database, results: Sequence[Result], spent: Se
         [one.pause_id for one in written],
         [one.resent_by for one in written],
         [one.key_seconds for one in written],
+        [one.conclusive for one in written],
         spent,
     )
-    return {found["id"] for found in rows}
+    return {(found["id"], found["token"]) for found in rows}
 
 
 async def keep_evidence(database: Database, item: Claimed, outcome: Outcome) -> str:

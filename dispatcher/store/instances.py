@@ -61,9 +61,3 @@ async def fence(database: Database, epoch: int, lock_milliseconds_max: int) -> b
 async def recover(database: Database, page: int) -> Recovered:
     """Recover up to a page of claims that have no live instance."""
     return Recovered(*(await database.fetch(_SQL["recover"], page))[0])
-
-
-async def see_cluster(database: Database) -> int | None:
-    """Note the server that we are on. Where it is another one, says how many deliveries were quarantined for it."""
-    quarantined = await database.value(_SQL["see_cluster"])
-    return None if quarantined is None else int(quarantined)

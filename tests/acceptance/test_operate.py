@@ -309,6 +309,9 @@ VIOLATIONS = {
     # The second is there, the first is not.
     "attempts_are_gapless": DELIVERY + state(ready="true", attempt="2") + attempt(2, "retry"),
     "unknown_attempts_were_sent_again_by_leave": DELIVERY + state(ready="true", attempt="1") + attempt(1, "unknown"),
+    "what_may_have_gone_out_has_not_failed": DELIVERY
+    + state(status="'skipped'", attempt="1", error="'expired'", finished_at="now()")
+    + attempt(1, "unknown"),
     "backoff_is_respected": DELIVERY
     + state(ready="true", attempt="2")
     + attempt(1, "retry", due="now() + interval '1 minute'")

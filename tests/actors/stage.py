@@ -105,7 +105,9 @@ class Stage:
         )
         now = asyncio.get_running_loop().time()
         self.terms = {
-            name: Terms(self.scripts[name], settings, config.retry, _rates(now, settings))
+            name: Terms(
+                self.scripts[name], settings, config.retry, _rates(now, settings), config.instance.licence_seconds
+            )
             for name, settings in config.channels.items()
         }
         self.running: asyncio.Task[None] | None = None

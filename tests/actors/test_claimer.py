@@ -207,3 +207,12 @@ async def test_a_lane_that_waited_for_its_bucket_does_not_wait_for_the_poll(trou
     async with stage.playing():
         ids = await stage.write(1)
         await until(lambda: stage.sms.ids() == ids, "it goes out when the bucket opens", SOON_SECONDS)
+
+
+async def test_who_was_fenced_claims_nothing_although_its_row_still_stands(stage: Stage, claims: Claims) -> None:
+    """As after a failover: the other server may have the row, and not what was marked under it."""
+    (one,) = await stage.write(1)
+    claims.epoch.fenced.set()
+    with pytest.raises(Fenced):
+        await claims.round()
+    assert await stage.lives([one]) == ["pending"]

@@ -3,6 +3,8 @@
 from itertools import pairwise
 
 from dispatcher.actors.sender import Terms
+from dispatcher.config import Channel, Retry
+from dispatcher.domain.life import Resend
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.shares import NEWCOMER_BEATS, STALE_BEATS, Shares
 from tests.actors.stage import Script, claimed
@@ -99,9 +101,18 @@ def test_those_who_must_wait_come_back_one_by_one() -> None:
 
 
 def test_only_an_at_least_once_channel_may_send_an_unknown_attempt_again() -> None:
-    from dispatcher.config import Channel, Retry  # noqa: PLC0415 - used here only
-
-    terms = Terms(Script(), Channel(), Retry(), Rates(0.0, 0.0, 0.0, 0.0, 0.0))
+    terms = Terms(Script(), Channel(), Retry(), Rates(0.0, 0.0, 0.0, 0.0, 0.0), licence_seconds=5.0)
     assert terms.resend.by is None
     terms.settings = Channel(at_least_once=True)
     assert terms.resend.by == "at_least_once"
+
+
+def test_a_key_is_used_again_as_long_as_the_call_would_reach_a_provider_that_knows_it() -> None:
+    """A mark that comes in time is a call only after its licence and its time-out, at worst."""
+    keyed = Script()
+    terms = Terms(keyed, Channel(call_seconds_max=60.0), Retry(), Rates(0.0, 0.0, 0.0, 0.0, 0.0), licence_seconds=5.0)
+    resends = {}
+    for seconds in (65.0, 3_600.0, float("inf")):
+        keyed.idempotency_key_seconds = seconds
+        resends[seconds] = terms.resend
+    assert resends == {65.0: Resend(), 3_600.0: Resend("key", 3_535.0), float("inf"): Resend("key", None)}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dispatcher.actors.janitor import AGE_SECONDS, Janitor
-from dispatcher.actors.recoverer import Recoverer
+from dispatcher.actors.recoverer import LOOKS_A_HEARTBEAT, Recoverer
 from dispatcher.actors.wakeup import CONTROL, WORK, Wakeup
 from dispatcher.clock import Clock
 from dispatcher.config import Channel
@@ -129,6 +129,20 @@ async def test_controls_are_looked_at_when_somebody_says_so(stage: Stage) -> Non
             await task
 
 
+# Heartbeat
+
+
+async def test_a_heartbeat_sees_that_the_server_was_exchanged(stage: Stage, connection: Connection) -> None:
+    await stage.join()
+    moved: list[bool] = []
+    stage.database.lookout.moved = lambda: moved.append(True)
+    await stage.pipeline.heartbeat.run_once()
+    await connection.execute("UPDATE dispatcher.clusters SET timeline = timeline + 1")
+    assert moved == []
+    await stage.pipeline.heartbeat.run_once()
+    assert moved == [True]
+
+
 # Recoverer
 
 
@@ -138,7 +152,11 @@ class Watcher:
     def __init__(self, stage: Stage, config_hash: str = "mine") -> None:
         self.now = 0.0
         self.metrics = stage.metrics
-        self.recoverer = Recoverer(stage.database, 1.0, config_hash, Clock(monotonic=lambda: self.now), stage.metrics)
+        clock = Clock(monotonic=lambda: self.now)
+        heartbeat = float(LOOKS_A_HEARTBEAT)
+        self.recoverer = Recoverer(
+            stage.database, heartbeat, config_hash, lambda: stage.pipeline.epoch, clock, stage.metrics
+        )
 
     async def rounds(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -201,8 +219,18 @@ async def test_replicas_with_another_configuration_are_reported(stage: Stage) ->
     assert [line["instances"] for line in said] == [["odd one"]], "said once, not in each round"
     assert watcher.metrics.config_differs._value.get() == 1
     await instances.beat(stage.database, 7, "mine")
-    await watcher.rounds(1)
+    with capture_logs() as logs:
+        await watcher.rounds(3)
+    assert [line["event"] for line in logs] == ["config.agrees"], "said once, and no warning"
     assert watcher.metrics.config_differs._value.get() == 0
+
+
+async def test_after_a_reload_nobody_is_reported_as_different_from_itself(stage: Stage) -> None:
+    """Its row says the old configuration until the next heartbeat."""
+    await stage.join()
+    with capture_logs() as logs:
+        await Watcher(stage, "reloaded").rounds(1)
+    assert logs == []
 
 
 # Janitor

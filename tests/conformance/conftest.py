@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.outbox import Outbox
+from tests.conformance.servers import another
 from tests.program import Program
 from tests.store.scene import Connection
 
@@ -24,6 +25,13 @@ async def second(url: str) -> AsyncIterator[Program]:
         yield program
     finally:
         program.end()
+
+
+@pytest.fixture
+async def elsewhere(connection: Connection) -> AsyncIterator[str]:
+    """Another server of the same version, with an identity of its own; the URL of its first database."""
+    async with another(connection) as url:
+        yield url
 
 
 @pytest.fixture

@@ -195,6 +195,36 @@ async def test_OB_12_what_lost_its_key_can_be_requeued_by_an_operator(
     assert program.run("check").returncode == 0
 
 
+@pytest.mark.parametrize("end", ["expired", "cancelled: asked", "exhausted: the ledger says: asked_for"])
+async def test_OB_12_what_its_provider_may_have_is_held_where_it_is_not_sent_again(
+    program: Program, outbox: Outbox, tmp_path: Path, end: str
+) -> None:
+    """It has it, and its answer was lost; the attempt that would have told so never comes, or is put off."""
+    silent = Provider(tmp_path / "books", "--dedupe", *NO_ANSWER)
+    async with silent:
+        settings = BRISK | _at("sms", silent, OPTIONS__KEYED="true", CALL_SECONDS_MAX="0.2")
+        await program.start(**(settings | {"DISPATCHER_RETRY__BASE_SECONDS": "600"}))
+        delivery = await outbox.put(max_attempts=2)
+        await until(silent.books, "the provider has it")
+        await outbox.until_life(delivery, "pending")
+        await silent.end(9)
+        # What answers there now does not know of it.
+        async with Provider(tmp_path / "others", "--dedupe", "--retry", "1", "--port", str(silent.port)):
+            if end == "expired":
+                await outbox.connection.execute("UPDATE dispatcher.delivery_state SET expires_at = now()")
+            elif end == "cancelled: asked":
+                cancel = ("deliveries", "cancel", str(delivery), "--reason", "asked")
+                assert b"not sent again, but held" in program.run(*cancel).stdout
+            else:
+                await outbox.connection.execute("UPDATE dispatcher.channel_outbox SET run_at = now()")
+            await outbox.until_life(delivery, "held")
+    row = await outbox.row(delivery)
+    assert row["status"] == "queued"
+    assert row["error"] == f"unknown: an earlier attempt may have gone out, and is not sent again: {end}"
+    assert await _settle(outbox, delivery, "sent") == "settled"
+    assert program.run("check").returncode == 0
+
+
 async def test_OB_22_held_is_no_end_and_is_counted(program: Program, outbox: Outbox) -> None:
     held = await _held_by_time_out(program, outbox, 3)
     rows: list[Any] = [await outbox.row(one) for one in held]

@@ -158,7 +158,6 @@ async def test_OB_20_from_the_command_line(program: Program, outbox: Outbox) -> 
 
 
 @pytest.mark.parametrize("action", [("cancel",), ("move", "--at", "2020-01-01T00:00:00Z")], ids=["cancel", "move"])
-@pytest.mark.xfail(strict=False, reason="not yet: cancel and move take ids, and no key yet")
 async def test_OB_20_by_key_from_the_command_line(program: Program, outbox: Outbox, action: tuple[str, ...]) -> None:
     delivery = await outbox.put(run_at=LATER, idempotency_key="order-1")
     assert _cli(program, "deliveries", *action, "--key", "order-1")[0] == 0
@@ -166,6 +165,56 @@ async def test_OB_20_by_key_from_the_command_line(program: Program, outbox: Outb
     assert (await outbox.row(delivery))["run_at"] == (
         LATER if action[0] == "cancel" else datetime(2020, 1, 1, tzinfo=UTC)
     )
+
+
+@pytest.mark.parametrize("action", [("cancel",), ("move", "--at", "2020-01-01T00:00:00Z")], ids=["cancel", "move"])
+async def test_OB_20_by_several_keys_of_a_workspace_and_by_id(
+    program: Program, outbox: Outbox, action: tuple[str, ...]
+) -> None:
+    """Each once, however it was named, and the same key of another workspace is another delivery's."""
+    theirs: dict[str, Any] = {"tenant_id": "acme", "workspace_id": "blue", "run_at": LATER}
+    first, second = [await outbox.put(idempotency_key=key, **theirs) for key in ("order-1", "order-2")]
+    other, by_id = await outbox.put(idempotency_key="order-1", run_at=LATER), await outbox.put(run_at=LATER)
+    keys = [word for key in ("order-1", "order-2", "order-1") for word in ("--key", key)]
+    code, said = _cli(
+        program, "deliveries", *action, str(by_id), str(first), *keys, "--tenant", "acme", "--workspace", "blue"
+    )
+    assert (code, [one["done"] for one in said]) == (0, [True] * 3)
+    assert [(one["id"], one.get("key")) for one in said] == [(by_id, None), (first, None), (second, "order-2")]
+    now = [await outbox.row(one) for one in (by_id, first, second)]
+    assert all(row["run_at"] != LATER or row["skipped"] for row in now)
+    assert (await outbox.row(other))["run_at"] == LATER
+    assert await outbox.life(other) == "pending"
+
+
+@pytest.mark.parametrize("action", ["cancel", "move"])
+async def test_OB_20_every_fault_is_named_at_once_and_nothing_is_half_done(
+    program: Program, outbox: Outbox, action: str
+) -> None:
+    delivery, by_key = await outbox.put(run_at=LATER), await outbox.put(run_at=LATER, idempotency_key="order-1")
+    at = ("--at", "tomorrow") if action == "move" else ()
+    sound = ("--at", "2020-01-01T00:00:00Z") if action == "move" else ()
+    keys = ("--key", "order-1", "--key", "order-7", "--key", "order-8", "--json")
+    cases = [
+        (
+            2,
+            [*at, *keys, str(delivery), "--reason", " ", "--actor", ""],
+            ["--at"] * bool(at) + ["--reason", "--actor", "--key", "--key"],
+        ),
+        (1, [*sound, *keys, str(delivery), "--reason", "asked"], ["--key", "--key"]),
+        (2, [*at, "--reason", "asked", "--json"], ["--at"] * bool(at) + ["ID"]),
+    ]
+    for code, words, paths in cases:
+        ended = program.run("deliveries", action, *words)
+        assert (ended.returncode, ended.stdout) == (code, b"")
+        said = json.loads(ended.stderr)
+        assert said["message"] == "nothing was done"
+        assert [fault["path"] for fault in said["faults"]] == paths
+        named = [fault["message"].split()[0] for fault in said["faults"] if fault["path"] == "--key"]
+        assert named == ["order-7", "order-8"][: len(named)]
+    for one in (delivery, by_key):
+        assert await outbox.life(one) == "pending"
+        assert (await outbox.row(one))["run_at"] == LATER
 
 
 async def _flow(outbox: Outbox, number: int, prefix: str) -> None:
@@ -250,6 +299,18 @@ async def test_OB_21_a_resume_is_heard_at_once(program: Program, outbox: Outbox)
     await outbox.until_life(delivery, "sent")
     assert await _call(outbox, "resume_v1", "tenant", "acme", "bob")
     await outbox.until_life(parked, "sent")
+
+
+async def test_OB_21_a_template_is_paused_also_where_the_contracts_view_was_written_to(
+    program: Program, outbox: Outbox
+) -> None:
+    await _call(outbox, "pause_v1", "template", "welcome", "ann", "wrong logo")
+    await program.start(**BRISK)
+    stopped, free = await outbox.put(template_name="welcome"), await outbox.put(template_name="invoice")
+    await outbox.until_life(stopped, "parked")
+    await outbox.until_life(free, "sent")
+    assert await _call(outbox, "resume_v1", "template", "welcome", "ann")
+    await outbox.until_life(stopped, "sent")
 
 
 async def test_OB_21_a_pause_stops_nobody_else(program: Program, outbox: Outbox) -> None:

@@ -226,6 +226,8 @@ async def test_OB_18_replicas_with_another_configuration_are_reported(
     assert line["instances"] == ["other"]
     assert await third.stop() == 0
     await program.until(lambda: program.metric("dispatcher_config_peers_differ") == 0, "they agree again")
+    assert len(program.events("config.agrees")) == 1
+    assert len(program.events("config.differs")) == 1
 
 
 @pytest.mark.parametrize(

@@ -367,3 +367,25 @@ def test_what_is_no_postgres_is_not_followed() -> None:
     talk = follow("postgres")
     assert list(talk.up(b"GET / HTTP/1.1\r\n\r\n")) == []
     assert talk.lost
+
+
+class Hasty(Proxy):
+    """Says that somebody came before it has done anything about it."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__("127.0.0.1", upstream)
+        self.came = asyncio.Event()
+
+    def _accept(self) -> asyncio.Protocol:
+        self.came.set()
+        return super()._accept()
+
+
+async def test_it_ends_also_when_somebody_comes_at_that_very_moment() -> None:
+    async with asyncio.timeout(10), Upstream() as upstream:
+        async with Hasty(f"127.0.0.1:{upstream.port}") as proxy:
+            connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", proxy.port))
+            await proxy.came.wait()
+        reader, writer = await connecting
+        assert await ended(reader)
+        await hang_up(writer)

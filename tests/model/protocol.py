@@ -1,6 +1,7 @@
 """The protocol as a pure model: what each verb does to deliveries, claims, instances and pauses, without a database."""
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from msgspec import Struct, field
 
@@ -57,7 +58,8 @@ class Delivery(Struct):
     attempt: int = 0
     base: int = 0
     recoveries: int = 0
-    resend_until: int | None = None
+    key_used_at: int | None = None
+    resend_until: float | None = None
     settle_after: int | None = None
     error: str = ""
     again: int = 0
@@ -88,18 +90,27 @@ class Delivery(Struct):
 
     def free(self, run_at: int) -> None:
         """Ready for another claim."""
-        self.ready, self.marked, self.held, self.token, self.settle_after = True, False, False, None, None
+        self.ready, self.marked, self.held, self.token = True, False, False, None
         self.run_at = max(self.run_at, run_at)
 
-    def hold(self, token: int, settle_after: int | None, error: str) -> None:
+    def resend(self, resend: Resend) -> None:
+        """An unknown attempt may be sent again, for as long as its provider knows the key since its first use."""
+        assert self.key_used_at is not None, f"{self.id} was never marked"
+        until = inf if resend.key_seconds is None else self.key_used_at + resend.key_seconds
+        self.resend_until = until if self.resend_until is None else min(self.resend_until, until)
+
+    def hold(self, token: int | None, error: str) -> None:
         """Nobody knows how a call ended: of this attempt, or, under a token that no claim has, of an earlier one."""
-        self.ready, self.held, self.token, self.settle_after = False, True, token, settle_after
+        self.ready, self.held, self.token = False, True, token
         self.error = error
 
     def end(self, status: str, error: str = "") -> None:
-        """The end, unless an operator reopens it."""
-        self.status, self.ready, self.held, self.settle_after = status, False, False, None
-        self.error = error
+        """The end, unless an operator reopens it; or no end, where it is of no avail to an unknown attempt."""
+        if status in ("failed", "skipped") and self.resend_until is not None:
+            self.hold(self.token if self.marked else QUARANTINED, error)
+        else:
+            self.status, self.ready, self.held = status, False, False
+            self.error = error
 
 
 class Claim(Struct, frozen=True):
@@ -108,7 +119,6 @@ class Claim(Struct, frozen=True):
     epoch: int
     ids: Sequence[int]
     resend: Resend
-    claimed_at: int
     settle_seconds: int
 
 
@@ -162,9 +172,10 @@ class Protocol:
             if one.expired(self.now):
                 one.end("skipped", "expired")
             elif one.resend_until is not None and one.resend_until <= self.now:
-                one.hold(QUARANTINED, None, "unknown: the key is forgotten")
+                one.hold(QUARANTINED, "unknown: the key is forgotten")
             elif epoch in self.instances:
                 one.marked, one.attempt = True, one.attempt + 1
+                one.key_used_at = self.now if one.key_used_at is None else one.key_used_at
                 marked.append(one.id)
         return marked
 
@@ -190,18 +201,17 @@ class Protocol:
 
     def _end_otherwise(self, one: Delivery, token: int, outcome: Outcome) -> None:
         match outcome:
-            case Failed(reason=reason):
+            case Failed(reason=reason, conclusive=conclusive):
+                one.resend_until = None if conclusive else one.resend_until
                 one.end("failed", reason)
-                one.resend_until = None
             case Skipped(reason=reason):
                 one.end("skipped", reason)
-                one.resend_until = None
             case Held(reason=reason):
-                one.hold(token, None, reason)
+                one.hold(token, reason)
             case Again(delay_seconds=delay, resend=resend):
                 one.keep("unknown" if resend else "retry", token, resend.by if resend else None)
                 if resend:
-                    self._resend(one, token, resend)
+                    one.resend(resend)
                 one.free(self.now + int(delay))
             case Back(delay_seconds=delay):
                 one.attempt -= one.marked
@@ -213,16 +223,12 @@ class Protocol:
             case _:
                 raise AssertionError(outcome)
 
-    def _resend(self, one: Delivery, token: int, resend: Resend) -> None:
-        """The provider knows the key from its first use on, which was no earlier than the claim."""
-        if resend.key_seconds is not None and one.resend_until is None:
-            one.resend_until = self.claims[token].claimed_at + int(resend.key_seconds)
-
     def late(self, item: Claimed, outcome: Outcome) -> str:
         """What a result does whose claim is no longer its owner's."""
         one = self.deliveries[item.id]
         verdict = verdict_of(outcome)
         ours = one.held and one.token == item.token
+        known = one.resend_until is None
         if verdict in ("retry", "not_called"):
             if not ours:
                 return "dropped" if verdict == "not_called" else self._evidence(one, item.token, verdict)
@@ -231,16 +237,17 @@ class Protocol:
             elif one.attempt > len(one.attempts):
                 one.attempt -= 1
             one.free(self.now)
+            one.settle_after = None
             return "resolved"
         status = {"accepted": success_status(one.channel), "refused": "failed"}.get(verdict, "queued")
         if one.token == item.token and one.life in (status, "held" if verdict == "unknown" else ""):
             return "applied"
         became = self._evidence(one, item.token, verdict)
-        ends = ours if verdict == "refused" else verdict == "accepted" and (one.held or not one.marked)
+        ends = ours and known if verdict == "refused" else verdict == "accepted" and (one.held or not one.marked)
         if became == "applied" or not one.queued or not ends:
             return became
         one.end(status, "refused" if verdict == "refused" else "")
-        one.token = item.token
+        one.token, one.settle_after = item.token, None
         return "resolved"
 
     def _evidence(self, one: Delivery, token: int, verdict: str) -> str:
@@ -277,17 +284,18 @@ class Protocol:
         claim = self.claims[token]
         if not one.marked:
             one.recoveries += 1
-            # What a provider may have taken already has not failed.
-            if one.recoveries >= POISON_FROM and not any(kept.outcome == "unknown" for kept in one.attempts):
+            if one.recoveries >= POISON_FROM:
                 one.end("failed", "poison")
             else:
                 one.free(one.run_at)
         elif claim.resend.by is not None and one.attempt - one.base < one.max_attempts:
             one.keep("unknown", token, claim.resend.by)
-            self._resend(one, token, claim.resend)
+            one.resend(claim.resend)
             one.free(one.run_at)
+            one.settle_after = self.now + claim.settle_seconds
         else:
-            one.hold(token, self.now + claim.settle_seconds, "unknown: the owner died")
+            one.hold(token, "unknown: the owner died")
+            one.settle_after = self.now + claim.settle_seconds
 
     def cancel(self, delivery_id: int) -> str:
         """Until it is marked."""
@@ -295,6 +303,8 @@ class Protocol:
         if one.life not in ("pending", "claimed", "parked"):
             return one.life
         one.end("skipped", "cancelled")
+        if one.held:
+            return "stopped"
         one.token = None
         return "cancelled"
 
@@ -315,7 +325,7 @@ class Protocol:
         if one.marked:
             one.keep(one.status, one.token or QUARANTINED)
         one.status, one.base, one.recoveries, one.run_at = "queued", one.attempt, 0, self.now
-        one.resend_until = None
+        one.key_used_at = one.resend_until = None
         one.again += 1
         one.free(self.now)
         return "reopened"
@@ -330,11 +340,13 @@ class Protocol:
         if settle_as == "requeue":
             one.keep("unknown", one.token or QUARANTINED, "operator")
             one.base = one.attempt if one.attempt - one.base >= one.max_attempts else one.base
-            one.recoveries, one.resend_until = 0, None
+            one.recoveries, one.key_used_at, one.resend_until = 0, None, None
             one.again += 1
             one.free(self.now)
         else:
+            one.resend_until = None
             one.end("failed" if settle_as == "failed" else success_status(one.channel), settle_as)
+        one.settle_after = None
         return "settled"
 
     def settle_by_evidence(self) -> None:
@@ -342,6 +354,7 @@ class Protocol:
         for one in self.deliveries.values():
             if one.held and "accepted" in one.evidence.values():
                 one.end(success_status(one.channel))
+                one.settle_after = None
 
     def unpark(self) -> int:
         """Make ready what waited for a pause that is over."""
@@ -372,7 +385,8 @@ class Protocol:
         for one in suspects:
             # A call may be under way at this very moment.
             settle_seconds = self.claims[one.token].settle_seconds if one.marked and one.token else 0
-            one.hold(QUARANTINED, self.now + settle_seconds, "quarantined")
+            one.hold(QUARANTINED, "quarantined")
+            one.settle_after = max(one.settle_after or 0, self.now + settle_seconds)
         return len(suspects)
 
     def drop_spent(self) -> None:

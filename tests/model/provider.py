@@ -21,10 +21,13 @@ class Provider:
 
     def accept(self, delivery_id: int, key: str, now: int) -> None:
         """Take a message; a key that is known delivers nothing again."""
-        known = any(
+        self.entries.append(Entry(delivery_id, key, now, not self.knows(key, now)))
+
+    def knows(self, key: str, now: int) -> bool:
+        """Whether it has taken a message under this key and remembers: then that is its answer."""
+        return any(
             entry.key == key and entry.delivered and now < entry.at + self.known_seconds for entry in self.entries
         )
-        self.entries.append(Entry(delivery_id, key, now, not known))
 
     def delivered(self, delivery_id: int) -> int:
         """How often the recipient got it."""

@@ -26,7 +26,7 @@ LICENCE_SECONDS = 30
 CALL_SECONDS = 60
 SETTLE_SECONDS = LICENCE_SECONDS + CALL_SECONDS
 KNOWN_SECONDS = 460
-# From the claim on: a call that is marked in time is begun within its licence, and is over within its time-out.
+# From the first mark on: a call that is marked in time is begun within its licence, and is over within its time-out.
 KEY_SECONDS = KNOWN_SECONDS - CALL_SECONDS - LICENCE_SECONDS
 
 KEYLESS, KEYED, LOOSE = "sms", "email", "http"
@@ -83,6 +83,13 @@ class Stage(RuleBasedStateMachine):
             assert len(provider.keys(one.id)) <= 1, f"{one.id} went out under several keys"
             assert one.channel == LOOSE or provider.delivered(one.id) <= 1 + one.again, f"{one.id} was delivered twice"
 
+    @invariant()
+    def nobody_says_that_it_was_not_sent_of_what_was(self) -> None:
+        """Unless an operator said so, or had it sent again."""
+        for one in self.model.deliveries.values():
+            if one.status in ("failed", "skipped") and one.error != "failed" and not one.again:
+                assert not self.provider[one.channel].delivered(one.id), f"{one.id} is {one.status}, and was delivered"
+
     def _claim(
         self, replica: Replica, channel: str, lane: Lane, token: int, limit: int, suspicion: int
     ) -> Callable[[], list[Claimed]]:
@@ -96,7 +103,7 @@ class Stage(RuleBasedStateMachine):
             taken = ids(items)
             assert len(taken) == min(limit, len(may)), f"claimed {taken} of {may}"
             assert set(taken) <= set(may), f"claimed {taken} of {may}"
-            claim = Claim(replica.epoch, taken, RESEND[channel], self.model.now, SETTLE_SECONDS)
+            claim = Claim(replica.epoch, taken, RESEND[channel], SETTLE_SECONDS)
             self.model.claim(token, claim)
             return items
 
@@ -139,6 +146,8 @@ class Stage(RuleBasedStateMachine):
 
     def _answer(self, replica: Replica, call: Call, verdict: str) -> None:
         """The channel's verdict, and the policy's outcome of it."""
+        if verdict == "refused" and self.provider[call.item.channel].knows(call.item.idempotency_key, self.model.now):
+            verdict = "accepted"
         judged = VERDICTS[verdict] if self._in_time(call) else Unknown("no answer within the limit")
         if call.since is None:
             judged = NotCalled("the licence ran out")

@@ -106,7 +106,7 @@ async def test_a_claim_stands_until_its_last_result_is_written(scene: Scene, mon
     """A flush is cut in half: what the second half would have written can still be recovered."""
     accepted, unknown = await scene.marked(2)
 
-    async def cut_off(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[int]:
+    async def cut_off(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:
         raise ConnectionResetError
 
     monkeypatch.setattr(flushes, "_write_accepted", cut_off)

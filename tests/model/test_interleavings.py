@@ -1,13 +1,16 @@
 """Pairs of statements that meet on a delivery, in both orders: who waits for whom, and what comes of it."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
-from dispatcher.domain.life import Claimed, Lane, Succeeded
-from dispatcher.store import claims, held, instances, pauses
+from dispatcher.domain.life import Again, Claimed, Lane, Succeeded
+from dispatcher.store import checks, claims, deliveries, held, instances, pauses
 from tests.model.interleaving import Pair, Statement
-from tests.store.scene import RESEND, Scene
+from tests.store.scene import RESEND, Connection, Scene
+from tests.store.waits import until_blocked
 
 
 @pytest.fixture
@@ -34,18 +37,25 @@ def _accepted(item: Claimed) -> Statement:
 
 
 def _parked(item: Claimed, pause: int) -> Statement:
+    return _again(item, "paused", give_back=True, pause=pause)
+
+
+def _again(
+    item: Claimed, reason: str, delay: float = 0.0, give_back: bool = False, pause: int | None = None
+) -> Statement:
     columns: tuple[object, ...] = (
         [item.id],
         [item.token],
         ["queued"],
         [False],
-        ["paused"],
-        [0.0],
-        [True],
+        [reason],
+        [delay],
+        [give_back],
         [False],
         [pause],
         [None],
         [None],
+        [False],
         [],
     )
     return Statement("flushes", "others", columns)
@@ -153,6 +163,22 @@ async def test_what_is_parked_while_its_pause_ends_is_found_by_the_next_round(sc
     assert await scene.life(item.id) == "pending"
 
 
+async def test_a_move_that_waits_for_a_retry_is_kept_as_later_than_it(scene: Scene, connection: Connection) -> None:
+    """It was asked for when the attempt had not ended, and moved what follows that."""
+    (item,) = await scene.marked()
+    async with connection.transaction():
+        await connection.execute("SELECT FROM dispatcher.delivery_state FOR UPDATE")
+        moving = asyncio.create_task(deliveries.move(scene.database, item.id, datetime.now(UTC), "ann", "at once"))
+        async with scene.database.connection() as watcher:
+            await until_blocked(watcher)
+        await _again(item, "busy", 100.0).run(connection)
+    assert await moving == "moved"
+    (item,) = await scene.claim()
+    await scene.mark([item])
+    await scene.flush((item, Again(100.0, "busy")))
+    assert await checks.check(scene.database, "backoff_is_respected") is None
+
+
 async def test_recovery_waits_for_a_flush_and_holds_nothing_that_it_wrote(scene: Scene, pair: Pair) -> None:
     (item,) = await scene.marked()
     await scene.fence()
@@ -175,7 +201,7 @@ async def test_a_flush_waits_for_recovery_and_its_evidence_settles_what_that_hel
     (item,) = await scene.marked()
     await scene.fence()
     met = await pair.meet(RECOVER, _accepted(item))
-    assert (met.waited, met.first[0][3], met.second) == (True, 1, [(item.id,)])
+    assert (met.waited, met.first[0][3], met.second) == (True, 1, [(item.id, item.token)])
     assert await scene.late(item, Succeeded("m-1")) == "resolved"
     assert await scene.life(item.id) == "sent"
 
@@ -184,7 +210,7 @@ async def test_a_flush_waits_for_recovery_and_is_fenced_by_its_retry(scene: Scen
     (item,) = await scene.marked(resend=RESEND)
     await scene.fence()
     met = await pair.meet(RECOVER, _accepted(item))
-    assert (met.waited, met.first[0][2], met.second) == (True, 1, [(item.id,)])
+    assert (met.waited, met.first[0][2], met.second) == (True, 1, [(item.id, item.token)])
     assert await scene.life(item.id) == "pending"
 
 

@@ -24,6 +24,7 @@ TABLES = (
     "delivery_attempts",
     "delivery_evidence",
     "operator_actions",
+    "reopened_ends",
     "pauses",
     "parked",
 )
@@ -35,6 +36,7 @@ TIMES = {
         "expires_at",
         "held_at",
         "settle_after",
+        "key_used_at",
         "resend_until",
         "throttled_since",
     ),
@@ -42,6 +44,7 @@ TIMES = {
     "delivery_attempts": ("ended_at", "next_at"),
     "delivery_evidence": ("seen_at",),
     "operator_actions": ("at",),
+    "reopened_ends": ("ended_at",),
     "pauses": ("since", "ended_at"),
 }
 # Without triggers: rows go and times move as nothing else may do it. One implicit transaction each.

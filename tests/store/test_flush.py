@@ -1,6 +1,6 @@
 """The flush: every ending as it is written, fenced by token, and harmless when it is run again."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from dispatcher.domain.life import (
     Skipped,
     Succeeded,
 )
+from dispatcher.store import deliveries
 from tests.store.scene import RESEND, Scene
 
 ENDINGS: dict[str, Outcome] = {
@@ -162,6 +163,18 @@ async def test_one_fenced_result_fences_no_other(scene: Scene) -> None:
     assert await scene.lives([item.id for item in items]) == ["sent", "pending", "sent"]
 
 
+@pytest.mark.parametrize("outcome", [Succeeded("m"), Again(60.0, "busy")], ids=["accepted", "again"])
+async def test_of_two_results_of_one_delivery_only_the_earlier_claims_is_fenced(scene: Scene, outcome: Outcome) -> None:
+    """It was moved while we had it, and came back to us."""
+    await scene.write(1)
+    (earlier,) = await scene.claim()
+    await deliveries.move(scene.database, earlier.id, datetime.now(UTC), "ann", "at once")
+    (later,) = await scene.claim()
+    await scene.mark([later])
+    back = (earlier, Back(0.0, "draining"))
+    assert await scene.flush(back, (later, outcome)) == [back]
+
+
 async def test_attempts_go_on_counting_over_retries(scene: Scene) -> None:
     (item,) = await scene.marked()
     for attempt in (1, 2, 3):
@@ -238,7 +251,7 @@ async def test_a_late_result_changes_no_end(scene: Scene) -> None:
     rival = await Scene.open(scene.database)
     (again,) = await rival.claim()
     await rival.mark([again])
-    await rival.flush((again, Failed("recipient: unknown")))
+    await rival.flush((again, Failed("recipient: unknown", conclusive=True)))
     assert await scene.late(item, Succeeded("m-1")) == "kept"
     assert await scene.life(item.id) == "failed"
 

@@ -3,7 +3,8 @@
 import asyncpg
 import pytest
 
-from dispatcher.domain.life import Succeeded
+from dispatcher.domain.life import Failed, Succeeded
+from dispatcher.store import deliveries
 from tests.store.scene import RESEND, Connection, Scene
 
 INSERT = """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template)
@@ -32,6 +33,17 @@ async def test_an_insert_through_the_view_may_name_its_time(connection: Connecti
     (row,) = await connection.fetch("SELECT run_at, scheduled_for FROM dispatcher.channel_outbox")
     assert row["run_at"] == row["scheduled_for"]
     assert row["run_at"].year == 2040
+
+
+async def test_an_insert_through_the_view_may_name_its_template(scene: Scene, connection: Connection) -> None:
+    (row,) = await connection.fetch(
+        """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template, template_name)
+           VALUES ('k', 'sms', '+49', '{"body": "x"}', 'welcome') RETURNING *"""
+    )
+    assert list(row.keys())[-1] == "template_name", "a column of the contract has moved"
+    assert row["template_name"] == "welcome"
+    (item,) = await scene.claim()
+    assert item.template_name == "welcome"
 
 
 async def test_what_is_written_as_skipped_is_never_due(scene: Scene, connection: Connection) -> None:
@@ -78,7 +90,10 @@ async def test_run_at_moves_through_the_view(connection: Connection) -> None:
     assert (await connection.fetchval("SELECT run_at FROM dispatcher.channel_outbox")).year == 2040
 
 
-@pytest.mark.parametrize("change", ["recipient = 'x'", "template = '{}'", "channel = 'email'", "idempotency_key = 'z'"])
+@pytest.mark.parametrize(
+    "change",
+    ["recipient = 'x'", "template = '{}'", "channel = 'email'", "idempotency_key = 'z'", "template_name = 'z'"],
+)
 async def test_nothing_else_changes_through_the_view(connection: Connection, change: str) -> None:
     await connection.execute(INSERT, "k")
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError):
@@ -149,7 +164,11 @@ async def test_what_is_not_finished_cannot_be_deleted(scene: Scene, connection: 
 
 
 async def test_what_is_finished_is_deleted_whole(scene: Scene, connection: Connection) -> None:
-    (item,) = await scene.marked(resend=RESEND)
+    (item,) = await scene.marked()
+    await scene.flush((item, Failed("recipient: no")))
+    await deliveries.reopen(scene.database, item.id, "ann", "he has moved")
+    (item,) = await scene.claim(resend=RESEND)
+    await scene.mark([item])
     await scene.die()
     rival = await Scene.open(scene.database)
     (again,) = await rival.claim()
@@ -157,7 +176,7 @@ async def test_what_is_finished_is_deleted_whole(scene: Scene, connection: Conne
     await scene.late(item, Succeeded("late"))
     await rival.flush((again, Succeeded("m-1")))
     await connection.execute("DELETE FROM dispatcher.deliveries")
-    for table in ("delivery_state", "delivery_attempts", "delivery_evidence", "captured_messages"):
+    for table in ("delivery_state", "delivery_attempts", "delivery_evidence", "reopened_ends", "captured_messages"):
         assert await connection.fetchval(f"SELECT count(*) FROM dispatcher.{table}") == 0
 
 

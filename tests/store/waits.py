@@ -33,3 +33,14 @@ async def until_blocked(connection: Connection, count: int = 1) -> None:
         return int(await connection.fetchval(waiting)) >= count
 
     await until(blocked, f"{count} wait for a lock")
+
+
+async def until_waits(connection: Connection, waiting: Connection) -> None:
+    """Wait until just this connection's statement waits for a lock."""
+
+    async def waits() -> bool:
+        await connection.execute("SELECT pg_stat_clear_snapshot()")
+        asked = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1"
+        return bool(await connection.fetchval(asked, waiting.get_server_pid()))
+
+    await until(waits, "it waits for a lock")

@@ -3,7 +3,8 @@
 import asyncpg
 import pytest
 
-from dispatcher.cli.deliveries import ANSWERS, COMMON_ANSWERS, readable, sentence
+from dispatcher.cli.acting import ANSWERS, COMMON_ANSWERS, sentence
+from dispatcher.cli.deliveries import readable
 from dispatcher.cli.failures import FAILED, REFUSED, UNUSABLE, explain
 from dispatcher.cli.voice import plain
 from dispatcher.errors import ConfigError, Fault, InputError, RestartBudgetSpent, SchemaBehind, UnsafeDatabase

@@ -7,6 +7,7 @@
 --   instances           one row per running pipeline: its epoch and its heartbeat
 --   delivery_attempts   earlier attempts that did not succeed; the last one stands on the state row
 --   delivery_evidence   results that came from a claim that was no longer its owner's
+--   reopened_ends       how a delivery had ended, before somebody reopened it
 --   operator_actions    who reopened, cancelled or moved what, and why
 --   captured_messages   what the capture provider was given
 --   channel_outbox      the contract's face over the first two, writable
@@ -39,6 +40,7 @@ CREATE TABLE dispatcher.deliveries (
     template        jsonb NOT NULL,
     variables       jsonb NOT NULL DEFAULT '{}',
     options         jsonb NOT NULL DEFAULT '{}',
+    template_name   text,
     CONSTRAINT deliveries_key UNIQUE (tenant_id, workspace_id, idempotency_key),
     CONSTRAINT deliveries_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 255),
     CONSTRAINT deliveries_tenant_named
@@ -52,6 +54,7 @@ CREATE TABLE dispatcher.deliveries (
 );
 COMMENT ON COLUMN dispatcher.deliveries.lane IS '0 transactional, 1 normal, 2 bulk: the smaller goes first';
 COMMENT ON COLUMN dispatcher.deliveries.template IS 'Liquid source by part, for example {"body": "Hello {{ name }}"}';
+COMMENT ON COLUMN dispatcher.deliveries.template_name IS 'what the template is called, so that it can be paused';
 
 -- No foreign key to deliveries: it costs 2.4 microseconds a row, and only the trigger below writes here. Columns are
 -- ordered by alignment to keep the row narrow. Fillfactor 30 leaves room on the page for the versions that mark and
@@ -61,6 +64,8 @@ CREATE TABLE dispatcher.delivery_state (
     run_at              timestamptz NOT NULL,
     token               bigint,
     finished_at         timestamptz,
+    key_used_at         timestamptz,
+    resend_until        timestamptz,
     lane                smallint NOT NULL,
     attempt             smallint NOT NULL DEFAULT 0,
     attempt_base        smallint NOT NULL DEFAULT 0,
@@ -87,6 +92,9 @@ CREATE TABLE dispatcher.delivery_state (
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0
 );
+COMMENT ON COLUMN dispatcher.delivery_state.key_used_at IS 'its first mark, since when its provider may know its key';
+COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS
+    'until when an unknown attempt may be sent again by itself; infinity: for ever; null: no attempt is unknown';
 COMMENT ON COLUMN dispatcher.delivery_state.attempt_base IS 'attempts that were used up before an operator reopened it';
 COMMENT ON COLUMN dispatcher.delivery_state.recoveries IS 'how often it was taken from an owner that had died';
 
@@ -138,10 +146,23 @@ CREATE TABLE dispatcher.delivery_evidence (
 );
 COMMENT ON COLUMN dispatcher.delivery_evidence.resolved IS 'it decided the end of the delivery; else it is kept beside it';
 
+CREATE TABLE dispatcher.reopened_ends (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    delivery_id bigint NOT NULL,
+    ended_at    timestamptz NOT NULL,
+    attempt     smallint NOT NULL,
+    called      boolean NOT NULL,
+    status      text NOT NULL CHECK (status IN ('failed', 'skipped')),
+    error       text
+);
+COMMENT ON COLUMN dispatcher.reopened_ends.called IS 'it ended an attempt; else its provider was not called';
+CREATE INDEX reopened_ends_by_delivery ON dispatcher.reopened_ends (delivery_id);
+
 CREATE TABLE dispatcher.operator_actions (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     delivery_id   bigint NOT NULL,
-    at            timestamptz NOT NULL DEFAULT statement_timestamp(),
+    -- Of the action itself, which may have waited for the delivery to end an attempt.
+    at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     actor         text NOT NULL CHECK (actor <> ''),
     action        text NOT NULL CHECK (action IN ('cancel', 'move', 'reopen')),
     status_before text NOT NULL,
@@ -210,6 +231,7 @@ BEGIN
     DELETE FROM dispatcher.delivery_state s USING gone g WHERE s.id = g.id;
     DELETE FROM dispatcher.delivery_attempts a USING gone g WHERE a.delivery_id = g.id;
     DELETE FROM dispatcher.delivery_evidence e USING gone g WHERE e.delivery_id = g.id;
+    DELETE FROM dispatcher.reopened_ends r USING gone g WHERE r.delivery_id = g.id;
     DELETE FROM dispatcher.captured_messages m USING gone g WHERE m.delivery_id = g.id;
     RETURN NULL;
 END $$;
@@ -236,11 +258,13 @@ CREATE TRIGGER terminal_is_final BEFORE UPDATE OF status ON dispatcher.delivery_
     EXECUTE FUNCTION dispatcher.terminal_is_final_v1();
 
 
--- Cancel until it is marked. Answers cancelled, sending, held, unknown, or the terminal status that it had already.
+-- Cancel until it is marked. Answers cancelled, sending, held, unknown, or the terminal status that it had already; or
+-- stopped: it is not sent again, but an earlier attempt may have gone out, so it is held now.
 CREATE FUNCTION dispatcher.cancel_delivery_v1(p_id bigint, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    was dispatcher.delivery_state;
+    was    dispatcher.delivery_state;
+    became text;
 BEGIN
     SELECT * INTO was FROM dispatcher.delivery_state WHERE id = p_id FOR UPDATE;
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
@@ -250,10 +274,10 @@ BEGIN
     UPDATE dispatcher.delivery_state
        SET status = 'skipped', ready = false, token = NULL, finished_at = statement_timestamp(),
            error = 'cancelled: ' || p_reason
-     WHERE id = p_id;
+     WHERE id = p_id RETURNING status INTO became;
     INSERT INTO dispatcher.operator_actions (delivery_id, actor, action, status_before, reason)
     VALUES (p_id, p_actor, 'cancel', 'queued', p_reason);
-    RETURN 'cancelled';
+    RETURN CASE became WHEN 'skipped' THEN 'cancelled' ELSE 'stopped' END;
 END $$;
 
 
@@ -276,7 +300,9 @@ BEGIN
 END $$;
 
 
--- Send a failed or skipped one again: the last attempt goes to the earlier ones, and the attempts are counted anew.
+-- Send a failed or skipped one again: its end is kept, the last attempt goes to the earlier ones, the attempts are counted
+-- anew, and so is the life of its key. It is the same key: a provider that still knows it sends nothing twice, and one that has forgotten
+-- it begins to know it with the first attempt from now on. Either way it is sent once more at most, as was asked for.
 -- Answers reopened, unknown, queued, or a status that means that the message has gone out.
 CREATE FUNCTION dispatcher.reopen_delivery_v1(p_id bigint, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -287,14 +313,17 @@ BEGIN
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
     IF was.status NOT IN ('failed', 'skipped') THEN RETURN was.status; END IF;
     IF was.marked THEN
-        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, next_at, reason)
-        VALUES (p_id, was.token, was.attempt, was.status, was.finished_at, statement_timestamp(), was.error)
+        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, reason)
+        VALUES (p_id, was.token, was.attempt, was.status, was.finished_at, was.error)
         ON CONFLICT DO NOTHING;
     END IF;
+    INSERT INTO dispatcher.reopened_ends (delivery_id, ended_at, attempt, called, status, error)
+    VALUES (p_id, was.finished_at, was.attempt, was.marked, was.status, was.error);
     PERFORM set_config('dispatcher.reopening', p_id::text, true);
     UPDATE dispatcher.delivery_state
        SET status = 'queued', ready = true, marked = false, token = NULL, finished_at = NULL, error = NULL,
-           attempt_base = attempt, recoveries = 0, run_at = statement_timestamp()
+           attempt_base = attempt, key_used_at = NULL, resend_until = NULL, recoveries = 0,
+           run_at = statement_timestamp()
      WHERE id = p_id;
     PERFORM set_config('dispatcher.reopening', '', true);
     INSERT INTO dispatcher.operator_actions (delivery_id, actor, action, status_before, reason)
@@ -442,7 +471,8 @@ CREATE VIEW dispatcher.channel_outbox AS
 SELECT d.id, d.tenant_id, d.workspace_id, d.run_id, d.job_id, d.channel, d.lane, d.recipient,
        d.template, d.variables, d.options, d.idempotency_key,
        s.status, (s.status = 'skipped') AS skipped, s.attempt AS attempts, d.max_attempts,
-       s.run_at, d.scheduled_for, d.expires_at, s.provider_message_id, s.error, d.created_at, s.finished_at
+       s.run_at, d.scheduled_for, d.expires_at, s.provider_message_id, s.error, d.created_at, s.finished_at,
+       d.template_name
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id);
 COMMENT ON VIEW dispatcher.channel_outbox IS
     'The outbox as its contract has it. A duplicate key raises 23505; ON CONFLICT works on dispatcher.deliveries.';
@@ -474,12 +504,18 @@ BEGIN
         RAISE EXCEPTION 'a delivery is born queued or skipped, not %', NEW.status
             USING ERRCODE = 'check_violation', CONSTRAINT = 'born_queued_or_skipped', COLUMN = 'status';
     END IF;
+    IF NEW.created_at <> now() THEN
+        RAISE EXCEPTION 'created_at is the time of the transaction, and cannot be given'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'created_by_its_transaction', COLUMN = 'created_at',
+                  HINT = 'Leave it out. What comes out of a backup goes into dispatcher.deliveries, and is held there.';
+    END IF;
     NEW.scheduled_for := coalesce(NEW.scheduled_for, NEW.run_at, now());
     INSERT INTO dispatcher.deliveries (id, tenant_id, workspace_id, run_id, job_id, channel, lane, recipient, template,
-        variables, options, idempotency_key, max_attempts, scheduled_for, expires_at, created_at)
+        variables, options, idempotency_key, max_attempts, scheduled_for, expires_at, created_at,
+        template_name)
     VALUES (NEW.id, NEW.tenant_id, NEW.workspace_id, NEW.run_id, NEW.job_id, NEW.channel, NEW.lane, NEW.recipient,
         NEW.template, NEW.variables, NEW.options, NEW.idempotency_key, NEW.max_attempts, NEW.scheduled_for,
-        NEW.expires_at, NEW.created_at);
+        NEW.expires_at, NEW.created_at, NEW.template_name);
     IF NEW.status = 'skipped' THEN
         NEW.finished_at := statement_timestamp();
         UPDATE dispatcher.delivery_state
@@ -496,7 +532,8 @@ END $$;
 CREATE TRIGGER channel_outbox_insert INSTEAD OF INSERT ON dispatcher.channel_outbox
     FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_insert_v1();
 
--- Through the view a waiting delivery can be cancelled (status skipped, the reason in error) or moved (run_at).
+-- Through the view a waiting delivery can be cancelled (status skipped, the reason in error) or moved (run_at). One of
+-- which an earlier attempt may have gone out is only stopped: it stays queued, and is held.
 CREATE FUNCTION dispatcher.channel_outbox_update_v1() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -518,7 +555,11 @@ BEGIN
     ELSE
         RETURN NULL;
     END IF;
-    IF answer NOT IN ('cancelled', 'moved') THEN
+    IF answer = 'stopped' THEN
+        NEW.status := 'queued';
+        NEW.skipped := false;
+        SELECT error INTO NEW.error FROM dispatcher.delivery_state WHERE id = OLD.id;
+    ELSIF answer NOT IN ('cancelled', 'moved') THEN
         RAISE EXCEPTION 'delivery % is %: too late', OLD.id, answer USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     RETURN NEW;

@@ -4,24 +4,19 @@
 -- New in the map
 --   pauses       who stopped what, why, and until when; an open one has no end
 --   parked       deliveries that wait for a pause to end
---   clusters     the server that this database was last seen on: another one means that it was restored
+--   clusters     where this database was last seen: anywhere else means that it was restored, copied or failed over
 --
 -- A recovered delivery counts how often its owner died. After the second time it is claimed with few others that are
 -- suspected too, from the third time on alone, so that what it does to its worker it does to no other delivery; from the
 -- sixth time on it is failed as poison. (Earlier would fail the innocent: many share a batch with the guilty one, and
 -- machines are killed for other reasons. Alone and dead three times in a row is no accident.)
 
-ALTER TABLE dispatcher.deliveries ADD COLUMN template_name text;
-COMMENT ON COLUMN dispatcher.deliveries.template_name IS 'what the template is called, so that it can be paused';
-
 ALTER TABLE dispatcher.delivery_state
     ADD COLUMN expires_at      timestamptz,
     ADD COLUMN held_at         timestamptz,
     ADD COLUMN settle_after    timestamptz,
-    ADD COLUMN resend_until    timestamptz,
     ADD COLUMN throttled_since timestamptz;
-COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of its dead owner may still be going on';
-COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS 'how long its provider knows the key of an unknown attempt';
+COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of a dead owner may still be going on';
 COMMENT ON COLUMN dispatcher.delivery_state.throttled_since IS 'when it was first put off by a limit, as long as nothing else happened';
 
 UPDATE dispatcher.delivery_state s SET expires_at = d.expires_at
@@ -49,7 +44,7 @@ ALTER TABLE dispatcher.claims
     ADD COLUMN settle_seconds double precision NOT NULL DEFAULT 60,
     DROP COLUMN on_unknown;
 COMMENT ON COLUMN dispatcher.claims.resend_by IS 'why an unknown attempt may be sent again; null: it is held';
-COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long the provider knows a key; null: no key, or for ever';
+COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long after its first use a key is used again; null: no key, or for ever';
 COMMENT ON COLUMN dispatcher.claims.settle_seconds IS 'how long a call may outlive its dead owner''s fence';
 
 ALTER TABLE dispatcher.instances
@@ -79,26 +74,31 @@ CREATE TABLE dispatcher.parked (
 );
 CREATE INDEX parked_by_pause ON dispatcher.parked (pause_id);
 
+-- One row: where we are. A second one came with data from elsewhere.
 CREATE TABLE dispatcher.clusters (
     seen_at           timestamptz NOT NULL DEFAULT statement_timestamp(),
     system_identifier bigint NOT NULL,
     timeline          integer NOT NULL,
-    PRIMARY KEY (system_identifier, timeline)
+    database_oid      oid NOT NULL,
+    schema_oid        oid NOT NULL,
+    PRIMARY KEY (system_identifier, timeline, database_oid, schema_oid)
 );
 
 
--- As before, with two differences. The state row knows when its delivery expires. And a row whose creation lies in the
--- past comes out of a dump: it may have been sent since, so it is held until its own state row follows, or somebody says.
+-- As before, with two differences. The state row knows when its delivery expires. And a row that was not created by the
+-- transaction that inserts it comes out of a dump, or is a copy: it may have been sent, so it is held until its own state
+-- row follows, or somebody says. No clock is compared with another: the column's default is the transaction's own time,
+-- and whoever gives another has it from elsewhere.
 CREATE FUNCTION dispatcher.deliveries_become_due_v2() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.delivery_state
            (id, channel, lane, run_at, expires_at, ready, held, token, held_at, settle_after, error)
-    SELECT id, channel, lane, scheduled_for, expires_at, NOT past, past,
-           CASE WHEN past THEN 0 END, CASE WHEN past THEN statement_timestamp() END,
-           CASE WHEN past THEN statement_timestamp() END,
-           CASE WHEN past THEN 'quarantined: it was created before it was inserted, and may have been sent' END
-      FROM (SELECT *, created_at < now() - interval '1 minute' AS past FROM fresh) AS aged
+    SELECT id, channel, lane, scheduled_for, expires_at, NOT copied, copied,
+           CASE WHEN copied THEN 0 END, CASE WHEN copied THEN statement_timestamp() END,
+           CASE WHEN copied THEN statement_timestamp() END,
+           CASE WHEN copied THEN 'quarantined: created_at was given, as in a copy of one that may have been sent' END
+      FROM (SELECT *, created_at <> now() AS copied FROM fresh) AS told
     ON CONFLICT (id) DO NOTHING;
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_notify) THEN
         PERFORM pg_notify('dispatcher_work', '');
@@ -110,6 +110,9 @@ DROP TRIGGER deliveries_become_due ON dispatcher.deliveries;
 CREATE TRIGGER deliveries_become_due AFTER INSERT ON dispatcher.deliveries
     REFERENCING NEW TABLE AS fresh
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_become_due_v2();
+
+COMMENT ON COLUMN dispatcher.deliveries.created_at IS
+    'the time of its transaction: leave it out. A row in which it is anything else is a copy, and is held';
 
 -- A state row that is inserted by itself comes out of a dump too. It takes the place of the one that the trigger above
 -- has made; what is finished stays finished, what was queued may have been sent since and is held.
@@ -134,6 +137,18 @@ END $$;
 CREATE TRIGGER state_restored BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_restored_v1();
 
+-- A restore with several jobs brings both tables at the same time. Each would wait for rows of the other's: so the states
+-- wait until nobody is inserting deliveries, and nobody begins to before they are there.
+CREATE FUNCTION dispatcher.states_wait_v1() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    LOCK TABLE dispatcher.deliveries IN SHARE MODE;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER states_wait BEFORE INSERT ON dispatcher.delivery_state
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.states_wait_v1();
+
 
 -- A state row goes with its delivery, and in no other way: without it nobody would know that a message has gone out.
 CREATE FUNCTION dispatcher.state_stays_v1() RETURNS trigger
@@ -145,6 +160,29 @@ END $$;
 
 CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_state
     FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_stays_v1();
+
+
+-- What a provider may have taken is neither failed nor skipped as if nothing had been sent. Whoever would end a delivery
+-- while an earlier attempt of it is unknown, for whatever reason (it has expired, is cancelled, its attempts are used up,
+-- it cannot be rendered, its channel is unserved, it kills its worker), holds it with that reason instead. An end is an end
+-- only where the same statement knows better, and says so: resend_until becomes null.
+CREATE FUNCTION dispatcher.unknown_is_no_end_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.status := 'queued';
+    NEW.finished_at := NULL;
+    NEW.ready := false;
+    NEW.held := true;
+    NEW.held_at := statement_timestamp();
+    -- Held without a call of its claim's, it carries the token that no claim has.
+    NEW.token := CASE WHEN NEW.marked THEN OLD.token ELSE 0 END;
+    NEW.error := 'unknown: an earlier attempt may have gone out, and is not sent again: ' || NEW.error;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER unknown_is_no_end BEFORE UPDATE OF status ON dispatcher.delivery_state
+    FOR EACH ROW WHEN (OLD.status = 'queued' AND NEW.status IN ('failed', 'skipped') AND NEW.resend_until IS NOT NULL)
+    EXECUTE FUNCTION dispatcher.unknown_is_no_end_v1();
 
 
 -- Settle a held delivery. Answers settled, unknown, early (a call of its dead owner may still be going on), or what it is.
@@ -172,7 +210,7 @@ BEGIN
          WHERE was.marked;
         UPDATE dispatcher.delivery_state
            SET ready = true, marked = false, held = false, token = NULL, held_at = NULL, settle_after = NULL,
-               resend_until = NULL, recoveries = 0, run_at = greatest(run_at, statement_timestamp()),
+               key_used_at = NULL, resend_until = NULL, recoveries = 0, run_at = greatest(run_at, statement_timestamp()),
                attempt_base = CASE WHEN attempt - attempt_base >= allowed THEN attempt ELSE attempt_base END
          WHERE id = p_id;
         PERFORM pg_notify('dispatcher_work', '');
@@ -182,8 +220,8 @@ BEGIN
                              WHEN channel = 'voice' THEN 'called'
                              WHEN channel = 'social' THEN 'posted'
                              ELSE 'sent' END,
-               held = false, held_at = NULL, settle_after = NULL, finished_at = statement_timestamp(),
-               provider_message_id = coalesce(p_provider_message_id, provider_message_id),
+               held = false, held_at = NULL, settle_after = NULL, resend_until = NULL,
+               finished_at = statement_timestamp(), provider_message_id = coalesce(p_provider_message_id, provider_message_id),
                error = CASE WHEN p_as = 'failed' THEN 'settled as failed: ' || p_reason END
          WHERE id = p_id;
     END IF;
@@ -242,22 +280,27 @@ BEGIN
 END $$;
 
 
--- Hold everything that may have been attempted in another life of this database: what is due and was created before.
-CREATE FUNCTION dispatcher.quarantine_v1(p_before timestamptz, p_actor text, p_reason text) RETURNS bigint
+-- Hold everything that may have been attempted in another life of this database: what is due by now, or by p_due, or has
+-- an owner, and was created before.
+CREATE FUNCTION dispatcher.quarantine_v1(
+    p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
+) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     quarantined bigint;
 BEGIN
     WITH suspect AS (
         SELECT s.id FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
-         WHERE s.status = 'queued' AND NOT s.held AND s.run_at <= statement_timestamp() AND d.created_at < p_before
+         WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= p_due OR s.token IS NOT NULL)
+           AND d.created_at < p_before
          ORDER BY s.id FOR UPDATE OF s
     ), kept AS (
         -- A call may be going on at this very moment: as long as it can, nobody settles what it does.
         UPDATE dispatcher.delivery_state s
            SET ready = false, held = true, token = 0, held_at = statement_timestamp(),
-               settle_after = statement_timestamp() + make_interval(secs => CASE WHEN s.marked THEN
-                   coalesce((SELECT c.settle_seconds FROM dispatcher.claims c WHERE c.token = s.token), 60) ELSE 0 END),
+               settle_after = greatest(s.settle_after, statement_timestamp() + make_interval(
+                   secs => CASE WHEN s.marked THEN coalesce(
+                       (SELECT c.settle_seconds FROM dispatcher.claims c WHERE c.token = s.token), 60) ELSE 0 END)),
                error = 'quarantined: ' || p_reason
           FROM suspect WHERE s.id = suspect.id
         RETURNING s.id
@@ -269,36 +312,67 @@ BEGIN
     RETURN quarantined;
 END $$;
 
--- See on which server this database lives now; a new one, or a new timeline of it, means a restore or a failover, after
--- which marks may have been forgotten. Answers how many deliveries were quarantined; null where nothing has changed.
+
+-- Where this database lives: which server, on which timeline; and which database and schema of it, since a copy within
+-- one server, or a restore into it, makes others. The timeline is the one that is written now: the control file has that
+-- of the last checkpoint, and the first one after a promotion may take minutes. A standby has no such place: it raises.
+CREATE FUNCTION dispatcher.here_v1(
+    OUT system_identifier bigint, OUT timeline integer, OUT database_oid oid, OUT schema_oid oid
+)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, d.oid,
+           'dispatcher'::regnamespace::oid
+      FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()
+$$;
+
+CREATE FUNCTION dispatcher.cluster_is_known_v1() RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT count(*) = 1 AND bool_and((c.system_identifier, c.timeline, c.database_oid, c.schema_oid)
+                                     = (h.system_identifier, h.timeline, h.database_oid, h.schema_oid))
+      FROM dispatcher.clusters c, dispatcher.here_v1() h
+$$;
+
+-- See where this database lives now; anywhere else than before means a restore, a copy or a failover, after which marks
+-- may have been forgotten. Answers how many deliveries were quarantined; null where nothing has changed. The other
+-- server's clock may have been ahead of ours: what is due within a minute may have been attempted there.
 CREATE FUNCTION dispatcher.see_cluster_v1() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    here       bigint;
-    line       integer;
-    known_here boolean;
-    known      bigint;
+    is_first boolean;
 BEGIN
-    SELECT system_identifier INTO here FROM pg_control_system();
-    SELECT timeline_id INTO line FROM pg_control_checkpoint();
-    SELECT system_identifier = here AND timeline = line INTO known_here
-      FROM dispatcher.clusters ORDER BY seen_at DESC LIMIT 1;
-    IF known_here THEN RETURN NULL; END IF;
+    IF dispatcher.cluster_is_known_v1() THEN RETURN NULL; END IF;
     LOCK TABLE dispatcher.clusters IN EXCLUSIVE MODE;
-    SELECT system_identifier = here AND timeline = line INTO known_here
-      FROM dispatcher.clusters ORDER BY seen_at DESC LIMIT 1;
-    IF known_here THEN RETURN NULL; END IF;
-    SELECT count(*) INTO known FROM dispatcher.clusters;
-    INSERT INTO dispatcher.clusters (system_identifier, timeline) VALUES (here, line)
-    ON CONFLICT (system_identifier, timeline) DO UPDATE SET seen_at = statement_timestamp();
-    IF known = 0 THEN RETURN NULL; END IF;
-    RETURN dispatcher.quarantine_v1(statement_timestamp(), 'dispatcher',
-        'the database came to another server or timeline, where marks may have been forgotten');
+    IF dispatcher.cluster_is_known_v1() THEN RETURN NULL; END IF;
+    DELETE FROM dispatcher.clusters;
+    is_first := NOT FOUND;
+    INSERT INTO dispatcher.clusters (system_identifier, timeline, database_oid, schema_oid)
+    SELECT h.system_identifier, h.timeline, h.database_oid, h.schema_oid FROM dispatcher.here_v1() h;
+    IF is_first THEN RETURN NULL; END IF;
+    RETURN dispatcher.quarantine_v1('infinity', 'dispatcher',
+        'the database was restored, copied or failed over, and marks may have been forgotten',
+        statement_timestamp() + interval '1 minute');
 END $$;
 
+-- Data that is restored into a database of its own life does not say where that is: its deliveries are held one by one.
+-- (Only with its triggers switched off it does, and then every one that is due must be.)
+CREATE FUNCTION dispatcher.clusters_are_seen_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM dispatcher.clusters) OR NOT EXISTS (
+        SELECT FROM dispatcher.here_v1() h
+         WHERE (h.system_identifier, h.timeline, h.database_oid, h.schema_oid)
+               = (NEW.system_identifier, NEW.timeline, NEW.database_oid, NEW.schema_oid)) THEN
+        RETURN NULL;
+    END IF;
+    RETURN NEW;
+END $$;
 
--- As before, with these differences: a call may outlive its owner's fence, so what is held cannot be settled before it is
--- over; a key is used again only while its provider knows it; and what its owners died of six times is poison.
+CREATE TRIGGER clusters_are_seen BEFORE INSERT ON dispatcher.clusters
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.clusters_are_seen_v1();
+
+
+-- As before, with these differences: a call may outlive its owner's fence, so what is held, also later, cannot be settled
+-- before it is over; a key is used again only while its provider knows it; and what killed six owners is poison.
 CREATE FUNCTION dispatcher.recover_v2(p_page integer)
 RETURNS TABLE (claims bigint, requeued bigint, retried bigint, held bigint, poisoned bigint)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -308,23 +382,23 @@ DECLARE
 BEGIN
     claims := 0; requeued := 0; retried := 0; held := 0; poisoned := 0;
     FOR orphan IN
-        SELECT c.token, c.ids, c.resend_by, c.claimed_at, c.key_seconds, c.settle_seconds FROM dispatcher.claims c
+        SELECT c.token, c.ids, c.resend_by, c.key_seconds, c.settle_seconds FROM dispatcher.claims c
          WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = c.epoch)
            AND EXISTS (SELECT FROM dispatcher.delivery_state s
                         WHERE s.id = ANY (c.ids) AND s.token = c.token AND s.status = 'queued' AND NOT s.held)
          ORDER BY c.token LIMIT p_page FOR UPDATE SKIP LOCKED
     LOOP
         claims := claims + 1;
-        UPDATE dispatcher.delivery_state s
-           SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
-               error = 'poison: whoever worked on it died, the last times with it alone'
-         WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
-           AND s.recoveries >= 5
-           -- What a provider may have taken already has not failed.
-           AND NOT EXISTS (SELECT FROM dispatcher.delivery_attempts a
-                            WHERE a.delivery_id = s.id AND a.outcome = 'unknown');
-        GET DIAGNOSTICS moved = ROW_COUNT;
-        poisoned := poisoned + moved;
+        WITH poison AS (
+            UPDATE dispatcher.delivery_state s
+               SET status = 'failed', finished_at = statement_timestamp(), recoveries = s.recoveries + 1,
+                   error = 'poison: whoever worked on it died, the last times with it alone'
+             WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked
+               AND NOT s.held AND s.recoveries >= 5
+            RETURNING s.held AS unknown
+        )
+        SELECT poisoned + count(*) FILTER (WHERE NOT p.unknown), held + count(*) FILTER (WHERE p.unknown)
+          INTO poisoned, held FROM poison p;
 
         UPDATE dispatcher.delivery_state s SET ready = true, token = NULL, recoveries = s.recoveries + 1
          WHERE s.id = ANY (orphan.ids) AND s.token = orphan.token AND s.status = 'queued' AND NOT s.marked;
@@ -339,8 +413,9 @@ BEGIN
         ), freed AS (
             UPDATE dispatcher.delivery_state s
                SET ready = true, token = NULL, marked = false, error = 'unknown: the owner died during the call',
-                   -- The key may have been used as early as the claim.
-                   resend_until = coalesce(s.resend_until, orphan.claimed_at + make_interval(secs => orphan.key_seconds))
+                   settle_after = statement_timestamp() + make_interval(secs => orphan.settle_seconds),
+                   resend_until = least(s.resend_until, coalesce(
+                       s.key_used_at + make_interval(secs => orphan.key_seconds), 'infinity'))
               FROM again WHERE s.id = again.id
         ), kept AS (
             INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
@@ -363,7 +438,8 @@ BEGIN
 END $$;
 
 
--- As before; whatever is no longer held has no time of being held.
+-- As before; whatever is no longer held has no time of being held, and a refusal of one attempt says nothing about another
+-- that is unknown.
 CREATE FUNCTION dispatcher.late_result_v2(
     p_id bigint, p_token bigint, p_verdict text, p_status text, p_provider_message_id text, p_reason text
 ) RETURNS text
@@ -400,7 +476,8 @@ BEGIN
         RETURN 'applied';
     END IF;
     ends := was.status = 'queued'
-        AND (p_verdict = 'accepted' AND (was.held OR NOT was.marked) OR p_verdict = 'refused' AND ours);
+        AND (p_verdict = 'accepted' AND (was.held OR NOT was.marked)
+             OR p_verdict = 'refused' AND ours AND was.resend_until IS NULL);
     INSERT INTO dispatcher.delivery_evidence (delivery_id, token, verdict, provider_message_id, reason, resolved)
     VALUES (p_id, p_token, p_verdict, p_provider_message_id, p_reason, ends) ON CONFLICT DO NOTHING;
     IF NOT ends THEN RETURN 'kept'; END IF;
@@ -429,5 +506,16 @@ SELECT a.delivery_id AS outbox_id, a.ended_at AS logged_at, 'retry scheduled' AS
        a.next_at AS next_attempt_at, a.reason
   FROM dispatcher.delivery_attempts a WHERE a.next_at IS NOT NULL
 UNION ALL
-SELECT s.id, s.finished_at, CASE WHEN s.error LIKE 'exhausted%' THEN 'exhausted' ELSE 'failed' END, s.attempt, NULL, s.error
-  FROM dispatcher.delivery_state s WHERE s.status = 'failed';
+SELECT e.delivery_id, e.ended_at,
+       CASE WHEN e.error LIKE 'exhausted:%' THEN 'exhausted'
+            WHEN e.called OR e.error LIKE 'settled as failed:%' THEN 'failed'
+            ELSE 'schedule failed' END,
+       e.attempt, NULL, e.error
+  FROM (SELECT id AS delivery_id, finished_at AS ended_at, attempt, marked AS called, status, error
+          FROM dispatcher.delivery_state
+        UNION ALL
+        SELECT delivery_id, ended_at, attempt, called, status, error FROM dispatcher.reopened_ends) AS e
+ WHERE e.status = 'failed' OR e.status = 'skipped' AND e.error = 'expired';
+COMMENT ON VIEW dispatcher.rac_notification_logs IS
+    'retry scheduled; exhausted; failed (its provider refused it, or an operator said so); schedule failed (it could not be '
+    'given to its provider at all: what it says is faulty, nobody serves its channel, it kills its worker, it expired)';

@@ -42,13 +42,26 @@ SELECT s.id FROM dispatcher.delivery_state s
 -- After an unknown attempt only a provider's key, the channel's at_least_once or an operator allows another.
 SELECT delivery_id AS id FROM dispatcher.delivery_attempts WHERE outcome = 'unknown' AND resent_by IS NULL;
 
+-- name: what_may_have_gone_out_has_not_failed
+-- After an unknown attempt only its provider or an operator can say that nothing was sent.
+SELECT s.id FROM dispatcher.delivery_state s
+ WHERE (s.status = 'skipped' OR s.status = 'failed' AND (NOT s.marked OR s.error LIKE 'exhausted:%'))
+   AND EXISTS (SELECT FROM dispatcher.delivery_attempts a
+                WHERE a.delivery_id = s.id AND a.outcome = 'unknown'
+                  AND NOT EXISTS (SELECT FROM dispatcher.operator_actions o
+                                   WHERE o.delivery_id = s.id AND o.at >= a.ended_at
+                                     AND o.action IN ('reopen', 'settle_failed', 'settle_requeue')));
+
 -- name: backoff_is_respected
--- No attempt ended before it was due.
+-- No attempt ended before it was due, unless an operator moved or reopened its delivery.
 SELECT later.delivery_id AS id
   FROM dispatcher.delivery_attempts earlier
   JOIN dispatcher.delivery_attempts later
     ON later.delivery_id = earlier.delivery_id AND later.attempt = earlier.attempt + 1
- WHERE earlier.outcome = 'retry' AND later.ended_at < earlier.next_at;
+ WHERE earlier.outcome = 'retry' AND later.ended_at < earlier.next_at
+   AND NOT EXISTS (SELECT FROM dispatcher.operator_actions o
+                    WHERE o.delivery_id = earlier.delivery_id AND o.action IN ('move', 'reopen')
+                      AND o.at BETWEEN earlier.ended_at AND later.ended_at);
 
 -- name: held_ones_are_explained
 -- A held delivery says since when and why.

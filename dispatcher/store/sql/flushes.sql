@@ -1,5 +1,6 @@
 -- name: accepted
--- Write what providers took, and drop the claims ($5) that this batch completes. Answers the ids that were not ours.
+-- Write what providers took, and drop the claims ($5) that this batch completes. Answers those that were not ours: a
+-- delivery can stand here twice, by two claims, and be ours by the later one.
 -- What a row must be is compared with columns of `asked`, for the sake of the plan: see the mark.
 WITH asked AS MATERIALIZED (
     SELECT id, token, status, provider_message_id, true AS marked, 'queued' AS was, false AS was_held
@@ -11,20 +12,22 @@ WITH asked AS MATERIALIZED (
            provider_message_id = a.provider_message_id
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
         AND s.held = a.was_held
-    RETURNING s.id
+    RETURNING s.id, s.token
 ), spent AS (
     DELETE FROM dispatcher.claims WHERE token = ANY ($5::bigint[])
 )
-SELECT id FROM asked WHERE id NOT IN (SELECT id FROM ended);
+SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM ended);
 
 -- name: others
 -- Write every other ending: failed and skipped for good, held, parked, or ready again after a delay. `give_back` gives
--- the attempt back, where it had been counted. Answers the ids that were not ours.
+-- the attempt back, where it had been counted; `conclusive` says that no earlier attempt has gone out either, and without
+-- it one that is unknown makes the end a hold. Answers those that were not ours.
 WITH asked AS MATERIALIZED (
     SELECT r.*, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::text[], $6::float8[], $7::boolean[],
-                  $8::boolean[], $9::bigint[], $10::text[], $11::float8[])
-           AS r (id, token, status, held, reason, delay_seconds, give_back, throttled, pause_id, resent_by, key_seconds),
+                  $8::boolean[], $9::bigint[], $10::text[], $11::float8[], $12::boolean[])
+           AS r (id, token, status, held, reason, delay_seconds, give_back, throttled, pause_id, resent_by, key_seconds,
+                 conclusive),
            (SELECT set_config('synchronous_commit', 'on', true)) AS durable
 ), moved AS (
     UPDATE dispatcher.delivery_state s
@@ -40,9 +43,10 @@ WITH asked AS MATERIALIZED (
            held_at = CASE WHEN a.held THEN statement_timestamp() END,
            throttled_since = CASE WHEN a.throttled THEN coalesce(s.throttled_since, statement_timestamp())
                                   WHEN a.give_back THEN s.throttled_since END,
-           resend_until = CASE WHEN a.status <> 'queued' THEN NULL
-                               ELSE coalesce(s.resend_until, statement_timestamp() + make_interval(secs => a.key_seconds))
-                          END,
+           resend_until = CASE WHEN a.conclusive THEN NULL
+                               WHEN a.resent_by IS NULL THEN s.resend_until
+                               ELSE least(s.resend_until, coalesce(
+                                   s.key_used_at + make_interval(secs => a.key_seconds), 'infinity')) END,
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
     RETURNING s.id, s.attempt, s.run_at, s.ready, a.token, a.reason, a.give_back, a.pause_id, a.resent_by
@@ -54,9 +58,9 @@ WITH asked AS MATERIALIZED (
     INSERT INTO dispatcher.parked (delivery_id, pause_id) SELECT id, pause_id FROM moved WHERE pause_id IS NOT NULL
     ON CONFLICT (delivery_id) DO UPDATE SET pause_id = excluded.pause_id
 ), spent AS (
-    DELETE FROM dispatcher.claims WHERE token = ANY ($12::bigint[])
+    DELETE FROM dispatcher.claims WHERE token = ANY ($13::bigint[])
 )
-SELECT id FROM asked WHERE id NOT IN (SELECT id FROM moved);
+SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM moved);
 
 -- name: late
 -- A result whose claim was no longer its owner's: what it knows is kept, and settles what it can.

@@ -26,7 +26,8 @@ SELECT id FROM dispatcher.delivery_state
 SELECT dispatcher.quarantine_v1($1, $2, $3);
 
 -- name: expire
--- Skip what waits, in the queue or for a pause to end, and has expired; says how many.
+-- Skip what waits, in the queue or for a pause to end, and has expired, or hold it where an attempt is unknown; says how
+-- many.
 WITH queued AS MATERIALIZED (
     SELECT id FROM dispatcher.delivery_state
      WHERE ready AND expires_at <= statement_timestamp() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED

@@ -29,7 +29,3 @@ SELECT claims, requeued, retried, held, poisoned FROM dispatcher.recover_v2($1);
 -- Settings without which nothing here is durable.
 SELECT current_setting('fsync') = 'on' AS fsync, pg_is_in_recovery() AS standby,
        current_setting('server_version_num')::int AS version;
-
--- name: see_cluster
--- Note the server that we are on; a new one quarantines what may have been attempted, and answers how many that were.
-SELECT dispatcher.see_cluster_v1();

@@ -6,7 +6,8 @@
 WITH me AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = $1 FOR KEY SHARE
 )
-UPDATE dispatcher.delivery_state s SET marked = true, attempt = s.attempt + 1
+UPDATE dispatcher.delivery_state s
+   SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp())
   FROM me, (SELECT id, token, false AS marked, 'queued' AS status
               FROM unnest($2::bigint[], $3::bigint[]) AS r (id, token) OFFSET 0) AS asked
  WHERE s.id = asked.id AND s.token = asked.token AND s.marked = asked.marked AND s.status = asked.status
@@ -15,7 +16,8 @@ UPDATE dispatcher.delivery_state s SET marked = true, attempt = s.attempt + 1
 RETURNING s.id, s.attempt;
 
 -- name: settle_unmarked
--- What the mark left out and is still ours: expired, or its provider has forgotten the key of an unknown attempt.
+-- What the mark left out and is still ours: expired (held where an attempt is unknown, as any such end), or its provider
+-- has forgotten the key of an unknown attempt.
 UPDATE dispatcher.delivery_state s
    SET status = CASE WHEN s.expires_at <= statement_timestamp() THEN 'skipped' ELSE 'queued' END,
        finished_at = CASE WHEN s.expires_at <= statement_timestamp() THEN statement_timestamp() END,

@@ -29,4 +29,5 @@ SELECT s.id, l.life, s.held_at, s.settle_after, s.error,
 -- name: suspects
 -- How many a quarantine would hold.
 SELECT count(*) FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
- WHERE s.status = 'queued' AND NOT s.held AND s.run_at <= statement_timestamp() AND d.created_at < $1;
+ WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= statement_timestamp() OR s.token IS NOT NULL)
+   AND d.created_at < $1;
