@@ -102,6 +102,10 @@ class NotCalled(Struct, frozen=True, gc=False):
     why: str
 
 
+class Unready(OSError):  # noqa: N818 - what the channel is, to who asked it to prepare
+    """No call can begin. Its text says why, and where it is a person's fault what to change; it names no secret."""
+
+
 Verdict = Accepted | Refused | RetryAfter | Throttled | Unknown | NotCalled
 Report = Callable[[Envelope, Verdict], None]
 
@@ -114,7 +118,10 @@ class Channel(Protocol):
         """For how long the provider contractually de-duplicates by the envelope's key: 0 not at all, inf for ever."""
 
     async def prepare(self, count: int) -> None:
-        """Return when `count` calls can begin without waiting for a connection. Called before the mark."""
+        """Return when `count` calls can begin without waiting for a connection. Called before the mark.
+
+        An OSError, best an `Unready` with its reason, says that they cannot: then nothing is marked.
+        """
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Hand each envelope over and report each verdict."""
