@@ -13,7 +13,7 @@ import idna
 from msgspec import Struct
 
 from channels.mail.errors import MailFault
-from channels.mail.words import no_control, no_surrogate, phrase, quoted
+from channels.mail.words import ENCODED_LINE_MAX, no_control, no_surrogate, phrase, quoted
 
 # What RFC 5321 lets a server refuse: octets of the local part, of the domain, of both.
 LOCAL_OCTETS_MAX = 64
@@ -49,7 +49,12 @@ class Address(Struct, frozen=True, gc=False):
     @property
     def header(self) -> str:
         """As a header has it."""
-        return f"{phrase(self.name)} <{self.spec}>" if self.name else self.spec
+        if not self.name:
+            return self.spec
+        shown = phrase(self.name)
+        last = len(shown) - shown.rfind("\n")
+        gap = " " if len("Reply-To: ,") + last + len(self.spec) + len("<>") < ENCODED_LINE_MAX else "\r\n "
+        return f"{shown}{gap}<{self.spec}>"
 
     @property
     def smtputf8(self) -> bool:

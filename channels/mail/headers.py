@@ -139,8 +139,8 @@ def _value(name: str, value: object) -> str:
     if len(value.splitlines()) > 1 or value.endswith(("\r", "\n")):
         raise MailFault(field, "has a line break; write it on one line")
     no_control(value, field)
-    value = value.strip()
-    if not value:
+    value = value.strip(" ")
+    if not value.strip():
         raise MailFault(field, "is empty; leave it out, or give it a value")
     if name == "Auto-Submitted" and value not in _AUTO_SUBMITTED:
         raise MailFault(field, f"is none of {', '.join(_AUTO_SUBMITTED)}; write one of them")

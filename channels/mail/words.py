@@ -29,7 +29,7 @@ def one_line(text: str, field: str) -> str:
     if len(text) > HEADER_CHARACTERS_MAX:
         raise MailFault(field, f"has more than {HEADER_CHARACTERS_MAX} characters; make it shorter")
     if not (text.isascii() and text.isprintable()):
-        text = " ".join(filter(None, (line.strip() for line in text.replace("\t", " ").splitlines())))
+        text = " ".join(filter(None, (line.strip(" ") for line in text.replace("\t", " ").splitlines())))
         no_control(text, field)
     return text.strip(" ")
 
