@@ -54,6 +54,8 @@ class Envelope(Struct, frozen=True, gc=False):
     parts: Mapping[str, str]
     options: Mapping[str, Any]
     attempt: int
+    # When it was due or written, whichever is later, in seconds since 1970: the same on every attempt.
+    dated: int = 0
 
 
 class Accepted(Struct, frozen=True, gc=False):

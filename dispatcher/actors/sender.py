@@ -358,4 +358,5 @@ def _envelope(licence: Licence, one: Rendered, attempt: int) -> Envelope:
         one.parts,
         one.options,
         attempt,
+        item.dated,
     )

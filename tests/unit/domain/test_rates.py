@@ -36,6 +36,7 @@ def _one(tenant: str = "t", recipient: str = "a@x.example") -> One:
             max_attempts=5,
             template_name=None,
             expired=False,
+            dated=0,
             token=1,
             channel="email",
             lane=Lane.NORMAL,
