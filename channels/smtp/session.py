@@ -34,6 +34,7 @@ PIECE_BYTES = 256 * 1024
 
 RSET, MAIL, RCPT, DATA, DOT, EMPTY, NOOP = Step.RSET, Step.MAIL, Step.RCPT, Step.DATA, Step.DOT, Step.EMPTY, Step.NOOP
 GOOD = ord("2")
+OK = b"250 "
 BAD = frozenset(b"45")
 GO_ON = b"354"
 CLOSING = b"421"
@@ -63,6 +64,8 @@ class Session(asyncio.Protocol):
         # The open one has its verdict; what the server still says about it is not asked for.
         self._refused = False
         self._reset = False
+        # The answer after which nothing is to be done, where all commands went out together and none was refused.
+        self._passing = MAIL if features.chunking else RCPT
         self._rest = b""
         self._lines: list[bytes] = []
         self._body: memoryview | None = None
@@ -258,7 +261,12 @@ class Session(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         lines = (self._rest + data if self._rest else data).split(b"\n")
         self._rest = lines.pop()
+        steps = self._steps
         for line in lines:
+            if steps and (steps[0] is MAIL or steps[0] is self._passing) and self._smooth and line.startswith(OK):
+                # What nearly every line is. DATA and the dot are what something follows from.
+                steps.popleft()
+                continue
             if len(line) > LINE_BYTES_MAX or len(self._lines) >= ANSWER_LINES_MAX:
                 self.lose("the server's answer is endless")
             elif line[3:4] == b"-":
@@ -275,6 +283,10 @@ class Session(asyncio.Protocol):
         self.gone.set()
 
     # What comes in
+
+    @property
+    def _smooth(self) -> bool:
+        return not (self._later or self._lines)
 
     def _answer(self, line: bytes) -> None:
         """One answer is complete, with this line."""
@@ -298,7 +310,7 @@ class Session(asyncio.Protocol):
         self._closing = code == CLOSING
         if step is DOT:
             self._dotted(good, lines)
-        elif step in {MAIL, RCPT, DATA}:
+        elif step is DATA or step is MAIL or step is RCPT:
             self._enveloped(step, good, lines)
         elif step is NOOP:
             if self._probe is not None and not self._probe.done():
