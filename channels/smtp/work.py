@@ -6,7 +6,7 @@ from channels.calls import Calls
 from channels.contract import Envelope, Verdict
 from channels.mail.composer import Composed
 
-_QUEUED_AS = re.compile(rb"(?:queued as|id=)\s*<?([A-Za-z0-9][A-Za-z0-9@._:/+-]{2,127})", re.IGNORECASE)
+_QUEUED_AS = re.compile(rb"(?:queued as|id=)\s*<?([A-Za-z0-9][A-Za-z0-9@._:/+-]{0,127})", re.IGNORECASE)
 _MESSAGE_ID = re.compile(rb"^Message-ID:\s*<([^<>\s]{1,250})>", re.IGNORECASE | re.MULTILINE)
 HEADER_BYTES_SEARCHED = 16 * 1024
 
