@@ -32,14 +32,10 @@ def clean(text: str, recipient: str = "") -> str:
     """A text in which no address is left, and nothing of the recipient's."""
     text = _SPACE.sub(" ", "".join(one if one.isprintable() else " " for one in text.replace("\ufffd", "?")))
     if recipient:
-        text = _without(text, recipient)
+        text = re.sub(f"<?{re.escape(recipient)}>?", "<address>", text, flags=re.IGNORECASE)
     text = _ADDRESS.sub("<address>", text).strip()
     if recipient:
         local = recipient.rpartition("@")[0]
         if len(local) >= LOCAL_PART_MIN:
             text = re.sub(rf"(?<!\w){re.escape(local)}(?!\w)", "<address>", text, flags=re.IGNORECASE)
     return text if len(text) <= TEXT_MAX else text[:TEXT_MAX].rstrip() + "…"
-
-
-def _without(text: str, recipient: str) -> str:
-    return re.sub(re.escape(recipient), "<address>", text, flags=re.IGNORECASE)

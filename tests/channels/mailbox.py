@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import SMTP as POLICY
@@ -16,7 +17,8 @@ logging.getLogger("mail.log").disabled = True
 class Mailbox:
     """Listens on a free port of 127.0.0.1 and keeps what it takes."""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, listen_tls: ssl.SSLContext | None = None, **arguments: Any) -> None:
+        self._listen_tls = listen_tls
         self._arguments = arguments
         self._server: asyncio.Server
         self.taken: list[tuple[str, bytes]] = []
@@ -25,7 +27,7 @@ class Mailbox:
     async def start(self) -> "Mailbox":
         """Listen."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._protocol, "127.0.0.1", 0)
+        self._server = await loop.create_server(self._protocol, "127.0.0.1", 0, ssl=self._listen_tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
