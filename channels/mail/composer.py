@@ -39,7 +39,8 @@ IDENTITY_BYTES = 16
 SUBJECT_ROOM = LINE_MAX - len("Subject: ")
 # A URL is not folded, and its line has 998 bytes at the most.
 URL_CHARACTERS_MAX = 900
-_YEARS = range(1970, 10_000)
+# A day of either end may be another year in UTC.
+_YEARS = range(1971, 9_999)
 
 _NOT_OURS = {
     "cc": "a delivery goes to one recipient; write a delivery for each",
