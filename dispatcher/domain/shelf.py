@@ -23,7 +23,10 @@ FILES_MAX = 100
 # What an object takes beside its content, so that empty ones are counted too.
 OVERHEAD_BYTES = 512
 
-_is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,199}").fullmatch
+# As the schema has them.
+is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,199}").fullmatch
+_WORD = r"[A-Za-z0-9!#$&^_.+-]+"
+is_media_type = re.compile(rf"(?=.{{1,100}}\Z){_WORD}/{_WORD}").fullmatch
 
 
 class Stored(Struct, frozen=True):
@@ -114,7 +117,7 @@ def named(options: Mapping[str, Any], tenant_id: str, workspace_id: str) -> dict
         for index, one in enumerate(files) if isinstance(files, list) else ():
             if isinstance(one, Mapping) and "object" in one:
                 field = f"options.{option}[{index}].object"
-                if not isinstance(one["object"], str) or not _is_name(one["object"]):
+                if not isinstance(one["object"], str) or not is_name(one["object"]):
                     raise TemplateError(field, "is not the name of a stored object; check it")
                 if "content" in one:
                     raise TemplateError(field, "stands beside a content; leave one out")
