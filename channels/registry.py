@@ -30,7 +30,7 @@ class _Provider(Struct, Generic[OptionsT], frozen=True):
 
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "blackhole": _Provider(BlackholeOptions, lambda _options, _connect: Blackhole()),
-    "capture": _Provider(CaptureOptions, lambda _options, connect: Capture(connect)),
+    "capture": _Provider(CaptureOptions, lambda options, connect: Capture(connect, options)),
     "ledger": _Provider(LedgerOptions, lambda options, _connect: Ledger(options)),
 }
 # The options of each provider: with bounds, strict, and with a default each where there can be one.

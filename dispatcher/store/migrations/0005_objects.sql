@@ -4,6 +4,14 @@
 -- they are gone, and never others. So a content is written once; erasing it keeps its name and its checksum, and what is
 -- put under the name again has to be the same. Another content takes another name.
 
+-- And what the capture provider shows of a mail: the bytes that would go over the wire, or why there would be none.
+
+ALTER TABLE dispatcher.captured_messages
+    ADD COLUMN raw   bytea,
+    ADD COLUMN fault text;
+COMMENT ON COLUMN dispatcher.captured_messages.raw IS 'a mail as a server would get it';
+COMMENT ON COLUMN dispatcher.captured_messages.fault IS 'why no mail can be made of it; a provider of mail would refuse it';
+
 CREATE TABLE dispatcher.objects (
     created_at   timestamptz NOT NULL DEFAULT statement_timestamp(),
     erased_at    timestamptz,
