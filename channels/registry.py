@@ -31,7 +31,7 @@ class _Provider(Struct, Generic[OptionsT], frozen=True):
 
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "blackhole": _Provider(BlackholeOptions, lambda _options, _connect: Blackhole()),
-    "capture": _Provider(CaptureOptions, lambda _options, connect: Capture(connect)),
+    "capture": _Provider(CaptureOptions, lambda options, connect: Capture(connect, options)),
     "ledger": _Provider(LedgerOptions, lambda options, _connect: Ledger(options)),
     "smtp": _Provider(SmtpOptions, lambda options, _connect: Smtp(options)),
 }

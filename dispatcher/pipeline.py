@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from dispatcher import faultpoints
+from dispatcher.actors.attacher import Attacher, Objects
 from dispatcher.actors.claimer import Claimer
 from dispatcher.actors.controls import Controls
 from dispatcher.actors.flusher import Flusher
@@ -31,7 +32,7 @@ from dispatcher.domain.shares import Shares
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.errors import Fenced
 from dispatcher.metrics import Metrics
-from dispatcher.store import instances
+from dispatcher.store import instances, objects
 from dispatcher.store.database import PASSING, Database
 from dispatcher.version import VERSION
 
@@ -95,6 +96,11 @@ class Pipeline:
         controls.woken = woken
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
         self.renderer = Renderer(templates, self._to_lane, self.inbox, metrics)
+        stored = Objects(
+            lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
+            lambda names: database.persist("objects", lambda: objects.contents(database, names)),
+        )
+        self.attacher = Attacher(stored, _send, self.inbox)
         self.flusher = Flusher(self.epoch, config.flush)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
 
@@ -103,7 +109,7 @@ class Pipeline:
 
     def _to_lane(self, rendered: Sequence[Rendered]) -> None:
         item = rendered[0].item
-        self.lanes[item.channel, item.lane].pipe.send.send_nowait(rendered)
+        self.attacher.take(self.lanes[item.channel, item.lane], rendered)
 
     async def run(self) -> None:
         """Live until drained; raises what crashed. Either way nothing that can be settled is left unsettled."""
@@ -154,7 +160,9 @@ class Pipeline:
             self._claimed.send.close()
 
     async def _render(self) -> None:
-        await self.renderer.run(self._claimed.receive)
+        async with anyio.create_task_group() as attaching:
+            self.attacher.begin(attaching)
+            await self.renderer.run(self._claimed.receive)
         for state in self.lanes:
             state.pipe.send.close()
 
@@ -166,6 +174,7 @@ class Pipeline:
         if faultpoints.ARMED:
             faultpoints.passing("drain.begun")
         self.claimer.stop()
+        self.attacher.draining.set()
         for sender in self.senders.values():
             sender.draining.set()
         await asyncio.sleep(min(CLAIM_SECONDS_MAX, self._config.instance.grace_seconds))
@@ -226,10 +235,15 @@ class Pipeline:
             self._metrics.marked.labels(*labels).set(self.senders[state.channel].slots.used[state.lane])
 
 
+def _send(state: LaneState, rendered: Sequence[Rendered]) -> None:
+    state.pipe.send.send_nowait(rendered)
+
+
 def _agree(state: LaneState, terms: Terms, config: Config) -> None:
     """Tell a lane's claims what its channel's terms say."""
     state.resend = terms.resend
     state.provider = terms.settings.provider
+    state.shelf.bytes_max = config.limits.objects_bytes_max
     # A call begins within its licence and ends within its time-out; who was fenced can go on for that long.
     state.settle_seconds = config.instance.licence_seconds + terms.settings.call_seconds_max
 

@@ -86,7 +86,7 @@ def _read(text: str, field: str) -> Address:
     if ";" in tokens or (":" in tokens and "<" not in tokens):
         raise MailFault(field, f"is a group or a list of addresses; {EXAMPLE}")
     if "," in tokens:
-        raise MailFault(field, "has a comma: for several addresses write one delivery each, a name goes in quotes")
+        raise MailFault(field, "has a comma; write one address only, and a name with a comma in quotes")
     name, spec = _apart(tokens, field)
     local, domain = _spec(spec, field)
     return Address(f"{local}@{domain}", domain, _name(name, field))
@@ -136,7 +136,7 @@ def _apart(tokens: list[str], field: str) -> tuple[list[str], list[str]]:
     if ":" in tokens[opened:]:
         raise MailFault(field, f"has a route in its angle brackets; {EXAMPLE}")
     if ":" in tokens[:opened]:
-        raise MailFault(field, "has a colon before the address: a group is not taken, a name goes in quotes")
+        raise MailFault(field, "has a colon before the address; write no group, and a name with a colon in quotes")
     return tokens[:opened], tokens[opened + 1 : closed]
 
 

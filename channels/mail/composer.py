@@ -39,7 +39,8 @@ IDENTITY_BYTES = 16
 SUBJECT_ROOM = LINE_MAX - len("Subject: ")
 # A URL is not folded, and its line has 998 bytes at the most.
 URL_CHARACTERS_MAX = 900
-_YEARS = range(1970, 10_000)
+# A day of either end may be another year in UTC.
+_YEARS = range(1971, 9_999)
 
 _NOT_OURS = {
     "cc": "a delivery goes to one recipient; write a delivery for each",
@@ -67,11 +68,8 @@ class Composer:
 
     def __init__(self, settings: MailSettings) -> None:
         self._settings = settings
-        if settings.message_id_domain:
-            addresses.domain(settings.message_id_domain, "message_id_domain")
         self._files = Files(settings.attachments_max, settings.message_bytes_max)
         self._heads: dict[object, Head] = {}
-        # A faulty setting is found at the start, not by the first delivery.
         self._plain = compile_head(settings, {}) if settings.sender else None
 
     def compose(self, envelope: Envelope) -> Composed:
@@ -185,7 +183,7 @@ def _date(dated: int, options: Mapping[str, Any]) -> str:
         moment = None
     if moment is None or moment.tzinfo is None or moment.year not in _YEARS:
         raise MailFault("options.date", "is not a time with its offset; write it like 2026-01-31T09:30:00+01:00")
-    return _shown(int(moment.timestamp()))
+    return _shown(int(moment.replace(microsecond=0).timestamp()))
 
 
 def _unsubscribe(options: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ class Files:
         content = one.get("content")
         if content is None:
             words = (
-                "names a stored object, which nobody has loaded"
+                "names a stored object that was not loaded; put its content here"
                 if "object" in one
                 else "is missing; write it in base64"
             )

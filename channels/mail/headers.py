@@ -80,7 +80,7 @@ def compile_head(settings: MailSettings, options: Mapping[str, Any]) -> Head:
     closing += [f"{name}: {value}\r\n" for name, value in custom.items()]
     return Head(
         sender=back.spec,
-        domain=settings.message_id_domain or author.domain,
+        domain=addresses.domain(settings.message_id_domain or author.domain, "message_id_domain"),
         opening="".join(opening),
         closing="".join(closing),
         smtputf8=any(address.smtputf8 for address in (author, back, *replies)),
