@@ -22,11 +22,13 @@ class SmtpOptions(MailSettings, frozen=True, forbid_unknown_fields=True, kw_only
     # auto: required, unless the server is on this very machine. Only `off` sends to another one without.
     tls: Tls = "auto"
     # Certificates that are trusted beside the system's: a PEM file, for a server with an authority of its own.
-    ca_path: Annotated[str, Meta(max_length=4_096)] = ""
-    username: Annotated[str, Meta(max_length=512)] = ""
-    password: Annotated[str, Meta(max_length=4_096, extra={"secret": True})] = ""
+    ca_path: Annotated[str, Meta(max_length=4_096, extra={"expects": "the path of a PEM file"})] = ""
+    username: Annotated[str, Meta(max_length=512, extra={"expects": "a user name"})] = ""
+    password: Annotated[str, Meta(max_length=4_096, extra={"secret": True, "expects": "a password"})] = ""
     # The name by which we greet; empty: the host's own.
-    helo: Annotated[str, Meta(max_length=255, pattern=r"^[A-Za-z0-9.:\[\]_-]*\Z")] = ""
+    helo: Annotated[
+        str, Meta(max_length=255, pattern=r"^[A-Za-z0-9.:\[\]_-]*\Z", extra={"expects": "the name of a host"})
+    ] = ""
     connections: Annotated[int, Meta(ge=1, le=200)] = 10
     # A connection is replaced after so many messages, after such a time, and when it was idle for as long as that:
     # servers close connections that are used without end, and relays behind one name take turns.
