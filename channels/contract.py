@@ -56,6 +56,8 @@ class Envelope(Struct, frozen=True, gc=False):
     parts: Mapping[str, str]
     options: Mapping[str, Any]
     attempt: int
+    # When it was due or written, whichever is later, in seconds since 1970: the same on every attempt.
+    dated: int = 0
 
 
 class Accepted(Struct, frozen=True, gc=False):
@@ -104,6 +106,10 @@ class NotCalled(Struct, frozen=True, gc=False):
     why: str
 
 
+class Unready(OSError):  # noqa: N818 - what the channel is, to who asked it to prepare
+    """No call can begin. Its text says why, and where it is a person's fault what to change; it names no secret."""
+
+
 Verdict = Accepted | Refused | RetryAfter | Throttled | Unknown | NotCalled
 Report = Callable[[Envelope, Verdict], None]
 
@@ -116,7 +122,10 @@ class Channel(Protocol):
         """For how long the provider contractually de-duplicates by the envelope's key: 0 not at all, inf for ever."""
 
     async def prepare(self, count: int) -> None:
-        """Return when `count` calls can begin without waiting for a connection. Called before the mark."""
+        """Return when `count` calls can begin without waiting for a connection. Called before the mark.
+
+        An OSError, best an `Unready` with its reason, says that they cannot: then nothing is marked.
+        """
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Hand each envelope over and report each verdict."""

@@ -94,6 +94,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     variables_bytes_max: Bytes = 256 * 1024
     rendered_bytes_max: Bytes = 1024 * 1024
     templates_cached_max: Count = 1_000
+    # Stored objects in memory, for each lane that sends any.
+    objects_bytes_max: Bytes = 32 * 1024 * 1024
 
 
 class Http(Struct, frozen=True, forbid_unknown_fields=True):

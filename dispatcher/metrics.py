@@ -52,6 +52,9 @@ class Metrics:
         self.held = gauge(
             "held_deliveries", "Deliveries whose call was begun and whose outcome nobody knows", "channel"
         )
+        self.channel_ready = gauge(
+            "channel_ready", "1 when the last connection that a channel needed was there, 0 when it was not", "channel"
+        )
         self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")
         self.database_away = gauge("database_away_seconds", "How long Postgres has been away; 0 when it is not")

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from dispatcher import faultpoints
+from dispatcher.actors.attacher import Attacher, Objects
 from dispatcher.actors.claimer import Claimer
 from dispatcher.actors.controls import Controls
 from dispatcher.actors.flusher import Flusher
@@ -31,7 +32,7 @@ from dispatcher.domain.shares import Shares
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.errors import Fenced
 from dispatcher.metrics import Metrics
-from dispatcher.store import instances
+from dispatcher.store import instances, objects
 from dispatcher.store.database import PASSING, Database
 from dispatcher.version import VERSION
 
@@ -83,7 +84,7 @@ class Pipeline:
             slots = self.senders[channel].slots
             for lane in Lane:
                 state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, shares, clock), slots)
-                _agree(state, term)
+                _agree(state, term, config)
                 state.until_usable = _until_usable(term.rates, clock)
                 self.lanes.add(state)
         # A reload may give lanes as much as this.
@@ -92,6 +93,11 @@ class Pipeline:
         controls.woken = woken
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
         self.renderer = Renderer(templates, self._to_lane, self.inbox, metrics)
+        stored = Objects(
+            lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
+            lambda names: database.persist("objects", lambda: objects.contents(database, names)),
+        )
+        self.attacher = Attacher(stored, _send, self.inbox)
         self.flusher = Flusher(self.epoch, config.flush)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
 
@@ -100,7 +106,7 @@ class Pipeline:
 
     def _to_lane(self, rendered: Sequence[Rendered]) -> None:
         item = rendered[0].item
-        self.lanes[item.channel, item.lane].pipe.send.send_nowait(rendered)
+        self.attacher.take(self.lanes[item.channel, item.lane], rendered)
 
     async def run(self) -> None:
         """Live until drained; raises what crashed. Either way nothing that can be settled is left unsettled."""
@@ -151,7 +157,9 @@ class Pipeline:
             self._claimed.send.close()
 
     async def _render(self) -> None:
-        await self.renderer.run(self._claimed.receive)
+        async with anyio.create_task_group() as attaching:
+            self.attacher.begin(attaching)
+            await self.renderer.run(self._claimed.receive)
         for state in self.lanes:
             state.pipe.send.close()
 
@@ -163,6 +171,7 @@ class Pipeline:
         if faultpoints.ARMED:
             faultpoints.passing("drain.begun")
         self.claimer.stop()
+        self.attacher.draining.set()
         for sender in self.senders.values():
             sender.draining.set()
         await asyncio.sleep(min(CLAIM_SECONDS_MAX, self._config.instance.grace_seconds))
@@ -209,7 +218,7 @@ class Pipeline:
         self.heartbeat.config_hash = fingerprint(config)
         for state in self.lanes:
             state.capacity = config.claim.lane_capacity
-            _agree(state, terms[state.channel])
+            _agree(state, terms[state.channel], config)
         for channel, sender in self.senders.items():
             sender.terms = terms[channel]
             sender.slots.resize(terms[channel].settings.marked_max)
@@ -223,12 +232,17 @@ class Pipeline:
             self._metrics.marked.labels(*labels).set(self.senders[state.channel].slots.used[state.lane])
 
 
-def _agree(state: LaneState, terms: Terms) -> None:
+def _agree(state: LaneState, terms: Terms, config: Config) -> None:
     """Tell a lane's claims what its channel's terms say."""
     state.resend = terms.resend
     state.provider = terms.settings.provider
     # Who was fenced can go on for as long as a call.
     state.settle_seconds = terms.call_may_last_seconds
+    state.shelf.bytes_max = config.limits.objects_bytes_max
+
+
+def _send(state: LaneState, rendered: Sequence[Rendered]) -> None:
+    state.pipe.send.send_nowait(rendered)
 
 
 def fingerprint(config: Config) -> str:

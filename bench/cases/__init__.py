@@ -4,7 +4,18 @@ from collections.abc import Callable, Coroutine
 
 from msgspec import Struct
 
-from bench.cases import backlog, drain, isolation, latency, protocol_cost, shared_limit, soak, throughput
+from bench.cases import (
+    backlog,
+    drain,
+    isolation,
+    latency,
+    mail,
+    mail_delay,
+    protocol_cost,
+    shared_limit,
+    soak,
+    throughput,
+)
 from bench.measure import Measure
 from bench.server import Server
 
@@ -29,5 +40,7 @@ CASES = {
         ("protocol_cost", protocol_cost),
         ("shared_limit", shared_limit),
         ("drain", drain),
+        ("email", mail),
+        ("email_delay", mail_delay),
     )
 }

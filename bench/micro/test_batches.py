@@ -19,7 +19,7 @@ TOKEN = 7
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 
 
-Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, bool]
+Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, bool, int]
 
 
 def row(number: int) -> Columns:
@@ -37,6 +37,7 @@ def row(number: int) -> Columns:
         5,
         None,
         False,
+        1_767_225_600,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from channels.contract import Accepted, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
+from channels.calls import Calls
+from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 
 # What is on its way in one connection: a lost one makes that many unknown, and 1,000 hide a round trip of 20 ms at
 # 50,000 a second.
@@ -36,35 +37,6 @@ class _Answer(Struct, frozen=True, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Answer).decode
-
-
-class Calls:
-    """The calls of one batch: what is still unanswered, and whether anybody still wants to know."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._ended = asyncio.Event()
-        self._ended.set()
-        self.unanswered = 0
-        self.given_up = False
-
-    def begin(self) -> None:
-        """One more is on its way."""
-        self.unanswered += 1
-        self._ended.clear()
-
-    def settle(self, envelope: Envelope, verdict: Verdict) -> None:
-        """One has its verdict. After the batch was given up all of its verdicts are spoken."""
-        if self.given_up:
-            return
-        self._report(envelope, verdict)
-        self.unanswered -= 1
-        if not self.unanswered:
-            self._ended.set()
-
-    async def ended(self) -> None:
-        """Return when each has its verdict."""
-        await self._ended.wait()
 
 
 class Wire(asyncio.Protocol):

@@ -11,7 +11,7 @@ import structlog
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from channels.contract import Accepted, Channel, Envelope, Licence, NotCalled, Throttled, Unknown, Verdict
+from channels.contract import Accepted, Channel, Envelope, Licence, NotCalled, Throttled, Unknown, Unready, Verdict
 from dispatcher import faultpoints
 from dispatcher.actors.slots import Slots
 from dispatcher.actors.streams import Epoch, LaneState, Rendered
@@ -275,10 +275,15 @@ class Sender:
         try:
             async with asyncio.timeout(terms.settings.call_seconds_max):
                 await terms.channel.prepare(len(batch))
+            self._metrics.channel_ready.labels(self.name).set(1)
             if self._goes_on(state):
                 return True
             back = Back(0.0, "draining or paused")
+        except Unready as trouble:
+            self._metrics.channel_ready.labels(self.name).set(0)
+            log.warning("channel.unready", channel=self.name, reason=str(trouble))
         except OSError as trouble:  # a time-out is one
+            self._metrics.channel_ready.labels(self.name).set(0)
             log.warning("channel.unready", channel=self.name, error=type(trouble).__name__)
         except Exception:
             # A channel's bug is its own, here as in the call.
@@ -330,7 +335,7 @@ class Sender:
             return
         now = self._clock.monotonic()
         if type(verdict) is Throttled:
-            self.terms.rates.close(now, retry.wish_seconds(verdict.seconds))
+            self.terms.rates.close(now, retry.wish_seconds(verdict.seconds), verdict.domain)
         elif type(verdict) is NotCalled:
             self.terms.rates.give_back(1)
         used = one.item.used + 1
@@ -359,4 +364,5 @@ def _envelope(licence: Licence, one: Rendered, attempt: int) -> Envelope:
         one.parts,
         one.options,
         attempt,
+        item.dated,
     )

@@ -14,6 +14,7 @@ from dispatcher.clock import Clock
 from dispatcher.domain.life import Claimed, Lane, Outcome, Resend, Result
 from dispatcher.domain.pauses import Pauses
 from dispatcher.domain.shares import Shares
+from dispatcher.domain.shelf import Shelf
 from dispatcher.metrics import Metrics
 from dispatcher.store.database import Database
 
@@ -64,10 +65,19 @@ class LaneState:
         self.until_usable: Callable[[], float] = lambda: 0.0
         self.pipe = Pipe.of(LANE_CAPACITY_MAX)
         self._usable = usable
+        # The stored objects that its deliveries carry. The bound is the configuration's.
+        self.shelf = Shelf(0)
+        self.carries_less = asyncio.Event()
 
     def room(self) -> int:
         """How many deliveries may be claimed: what fits, and what the token bucket can use soon."""
         return int(max(0, min(self.capacity - self.outstanding, self._usable() - self.outstanding)))
+
+    def through(self, ended: Sequence[tuple[int, int]]) -> None:
+        """These deliveries, by id and token, carry nothing any more."""
+        if self.shelf.carried:
+            self.shelf.release(ended)
+            self.carries_less.set()
 
 
 class Lanes:
@@ -105,6 +115,7 @@ class Lanes:
             state.outstanding -= len(ended)
             slotted = state.slotted.intersection(ended)
             state.slotted -= slotted
+            state.through(ended)
             state.slots.give_back(state.lane, len(slotted))
         self.freed.set()
 

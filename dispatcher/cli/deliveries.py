@@ -1,5 +1,6 @@
 """The `deliveries` commands: what became of deliveries, and what an operator may do to one."""
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, get_args
@@ -93,6 +94,18 @@ def show(
         session.voice.record(readable(found))
     else:
         _show_all(session.voice, found)
+
+
+@command(app, "mail")
+def mail(session: Session, delivery_id: Id) -> None:
+    """Write a captured mail to standard output, as a server would get it."""
+    with session.database() as database:
+        found = session.run(lambda: store.raw(database, delivery_id))
+    if found is None:
+        session.voice.fail("NotFound", f"no mail was captured of delivery {delivery_id}")
+        raise typer.Exit(FAILED)
+    session.voice.flush()
+    sys.stdout.buffer.write(found)
 
 
 def _show_all(voice: Voice, found: Mapping[str, Any]) -> None:

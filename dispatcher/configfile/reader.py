@@ -113,6 +113,12 @@ class Reader:
             key = field.encode_name
             if field.required and key not in values and (*at, key) not in self._faulty:
                 self._fault((*at, key), "is missing: the provider has no default for it")
+        if not any(keys[: len(at)] == at for keys in self._faulty):
+            # What a provider asks of its options beyond their types, it says itself, without their values.
+            try:
+                msgspec.convert(values, cls)
+            except msgspec.ValidationError as fault:
+                self._fault(at, str(fault))
         return values
 
     def _leaf(self, leaf: Leaf, raw: object, at: Keys) -> object:

@@ -46,7 +46,8 @@ SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """One delivery as its claim handed it over. `used` counts the attempts before this one."""
+    """One delivery as its claim handed it over. `used` counts the attempts before this one; `dated` is when it was due
+    or written, whichever is later, in seconds since 1970."""
 
     id: int
     tenant_id: str
@@ -60,6 +61,7 @@ class Claimed(Struct, frozen=True, gc=False):
     max_attempts: int
     template_name: str | None
     expired: bool
+    dated: int
     token: int
     channel: str
     lane: Lane

@@ -2,13 +2,18 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol, TypeVar
+
+import idna
 
 from dispatcher.domain.bucket import Bucket
 from dispatcher.domain.life import Claimed
 
 # Buckets of tenants or domains that were not used for longest are forgotten: they are full again by then.
 BUCKETS_MAX = 10_000
+# International domains whose ASCII form is kept at hand: working it out costs some 50 µs.
+DOMAINS_CACHED_MAX = 10_000
 # How far ahead of its tokens a channel claims.
 SOON_SECONDS = 1.0
 # While none of a limit is ours, look this often whether some has become so.
@@ -38,6 +43,9 @@ class Rates:
         self._domain_rate = domain_rate
         self._tenants: OrderedDict[str, Bucket] = OrderedDict()
         self._domains: OrderedDict[str, Bucket] = OrderedDict()
+        # Domains that asked for a pause, and until when; and when the first of them is over.
+        self._closed: OrderedDict[str, float] = OrderedDict()
+        self._reopens_at = float("inf")
 
     def tune(self, now: float, rate: float, burst: float, tenant_rate: float, domain_rate: float) -> None:
         """Other limits from now on."""
@@ -84,19 +92,39 @@ class Rates:
         """Deliveries that it is worth to have at hand."""
         return 0.0 if self._shareless() else self.provider.soon(now, SOON_SECONDS)
 
-    def close(self, now: float, seconds: float) -> None:
-        """The provider asked for a pause."""
-        self.provider.close(now, seconds)
+    def close(self, now: float, seconds: float, domain: str | None = None) -> None:
+        """The provider asked for a pause: for everybody, or for the recipients of one domain."""
+        if domain is None:
+            self.provider.close(now, seconds)
+            return
+        until = max(now + seconds, self._closed.get(domain, now))
+        self._closed[domain] = until
+        self._closed.move_to_end(domain)
+        self._reopens_at = min(self._reopens_at, until)
+        if len(self._closed) > BUCKETS_MAX:
+            self._closed.popitem(last=False)
+
+    def _reopen(self, now: float) -> None:
+        """Forget pauses that are over."""
+        if now >= self._reopens_at:
+            self._closed = OrderedDict((name, until) for name, until in self._closed.items() if until > now)
+            self._reopens_at = min(self._closed.values(), default=float("inf"))
 
     def admit(self, now: float, batch: Sequence[S]) -> tuple[Sequence[S], list[tuple[S, float]]]:
         """Those that may go, and those that must wait, each with how long."""
-        if not self._tenant_rate and not self._domain_rate:
+        self._reopen(now)
+        if not self._tenant_rate and not self._domain_rate and not self._closed:
             return batch, []
         admitted: list[S] = []
         late: list[tuple[S, float]] = []
         queued: dict[int, int] = {}
         for one in batch:
-            buckets = self._buckets(now, one.item)
+            domain = domain_of(one.item.recipient) if self._domain_rate or self._closed else ""
+            pause = self._closed.get(domain)
+            if pause is not None:
+                late.append((one, pause - now))
+                continue
+            buckets = self._buckets(now, one.item, domain)
             if all(bucket.wait(now) <= 0 for bucket in buckets):
                 for bucket in buckets:
                     bucket.take(now, 1)
@@ -112,14 +140,31 @@ class Rates:
             self.provider.give_back(len(late))
         return admitted, late
 
-    def _buckets(self, now: float, item: Claimed) -> list[Bucket]:
+    def _buckets(self, now: float, item: Claimed, domain: str) -> list[Bucket]:
         buckets: list[Bucket] = []
         if self._tenant_rate:
             buckets.append(_bucket(self._tenants, item.tenant_id, self._tenant_rate * self._share, now))
-        if self._domain_rate and "@" in item.recipient:
-            domain = item.recipient.rpartition("@")[2].lower()
+        if self._domain_rate and domain:
             buckets.append(_bucket(self._domains, domain, self._domain_rate * self._share, now))
         return buckets
+
+
+def domain_of(recipient: str) -> str:
+    """A recipient's domain in its ASCII form, lower case; empty for what is no address."""
+    _, at, domain = recipient.rpartition("@")
+    if not at:
+        return ""
+    domain = domain.rstrip("> \t").lower()
+    return domain if domain.isascii() else _ascii(domain)
+
+
+@lru_cache(DOMAINS_CACHED_MAX)
+def _ascii(domain: str) -> str:
+    try:
+        return idna.encode(domain, uts46=True).decode().lower()
+    except idna.IDNAError:
+        # It will be refused as an address; until then it is its own.
+        return domain
 
 
 def _bucket(kept: OrderedDict[str, Bucket], name: str, rate: float, now: float) -> Bucket:

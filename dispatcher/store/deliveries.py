@@ -123,6 +123,12 @@ async def show(database: Database, delivery_id: int) -> dict[str, Any] | None:
     return dict(rows[0]) | trace
 
 
+async def raw(database: Database, delivery_id: int) -> bytes | None:
+    """The mail that was captured of a delivery last, where there is one."""
+    found: bytes | None = await database.value(_SQL["raw"], delivery_id)
+    return found
+
+
 async def cancel(database: Database, delivery_id: int, actor: str, reason: str) -> str:
     """Cancel until it is marked; the answer says what became of it."""
     return str(await database.value(_SQL["cancel"], delivery_id, actor, reason))

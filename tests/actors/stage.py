@@ -217,6 +217,7 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         max_attempts=5,
         template_name=None,
         expired=given.pop("expired", False),
+        dated=0,
         token=token,
         channel="sms",
         lane=lane,

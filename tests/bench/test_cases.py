@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from bench import sink
 from bench.cases import CASES
 from bench.measure import Measure, beside, percentile
 from bench.peers import pgqueuer
@@ -18,6 +19,7 @@ FIELDS = {"case", "unit", "value", "reference", "reference_value", "ratio", "met
 NO_PEER = pytest.mark.skipif(
     not pgqueuer.available(), reason="expected: pgqueuer is an extra (bench) and is not installed"
 )
+NO_SINK = pytest.mark.skipif(not sink.available(), reason="smtp-sink is not installed: it comes with Postfix")
 # The case, its size, and the lines that it prints. A case raises when a delivery did not arrive.
 SHORT = [
     pytest.param("throughput", 500, 1, ["", ".cpu_worker", ".cpu_postgres"], marks=NO_PEER),
@@ -28,6 +30,8 @@ SHORT = [
     pytest.param("protocol_cost", 500, 1, ["", ".at_20"]),
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
     pytest.param("drain", 5_000, 5, ["", ".p50"]),
+    pytest.param("email", 300, 1, ["", ".plain"], marks=NO_SINK),
+    pytest.param("email_delay", 12, 1, [""], marks=NO_SINK),
 ]
 # These may be nothing at all, or less, in a run as short as this.
 MAY_BE_NOTHING = {"soak", "latency.idle_cpu", "latency.idle_cpu_postgres", "throughput.cpu_postgres"}

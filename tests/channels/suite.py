@@ -15,6 +15,7 @@ from dispatcher.config import Faults
 from dispatcher.domain.life import Claimed
 from dispatcher.store import marks
 from dispatcher.store.database import Database
+from tests.channels.mailbox import Mailbox, parsed
 from tests.store.scene import Scene
 
 NAME = "chat"
@@ -41,7 +42,8 @@ class Post:
         self, items: Sequence[Claimed], clock: Callable[[], float], options: dict[str, Any]
     ) -> list[Envelope]:
         licence, attempts = await marks.mark(self.scene.database, self.scene.epoch, items, clock, 10.0)
-        rendered = [Rendered(_to(item), {"text": CONTENT}, options) for item in items]
+        # A mailbox tells deliveries apart by their subjects.
+        rendered = [Rendered(_to(item), {"subject": str(item.id), "text": CONTENT}, options) for item in items]
         return [_envelope(licence, one, attempts[one.item.id]) for one in rendered]
 
 
@@ -72,15 +74,18 @@ class Providers:
         self._lines: list[bytes] = []
         self._books: asyncio.Server
         self._port = 0
+        self._mailbox = Mailbox()
 
     async def start(self) -> None:
-        """Listen as a ledger."""
+        """Listen as a ledger, and as a mail server."""
+        await self._mailbox.start()
         self._books = await asyncio.start_server(self._keep, "127.0.0.1", 0)
         self._port = self._books.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
         """Listen no more."""
         self._books.close()
+        self._mailbox.stop()
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -94,12 +99,14 @@ class Providers:
             "blackhole": {},
             "capture": {},
             "ledger": {"host": "127.0.0.1", "port": self._port},
+            "smtp": {"host": "127.0.0.1", "port": self._mailbox.port, "from": "Shop <shop@example.org>"},
         }
         return open_channel(provider, faults or Faults(), self._database.connection, far[provider])
 
     async def arrived(self) -> list[tuple[int, str]]:
         """What has left, whichever way: the delivery, and every byte of it that could differ."""
         lines = [(json.loads(line)["delivery_id"], line.decode()) for line in self._lines]
+        lines += [(int(parsed(data)["Subject"]), f"{to} {data.decode()}") for to, data in self._mailbox.taken]
         return lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
 
 

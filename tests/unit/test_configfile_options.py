@@ -147,11 +147,12 @@ def test_a_providers_options_are_frozen_strict_bounded_scalars_that_the_annotate
 
 
 @pytest.mark.parametrize("provider", REAL)
-async def test_a_provider_can_be_opened_without_options(provider: str) -> None:
+async def test_a_provider_can_be_opened_with_the_options_that_it_requires(provider: str) -> None:
     def connect() -> None:
         raise AssertionError("opening a channel connects to nothing")
 
-    channel = open_channel(provider, Faults(), connect)  # type: ignore[arg-type]  # it must not be called
+    required = {field.encode_name: "x" for field in structs.fields(REAL[provider]) if field.required}
+    channel = open_channel(provider, Faults(), connect, required)  # type: ignore[arg-type]  # it must not be called
     await channel.close()
 
 

@@ -21,7 +21,8 @@ WITH me AS MATERIALIZED (
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.template::text, d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
        coalesce(d.expires_at <= statement_timestamp()
-                OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired
+                OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
+       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated
   FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
 
 -- name: claim_suspects
@@ -46,6 +47,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.temp
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
+       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated,
        t.lane
   FROM taken t JOIN dispatcher.deliveries d USING (id);
 

@@ -56,7 +56,7 @@ SELECT at, actor, action, status_before, reason FROM dispatcher.operator_actions
 
 -- name: captured
 -- What the capture provider was given for a delivery.
-SELECT captured_at, attempt, recipient, parts::text FROM dispatcher.captured_messages WHERE delivery_id = $1 ORDER BY id;
+SELECT captured_at, attempt, recipient, parts::text, fault FROM dispatcher.captured_messages WHERE delivery_id = $1 ORDER BY id;
 
 -- name: cancel
 -- Cancel until it is marked.
@@ -69,3 +69,7 @@ SELECT dispatcher.move_delivery_v1($1, $2, $3, $4);
 -- name: reopen
 -- Send a failed or skipped one again.
 SELECT dispatcher.reopen_delivery_v1($1, $2, $3);
+
+-- name: raw
+-- The mail that was captured of a delivery last, as a server would get it; none where no mail can be made of it.
+SELECT raw FROM dispatcher.captured_messages WHERE delivery_id = $1 ORDER BY id DESC LIMIT 1;

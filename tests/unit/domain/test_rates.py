@@ -2,12 +2,13 @@
 
 from itertools import count
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
 from dispatcher.domain.life import Claimed, Lane
-from dispatcher.domain.rates import BUCKETS_MAX, Rates
+from dispatcher.domain.rates import BUCKETS_MAX, Rates, domain_of
 
 unhurried = settings(deadline=None)
 _ids = count(1)
@@ -35,6 +36,7 @@ def _one(tenant: str = "t", recipient: str = "a@x.example") -> One:
             max_attempts=5,
             template_name=None,
             expired=False,
+            dated=0,
             token=1,
             channel="email",
             lane=Lane.NORMAL,
@@ -146,3 +148,45 @@ def test_a_limit_that_changes_counts_from_then_on() -> None:
     # What was taken stays taken: a full bucket for each change would be more than either limit.
     assert rates.admit(0.0, [_one() for _ in range(10)])[0] == []
     assert len(rates.admit(0.1, [_one() for _ in range(10)])[0]) == 4
+
+
+def test_a_domain_that_asked_for_a_pause_waits_alone_and_without_any_limit_configured() -> None:
+    rates = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
+    rates.close(0.0, 60.0, "x.example")
+    slow, other, no_address = _one(recipient="a@X.example"), _one(recipient="a@y.example"), _one(recipient="+49170")
+    assert rates.admit(20.0, [slow, other, no_address]) == ([other, no_address], [(slow, 40.0)])
+    assert rates.take(20.0, 5) == 5
+    assert rates.admit(60.0, [slow, other]) == ([slow, other], [])
+
+
+def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
+    rates = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
+    rates.close(0.0, 60.0, "x.example")
+    rates.close(0.0, 5.0, "x.example")
+    rates.close(0.0, 5.0, "y.example")
+    late, early = _one(recipient="a@x.example"), _one(recipient="a@y.example")
+    assert rates.admit(6.0, [late, early]) == ([early], [(late, 54.0)])
+
+
+def test_pauses_of_domains_are_forgotten_past_a_bound() -> None:
+    rates = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
+    for number in range(BUCKETS_MAX + 1):
+        rates.close(0.0, 60.0, f"{number}.example")
+    assert len(rates.admit(1.0, [_one(recipient="a@0.example")])[0]) == 1
+    assert len(rates.admit(1.0, [_one(recipient="a@1.example")])[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("recipient", "domain"),
+    [
+        ("ann@Example.ORG", "example.org"),
+        ("Ann <ann@example.org>", "example.org"),
+        ('"a@b"@example.org', "example.org"),
+        ("ann@bücher.example", "xn--bcher-kva.example"),
+        ("ann@\ud800.example", "\ud800.example"),
+        ("+49170123", ""),
+        ("", ""),
+    ],
+)
+def test_the_domain_of_a_recipient_is_its_ascii_form(recipient: str, domain: str) -> None:
+    assert domain_of(recipient) == domain

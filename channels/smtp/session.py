@@ -1,0 +1,378 @@
+"""A session: one kept connection, over which messages go one behind the other, each with a verdict of its own.
+
+    MAIL RCPT DATA ─▶                    the envelope; in one piece where the server offers PIPELINING
+                    ◀─ 250 250 354
+    body . MAIL RCPT DATA ─▶             the next message's envelope travels with this one's final dot
+                    ◀─ 250 250 250 354   one round trip a message
+
+So at most two messages are under way: one whose dot was handed over (`_sent`), one whose envelope was (`_open`). Only
+the first can end as unknown. With CHUNKING the body goes behind `BDAT n LAST`, after the answer to RCPT: no dots are
+stuffed, and the envelope still comes first, so that a refused recipient costs no body and leaves nothing unknown.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from channels.calls import Calls
+from channels.contract import Accepted, NotCalled, RetryAfter, Unknown, Verdict
+from channels.mail.composer import Composed
+from channels.smtp.connect import Features
+from channels.smtp.judge import Step, judge
+from channels.smtp.options import SmtpOptions
+from channels.smtp.work import Work, message_id, stuffed
+
+# An answer's line has 512 bytes by the standard, and 2,000 in the wild.
+LINE_BYTES_MAX = 8 * 1024
+ANSWER_LINES_MAX = 100
+# A server that does not take our leave-taking does not keep us.
+CLOSE_SECONDS_MAX = 2.0
+# A body goes out in pieces of this size: its end is not handed over while the server may still refuse the rest, and
+# no connection holds more than that twice.
+PIECE_BYTES = 256 * 1024
+
+RSET, MAIL, RCPT, DATA, DOT, EMPTY, NOOP = Step.RSET, Step.MAIL, Step.RCPT, Step.DATA, Step.DOT, Step.EMPTY, Step.NOOP
+GOOD = ord("2")
+OK = b"250 "
+BAD = frozenset(b"45")
+GO_ON = b"354"
+CLOSING = b"421"
+
+
+class Session(asyncio.Protocol):
+    """One connection. `pull` gives the next message, `changed` is called when it is gone."""
+
+    def __init__(
+        self,
+        options: SmtpOptions,
+        features: Features,
+        pull: Callable[["Session"], Work | None],
+        changed: Callable[["Session"], None],
+    ) -> None:
+        self.features = features
+        self._options = options
+        self._pull = pull
+        self._changed = changed
+        self._time = asyncio.get_running_loop().time
+        self._transport: asyncio.Transport
+        # What the server still owes answers to, in order.
+        self._steps: deque[Step] = deque()
+        self._later: deque[tuple[Step, bytes]] = deque()
+        self._sent: Work | None = None
+        self._open: Work | None = None
+        # The open one has its verdict; what the server still says about it is not asked for.
+        self._refused = False
+        self._reset = False
+        # The answer after which nothing is to be done, where all commands went out together and none was refused.
+        self._passing = MAIL if features.chunking else RCPT
+        self._rest = b""
+        self._lines: list[bytes] = []
+        self._body: memoryview | None = None
+        self._paused = False
+        self._probe: asyncio.Future[None] | None = None
+        self._closing = self._over = False
+        self._opened_at = self.quiet_since = self._time()
+        self.messages = 0
+        self.gone = asyncio.Event()
+
+    # What the channel asks and tells
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """Take a connection over."""
+        self._transport = transport
+        transport.set_write_buffer_limits(high=PIECE_BYTES)
+        transport.set_protocol(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether messages may begin on it, now or later."""
+        return not self._over and not self._transport.is_closing() and not self._used_up()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._steps and self._open is None and self._sent is None and self._body is None
+
+    def carries(self, calls: Calls) -> bool:
+        """Whether a message of this batch is under way."""
+        return any(work is not None and work.calls is calls for work in (self._sent, self._open))
+
+    def wake(self) -> None:
+        """There may be a message to take."""
+        if self._over or self._open is not None or self._body is not None or self._probe is not None:
+            return
+        if self._sent is not None and not self.features.pipelining:
+            return
+        if group := self._next():
+            self._transport.write(group)
+        elif self._used_up() and self.idle:
+            self.quit()
+
+    async def probe(self, seconds: float) -> None:
+        """Ask the server whether it is still there; one that does not say so in time is let go."""
+        if not self.idle or self._over:
+            return
+        self._steps.append(NOOP)
+        self._probe = asyncio.get_running_loop().create_future()
+        self._transport.write(b"NOOP\r\n")
+        try:
+            async with asyncio.timeout(seconds):
+                await self._probe
+        except TimeoutError:
+            self.lose("no answer to NOOP")
+        finally:
+            self._probe = None
+
+    def quit(self) -> None:
+        """Say goodbye and close. Only for one that is idle."""
+        if not self._over:
+            self._over = True
+            self._transport.write(b"QUIT\r\n")
+            self._transport.close()
+            self._changed(self)
+
+    async def ended(self) -> None:
+        """Return when a connection that was closed is gone, by force after a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await self.gone.wait()
+                return
+        self._transport.abort()
+        await self.gone.wait()
+
+    def give_up(self, calls: Calls) -> None:
+        """Nobody waits for this batch any more: say what is known of its messages, and let the connection go."""
+        if self._open is not None and self._open.calls is calls and not self._refused:
+            self._open.settle(RetryAfter(f"given up at {self._steps[0].value}" if self._steps else "given up"))
+            self._refused = True
+        self.lose("given up", ours=True)
+
+    def overdue(self, now: float) -> bool:
+        """Whether an answer takes too long."""
+        waiting = self._sent or self._open
+        return waiting is not None and now >= waiting.deadline
+
+    def lose(self, why: str, ours: bool = False) -> None:
+        """The connection is of no use any more: everything under way gets its verdict."""
+        if self._over:
+            return
+        self._over = True
+        sent, opened = self._sent, self._open
+        self._sent = self._open = self._body = None
+        if sent is not None:
+            if sent.handed:
+                sent.settle(Unknown(f"{why} after the final dot"))
+            else:
+                sent.settle(RetryAfter(f"{why} before the end of the message"))
+        if opened is not None and not self._refused:
+            # It was not even looked at, on a connection that has carried others: it is innocent, and no endless loop.
+            untouched = MAIL in self._steps and (sent is not None or self.messages > 0)
+            at = next((one.value for one in self._steps if one is not DOT), DATA.value)
+            opened.settle(NotCalled(why) if ours or untouched else RetryAfter(f"{why} at {at}"))
+        self._steps.clear()
+        if self._probe is not None and not self._probe.done():
+            self._probe.set_result(None)
+        self._transport.abort()
+        self._changed(self)
+
+    def _used_up(self) -> bool:
+        options = self._options
+        return (
+            self.messages >= options.messages_per_connection
+            or self._time() - self._opened_at >= options.connection_seconds
+        )
+
+    # What goes out
+
+    def _next(self) -> bytes:
+        """The next message's envelope, or as much of it as may go before an answer; nothing where there is none."""
+        # One that is on its way counts: with it the connection may be used up.
+        full = self.messages + (self._sent is not None) >= self._options.messages_per_connection
+        work = None if full or self._closing or self._used_up() else self._pull(self)
+        if work is None:
+            return b""
+        work.deadline = self._time() + self._options.answer_seconds_max
+        self._open, self._refused = work, False
+        mail, rcpt = self._envelope(work.composed)
+        if self.features.pipelining:
+            reset = b"RSET\r\n" if self._reset else b""
+            if self._reset:
+                self._steps.append(RSET)
+                self._reset = False
+            if self.features.chunking:
+                self._steps.extend((MAIL, RCPT))
+                return reset + mail + rcpt
+            self._steps.extend((MAIL, RCPT, DATA))
+            return b"%b%b%bDATA\r\n" % (reset, mail, rcpt)
+        self._later.extend([(RSET, b"RSET\r\n")] if self._reset else [])
+        self._reset = False
+        self._later.extend(((MAIL, mail), (RCPT, rcpt)))
+        if not self.features.chunking:
+            self._later.append((DATA, b"DATA\r\n"))
+        return self._one_later()
+
+    def _one_later(self) -> bytes:
+        step, command = self._later.popleft()
+        self._steps.append(step)
+        return command
+
+    def _envelope(self, composed: Composed) -> tuple[bytes, bytes]:
+        size = b" SIZE=%d" % len(composed.data) if self.features.size else b""
+        body = b" BODY=8BITMIME" if composed.eight_bit and self.features.eight_bit else b""
+        utf8 = b" SMTPUTF8" if composed.smtputf8 else b""
+        mail = b"MAIL FROM:<%b>%b%b%b\r\n" % (composed.sender.encode(), size, body, utf8)
+        return mail, b"RCPT TO:<%b>\r\n" % composed.recipient.encode()
+
+    def _send(self, work: Work) -> None:
+        """The body, with the next envelope behind it."""
+        self._sent, self._open = work, None
+        self._steps.append(DOT)
+        data = work.composed.data
+        data = b"BDAT %d LAST\r\n%b" % (len(data), data) if self.features.chunking else stuffed(data)
+        if len(data) > PIECE_BYTES:
+            self._body = memoryview(data)
+            self._pump()
+            return
+        work.handed = True
+        self._transport.write(data + self._next() if self.features.pipelining else data)
+
+    def _pump(self) -> None:
+        """As much of a long body as the connection takes; its end only when all before it was taken."""
+        while self._body is not None and not self._paused and not self._over:
+            if len(self._body) > PIECE_BYTES:
+                piece, self._body = self._body[:PIECE_BYTES], self._body[PIECE_BYTES:]
+                self._transport.write(piece)
+                continue
+            rest, self._body = bytes(self._body), None
+            if self._sent is not None:
+                self._sent.handed = True
+            self._transport.write(rest + self._next() if self.features.pipelining else rest)
+
+    # What the loop calls
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._pump()
+
+    def data_received(self, data: bytes) -> None:
+        lines = (self._rest + data if self._rest else data).split(b"\n")
+        self._rest = lines.pop()
+        steps = self._steps
+        for line in lines:
+            if steps and (steps[0] is MAIL or steps[0] is self._passing) and self._smooth and line.startswith(OK):
+                # What nearly every line is. DATA and the dot are what something follows from.
+                steps.popleft()
+                continue
+            if len(line) > LINE_BYTES_MAX or len(self._lines) >= ANSWER_LINES_MAX:
+                self.lose("the server's answer is endless")
+            elif line[3:4] == b"-":
+                self._lines.append(line)
+            else:
+                self._answer(line)
+            if self._over:
+                return
+        if len(self._rest) > LINE_BYTES_MAX:
+            self.lose("the server's answer is endless")
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.lose("the connection was lost")
+        self.gone.set()
+
+    # What comes in
+
+    @property
+    def _smooth(self) -> bool:
+        return not (self._later or self._lines)
+
+    def _answer(self, line: bytes) -> None:
+        """One answer is complete, with this line."""
+        earlier, self._lines = self._lines, []
+        code = line[:3]
+        if not code.isdigit() or line[3:4] not in b" \r" or any(one[:3] != code for one in earlier):
+            self.lose("the server's answer makes no sense")
+        elif not self._steps:
+            # Nothing was asked; it says that it closes, or has lost the thread.
+            self.lose("the server closes the connection")
+        else:
+            self._match(self._steps[0], code, [*earlier, line] if earlier else [line])
+
+    def _match(self, step: Step, code: bytes, lines: list[bytes]) -> None:
+        good = code == GO_ON if step is DATA else code[0] == GOOD
+        if not good and code[0] not in BAD and not (step is DATA and self._refused):
+            # Not taken off the steps: it is what has no answer.
+            self.lose("the server's answer makes no sense")
+            return
+        self._steps.popleft()
+        self._closing = code == CLOSING
+        if step is DOT:
+            self._dotted(good, lines)
+        elif step is DATA or step is MAIL or step is RCPT:
+            self._enveloped(step, good, lines)
+        elif step is NOOP:
+            if self._probe is not None and not self._probe.done():
+                self._probe.set_result(None)
+            self.quiet_since = self._time()
+        elif step is EMPTY:
+            self._through()
+        elif self._later:
+            self._transport.write(self._one_later())
+        if self._closing:
+            self.lose("the server closes the connection")
+
+    def _enveloped(self, step: Step, good: bool, lines: list[bytes]) -> None:
+        work = self._open
+        if work is None:
+            raise RuntimeError("an envelope was answered, and there is none")
+        if not good and not self._refused:
+            self._refused = True
+            work.settle(self._verdict(step, lines, work))
+            self._later.clear()
+        if self._later:
+            self._transport.write(self._one_later())
+        elif step is (RCPT if self.features.chunking else DATA) or (self._refused and not self.features.pipelining):
+            self._enveloped_all(work, step is DATA and good)
+
+    def _enveloped_all(self, work: Work, may_send: bool) -> None:
+        """Every command of the envelope was answered."""
+        if not self._refused:
+            self._send(work)
+        elif may_send:
+            # RFC 2920: no recipient was accepted, but the body is expected. A dot ends it, and nothing is sent by it.
+            self._steps.append(EMPTY)
+            self._transport.write(b".\r\n")
+        else:
+            self._reset = True
+            self._through()
+
+    def _dotted(self, good: bool, lines: list[bytes]) -> None:
+        work, self._sent = self._sent, None
+        if work is None:
+            raise RuntimeError("a body was answered, and there is none")
+        if self._body is not None:
+            # It speaks before the end was said. What it says counts, and nothing behind it can be matched any more.
+            early = RetryAfter("the server answered before the end of the message")
+            work.settle(early if good else self._verdict(DOT, lines, work))
+            self.lose("the server answered out of turn")
+            return
+        self.messages += 1
+        self.quiet_since = self._time()
+        work.settle(Accepted(message_id(lines, work.composed.data)) if good else self._verdict(DOT, lines, work))
+        if self._open is None:
+            self.wake()
+
+    def _verdict(self, step: Step, lines: list[bytes], work: Work) -> Verdict:
+        if step is MAIL and lines[-1].startswith(CLOSING) and self.messages:
+            # It has had enough of this connection, not of this message.
+            return NotCalled("the server closes the connection")
+        composed = work.composed
+        return judge(step, lines, composed.recipient, composed.domain, self._options.throttle_seconds)
+
+    def _through(self) -> None:
+        """The open message is over without a body; on to the next."""
+        self._open = None
+        self.quiet_since = self._time()
+        self.wake()

@@ -1,0 +1,2 @@
+-- Stands in for a migration that is written elsewhere.
+SELECT 1;
