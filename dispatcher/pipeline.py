@@ -29,9 +29,11 @@ from dispatcher.domain.life import Claimed, Lane
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.shares import Shares
 from dispatcher.domain.template import Renderer as Templates
+from dispatcher.domain.template import Sources
 from dispatcher.errors import Fenced
 from dispatcher.metrics import Metrics
 from dispatcher.store import instances
+from dispatcher.store import templates as stored
 from dispatcher.store.database import PASSING, Database
 from dispatcher.version import VERSION
 
@@ -94,9 +96,12 @@ class Pipeline:
         self._claiming = anyio.CancelScope()
         controls.woken = woken
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
-        self.renderer = Renderer(templates, self._to_lane, self.inbox, metrics)
+        self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)
         self.flusher = Flusher(self.epoch, config.flush)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
+
+    async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:
+        return await self._database.persist("templates", lambda: stored.load(self._database, keys))
 
     def _to_renderer(self, batch: list[Claimed]) -> None:
         self._claimed.send.send_nowait(batch)
@@ -166,6 +171,7 @@ class Pipeline:
         if faultpoints.ARMED:
             faultpoints.passing("drain.begun")
         self.claimer.stop()
+        self.renderer.draining.set()
         for sender in self.senders.values():
             sender.draining.set()
         await asyncio.sleep(min(CLAIM_SECONDS_MAX, self._config.instance.grace_seconds))

@@ -19,7 +19,7 @@ from dispatcher.version import VERSION
 
 EPILOG = (
     "Exit codes: 0 done; 1 failed, or not all of it was done; 2 the command line or the configuration is unusable; "
-    "3 some of what was to be sent is refused; 130 interrupted."
+    "3 what was to be saved, or some of what was to be sent, is refused; 130 interrupted."
 )
 
 app = group(help="A self-hosted notification engine on Postgres.", epilog=EPILOG)

@@ -46,7 +46,10 @@ SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """One delivery as its claim handed it over. `used` counts the attempts before this one."""
+    """One delivery as its claim handed it over. `used` counts the attempts before this one.
+
+    `template` is Liquid by part as JSON, or the key of a stored version in one locale.
+    """
 
     id: int
     tenant_id: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from liquid import DictLoader
 from liquid.exceptions import LiquidError, UndefinedError
 from liquid.template import BoundTemplate
 from msgspec import Struct
@@ -15,6 +16,10 @@ from dispatcher.errors import TemplateError
 
 _PATH = re.compile(r"[\w.\[\]'\"-]+")
 ESCAPED_PARTS = frozenset({"html"})
+RAW_HTML = "raw_html"
+# How a claim names what a stored version says in one locale: `v:17:de`. A template that stands in its delivery begins
+# with a brace.
+STORED = "v:"
 
 _decode_source = msgspec.json.Decoder(dict[str, str]).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -28,6 +33,61 @@ class Part(Struct, frozen=True):
     environment: BoundedEnvironment
     template: BoundTemplate
     nodes: int
+
+
+class Sources(Struct, frozen=True):
+    """What a stored version says in one locale: Liquid by part, the partials that it uses, and what it may do."""
+
+    parts: Mapping[str, str]
+    partials: Mapping[str, str] = {}
+    rights: frozenset[str] = frozenset()
+
+
+class Fault(Struct, frozen=True):
+    """One thing that is wrong with a part, and its line."""
+
+    part: str
+    line: int
+    words: str
+
+
+def faults(sources: Sources) -> list[Fault]:
+    """Every fault of every part."""
+    found: list[Fault] = []
+    for name, text in sources.parts.items():
+        environment = _environment(sources, name)
+        try:
+            used = environment.from_string(text).analyze().filters
+        except LiquidError as fault:
+            found.append(Fault(name, _line(fault), " ".join(str(fault.message).split())))
+            continue
+        if name in ESCAPED_PARTS and "safe" in used and RAW_HTML not in sources.rights:
+            line = text.count("\n", 0, used["safe"][0].index) + 1
+            found.append(Fault(name, line, f"the filter safe needs the right {RAW_HTML}"))
+    return found
+
+
+def variables(sources: Sources) -> tuple[str, ...]:
+    """What the parts read, sorted; their own names are left out."""
+    found: set[str] = set()
+    for name, text in sources.parts.items():
+        read = _environment(sources, name).from_string(text).analyze().globals
+        found |= {str(one) for several in read.values() for one in several}
+    return tuple(sorted(found))
+
+
+def _environment(sources: Sources, part: str) -> BoundedEnvironment:
+    environment = BoundedEnvironment(autoescape=part in ESCAPED_PARTS, text_max=1024 * 1024)
+    environment.loader = DictLoader(dict(sources.partials))
+    return environment
+
+
+def _line(fault: LiquidError) -> int:
+    try:
+        position = fault.context()
+    except ValueError:
+        position = None
+    return position[0] if position else 1
 
 
 class Renderer:
@@ -53,6 +113,26 @@ class Renderer:
             self._kept.move_to_end(source)
         values = self._variables(variables)
         return {part.name: self._render(part, values) for part in compiled}
+
+    def add(self, key: str, sources: Sources) -> None:
+        """Keep what a stored version says in one locale under a short key."""
+        compiled: list[Part] = []
+        for name, text in sources.parts.items():
+            environment = _environment(sources, name)
+            try:
+                compiled.append(Part(name, environment, environment.from_string(text), count_nodes(text)))
+            except LiquidError as fault:
+                raise TemplateError(f"template.{name}", f"does not parse: {_where(fault)}") from fault
+        self._keep(key, tuple(compiled))
+
+    def has(self, key: str) -> bool:
+        """Whether a key is still kept."""
+        return key in self._kept
+
+    def _keep(self, key: str, compiled: tuple[Part, ...]) -> None:
+        self._kept[key] = compiled
+        if len(self._kept) > self._kept_max:
+            self._kept.popitem(last=False)
 
     def _render(self, part: Part, values: Mapping[str, Any]) -> str:
         field = f"template.{part.name}"
@@ -96,9 +176,7 @@ class Renderer:
         except msgspec.MsgspecError as fault:
             raise TemplateError("template", f"not an object of texts: {fault}") from fault
         compiled = tuple(self._parse(part, text) for part, text in texts.items())
-        self._kept[source] = compiled
-        if len(self._kept) > self._kept_max:
-            self._kept.popitem(last=False)
+        self._keep(source, compiled)
         return compiled
 
     def _parse(self, part: str, text: str) -> Part:

@@ -9,7 +9,7 @@ async def test_each_is_rendered_or_has_its_result(stage: Stage) -> None:
     missing = claimed(2, template='{"body": "{{ name }}"}')
     broken = claimed(3, template='{"body": "{% if %}"}')
     late = claimed(4, expired=True)
-    rendered = stage.pipeline.renderer.run_once([good, missing, broken, late])
+    rendered = await stage.pipeline.renderer.run_once([good, missing, broken, late])
     assert [(one.item.id, one.parts, one.options) for one in rendered] == [(1, {"body": "hello Ann"}, {"a": 1})]
     outcomes = {item.id: outcome for item, outcome in stage.pipeline.inbox.waiting}
     assert isinstance(outcomes[2], Failed)
