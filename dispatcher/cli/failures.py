@@ -100,3 +100,8 @@ def _cause(error: RestartBudgetSpent) -> str:
     if error.__cause__ is None:
         return "the log says why"
     return "; ".join(dict.fromkeys(f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error.__cause__)))
+
+
+def unreadable(fault: OSError) -> str:
+    """Why a file cannot be read."""
+    return f"cannot be read: {fault.strerror or type(fault).__name__}"

@@ -10,7 +10,19 @@ import typer
 # The base of all usage errors has no other name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
-from dispatcher.cli import check, configuration, deliveries, demo, held, pauses, quarantine, selftest, send, serve
+from dispatcher.cli import (
+    check,
+    configuration,
+    deliveries,
+    demo,
+    held,
+    pauses,
+    quarantine,
+    selftest,
+    send,
+    serve,
+    templates,
+)
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
 from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
 from dispatcher.cli.program import launcher
@@ -35,6 +47,7 @@ command(app, "quarantine")(quarantine.quarantine)
 command(app, "check")(check.check)
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(held.app, name="held")
+app.add_typer(templates.app, name="templates")
 app.add_typer(configuration.app, name="config")
 
 
