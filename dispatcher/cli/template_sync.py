@@ -60,7 +60,7 @@ def sync(
     *,
     check: Annotated[bool, typer.Option("--check", help="Only show what differs; then the exit code is 1.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Publish what is saved, too.")] = False,
-    author: Actor = None,
+    actor: Actor = None,
     tenant: Tenant = "default",
     workspace: InWorkspace = "default",
 ) -> None:
@@ -68,7 +68,7 @@ def sync(
 
     What is stored and not in the folder is named and left alone.
     """
-    by, here = who(author), place(tenant, workspace)
+    by, here = who(actor), place(tenant, workspace)
     files, faults = _files(folder)
     with session.database() as database:
         pairs = freeze_all(session, database, here, files, faults, together=True)

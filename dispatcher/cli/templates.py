@@ -45,7 +45,7 @@ def put(
     file: FileOf,
     *,
     publish: Annotated[bool, typer.Option("--publish", help="Publish it as well.")] = False,
-    author: Actor = None,
+    actor: Actor = None,
     tenant: Tenant = "default",
     workspace: InWorkspace = "default",
 ) -> None:
@@ -53,7 +53,7 @@ def put(
 
     It is refused with every fault and its line; then nothing is saved.
     """
-    by, here = who(author), place(tenant, workspace)
+    by, here = who(actor), place(tenant, workspace)
     written = read(file, str(file), file.name.removesuffix(SUFFIX))
     with session.database() as database:
         pairs = [(one.draft, version) for one, version in freeze_all(session, database, here, [written])]
