@@ -64,24 +64,25 @@ class Renderer:
         while rest:
             # A reload may put others in their place, which know nothing yet.
             templates = self._templates()
-            asked = {item.template for item in rest if item.template.startswith(STORED)}
-            asked = {key for key in asked if not templates.has(key)}
+            stored = {item.template for item in rest if item.template.startswith(STORED)}
+            asked = sorted(key for key in stored if not templates.has(key))
             loaded = await self._loaded(asked) if asked else {}
             if loaded is None:
                 for item in rest:
                     self._inbox.put(item, Back(0.0, "draining"))
                 break
             with self._metrics.render_seconds.time():
-                rest = rest[self._render(templates, rest, asked, loaded, rendered) :]
+                rest = rest[self._render(templates, rest, stored, loaded, rendered) :]
         return rendered
 
-    async def _loaded(self, keys: Collection[str]) -> Mapping[str, Sources] | None:
-        """What these stored versions say; None where the drain begins before Postgres has answered."""
-        loading = asyncio.ensure_future(self._load(sorted(keys)))
+    async def _loaded(self, keys: Sequence[str]) -> Mapping[str, Sources | None] | None:
+        """What each of these stored versions says, if it exists; None where the drain begins before Postgres has
+        answered."""
+        loading = asyncio.ensure_future(self._load(keys))
         draining = asyncio.ensure_future(self.draining.wait())
         try:
             await asyncio.wait((loading, draining), return_when=asyncio.FIRST_COMPLETED)
-            return loading.result() if loading.done() else None
+            return {**dict.fromkeys(keys), **loading.result()} if loading.done() else None
         finally:
             loading.cancel()
             draining.cancel()
@@ -90,8 +91,8 @@ class Renderer:
         self,
         templates: Templates,
         batch: Sequence[Claimed],
-        asked: Collection[str],
-        loaded: Mapping[str, Sources],
+        stored: Collection[str],
+        loaded: Mapping[str, Sources | None],
         rendered: list[Rendered],
     ) -> int:
         """Render until a version is missing that was known when the others were loaded, and had to make room for one of
@@ -102,10 +103,10 @@ class Renderer:
                 continue
             key = item.template
             try:
-                if key.startswith(STORED) and not templates.has(key):
-                    if key not in asked:
+                if key in stored and not templates.has(key):
+                    if key not in loaded:
                         return through
-                    _learn(templates, key, loaded.get(key))
+                    _learn(templates, key, loaded[key])
                 parts = templates.render(key, item.variables)
                 options = _NO_OPTIONS if item.options == "{}" else _options(item.options)
             except TemplateError as fault:

@@ -63,6 +63,7 @@ async def test_what_is_stored_is_loaded_once_and_beside_what_brings_its_own(stag
     own = await stage.write(2)
     async with stage.playing():
         await stage.sent_once([*stored, *again, *own])
+        await stage.until_all(await _of(stage, 2), "sent")
     said = _said(stage)
     assert [said[one] for one in stored] == [f"stored {n} for Ann" for n in (1, 2, 3)]
     assert [said[one] for one in again] == [f"stored {n} for Bob" for n in (1, 2, 3)]
@@ -78,6 +79,17 @@ async def test_more_versions_than_are_kept_are_all_rendered_in_their_order(troub
         await stage.sent_once(mixed)
     assert stage.sms.ids() == mixed
     assert [_said(stage)[one] for one in mixed[-3:]] == [f"stored {n} for Bob" for n in (1, 3, 1)]
+
+
+async def test_what_has_to_make_room_in_mid_turn_is_loaded_again(troubled: Troubled) -> None:
+    stage = Stage(troubled, replace(CONFIG, limits=Limits(templates_cached_max=1)))
+    saved = [await save(stage.database, draft(body=body)) for body in ("one", "two")]
+    one, two = (f"v:{version.version_id}:default" for version in saved)
+    render = stage.pipeline.renderer.run_once
+    assert [said.parts["body"] for said in await render([claimed(1, template=one)])] == ["one"]
+    mixed = await render([claimed(number, template=key) for number, key in enumerate((two, one, two, one))])
+    assert [said.parts["body"] for said in mixed] == ["two", "one", "two", "one"]
+    assert stage.pipeline.inbox.waiting == []
 
 
 async def test_a_reload_that_forgets_what_was_known_fails_nothing(stage: Stage) -> None:

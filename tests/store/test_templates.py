@@ -254,6 +254,26 @@ async def test_one_that_is_tried_again_without_a_template_fails_again(scene: Sce
     assert [item.template for item in await scene.claim()] == ["v:"]
 
 
+@pytest.mark.parametrize("version", [None, 99])
+async def test_what_comes_out_of_a_dump_keeps_the_state_that_follows_it(
+    connection: Connection, version: int | None
+) -> None:
+    """Also where the templates come after the deliveries."""
+    await connection.execute(
+        """INSERT INTO dispatcher.deliveries (id, idempotency_key, channel, recipient, template_name, template_version,
+                                              locale, created_at)
+           VALUES (7, 'k', 'sms', '+49', 'welcome', $1, 'de', now() - interval '1 day')""",
+        version,
+    )
+    await connection.execute(
+        """INSERT INTO dispatcher.delivery_state (id, run_at, lane, ready, channel, status, finished_at, error)
+           VALUES (7, now(), 1, false, 'sms', 'failed', now(), 'template_name: as it was')"""
+    )
+    row = await _row(connection, "k")
+    assert (row["status"], row["error"]) == ("failed", "template_name: as it was")
+    assert (row["template_version"], row["locale"]) == (version, "de")
+
+
 async def test_a_version_that_was_frozen_before_is_kept_and_anothers_is_refused(
     database: Database, connection: Connection
 ) -> None:
