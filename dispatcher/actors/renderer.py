@@ -9,9 +9,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dispatcher import faultpoints
 from dispatcher.actors.streams import Inbox, Rendered
-from dispatcher.domain.life import Back, Claimed, Failed, Skipped
-from dispatcher.domain.template import STORED, Sources
+from dispatcher.domain.life import STORED, Back, Claimed, Failed, Skipped
 from dispatcher.domain.template import Renderer as Templates
+from dispatcher.domain.template import Sources
 from dispatcher.errors import TemplateError
 from dispatcher.metrics import Metrics
 

@@ -13,9 +13,10 @@ from dispatcher.cli.session import Session
 from dispatcher.cli.template_file import SUFFIX, in_order, read
 from dispatcher.cli.template_work import InWorkspace, Number, Tenant, freeze_all, place, require
 from dispatcher.cli.voice import plain
+from dispatcher.domain.life import STORED
 from dispatcher.domain.locales import nearest
 from dispatcher.domain.samples import samples
-from dispatcher.domain.template import STORED, Renderer, Sources
+from dispatcher.domain.template import Renderer, Sources
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
 

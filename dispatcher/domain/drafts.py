@@ -1,7 +1,7 @@
 """Drafts: a template as somebody wrote it, and the version that it becomes, unless it has faults."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,6 +15,8 @@ NAME_WORDS = "1 to 100 letters, digits and . _ / -, a letter or digit first"
 RIGHTS = frozenset({RAW_HTML})
 # A version is one row: with full parts in each, this many locales are 16 MB of it at the default limit.
 LOCALES_MAX = 64
+# How faults call what is wrong inside of a partial.
+PARTIAL_PARTS = "partials."
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -62,17 +64,20 @@ def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Vers
     found = list(_form(draft))
     # By itself a partial renders nothing: what it may do is up to whoever takes it in.
     rights = RIGHTS if draft.channel is None else draft.rights
+    inside = (draft.name,) if draft.channel is None else ()
     sources: dict[str, Sources] = {}
     for locale, given in draft.locales.items():
         taken: dict[str, str] = {}
-        for part, text in given.items():
-            inside = closure(text, locale, library, (draft.name,) if draft.channel is None else ())
-            taken |= inside.partials
-            found += [Flaw(words, locale, part, use.line) for use, words in inside.faults]
+        missing: list[Flaw] = []
+        if _size(given) <= bytes_max:
+            closures = {part: closure(text, locale, library, inside) for part, text in given.items()}
+            taken = {name: text for one in closures.values() for name, text in one.partials.items()}
+            missing = [
+                Flaw(words, locale, part, use.line) for part, one in closures.items() for use, words in one.faults
+            ]
         sources[locale] = Sources(dict(given), taken, rights)
-        # Of a partial that is missing somebody has spoken already.
-        spoken = {(flaw.part, flaw.line) for flaw in found if flaw.locale == locale}
-        found += [flaw for flaw in _content(locale, sources[locale], bytes_max) if (flaw.part, flaw.line) not in spoken]
+        found += missing
+        found += [flaw for flaw in _content(locale, sources[locale], bytes_max) if not _follows(flaw, missing)]
     if found:
         return list(dict.fromkeys(found))
     read = {name for one in sources.values() for name in variables(one)}
@@ -106,10 +111,19 @@ def _form(draft: Draft) -> Iterator[Flaw]:
             yield Flaw(f"needs {words}", locale)
 
 
+def _size(texts: Mapping[str, str]) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts.values())
+
+
+def _follows(flaw: Flaw, missing: Sequence[Flaw]) -> bool:
+    """Whether a flaw only says again that a partial cannot be taken in."""
+    inside = flaw.part.startswith(PARTIAL_PARTS)
+    return any(inside or (flaw.part, flaw.line) == (one.part, one.line) for one in missing)
+
+
 def _content(locale: str, sources: Sources, bytes_max: int) -> Iterator[Flaw]:
     """What is wrong with what a locale says."""
-    texts = (*sources.parts.values(), *sources.partials.values())
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    size = _size(sources.parts) + _size(sources.partials)
     if size > bytes_max:
         yield Flaw(f"has {size} bytes with all that it takes in, over {bytes_max}", locale)
         return

@@ -45,6 +45,11 @@ class Suspicion(Struct, frozen=True):
 SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
 
 
+# How a claim names what a stored version says in one locale: `v:17:de`. A template that stands in its delivery begins
+# with a brace.
+STORED = "v:"
+
+
 class Claimed(Struct, frozen=True, gc=False):
     """One delivery as its claim handed it over. `used` counts the attempts before this one.
 

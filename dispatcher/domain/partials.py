@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from liquid import Environment, RenderContext
 from liquid.ast import Node
 from liquid.builtin.expressions import StringLiteral
-from liquid.exceptions import LiquidError
 from msgspec import Struct
 
+from dispatcher.domain.liquid import refuse_bombs
 from dispatcher.domain.locales import nearest
 
 # All that one template takes in: more is no template any more, and each is read with it.
@@ -45,8 +45,9 @@ class Closure(Struct):
 def used(text: str) -> list[Use]:
     """What a text takes in itself. One that does not parse takes in nothing: that is another's to say."""
     try:
+        refuse_bombs(text)
         template = _environment.from_string(text)
-    except (LiquidError, RecursionError):
+    except Exception:  # the library raises what it pleases on texts that nobody writes
         return []
     context = RenderContext(template)
     found: list[Use] = []

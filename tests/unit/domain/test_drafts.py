@@ -128,7 +128,9 @@ def test_a_fault_beside_a_partial_that_is_missing_is_named_too() -> None:
     ]
 
 
-@pytest.mark.parametrize("body", ["{% if", "{% render %}", "{% include %}", "{% for %}" * 100])
+@pytest.mark.parametrize(
+    "body", ["{% if", "{% render %}", "{% include %}", "{% for %}" * 100, f"{{{{ {'9' * 9999} }}}}"]
+)
 def test_what_does_not_parse_takes_in_nothing_and_is_a_flaw(body: str) -> None:
     assert used(body) == []
     assert flaws(draft(body))

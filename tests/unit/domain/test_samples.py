@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from dispatcher.domain.life import STORED
 from dispatcher.domain.samples import samples
-from dispatcher.domain.template import STORED, Renderer, Sources
+from dispatcher.domain.template import Renderer, Sources
 
 
 def rendered(body: str, **partials: str) -> str:
