@@ -3,7 +3,8 @@
 DispatcherError
 ├── FaultyInput                     has `faults`: every one, each with its path
 │   ├── ConfigError
-│   └── InputError
+│   ├── InputError
+│   └── TemplateRefused
 ├── DatabaseUnavailable             also a ConnectionError
 ├── UnsafeDatabase
 ├── SchemaError
@@ -68,6 +69,10 @@ class ConfigError(FaultyInput):
 
 class InputError(FaultyInput):
     """The input has faults."""
+
+
+class TemplateRefused(FaultyInput):
+    """The template has faults."""
 
 
 class DatabaseUnavailable(DispatcherError, ConnectionError):

@@ -30,9 +30,11 @@ from dispatcher.domain.life import Claimed, Lane
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.shares import Shares
 from dispatcher.domain.template import Renderer as Templates
+from dispatcher.domain.template import Sources
 from dispatcher.errors import Fenced
 from dispatcher.metrics import Metrics
 from dispatcher.store import instances, objects
+from dispatcher.store import templates as stored
 from dispatcher.store.database import PASSING, Database
 from dispatcher.version import VERSION
 
@@ -92,14 +94,17 @@ class Pipeline:
         self._claiming = anyio.CancelScope()
         controls.woken = woken
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
-        self.renderer = Renderer(templates, self._to_lane, self.inbox, metrics)
-        stored = Objects(
+        files = Objects(
             lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
             lambda names: database.persist("objects", lambda: objects.contents(database, names)),
         )
-        self.attacher = Attacher(stored, _send, self.inbox)
+        self.attacher = Attacher(files, _send, self.inbox)
+        self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)
         self.flusher = Flusher(self.epoch, config.flush)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
+
+    async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:
+        return await self._database.persist("templates", lambda: stored.load(self._database, keys))
 
     def _to_renderer(self, batch: list[Claimed]) -> None:
         self._claimed.send.send_nowait(batch)
@@ -172,6 +177,7 @@ class Pipeline:
             faultpoints.passing("drain.begun")
         self.claimer.stop()
         self.attacher.draining.set()
+        self.renderer.draining.set()
         for sender in self.senders.values():
             sender.draining.set()
         await asyncio.sleep(min(CLAIM_SECONDS_MAX, self._config.instance.grace_seconds))

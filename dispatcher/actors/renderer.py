@@ -1,7 +1,7 @@
 """The renderer: turns claimed deliveries into what they say, or into the reason why they say nothing."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,61 +9,117 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dispatcher import faultpoints
 from dispatcher.actors.streams import Inbox, Rendered
-from dispatcher.domain.life import Claimed, Failed, Skipped
+from dispatcher.domain.life import STORED, Back, Claimed, Failed, Skipped
 from dispatcher.domain.template import Renderer as Templates
+from dispatcher.domain.template import Sources
 from dispatcher.errors import TemplateError
 from dispatcher.metrics import Metrics
 
-# Rendering holds the loop: after so many deliveries others get a turn.
+# Rendering holds the loop: after so many deliveries others get a turn. It bounds what is loaded at once, too.
 TURN_MAX = 100
+
+Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Sources]]]
 
 _decode_options = msgspec.json.Decoder(dict[str, Any]).decode
 _NO_OPTIONS: Mapping[str, Any] = {}
 
 
 class Renderer:
-    """Renders batches in the order in which they were claimed and sends each to its lane."""
+    """Renders batches in the order in which they were claimed and sends each to its lane.
+
+    `load` gives what stored versions say, however long Postgres takes. When `draining` is set nothing is waited for:
+    what is not known goes back.
+    """
 
     def __init__(
         self,
         templates: Callable[[], Templates],
+        load: Load,
         send: Callable[[Sequence[Rendered]], None],
         inbox: Inbox,
         metrics: Metrics,
     ) -> None:
         self._templates = templates
+        self._load = load
         self._send = send
         self._inbox = inbox
         self._metrics = metrics
+        self.draining = asyncio.Event()
 
     async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
         """Render until the claimer has closed its end."""
         async for batch in batches:
             for start in range(0, len(batch), TURN_MAX):
-                with self._metrics.render_seconds.time():
-                    rendered = self.run_once(batch[start : start + TURN_MAX])
+                rendered = await self.run_once(batch[start : start + TURN_MAX])
                 if faultpoints.ARMED:
                     faultpoints.passing("render.done")
                 if rendered:
                     self._send(rendered)
                 await asyncio.sleep(0)
 
-    def run_once(self, batch: Sequence[Claimed]) -> list[Rendered]:
+    async def run_once(self, batch: Sequence[Claimed]) -> list[Rendered]:
         """Render some deliveries of one lane; those that cannot be rendered have their result already."""
-        render = self._templates().render
         rendered: list[Rendered] = []
-        for item in batch:
+        rest = batch
+        while rest:
+            # A reload may put others in their place, which know nothing yet.
+            templates = self._templates()
+            stored = {item.template for item in rest if item.template.startswith(STORED)}
+            asked = sorted(key for key in stored if not templates.has(key))
+            loaded = await self._loaded(asked) if asked else {}
+            if loaded is None:
+                for item in rest:
+                    self._inbox.put(item, Back(0.0, "draining"))
+                break
+            with self._metrics.render_seconds.time():
+                rest = rest[self._render(templates, rest, stored, loaded, rendered) :]
+        return rendered
+
+    async def _loaded(self, keys: Sequence[str]) -> Mapping[str, Sources | None] | None:
+        """What each of these stored versions says, if it exists; None where the drain begins before Postgres has
+        answered."""
+        loading = asyncio.ensure_future(self._load(keys))
+        draining = asyncio.ensure_future(self.draining.wait())
+        try:
+            await asyncio.wait((loading, draining), return_when=asyncio.FIRST_COMPLETED)
+            return {**dict.fromkeys(keys), **loading.result()} if loading.done() else None
+        finally:
+            loading.cancel()
+            draining.cancel()
+
+    def _render(
+        self,
+        templates: Templates,
+        batch: Sequence[Claimed],
+        stored: Collection[str],
+        loaded: Mapping[str, Sources | None],
+        rendered: list[Rendered],
+    ) -> int:
+        """Render until a version is missing that was known when the others were loaded, and had to make room for one of
+        them; says how many are through."""
+        for through, item in enumerate(batch):
             if item.expired:
                 self._inbox.put(item, Skipped("expired"))
                 continue
+            key = item.template
             try:
-                parts = render(item.template, item.variables)
+                if key in stored and not templates.has(key):
+                    if key not in loaded:
+                        return through
+                    _learn(templates, key, loaded[key])
+                parts = templates.render(key, item.variables)
                 options = _NO_OPTIONS if item.options == "{}" else _options(item.options)
             except TemplateError as fault:
                 self._inbox.put(item, Failed(str(fault)))
                 continue
             rendered.append(Rendered(item, parts, options))
-        return rendered
+        return len(batch)
+
+
+def _learn(templates: Templates, key: str, sources: Sources | None) -> None:
+    if sources is None:
+        raise TemplateError("template_name", "was not published, or its version does not exist")
+    templates.add(key, sources)
 
 
 def _options(text: str) -> Mapping[str, Any]:

@@ -15,12 +15,13 @@ from dispatcher.errors import (
     InputError,
     RestartBudgetSpent,
     SchemaBehind,
+    TemplateRefused,
 )
 from dispatcher.store.database import PASSING
 
 FAILED = 1
 UNUSABLE = 2  # the command line or the configuration; the command line's own code for wrong usage is the same
-REFUSED = 3  # some of what was to be sent
+REFUSED = 3  # some of what was to be sent, or what was to be saved
 INTERRUPTED = 130
 
 # The server knows us and says no: that is for whoever set it up, and waiting changes nothing.
@@ -62,6 +63,8 @@ def _failure(error: BaseException) -> Failure | None:
             return Failure(kind, "the configuration has faults", UNUSABLE, faults)
         case InputError(faults=faults):
             return Failure(kind, "what was to be sent is refused", REFUSED, faults)
+        case TemplateRefused(faults=faults):
+            return Failure(kind, "nothing was saved: there are faults", REFUSED, faults)
         case ValueError() if _is_about_the_url(error):
             # Its own words may quote what stands beside an unescaped character: the password.
             words = "its host or port cannot be read; characters such as : / @ # in a password are percent-encoded"
@@ -97,3 +100,8 @@ def _cause(error: RestartBudgetSpent) -> str:
     if error.__cause__ is None:
         return "the log says why"
     return "; ".join(dict.fromkeys(f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error.__cause__)))
+
+
+def unreadable(fault: OSError) -> str:
+    """Why a file cannot be read."""
+    return f"cannot be read: {fault.strerror or type(fault).__name__}"

@@ -18,6 +18,8 @@ KEY_CHARACTERS_MAX = 255
 # The three parts of the unique key share one entry of its index, which Postgres ends at 2,704 bytes.
 KEY_BYTES_MAX = 2_600
 ATTEMPTS_MAX = 100
+# What the schema allows the name of a template, and a locale.
+STORED_NAME_MAX = 100
 LANES = {lane.name.lower(): lane for lane in Lane}
 ALIASES = {"to": "recipient"}
 FIELDS = (
@@ -26,6 +28,8 @@ FIELDS = (
     "recipient",
     "template",
     "body",
+    "template_name",
+    "locale",
     "variables",
     "options",
     "lane",
@@ -81,6 +85,8 @@ class Intake:
             # Who a social post goes to is its channel.
             recipient=reading.text("recipient", "" if channel == "social" else None, 0 if channel == "social" else 1),
             template=self._template(reading),
+            template_name=reading.optional("template_name"),
+            locale=reading.optional("locale"),
             variables=reading.object("variables", self.limits.variables_bytes_max),
             options=reading.object("options", None),
             lane=reading.lane(),
@@ -103,7 +109,13 @@ class Intake:
             reading.fault("channel", f"unknown channel {quoted(channel)}{hint}; known are: {known}")
         return channel
 
-    def _template(self, reading: "_Reading") -> str:
+    def _template(self, reading: "_Reading") -> str | None:
+        """Its own template; None where it names a stored one instead."""
+        own = "body" in reading.given or "template" in reading.given
+        if own and "locale" in reading.given:
+            reading.fault("locale", "goes with a stored template: the one that is given has no other")
+        if not own and "template_name" in reading.given:
+            return None
         if "body" in reading.given:
             if "template" in reading.given:
                 reading.fault("body", "is given beside template: keep one of them")
@@ -114,7 +126,7 @@ class Intake:
             if source == "{}" and "template" in reading.sound:
                 reading.fault("template", "has no parts")
         else:
-            reading.fault("template", "is required, or body")
+            reading.fault("template", "is required, or body, or the template_name of a stored one")
             return "{}"
         try:
             if source != "{}":
@@ -165,6 +177,10 @@ class _Reading:
 
     def name(self, field: str, default: str | None) -> str:
         return self.text(field, default, 1, KEY_CHARACTERS_MAX)
+
+    def optional(self, field: str) -> str | None:
+        """A short text, or nothing."""
+        return self.text(field, None, 1, STORED_NAME_MAX) if field in self.given else None
 
     def object(self, field: str, bytes_max: int | None) -> str:
         """An object as it was written: decoding and encoding would round its numbers."""

@@ -22,6 +22,7 @@ from dispatcher.cli import (
     selftest,
     send,
     serve,
+    templates,
 )
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
 from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
@@ -31,7 +32,7 @@ from dispatcher.version import VERSION
 
 EPILOG = (
     "Exit codes: 0 done; 1 failed, or not all of it was done; 2 the command line or the configuration is unusable; "
-    "3 some of what was to be sent is refused; 130 interrupted."
+    "3 what was to be saved, or some of what was to be sent, is refused; 130 interrupted."
 )
 
 app = group(help="A self-hosted notification engine on Postgres.", epilog=EPILOG)
@@ -48,6 +49,7 @@ command(app, "check")(check.check)
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(held.app, name="held")
 app.add_typer(objects.app, name="objects")
+app.add_typer(templates.app, name="templates")
 app.add_typer(configuration.app, name="config")
 
 

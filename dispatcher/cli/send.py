@@ -24,6 +24,8 @@ def send(  # noqa: PLR0913 - each is an option of the command line
     recipient: Annotated[Text, typer.Option("--to", help="To whom; a social post has nobody.")] = None,
     body: Annotated[Text, typer.Option(help="What it says, in Liquid.")] = None,
     part: Annotated[list[str] | None, typer.Option(metavar="NAME=LIQUID", help="A part by its name.")] = None,
+    template_name: Annotated[Text, typer.Option(help="What it says: a stored template, by its name.")] = None,
+    locale: Annotated[Text, typer.Option(help="With --template-name: in which language.")] = None,
     var: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable: JSON, else text.")] = None,
     variables: Annotated[Text, typer.Option("--vars", metavar="JSON", help="Variables, as an object.")] = None,
     key: Annotated[Text, typer.Option(help="What makes it unique; without one a random key is made.")] = None,
@@ -40,13 +42,16 @@ def send(  # noqa: PLR0913 - each is an option of the command line
     """Send one delivery, or one for each line of a file.
 
     A key that exists is not sent again. Fields of a line: idempotency_key, channel, recipient (or to), template (or
-    body), variables, options, lane, scheduled_for, expires_at, max_attempts, tenant_id, workspace_id.
+    body, or template_name and locale), variables, options, lane, scheduled_for, expires_at, max_attempts, tenant_id,
+    workspace_id.
     """
     given: dict[str, object] = {
         "channel": channel,
         "recipient": recipient,
         "body": body,
         "template": dict(_pair("--part", text) for text in part) if part else None,
+        "template_name": template_name,
+        "locale": locale,
         "variables": _variables(variables, var or []),
         "idempotency_key": key,
         "lane": lane,

@@ -16,6 +16,7 @@ from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice, plain
 from dispatcher.errors import Fault, InputError
+from dispatcher.store import templates
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New, Written, insert
 
@@ -45,7 +46,20 @@ class Tally(Struct):
 
 
 async def write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
-    """Write a batch. Where the database refuses it, halves find the guilty, so that nobody else suffers."""
+    """Write a batch, but for those whose stored template is not there: whoever waits for the answer wants to know."""
+    places = [number for number, new in enumerate(batch) if new.template is None]
+    asked = [
+        (one.tenant_id, one.workspace_id, one.template_name or "", one.channel)
+        for one in map(batch.__getitem__, places)
+    ]
+    found = zip(places, await templates.faults(database, asked), strict=True)
+    refused = {number: Fault("template_name", words) for number, words in found if words is not None}
+    written = iter(await _write(database, [new for number, new in enumerate(batch) if number not in refused]))
+    return [refused[number] if number in refused else next(written) for number in range(len(batch))]
+
+
+async def _write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
+    """Where the database refuses a batch, halves find the guilty, so that nobody else suffers."""
     if not batch:
         return []
     try:
@@ -54,7 +68,7 @@ async def write(database: Database, batch: Sequence[New]) -> list[Written | Faul
         if len(batch) == 1:
             return [Fault("database", f"refuses it: {refusal}")]
         middle = len(batch) // 2
-        return await write(database, batch[:middle]) + await write(database, batch[middle:])
+        return await _write(database, batch[:middle]) + await _write(database, batch[middle:])
 
 
 def send_file(session: Session, path: Path) -> Tally:

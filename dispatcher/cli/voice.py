@@ -40,6 +40,13 @@ class Voice:
         """Lines for people to read, on standard output."""
         self._out.print(text, soft_wrap=True)
 
+    def content(self, text: str) -> None:
+        """Somebody's text: as it is for a file or a program, and line by line without control characters for people."""
+        if sys.stdout.isatty():
+            self.text("\n".join(map(plain, text.rstrip("\n").expandtabs().split("\n"))))
+        else:
+            sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Rows under their headings."""
         table = Table(box=None, pad_edge=False, header_style="bold")

@@ -45,9 +45,17 @@ class Suspicion(Struct, frozen=True):
 SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
 
 
+# How a claim names what a stored version says in one locale: `v:17:de`. A template that stands in its delivery begins
+# with a brace.
+STORED = "v:"
+
+
 class Claimed(Struct, frozen=True, gc=False):
     """One delivery as its claim handed it over. `used` counts the attempts before this one; `dated` is when it was due
-    or written, whichever is later, in seconds since 1970."""
+    or written, whichever is later, in seconds since 1970.
+
+    `template` is Liquid by part as JSON, or the key of a stored version in one locale.
+    """
 
     id: int
     tenant_id: str

@@ -4,13 +4,23 @@ The library bounds a nest of loops, but not one loop after another, and neither 
 called. Each bound here stops a bomb that passed the library's own.
 """
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import lru_cache, wraps
+from typing import Any, TextIO
 
-from liquid import Environment, RenderContext, StrictUndefined
+from dateutil.parser import ParserError  # type: ignore[import-untyped]  # as the library does
+from dateutil.parser import parse as parse_date
+from liquid import DictLoader, Environment, RenderContext, StrictUndefined, Token, TokenStream
+from liquid.ast import BlockNode, Node
+from liquid.builtin.expressions import LoopExpression
+from liquid.builtin.tags.for_tag import ForNode, ForTag
+from liquid.builtin.tags.tablerow_tag import TablerowNode, TablerowTag
 from liquid.exceptions import FilterArgumentError, LiquidError, LoopIterationLimitError
 from liquid.template import BoundTemplate
+from liquid.undefined import UNDEFINED
 from liquid.utils.chain_map import ReadOnlyChainMap
 
 # Iterations of all loops of one rendering together, and less of them the more stands in the template: about so many
@@ -24,7 +34,21 @@ BLOCK_DEPTH_MAX = 50
 # What a filter may be given or make, beside texts, which may be as long as the output.
 ITEMS_MAX = 100_000
 NUMBER_BITS_MAX = 4_096
+# `uniq` compares each with each; nobody writes a date of more characters.
+ITEMS_COMPARED_MAX = 2_000
+DATE_CHARACTERS_MAX = 100
 CLOCK_WORDS = ("now", "today")
+# Two days that have nothing in common: what is the same on both was filled up from neither.
+_ONE_DAY = datetime(2001, 1, 1)
+_ANOTHER_DAY = datetime(2002, 2, 2)
+# What a template may have, in the source: 5,000 nodes take the parser 50 ms.
+NODES_MAX = 5_000
+# For a raw block without an end the lexer reads to the end of the source, for each of them again.
+UNCLOSED_MAX = 10
+# The net under all of these: one look at the clock in so many steps, and so much of a processor's time for all of them.
+# What is rendered in earnest takes a thousandth.
+STEPS_PER_LOOK = 16
+CPU_SECONDS_MAX = 0.04
 
 
 class WorkLimitError(LiquidError):
@@ -34,17 +58,42 @@ class WorkLimitError(LiquidError):
         super().__init__(what, token=None)
 
 
+class TimeLimitError(WorkLimitError):
+    """A rendering took too much of a processor's time, in whatever way."""
+
+
+def iterations_max(nodes: int) -> int:
+    """How many iterations all loops of a template of so many nodes may have together."""
+    return min(LOOP_ITERATIONS_MAX, NODES_RENDERED_MAX // max(nodes, 1))
+
+
 class Work:
     """What one rendering has left of its budget."""
 
     def __init__(self) -> None:
         self.iterations = 0
         self.filters = 0
+        self._steps = 0
+        self._started = 0.0
 
     def begin(self, nodes: int) -> None:
         """A template of so many nodes is about to be rendered."""
-        self.iterations = min(LOOP_ITERATIONS_MAX, NODES_RENDERED_MAX // max(nodes, 1))
+        self.iterations = iterations_max(nodes)
         self.filters = FILTER_CALLS_MAX
+        self._steps = 0
+
+    def step(self) -> None:
+        """A variable is about to be read, or a loop's body to be rendered."""
+        self._steps += 1
+        if self._steps % STEPS_PER_LOOK == 0:
+            self._look()
+
+    def _look(self) -> None:
+        now = time.thread_time()
+        if self._steps == STEPS_PER_LOOK:
+            self._started = now
+        elif now - self._started > CPU_SECONDS_MAX:
+            raise TimeLimitError("work limit reached")
 
     def loop(self, length: int) -> None:
         """A loop is about to begin."""
@@ -54,6 +103,7 @@ class Work:
 
     def filter(self) -> None:
         """A filter is about to be called."""
+        self.step()
         self.filters -= 1
         if self.filters < 0:
             raise WorkLimitError("filter call limit reached")
@@ -67,10 +117,94 @@ class _Context(RenderContext):
         self.scope = ReadOnlyChainMap(self.locals, self.globals, self.counters)
 
     def raise_for_loop_limit(self, length: int = 1) -> None:
-        environment = self.env
-        if isinstance(environment, BoundedEnvironment):
-            environment.work.loop(length)
+        _work(self).loop(length)
         super().raise_for_loop_limit(length)
+
+    def get(self, path: list[object], *, token: Token | None, default: object = UNDEFINED) -> object:
+        _work(self).step()
+        return super().get(path, token=token, default=default)
+
+
+def _work(context: RenderContext) -> "Work":
+    environment = context.env
+    return environment.work if isinstance(environment, BoundedEnvironment) else Work()
+
+
+class _Body(BlockNode):
+    """The body of a loop, counted."""
+
+    __slots__ = ()
+
+    def render_to_output(self, context: RenderContext, buffer: TextIO) -> int:
+        _work(context).step()
+        return super().render_to_output(context, buffer)
+
+
+class _Loop(LoopExpression):
+    """A loop's head that walks over no more items than there may be."""
+
+    __slots__ = ()
+
+    def _slice(
+        self,
+        it: Iterator[object],
+        length: int,
+        context: RenderContext,
+        *,
+        limit: int | None,
+        offset: int | str | None,
+    ) -> tuple[Iterator[object], int]:
+        # The library steps over what an offset leaves out, and makes a list of what is reversed.
+        start = offset if isinstance(offset, int) else length if offset else 0
+        if min(length, start + (length if limit is None else limit)) > ITEMS_MAX:
+            raise LoopIterationLimitError("loop iteration limit reached, all loops together", token=None)
+        return super()._slice(it, length, context, limit=limit, offset=offset)
+
+
+def _bound_loop(node: Node) -> Node:
+    """The loop with its head and its body exchanged for the bounded ones."""
+    if isinstance(node, ForNode | TablerowNode):
+        head = node.expression
+        node.expression = _Loop(
+            head.token,
+            head.identifier,
+            head.iterable,
+            limit=head.limit,
+            offset=head.offset,
+            reversed_=head.reversed,
+            cols=head.cols,
+        )
+        node.block = _Body(node.block.token, node.block.nodes)
+    return node
+
+
+class _For(ForTag):
+    def parse(self, stream: TokenStream) -> Node:
+        return _bound_loop(super().parse(stream))
+
+
+class _Tablerow(TablerowTag):
+    def parse(self, stream: TokenStream) -> TablerowNode:
+        node = super().parse(stream)
+        _bound_loop(node)
+        return node
+
+
+class Partials(DictLoader):
+    """The partials of one version, a closed set, each parsed once."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        super().__init__(dict(texts))
+        self._parsed: dict[str, BoundTemplate] = {}
+
+    def load(self, env: Environment, name: str, **options: Any) -> BoundTemplate:  # noqa: ANN401 - the library's own
+        parsed = self._parsed.get(name)
+        if parsed is None:
+            parsed = self._parsed[name] = super().load(env, name, **options)
+        return parsed
+
+
+NO_PARTIALS = Partials({})
 
 
 class _Template(BoundTemplate):
@@ -94,10 +228,13 @@ class BoundedEnvironment(Environment):
         # The library declares it for classes; an instance's own is read just as well.
         setattr(self, "output_stream_limit", text_max)  # noqa: B010 - what is assigned plainly is refused by the types
         self.filters = {name: self._bounded(name, call) for name, call in self.filters.items()}
+        self.add_tag(_For)
+        self.add_tag(_Tablerow)
 
-    def run(self, template: BoundTemplate, nodes: int, variables: Mapping[str, Any]) -> str:
+    def run(self, template: BoundTemplate, nodes: int, variables: Mapping[str, Any], partials: Partials) -> str:
         """Render a template of about so many nodes."""
         self.work.begin(nodes)
+        self.loader = partials
         return template.render(variables)
 
     def _bounded(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,7 +243,10 @@ class BoundedEnvironment(Environment):
             self.work.filter()
             for value in given:
                 self._measure(name, value)
-            _refuse_clock(name, given)
+            if name == "date":
+                _refuse_clock(given)
+            elif name == "uniq" and given and isinstance(given[0], list | range) and len(given[0]) > ITEMS_COMPARED_MAX:
+                raise WorkLimitError(f"uniq: a list of more than {ITEMS_COMPARED_MAX} items")
             if self._would_make(name, given) > self.text_max:
                 raise WorkLimitError(f"{name}: makes more than {self.text_max} characters")
             made = call(*given, **options)
@@ -136,11 +276,39 @@ class BoundedEnvironment(Environment):
                 return 0
 
 
-def _refuse_clock(name: str, given: tuple[Any, ...]) -> None:
-    if name == "date" and given and given[0] in CLOCK_WORDS:
+def _refuse_clock(given: tuple[Any, ...]) -> None:
+    """Refuse what would send another text when it is sent again."""
+    if isinstance(given[0], str) and len(given[0]) > DATE_CHARACTERS_MAX:
+        raise WorkLimitError(f"date: a text of more than {DATE_CHARACTERS_MAX} characters")
+    if isinstance(given[0], str) and not _is_whole_date(given[0]):
         raise FilterArgumentError(
             "date: a template does not read the clock, a retry would send another text", token=None
         )
+    if isinstance(given[0], float):
+        # The library keeps what it made of the last few, and takes 1.0 and 1 for one.
+        raise FilterArgumentError("date expected datetime.datetime, found float", token=None)
+
+
+@lru_cache(maxsize=1_000)
+def _is_whole_date(text: str) -> bool:
+    """Whether the library, which fills up from today what a date leaves open, finds nothing to fill up."""
+    if text in CLOCK_WORDS:
+        return False
+    try:
+        return text.isdigit() or parse_date(text, default=_ONE_DAY) == parse_date(text, default=_ANOTHER_DAY)
+    except (ParserError, OverflowError):
+        return True  # and is left as it is, or refused in the library's words
+
+
+def refuse_bombs(source: str) -> None:
+    """Raise for a source that would hold up whoever parses it."""
+    if count_nodes(source) > NODES_MAX:
+        raise WorkLimitError(f"more than {NODES_MAX} tags, outputs and filters")
+    for kind in ("raw", "doc"):
+        ends = [end.end() for end in re.finditer(rf"{{%-?\s*end{kind}\b", source)]
+        opened = re.findall(rf"{{%-?\s*{kind}\b", source[ends[-1] if ends else 0 :])
+        if len(opened) > UNCLOSED_MAX:
+            raise WorkLimitError(f"{len(opened)} {kind} tags have no end")
 
 
 def count_nodes(source: str) -> int:

@@ -16,12 +16,15 @@ Key = tuple[str, str, str]
 
 
 class New(Struct, frozen=True, kw_only=True):
-    """A delivery that is to be written. Templates, variables and options are JSON objects."""
+    """A delivery that is to be written. Templates, variables and options are JSON objects.
+
+    Without a template of its own it has the stored one of that name, in the locale that comes nearest.
+    """
 
     idempotency_key: str
     channel: str
     recipient: str
-    template: str
+    template: str | None = None
     variables: str = "{}"
     options: str = "{}"
     lane: Lane = Lane.NORMAL
@@ -30,6 +33,8 @@ class New(Struct, frozen=True, kw_only=True):
     scheduled_for: datetime | None = None
     expires_at: datetime | None = None
     max_attempts: int = 5
+    template_name: str | None = None
+    locale: str | None = None
 
     @property
     def key(self) -> Key:
@@ -80,6 +85,8 @@ async def _insert(database: Database, batch: Sequence[New]) -> dict[Key, int]:
         [new.scheduled_for for new in batch],
         [new.expires_at for new in batch],
         [new.max_attempts for new in batch],
+        [new.template_name for new in batch],
+        [new.locale for new in batch],
     )
     return {(found[0], found[1], found[2]): found[3] for found in rows}
 

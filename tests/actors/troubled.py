@@ -10,7 +10,7 @@ from dispatcher.config import Database as Settings
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
-NOUNS = ("claims", "marks", "flushes", "instances", "pauses", "held")
+NOUNS = ("claims", "marks", "flushes", "instances", "pauses", "held", "templates")
 NAMES = {text: f"{noun}.{name}" for noun in NOUNS for name, text in statements(noun).items()}
 
 

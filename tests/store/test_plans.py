@@ -9,7 +9,9 @@ import pytest
 
 from dispatcher.domain.life import Claimed, Held, Succeeded
 from dispatcher.errors import Fenced
+from dispatcher.store import templates
 from dispatcher.store.database import SESSION, Database
+from tests.store.drafts import draft, save
 from tests.store.scene import Connection, Scene
 from tests.store.waits import until
 
@@ -148,6 +150,37 @@ async def test_marks_and_flushes_find_their_rows_by_key(scene: Scene, session: C
     plan = await _plan(session, await _asked(scene, item, VERBS[verb]))
     assert "Index Scan using delivery_state_pkey" in plan
     assert "Seq Scan on delivery_state" not in plan
+
+
+async def test_versions_are_loaded_by_key(scene: Scene, session: Connection) -> None:
+    saved = [await save(scene.database, draft(f"t{number}")) for number in range(50)]
+    keys = [f"v:{one.version_id}:default" for one in saved]
+    overheard = Overheard()
+    await templates.load(overheard, keys)
+    plan = await _plan(session, overheard.asked[0])
+    assert "Index Scan using template_versions_pkey" in plan
+    assert "Seq Scan" not in plan
+
+
+async def test_a_delivery_is_frozen_by_one_look_at_an_index(scene: Scene, connection: Connection) -> None:
+    for number in range(3):
+        await save(scene.database, draft(f"t{number}"))
+    await connection.execute("ANALYZE dispatcher.templates, dispatcher.template_versions")
+    await connection.execute("SET enable_seqscan = off")  # three rows are one page, which anybody reads at once
+    async with connection.transaction():
+        await connection.execute(
+            """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template_name)
+               SELECT n, 'sms', '+49', 't1' FROM generate_series(1, 100) AS n"""
+        )
+        rows = await connection.fetch(
+            """SELECT relname, seq_scan, idx_scan FROM pg_stat_xact_user_tables
+                WHERE relname IN ('templates', 'template_versions') ORDER BY relname"""
+        )
+    # The planner looks a few times itself.
+    assert [(row["relname"], row["seq_scan"], row["idx_scan"] // 50) for row in rows] == [
+        ("template_versions", 0, 2),
+        ("templates", 0, 2),
+    ]
 
 
 async def test_most_writes_of_a_delivery_touch_no_index(scene: Scene, connection: Connection) -> None:

@@ -160,3 +160,27 @@ def test_any_object_is_a_delivery_or_has_faults(line: dict[str, object]) -> None
 
 def test_a_time_is_in_utc() -> None:
     assert instant("2030-01-01T00:00:00.5+01:00") == datetime(2029, 12, 31, 23, 0, 0, 500_000, tzinfo=UTC)
+
+
+def test_a_stored_template_stands_in_for_one_of_its_own() -> None:
+    line = {name: value for name, value in GOOD.items() if name != "body"} | {
+        "template_name": "welcome",
+        "locale": "de",
+    }
+    new = read(line)
+    assert (new.template, new.template_name, new.locale) == (None, "welcome", "de")
+
+
+def test_a_template_of_its_own_may_be_named_and_has_no_locale() -> None:
+    new = read(GOOD | {"template_name": "welcome"})
+    assert (new.template, new.template_name) == ('{"body":"Hello {{ name }}"}', "welcome")
+    assert faults(GOOD | {"locale": "de"}) == {
+        "locale": "goes with a stored template: the one that is given has no other"
+    }
+
+
+@pytest.mark.parametrize("field", ["template_name", "locale"])
+@pytest.mark.parametrize("value", ["", "x" * 101, 7, "a\0"])
+def test_names_of_templates_and_locales_are_short_texts(field: str, value: object) -> None:
+    line = {name: value for name, value in GOOD.items() if name != "body"} | {"template_name": "t", field: value}
+    assert field in faults(line)

@@ -18,7 +18,8 @@ WITH me AS MATERIALIZED (
     INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids)
     SELECT $2, $1, $3, $4, $5, array_agg(id) FROM taken HAVING count(*) > 0
 )
-SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.template::text, d.variables::text,
+SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
+       coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
@@ -43,7 +44,8 @@ WITH me AS MATERIALIZED (
     INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids)
     SELECT $2, $1, $3, $4, $5, array_agg(id) FROM taken HAVING count(*) > 0
 )
-SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.template::text, d.variables::text,
+SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
+       coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,

@@ -135,24 +135,43 @@ BOMBS = {
     "join": "{{ (1..50000000) | join: ' ' }}",
     "capture": "{% assign a = 'xx' %}{% for i in (1..60) %}{% capture a %}{{ a }}{{ a }}{% endcapture %}{% endfor %}",
     "filter_chain": "{% for i in (1..20000) %}{% assign a = 'x'" + " | upcase" * 200 + " %}{% endfor %}",
+    "reversed": "{% for i in (1..1000000000) reversed %}x{% endfor %}",
+    "offset": "{% for i in (1..1000000000) offset: 999999990 %}x{% endfor %}",
+    "loops_over_nothing": "{% for i in (1..100) %}{% for j in (1..100) %}{% for k in (1..100) %}" + "{% endfor %}" * 3,
+    "uniq": "{{ '" + "".join(map(chr, range(0x4E00, 0x4E00 + 20_000))) + "' | split: '' | uniq | size }}",
+    "contains": "{% assign a = '" + "1 " * 40_000 + "' | split: '' %}"
+    "{% for i in (1..9000) %}{% if a contains 'zz' %}x{% endif %}{% endfor %}",
+    "equal": "{% assign a = '" + "1 " * 40_000 + "' | split: '' %}{% assign b = a | compact %}"
+    "{% for i in (1..9000) %}{% if a == b %}{% assign c = i %}{% endif %}{% endfor %}",
+    "long_texts": "{% assign a = '"
+    + "x" * 90_000
+    + "' %}{% for i in (1..19000) %}{% assign b = a | upcase %}{% endfor %}",
+    "long_dates": "{% assign a = '" + "1 " * 20_000 + "' %}{% for i in (1..9000) %}{{ a | date: '%d' }}{% endfor %}",
+    "raw_without_end": "{% comment %}" + "{% raw %}" * 4_000,
+    "outputs": "{{ a }}" * 10_000,
+    "counted": "{% for i in (1..19999) %}{% increment a %}{% increment b %}{% increment c %}{% endfor %}",
     "nesting": "{% if true %}" * 2_000 + "{% endif %}" * 2_000,
     "brackets": "{{ a" + "[a" * 2_000 + "]" * 2_000 + " }}",
 }
 
 
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["library", "compiled"])
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_refused_before_it_costs_anybody_else_anything(bomb: str) -> None:
+def test_a_bomb_is_refused_before_it_costs_anybody_else_anything(bomb: str, is_compiled: bool) -> None:
     """In a process of its own with bounds of its own: some of these would take the test run's memory with them."""
     program = f"""
 import json, resource, signal, sys, time
 sys.path[:0] = {[place for place in sys.path if place]!r}
-from dispatcher.domain.template import Renderer
+from dispatcher.domain import template
 from dispatcher.errors import TemplateError
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+if {is_compiled}:
+    template.RENDERED_BEFORE_COMPILED = 1
+renderer = template.Renderer(262144, 262144, 100000, 10)
 signal.setitimer(signal.ITIMER_VIRTUAL, 2)
 start = time.process_time()
 try:
-    Renderer(262144, 262144, 100000, 10).render(json.dumps({{"body": {bomb!r}}}), '{{"a": 1}}')
+    renderer.render(json.dumps({{"body": {bomb!r}}}, ensure_ascii=False), '{{"a": 1}}')
 except TemplateError:
     pass
 print(time.process_time() - start)

@@ -1,0 +1,147 @@
+"""The `templates preview` command: a template as it would be sent, with variables that are given or made up."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from dispatcher.cli.failures import unreadable
+from dispatcher.cli.session import Session
+from dispatcher.cli.template_file import SUFFIX, in_order, read
+from dispatcher.cli.template_work import InWorkspace, Number, Tenant, freeze_all, place, require
+from dispatcher.cli.voice import plain
+from dispatcher.domain.life import STORED
+from dispatcher.domain.locales import nearest
+from dispatcher.domain.samples import samples
+from dispatcher.domain.template import Renderer, Sources
+from dispatcher.store.database import Database
+from dispatcher.store.templates import Workspace
+
+STANDARD_INPUT = "-"
+
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Chosen(Struct, frozen=True):
+    """What is previewed: one locale of a version or of a file."""
+
+    name: str
+    channel: str | None
+    version: int | None
+    locale: str
+    sources: Sources
+
+
+def preview(  # noqa: PLR0913 - each is an option of the command line
+    session: Session,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which stored template.")] = None,
+    *,
+    file: Annotated[Path | None, typer.Option(help="A file that is not saved yet, in place of NAME.")] = None,
+    version: Number = None,
+    locale: Annotated[str | None, typer.Option(help="For whom; the one that comes nearest is taken.")] = None,
+    variables: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|JSON", help="Variables, as an object; - is the standard input. Made up without it."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the html part there, for a browser.")
+    ] = None,
+    tenant: Tenant = "default",
+    workspace: InWorkspace = "default",
+) -> None:
+    """Render a template, and write nothing into the database.
+
+    Variables that are made up fit to how the template uses them; with given ones a missing one is an error.
+    """
+    here = place(tenant, workspace)
+    if (name is None) == (file is None):
+        raise typer.BadParameter("name a stored template, or a file with --file", param_hint="NAME")
+    if file is not None and version is not None:
+        raise typer.BadParameter("goes with NAME", param_hint="--version")
+    given = None if variables is None else _given(variables)
+    with session.database() as database:
+        chosen = _chosen(session, database, here, name, file, version, locale)
+    text = msgspec.json.encode(samples(chosen.sources)).decode() if given is None else given
+    rendered = _render(session, chosen, text)
+    if html is not None:
+        _write(html, rendered)
+    _say(session, chosen, text, rendered, made_up=given is None)
+
+
+def _chosen(
+    session: Session,
+    database: Database,
+    here: Workspace,
+    name: str | None,
+    file: Path | None,
+    version: int | None,
+    locale: str | None,
+) -> Chosen:
+    if file is not None:
+        written = read(file, str(file), file.name.removesuffix(SUFFIX))
+        ((_, frozen),) = freeze_all(session, database, here, [written])
+        draft, sources, number = written.draft, frozen.sources, None
+    else:
+        found = require(session, database, here, name or "", version)
+        draft, sources, number = found.draft, found.sources, found.number
+    near = nearest(locale, sources, draft.default_locale)
+    return Chosen(draft.name, draft.channel, number, near, sources[near])
+
+
+def _given(option: str) -> str:
+    """The object that the option gives, or that its file has."""
+    text = option
+    if not option.lstrip().startswith("{"):
+        try:
+            content = sys.stdin.buffer.read() if option == STANDARD_INPUT else Path(option).read_bytes()
+            text = content.decode("utf-8-sig")
+        except OSError as fault:
+            raise typer.BadParameter(f"{plain(option)} {unreadable(fault)}", param_hint="--variables") from fault
+        except UnicodeDecodeError as fault:
+            raise typer.BadParameter(f"{plain(option)} is not UTF-8", param_hint="--variables") from fault
+    try:
+        _object(text)
+    except (ValueError, RecursionError) as fault:
+        raise typer.BadParameter(f"not a JSON object: {fault}", param_hint="--variables") from fault
+    return text
+
+
+def _render(session: Session, chosen: Chosen, variables: str) -> dict[str, str]:
+    limits = session.config.limits
+    renderer = Renderer(limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max, 1)
+    key = f"{STORED}0:{chosen.locale}"
+    renderer.add(key, chosen.sources)
+    rendered = renderer.render(key, variables)
+    return {part: rendered[part] for part in in_order(chosen.channel, rendered)}
+
+
+def _write(path: Path, rendered: dict[str, str]) -> None:
+    if "html" not in rendered:
+        raise typer.BadParameter("it has no html part", param_hint="--html")
+    try:
+        path.write_text(rendered["html"], encoding="utf-8")
+    except OSError as fault:
+        words = f"{path} cannot be written: {fault.strerror or type(fault).__name__}"
+        raise typer.BadParameter(words, param_hint="--html") from fault
+
+
+def _say(session: Session, chosen: Chosen, variables: str, rendered: dict[str, str], *, made_up: bool) -> None:
+    if session.voice.as_json:
+        session.voice.record(
+            {
+                "name": chosen.name,
+                "version": chosen.version,
+                "locale": chosen.locale,
+                "variables": msgspec.Raw(variables.encode()),
+                "made_up": made_up,
+                "parts": rendered,
+            }
+        )
+        return
+    what = "a file" if chosen.version is None else f"version {chosen.version}"
+    session.voice.say(plain(f"{chosen.name}, {what}, {chosen.locale}{'; made up: ' + variables if made_up else ''}"))
+    for part, text in rendered.items():
+        session.voice.content(f"--- {part} ---\n{text}")

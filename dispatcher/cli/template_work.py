@@ -1,0 +1,144 @@
+"""What the `templates` commands share: drafts made into versions, and two versions told apart."""
+
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from typing import Annotated, NoReturn
+
+import typer
+
+from dispatcher.cli.failures import FAILED
+from dispatcher.cli.operating import require_words
+from dispatcher.cli.session import Session
+from dispatcher.cli.template_file import Written, text
+from dispatcher.configfile.schema import did_you_mean, quoted
+from dispatcher.domain.drafts import Draft, Version, freeze
+from dispatcher.domain.partials import Partial, used
+from dispatcher.domain.template import Sources
+from dispatcher.errors import Fault, TemplateRefused
+from dispatcher.store import templates as store
+from dispatcher.store.database import Database
+from dispatcher.store.templates import LATEST, Found, Workspace
+
+WORKSPACE_MAX = 100
+NUMBER_MAX = 2**31 - 1
+
+Tenant = Annotated[str, typer.Option(help="Whose they are.")]
+InWorkspace = Annotated[str, typer.Option("--workspace", help="In which workspace of theirs.")]
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+Number = Annotated[int | None, typer.Option("--version", min=1, max=NUMBER_MAX, help="Which; the newest without it.")]
+
+
+def place(tenant: str, workspace: str) -> Workspace:
+    """The workspace that the options name."""
+    for option, given in (("--tenant", tenant), ("--workspace", workspace)):
+        require_words(option, given)
+        if len(given) > WORKSPACE_MAX:
+            raise typer.BadParameter(f"is longer than {WORKSPACE_MAX} characters", param_hint=option)
+    return Workspace(tenant, workspace)
+
+
+def freeze_all(
+    session: Session,
+    database: Database,
+    workspace: Workspace,
+    files: Sequence[Written],
+    faults: Sequence[Fault] = (),
+    *,
+    together: bool = False,
+) -> list[tuple[Written, Version]]:
+    """The versions that these files become. TemplateRefused names every fault of every one, and those that are given.
+
+    They take in what is published; a folder, whose files belong together, takes in its own partials first.
+    """
+    library = _library(session, database, workspace, files, together)
+    stored = session.run(lambda: store.find(database, workspace, [file.draft.name for file in files]))
+    frozen: list[tuple[Written, Version]] = []
+    found = list(faults)
+    for file in files:
+        before = len(found)
+        found += [Fault(f"{file.path}:1", words) for words in _misplaced(session, file.draft, stored)]
+        version = freeze(file.draft, library, session.config.limits.template_bytes_max)
+        if not isinstance(version, Version):
+            found += map(file.fault, version)
+        elif len(found) == before:
+            frozen.append((file, version))
+    if found:
+        raise TemplateRefused(found)
+    return frozen
+
+
+def _library(
+    session: Session, database: Database, workspace: Workspace, files: Sequence[Written], together: bool
+) -> dict[str, Partial]:
+    texts = [part for file in files for said in file.draft.locales.values() for part in said.values()]
+    asked = sorted({use.name for one in texts for use in used(one) if use.name is not None})
+    library = session.run(lambda: store.partials(database, workspace, asked))
+    if together:
+        own = (file.draft for file in files if file.draft.channel is None)
+        library |= {draft.name: draft.as_partial() for draft in own if draft.default_locale in draft.locales}
+    return library
+
+
+def _misplaced(session: Session, draft: Draft, stored: dict[str, Found]) -> list[str]:
+    """What is wrong with a draft where it is going."""
+    channels = session.config.channels
+    if draft.channel is not None and draft.channel not in channels:
+        hint = did_you_mean(draft.channel, channels)
+        return [f"unknown channel {quoted(draft.channel)}{hint}; known are {', '.join(sorted(channels))}"]
+    before = stored.get(draft.name)
+    if before is not None and before.channel != draft.channel:
+        was = "a partial" if before.channel is None else f"for {before.channel}"
+        return [f"the template {draft.name} is {was}, and stays that: another needs a name of its own"]
+    return []
+
+
+def require(session: Session, database: Database, workspace: Workspace, name: str, number: int | None) -> Found:
+    """A version that is there."""
+    which = LATEST if number is None else str(number)
+    found = session.run(lambda: store.find(database, workspace, [name], which)).get(name)
+    if found is None:
+        missing(session, database, workspace, name, number)
+    return found
+
+
+def missing(session: Session, database: Database, workspace: Workspace, name: str, number: int | None) -> NoReturn:
+    """Say what there is instead, and end."""
+    found = session.run(lambda: store.find(database, workspace, [name])).get(name)
+    if found is not None:
+        session.voice.fail("NotFound", f"template {name} has no version {number}; its newest is {found.latest}")
+    else:
+        names = session.run(lambda: store.names(database, workspace))
+        session.voice.fail("NotFound", f"there is no template {name}{did_you_mean(name, names)}")
+    raise typer.Exit(FAILED)
+
+
+def same(version: Version, found: Found) -> bool:
+    """Whether a stored version says just this."""
+    return (version.default_locale, version.rights, whole(version.sources)) == (
+        found.default_locale,
+        found.rights,
+        whole(found.sources),
+    )
+
+
+Whole = dict[str, tuple[dict[str, str], dict[str, str]]]
+
+
+def whole(sources: Mapping[str, Sources]) -> Whole:
+    """All that is said, by locale: parts and partials."""
+    return {locale: (dict(one.parts), dict(one.partials)) for locale, one in sources.items()}
+
+
+def readable(draft: Draft, sources: Mapping[str, Sources]) -> str:
+    """A version as a text in which everything stands that can differ."""
+    lines = [text(draft)]
+    for locale, (_, partials) in sorted(whole(sources).items()):
+        for name, said in sorted(partials.items()):
+            lines.append(f"--- takes in {name} ({locale}) ---\n{said}\n")
+    return "".join(lines)
+
+
+def difference(old: str, new: str, old_name: str, new_name: str) -> str:
+    """A unified diff; empty where they are alike."""
+    lines = unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
+    return "\n".join(lines)

@@ -1,0 +1,52 @@
+"""Parts: what a message of each channel is made of."""
+
+import re
+from collections.abc import Collection
+
+from msgspec import Struct
+
+# A channel that is not listed is somebody's own: it takes whatever they give it.
+PART_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
+
+class Parts(Struct, frozen=True):
+    """The parts that a channel takes, and groups of which it needs one each."""
+
+    takes: tuple[str, ...]
+    needs: tuple[tuple[str, ...], ...]
+
+
+_BODY = Parts(("body",), (("body",),))
+PARTS: dict[str, Parts] = {
+    "email": Parts(("subject", "text", "html"), (("subject",), ("text", "html"))),
+    "sms": _BODY,
+    "whatsapp": _BODY,
+    "push": Parts(("title", "body"), (("body",),)),
+    "voice": _BODY,
+    "social": _BODY,
+    "chat": _BODY,
+    "http": _BODY,
+}
+
+
+def of(channel: str | None) -> Parts | None:
+    """The parts of a channel, or of a partial, which has no channel; None where any will do."""
+    return _BODY if channel is None else PARTS.get(channel)
+
+
+def unknown(channel: str | None, part: str) -> str | None:
+    """What is wrong with the name of a part; None where it is one that the channel takes."""
+    parts = of(channel)
+    if parts is None:
+        return None if PART_NAME.fullmatch(part) else "is no name of a part: a letter, then a-z, 0-9 and _"
+    if part in parts.takes:
+        return None
+    return f"is no part of {channel or 'a partial'}, which takes {', '.join(parts.takes)}"
+
+
+def missing(channel: str | None, given: Collection[str]) -> list[str]:
+    """What a message needs and does not have, in words."""
+    parts = of(channel)
+    if parts is None:
+        return [] if given else ["any part"]
+    return [" or ".join(group) for group in parts.needs if not set(group) & set(given)]
