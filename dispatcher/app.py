@@ -18,6 +18,7 @@ from dispatcher.actors.recoverer import Recoverer
 from dispatcher.actors.sender import Terms
 from dispatcher.actors.streams import Epoch
 from dispatcher.actors.supervisor import Supervisor
+from dispatcher.actors.suppressor import Suppressor
 from dispatcher.actors.wakeup import Wakeup
 from dispatcher.api.listener import Listener, application
 from dispatcher.clock import Clock
@@ -145,6 +146,7 @@ class App:
         async with anyio.create_task_group() as group:
             group.start_soon(keep, "wakeup", wakeup.run)
             group.start_soon(keep, "controls", controls.run)
+            group.start_soon(keep, "suppressor", Suppressor(self.database, wakeup.suppressed).run)
             group.start_soon(keep, "recoverer", self._recoverer.run)
             group.start_soon(keep, "janitor", self._janitor.run)
             await keep("pipeline", lambda: self._epoch(wakeup.woken, controls))

@@ -46,7 +46,8 @@ SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """One delivery as its claim handed it over. `used` counts the attempts before this one."""
+    """One delivery as its claim handed it over. `used` counts the attempts before this one; `watched` says that some
+    address has been suppressed, so that this one's must be looked up."""
 
     id: int
     tenant_id: str
@@ -59,6 +60,8 @@ class Claimed(Struct, frozen=True, gc=False):
     used: int
     max_attempts: int
     template_name: str | None
+    topic: str | None
+    watched: bool
     expired: bool
     token: int
     channel: str
@@ -72,9 +75,11 @@ class Succeeded(Struct, frozen=True, gc=False):
 
 
 class Failed(Struct, frozen=True, gc=False):
-    """It will never be sent: the reason names the field, or says `exhausted`."""
+    """It will never be sent: the reason names the field, or says `exhausted`. `suppresses` says that nothing else will
+    ever reach its address either."""
 
     reason: str
+    suppresses: bool = False
 
 
 class Skipped(Struct, frozen=True, gc=False):

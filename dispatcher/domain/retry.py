@@ -26,8 +26,8 @@ def decide(  # noqa: PLR0911 - one return a verdict
     match verdict:
         case Accepted(provider_message_id=message_id):
             return Succeeded(message_id)
-        case Refused(reason=reason):
-            return Failed(reason)
+        case Refused(reason=reason, suppresses=suppresses):
+            return Failed(reason, suppresses)
         case RetryAfter(reason=reason, delay_seconds=wish):
             if attempt >= max_attempts:
                 return Failed(f"{EXHAUSTED}: {reason}")

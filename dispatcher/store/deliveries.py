@@ -30,6 +30,7 @@ class New(Struct, frozen=True, kw_only=True):
     scheduled_for: datetime | None = None
     expires_at: datetime | None = None
     max_attempts: int = 5
+    topic: str | None = None
 
     @property
     def key(self) -> Key:
@@ -80,6 +81,7 @@ async def _insert(database: Database, batch: Sequence[New]) -> dict[Key, int]:
         [new.scheduled_for for new in batch],
         [new.expires_at for new in batch],
         [new.max_attempts for new in batch],
+        [new.topic for new in batch],
     )
     return {(found[0], found[1], found[2]): found[3] for found in rows}
 

@@ -214,6 +214,8 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         used=0,
         max_attempts=5,
         template_name=None,
+        topic=given.pop("topic", None),
+        watched=False,
         expired=given.pop("expired", False),
         token=token,
         channel="sms",

@@ -20,6 +20,8 @@ WITH me AS MATERIALIZED (
 )
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.template::text, d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
+       d.topic, (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
+                     OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired
   FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
@@ -44,6 +46,8 @@ WITH me AS MATERIALIZED (
 )
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient, d.template::text, d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
+       d.topic, (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
+                     OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
        t.lane

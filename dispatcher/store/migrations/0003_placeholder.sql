@@ -1,0 +1,2 @@
+-- Keeps the number of a migration that comes from elsewhere.
+SELECT;

@@ -1,0 +1,33 @@
+-- name: known
+-- What is known of each address that is asked about: suppressions that stand, and topics that it unsubscribed from.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS r (tenant_id, kind, address)
+)
+SELECT a.tenant_id, a.kind, a.address, s.channel, s.source, s.reason, NULL AS topic
+  FROM asked a JOIN dispatcher.suppressions s USING (tenant_id, kind, address)
+ WHERE s.expires_at IS NULL OR s.expires_at > statement_timestamp()
+UNION ALL
+SELECT a.tenant_id, a.kind, a.address, NULL, NULL, NULL, p.topic
+  FROM asked a JOIN dispatcher.topic_preferences p USING (tenant_id, kind, address)
+ WHERE NOT p.subscribed;
+
+-- name: bar
+-- Let nothing more of these go out.
+SELECT delivery_id, became FROM dispatcher.bar_v1($1, $2);
+
+-- name: work
+-- Addresses whose queued deliveries nobody has looked through since something was said about them.
+SELECT id, tenant_id, kind, address FROM dispatcher.suppression_work ORDER BY id LIMIT $1;
+
+-- name: candidates
+-- What is queued for addresses that look like these: by the forms that each may be written in.
+SELECT DISTINCT s.id, d.tenant_id, s.channel, s.lane, d.recipient, d.topic
+  FROM unnest($1::text[], $2::text[]) AS asked (tenant_id, form)
+  JOIN dispatcher.deliveries d
+    ON dispatcher.address_hash_v1(d.recipient) = dispatcher.address_hash_v1(asked.form) AND d.tenant_id = asked.tenant_id
+  JOIN dispatcher.delivery_state s ON s.id = d.id
+ WHERE s.status = 'queued' AND NOT s.marked AND NOT s.held;
+
+-- name: worked
+-- They have been looked through.
+DELETE FROM dispatcher.suppression_work WHERE id = ANY ($1::bigint[]);
