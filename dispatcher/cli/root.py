@@ -10,7 +10,20 @@ import typer
 # The base of all usage errors has no other name.
 from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
-from dispatcher.cli import check, configuration, deliveries, demo, held, pauses, quarantine, selftest, send, serve
+from dispatcher.cli import (
+    check,
+    configuration,
+    deliveries,
+    demo,
+    held,
+    pauses,
+    quarantine,
+    selftest,
+    send,
+    serve,
+    suppressions,
+    topics,
+)
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
 from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
 from dispatcher.cli.program import launcher
@@ -35,6 +48,8 @@ command(app, "quarantine")(quarantine.quarantine)
 command(app, "check")(check.check)
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(held.app, name="held")
+app.add_typer(suppressions.app, name="suppressions")
+app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")
 
 

@@ -6,6 +6,7 @@ unsubscribed from everything                                   stops everything 
 unsubscribed from a topic                                      stops what carries that topic, in whichever lane
 """
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
@@ -15,7 +16,8 @@ from dispatcher.domain.life import Lane
 
 Source = Literal["operator", "bounce", "complaint", "unsubscribe", "import"]
 SOURCES: tuple[Source, ...] = ("operator", "bounce", "complaint", "unsubscribe", "import")
-TOPIC = r"[a-z0-9][a-z0-9._-]{0,63}"
+TOPIC = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
+TOPIC_WORDS = "1 to 64 characters a-z, 0-9, ., _ and -, a letter or digit first"
 
 
 class Addressed(Protocol):

@@ -218,7 +218,7 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         watched=False,
         expired=given.pop("expired", False),
         token=token,
-        channel="sms",
+        channel=given.pop("channel", "sms"),
         lane=lane,
         **given,
     )

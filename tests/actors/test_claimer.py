@@ -8,10 +8,12 @@ from msgspec.structs import replace
 from dispatcher.actors.claimer import LOOK_SECONDS, Claimer
 from dispatcher.clock import Clock
 from dispatcher.config import Channel, Claim
+from dispatcher.domain.addresses import Address
 from dispatcher.domain.life import Claimed, Lane
 from dispatcher.domain.pauses import Pauses
 from dispatcher.errors import Fenced
-from dispatcher.store import pauses
+from dispatcher.store import pauses, suppressions
+from dispatcher.store.suppressions import Entry
 from tests.actors.stage import CONFIG, Stage, channel
 from tests.actors.troubled import Troubled
 from tests.store.waits import until
@@ -207,3 +209,19 @@ async def test_a_lane_that_waited_for_its_bucket_does_not_wait_for_the_poll(trou
     async with stage.playing():
         ids = await stage.write(1)
         await until(lambda: stage.sms.ids() == ids, "it goes out when the bucket opens", SOON_SECONDS)
+
+
+async def test_what_is_barred_is_settled_and_leaves_its_room(stage: Stage) -> None:
+    """It never reaches the renderer, and the claim's accounts are even afterwards."""
+    gone = Entry(Address("phone", "+4917000000"), "complaint", "spam")
+    await suppressions.add(stage.database, "default", "ann", [gone])
+    barred = await stage.write(2, recipient="+49 170 00000")
+    fine = await stage.write(2)
+    async with stage.playing():
+        await stage.until_all(fine, "sent")
+        await stage.until_all(barred, "skipped")
+        await stage.until_empty()
+    assert sorted(stage.sms.ids()) == sorted(fine)
+    assert (await stage.row(barred[0]))["error"] == "suppressed: complaint: spam"
+    assert stage.metrics.barred.labels("sms")._value.get() == 2
+    await stage.sound()

@@ -1,14 +1,16 @@
 -- name: add
 -- Put addresses on the list, or renew what is there with a new reason and end. Each address once; in the order of the
 -- key, so that two that add the same ones do not wait for each other in a ring.
-INSERT INTO dispatcher.suppressions (tenant_id, kind, address, channel, source, expires_at, actor, reason)
+INSERT INTO dispatcher.suppressions AS s (tenant_id, kind, address, channel, source, expires_at, actor, reason)
 SELECT DISTINCT ON (kind, address, channel, source) $1, kind, address, channel, source, expires_at, $2, reason
   FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[])
     AS r (kind, address, channel, source, expires_at, reason)
  ORDER BY kind, address, channel, source
 ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE
    SET added_at = statement_timestamp(), expires_at = excluded.expires_at, actor = excluded.actor,
-       reason = excluded.reason;
+       reason = excluded.reason
+ -- Who says again what stands there already changes nothing, however often.
+ WHERE (s.expires_at, s.reason) IS DISTINCT FROM (excluded.expires_at, excluded.reason);
 
 -- name: release
 -- Take addresses off the list: all of their entries, or those of one source or one channel. Answers what went.

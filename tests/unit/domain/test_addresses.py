@@ -79,7 +79,7 @@ def test_an_international_domain_is_looked_for_in_both_ways_to_write_it() -> Non
         ("", None, "is empty"),
         ("ann@", None, "neither an e-mail address nor a phone number"),
         ("ann example@org", "email", "is no e-mail address"),
-        ("ann@a..b\u2028", None, "control character"),
+        ("ann@a\u2028b.org", None, "control character"),
         ("ann@exa mple.org", "email", "is no e-mail address"),
         ("0170 12345", None, "neither an e-mail address nor a phone number"),
         ("+49", None, "expected 4 to 15 digits"),
