@@ -21,6 +21,7 @@ PHONE_DIGITS_KEPT_MAX = 30
 
 _PHONES = frozenset({"sms", "whatsapp", "voice"})
 _OTHERS = frozenset({"push", "social", "chat", "http"})
+_E164 = re.compile(r"\+[0-9]{4,15}\Z")
 _PHONE = re.compile(r"(?:[a-z]+:)?\+?[0-9][0-9 ().\-/\u00a0]*\Z")
 # What the table takes as an e-mail address: more than what a person may give.
 _EMAIL_FORM = re.compile(r".+@[!-~]+\Z", re.DOTALL)
@@ -51,6 +52,8 @@ def address(channel: str, recipient: str) -> Address:
         text = _email(recipient)
         if _EMAIL_FORM.match(text) and len(text) <= CHARACTERS_MAX:
             return Address(kind, text)
+    elif kind == "phone" and _E164.match(recipient):
+        return Address(kind, recipient)
     elif kind == "phone" and _PHONE.match(recipient.strip()):
         text = _phone(recipient)
         if PHONE_DIGITS_MIN < len(text) <= PHONE_DIGITS_KEPT_MAX:

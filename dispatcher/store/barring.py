@@ -1,6 +1,7 @@
 """Barring: what is known of addresses, and the deliveries to them that are not sent because of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain
 
 from msgspec import Struct
 
@@ -15,7 +16,8 @@ _SQL = statements("barring")
 # Rows that one transaction locks: marks that meet it wait for it.
 BARRED_AT_ONCE = 1_000
 
-Contact = tuple[str, Address]
+# A tenant, and an address by its kind and form.
+Contact = tuple[str, str, str]
 
 
 class Candidate(Struct, frozen=True):
@@ -29,19 +31,30 @@ class Candidate(Struct, frozen=True):
     topic: str | None
 
 
-async def known(database: Database, contacts: Iterable[Contact]) -> dict[Contact, Known]:
-    """What is known of these addresses, each of one tenant; those of which nothing is are left out."""
-    asked = list(dict.fromkeys(contacts))
+async def known(database: Database, items: Iterable[Addressed]) -> dict[Contact, Known]:
+    """What is known of where these go; addresses of which nothing is are left out."""
+    groups: dict[tuple[str, str], set[str]] = {}
+    topical: set[tuple[str, str]] = set()
+    for item in items:
+        one = address(item.channel, item.recipient)
+        group = item.tenant_id, one.kind
+        groups.setdefault(group, set()).add(one.text)
+        if item.topic is not None:
+            topical.add(group)
+    ends = list(accumulate(map(len, groups.values())))
     rows = await database.fetch(
         _SQL["known"],
-        [tenant for tenant, _ in asked],
-        [one.kind for _, one in asked],
-        [one.text for _, one in asked],
+        [tenant for tenant, _ in groups],
+        [kind for _, kind in groups],
+        list(chain.from_iterable(groups.values())),
+        [1, *(end + 1 for end in ends[:-1])],
+        ends,
+        [group in topical for group in groups],
     )
     suppressions: dict[Contact, list[Suppression]] = {}
     topics: dict[Contact, set[str]] = {}
     for row in rows:
-        contact = row["tenant_id"], Address(row["kind"], row["address"])
+        contact = row["tenant_id"], row["kind"], row["address"]
         if row["topic"] is None:
             suppressions.setdefault(contact, []).append(Suppression(row["channel"], row["source"], row["reason"]))
         else:
@@ -54,12 +67,17 @@ async def known(database: Database, contacts: Iterable[Contact]) -> dict[Contact
 
 async def reasons(database: Database, items: Sequence[Addressed]) -> dict[int, str]:
     """Why some of these may not be sent, by id."""
-    contacts = [(item.tenant_id, address(item.channel, item.recipient)) for item in items]
-    found = await known(database, contacts)
+    found = await known(database, items) if items else {}
     if not found:
         return {}
-    why = ((item.id, barred(item, found[c])) for item, c in zip(items, contacts, strict=True) if c in found)
-    return {delivery_id: reason for delivery_id, reason in why if reason is not None}
+    why: dict[int, str] = {}
+    for item in items:
+        one = address(item.channel, item.recipient)
+        about = found.get((item.tenant_id, one.kind, one.text))
+        reason = None if about is None else barred(item, about)
+        if reason is not None:
+            why[item.id] = reason
+    return why
 
 
 async def bar(database: Database, why: Mapping[int, str]) -> dict[int, str]:

@@ -32,7 +32,7 @@ CREATE INDEX deliveries_address ON dispatcher.deliveries (dispatcher.address_has
 CREATE TABLE dispatcher.suppressions (
     tenant_id  text NOT NULL DEFAULT 'default',
     kind       text NOT NULL,
-    address    text NOT NULL,
+    address    text COLLATE "C" NOT NULL,
     channel    text NOT NULL DEFAULT '',
     source     text NOT NULL DEFAULT 'operator',
     added_at   timestamptz NOT NULL DEFAULT statement_timestamp(),
@@ -58,7 +58,7 @@ CREATE INDEX suppressions_expiring ON dispatcher.suppressions (expires_at) WHERE
 CREATE TABLE dispatcher.topic_preferences (
     tenant_id  text NOT NULL DEFAULT 'default',
     kind       text NOT NULL,
-    address    text NOT NULL,
+    address    text COLLATE "C" NOT NULL,
     topic      text NOT NULL,
     subscribed boolean NOT NULL,
     changed_at timestamptz NOT NULL DEFAULT statement_timestamp(),
