@@ -47,6 +47,7 @@ def _parked(item: Claimed, pause: int) -> Statement:
         [None],
         [None],
         [],
+        *([] for _ in range(5)),  # no address is dead
     )
     return Statement("flushes", "others", columns)
 
