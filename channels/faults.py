@@ -21,6 +21,8 @@ class FaultSettings(Protocol):
     @property
     def refuse(self) -> float: ...
     @property
+    def bounce(self) -> float: ...
+    @property
     def retry(self) -> float: ...
     @property
     def throttle(self) -> float: ...
@@ -33,7 +35,7 @@ class FaultSettings(Protocol):
 
 
 TURNS_KEPT_MAX = 10_000
-FAULTS = ("refuse", "retry", "throttle", "unknown", "hang")
+FAULTS = ("refuse", "bounce", "retry", "throttle", "unknown", "hang")
 
 
 def any_fault(settings: FaultSettings) -> bool:
@@ -101,6 +103,8 @@ class Faulty:
                 await self._inner.deliver([envelope], report)
             case "refuse":
                 report(envelope, Refused("recipient: refused on purpose"))
+            case "bounce":
+                report(envelope, Refused("recipient: gone on purpose", suppresses=True))
             case "retry":
                 report(envelope, RetryAfter("failed on purpose"))
             case "throttle":

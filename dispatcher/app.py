@@ -18,13 +18,16 @@ from dispatcher.actors.recoverer import Recoverer
 from dispatcher.actors.sender import Terms
 from dispatcher.actors.streams import Epoch
 from dispatcher.actors.supervisor import Supervisor
+from dispatcher.actors.suppressor import Suppressor
 from dispatcher.actors.wakeup import Wakeup
 from dispatcher.api.listener import Listener, application
+from dispatcher.api.unsubscribing import unsubscribing
 from dispatcher.clock import Clock
 from dispatcher.config import Channel as ChannelSettings
 from dispatcher.config import Config, Limits
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.template import Renderer as Templates
+from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import ConfigError
 from dispatcher.health import Health
 from dispatcher.metrics import Metrics
@@ -73,7 +76,9 @@ class App:
         self._recoverer: Recoverer | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
-        self.listener = Listener(application(self.health, self.metrics.registry, self.measure), config.http)
+        self._links = _links(config)
+        pages = unsubscribing(lambda: self._links, lambda: self.database)
+        self.listener = Listener(application(self.health, self.metrics.registry, self.measure, pages), config.http)
         self.url = ""
         self.database: Database
 
@@ -146,6 +151,7 @@ class App:
         async with anyio.create_task_group() as group:
             group.start_soon(keep, "wakeup", wakeup.run)
             group.start_soon(keep, "controls", controls.run)
+            group.start_soon(keep, "suppressor", Suppressor(self.database, wakeup.suppressed).run)
             group.start_soon(keep, "recoverer", self._recoverer.run)
             group.start_soon(keep, "janitor", self._janitor.run)
             await keep("pipeline", lambda: self._epoch(wakeup.woken, controls))
@@ -239,6 +245,7 @@ class App:
         logs.set_level(config.log.level)
         if config.limits != old.limits:
             self._templates = _templates(config.limits)
+        self._links = _links(config)
         for name in self._terms:
             self._apply_channel(name, old)
         self._instruct_janitor()
@@ -275,6 +282,10 @@ class App:
         task = asyncio.create_task(close())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _links(config: Config) -> Links | None:
+    return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
 
 
 def _what_is_open(settings: ChannelSettings) -> tuple[object, ...]:

@@ -107,6 +107,32 @@ class Http(Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8085
 
 
+class Unsubscribe(Struct, frozen=True, forbid_unknown_fields=True):
+    """Links by which recipients unsubscribe. Both or neither: without them there are no links, and no pages."""
+
+    # Where the listener's /u/ can be reached from outside.
+    public_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(\Z|https://[^\s/?#@]+(/[^\s?#]*)?\Z|http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?(/[^\s?#]*)?\Z)",
+            max_length=1_000,
+            extra={"expects": "a URL that begins with https:// (http:// at localhost), without query and login"},
+        ),
+    ] = ""
+    # The first signs, all verify: a new one goes before the old ones, which stay for as long as their mails are read.
+    secrets: Annotated[
+        str,
+        Meta(
+            pattern=r"^(\Z|\s*[!-~]{32,}(\s+[!-~]{32,}){0,15}\s*\Z)",
+            max_length=4_096,
+            extra={
+                "secret": True,
+                "expects": "1 to 16 secrets of 32 characters or more each, spaces or line ends between them",
+            },
+        ),
+    ] = ""
+
+
 class Log(Struct, frozen=True, forbid_unknown_fields=True):
     """Logs carry ids, never content."""
 
@@ -135,6 +161,8 @@ class Faults(Struct, frozen=True, forbid_unknown_fields=True):
     latency: Share = 0.0
     latency_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 0.1
     refuse: Share = 0.0
+    # Refused for the address's sake, which is suppressed.
+    bounce: Share = 0.0
     retry: Share = 0.0
     throttle: Share = 0.0
     throttle_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
@@ -178,6 +206,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     retry: Retry = Retry()
     limits: Limits = Limits()
     http: Http = Http()
+    unsubscribe: Unsubscribe = Unsubscribe()
     log: Log = Log()
     supervisor: Supervisor = Supervisor()
     janitor: Janitor = Janitor()

@@ -34,6 +34,9 @@ class Metrics:
             "channel",
             "outcome",
         )
+        self.barred = counter(
+            "barred", "Deliveries that were claimed and not sent: suppressed, or unsubscribed from", "channel"
+        )
         self.fenced_writes = counter(
             "fenced_writes", "Results that came when the claim was not ours any more", "channel", "became"
         )

@@ -31,6 +31,7 @@ from dispatcher.domain.rates import Rates
 from dispatcher.domain.shares import Shares
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.template import Sources
+from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import Fenced
 from dispatcher.metrics import Metrics
 from dispatcher.store import instances, objects
@@ -100,6 +101,7 @@ class Pipeline:
         )
         self.attacher = Attacher(files, _send, self.inbox)
         self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)
+        self.renderer.links = _links(config)
         self.flusher = Flusher(self.epoch, config.flush)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
 
@@ -219,6 +221,7 @@ class Pipeline:
     def adopt(self, config: Config, terms: Mapping[str, Terms]) -> None:
         """Go on under another configuration."""
         self.claimer.settings = config.claim
+        self.renderer.links = _links(config)
         self.flusher.settings = config.flush
         self.inbox.high_water = config.flush.pending_max
         self.heartbeat.config_hash = fingerprint(config)
@@ -251,10 +254,14 @@ def _send(state: LaneState, rendered: Sequence[Rendered]) -> None:
     state.pipe.send.send_nowait(rendered)
 
 
+def _links(config: Config) -> Links | None:
+    return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
+
+
 def fingerprint(config: Config) -> str:
     """What replicas must have in common: everything but who they are, where they listen and how they log."""
     beat = (config.instance.heartbeat_seconds, config.instance.lease_seconds, config.instance.licence_seconds)
-    shared = (beat, config.claim, config.flush, config.retry, config.limits, config.channels)
+    shared = (beat, config.claim, config.flush, config.retry, config.limits, config.unsubscribe, config.channels)
     return hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:16]
 
 

@@ -19,6 +19,7 @@ LIVE = (
     "claim.**",
     "flush.**",
     "janitor.**",
+    "unsubscribe.**",
     "channels.*.**",
 )
 

@@ -19,7 +19,7 @@ TOKEN = 7
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 
 
-Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, bool, int]
+Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, None, bool, bool, int]
 
 
 def row(number: int) -> Columns:
@@ -36,6 +36,8 @@ def row(number: int) -> Columns:
         0,
         5,
         None,
+        None,
+        False,
         False,
         1_767_225_600,
     )

@@ -9,9 +9,9 @@ import structlog
 from dispatcher import faultpoints
 from dispatcher.actors.streams import Epoch, LaneState
 from dispatcher.config import Claim as Settings
-from dispatcher.domain.life import SUSPICIONS, Claimed, Lane, Suspicion
+from dispatcher.domain.life import SUSPICIONS, Claimed, Lane, Lost, Suspicion
 from dispatcher.errors import Fenced
-from dispatcher.store import claims, instances
+from dispatcher.store import barring, claims, instances
 
 log = structlog.get_logger(__name__)
 
@@ -144,7 +144,7 @@ class Claimer:
         (self._hot.add if len(batch) == count else self._hot.discard)(state)
         if batch:
             self._epoch.tokens.claimed(token, len(batch))
-            self._take(state, batch)
+            await self._take(state, batch)
         return len(batch)
 
     def _token(self) -> int:
@@ -152,10 +152,29 @@ class Claimer:
             raise Fenced("every token of this epoch was used")
         return self._epoch.tokens.issue()
 
-    def _take(self, state: LaneState, batch: list[Claimed]) -> None:
+    async def _take(self, state: LaneState, batch: list[Claimed]) -> None:
         state.outstanding += len(batch)
         self._epoch.metrics.claim_size.observe(len(batch))
-        self._send(batch)
+        if batch[0].watched:
+            batch = await self._allowed(batch)
+        if batch:
+            self._send(batch)
+
+    async def _allowed(self, batch: list[Claimed]) -> list[Claimed]:
+        """Those that may be sent to where they go. The others have their end already: nothing is left to write."""
+        database = self._database
+        why = await database.persist("suppressions", lambda: barring.reasons(database, batch))
+        if not why:
+            return batch
+        await database.persist("suppressions", lambda: barring.bar(database, why))
+        allowed: list[Claimed] = []
+        for item in batch:
+            if item.id in why:
+                self._epoch.inbox.put(item, Lost())
+            else:
+                allowed.append(item)
+        self._epoch.metrics.barred.labels(batch[0].channel).inc(len(batch) - len(allowed))
+        return allowed
 
     async def _suspect(self) -> int:
         """Take deliveries whose owners have died, of each channel the next few, once the last few are through."""
@@ -182,7 +201,7 @@ class Claimer:
         for lane in Lane:
             some = [item for item in batch if item.lane is lane]
             if some:
-                self._take(self._lanes[channel, lane], some)
+                await self._take(self._lanes[channel, lane], some)
         return len(batch)
 
     async def _work(self) -> None:

@@ -9,14 +9,17 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dispatcher import faultpoints
 from dispatcher.actors.streams import Inbox, Rendered
+from dispatcher.domain.addresses import address
 from dispatcher.domain.life import STORED, Back, Claimed, Failed, Skipped
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.template import Sources
+from dispatcher.domain.unsubscribe import Links, Subscription
 from dispatcher.errors import TemplateError
 from dispatcher.metrics import Metrics
 
 # Rendering holds the loop: after so many deliveries others get a turn. It bounds what is loaded at once, too.
 TURN_MAX = 100
+UNSUBSCRIBE_VARIABLE = "unsubscribe_url"
 
 Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Sources]]]
 
@@ -45,6 +48,8 @@ class Renderer:
         self._inbox = inbox
         self._metrics = metrics
         self.draining = asyncio.Event()
+        # Where recipients can unsubscribe; None where that is not configured.
+        self.links: Links | None = None
 
     async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
         """Render until the claimer has closed its end."""
@@ -107,8 +112,11 @@ class Renderer:
                     if key not in loaded:
                         return through
                     _learn(templates, key, loaded[key])
-                parts = templates.render(key, item.variables)
                 options = _NO_OPTIONS if item.options == "{}" else _options(item.options)
+                variables = item.variables
+                if self.links is not None and (item.topic is not None or options.get("unsubscribe") is True):
+                    variables, options = _unsubscribable(self.links, item, options)
+                parts = templates.render(key, variables)
             except TemplateError as fault:
                 self._inbox.put(item, Failed(str(fault)))
                 continue
@@ -120,6 +128,18 @@ def _learn(templates: Templates, key: str, sources: Sources | None) -> None:
     if sources is None:
         raise TemplateError("template_name", "was not published, or its version does not exist")
     templates.add(key, sources)
+
+
+def _unsubscribable(links: Links, item: Claimed, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Variables and options of a mail with the link by which its recipient unsubscribes; what was given stays."""
+    contact = address(item.channel, item.recipient)
+    if contact.kind != "email":
+        return item.variables, options
+    url = links.url(Subscription(item.tenant_id, contact.kind, contact.text, item.topic))
+    # Put first: where the key is there twice, the last one counts.
+    rest = item.variables[1:]
+    variables = f'{{"{UNSUBSCRIBE_VARIABLE}":"{url}"{"" if rest == "}" else ","}{rest}'
+    return variables, {"list_unsubscribe": url} | dict(options)
 
 
 def _options(text: str) -> Mapping[str, Any]:

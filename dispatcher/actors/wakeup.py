@@ -11,20 +11,22 @@ log = structlog.get_logger(__name__)
 
 WORK = "dispatcher_work"
 CONTROL = "dispatcher_control"
+SUPPRESSIONS = "dispatcher_suppressions"
 # A server that went away without a word is noticed by asking; TCP alone would take minutes.
 PROBE_SECONDS = 15.0
 TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.InterfaceError)
 
 
 class Wakeup:
-    """Sets `woken` whenever somebody says that there is work, and `controlled` when something was paused or resumed;
-    however often, it is one wake."""
+    """Sets `woken` whenever somebody says that there is work, `controlled` when something was paused or resumed, and
+    `suppressed` when an address was suppressed or has unsubscribed; however often, it is one wake."""
 
     def __init__(self, url: str, connect_seconds_max: float, controlled: asyncio.Event) -> None:
         self._url = url
         self._connect_seconds_max = connect_seconds_max
         self.woken = asyncio.Event()
         self._controlled = controlled
+        self.suppressed = asyncio.Event()
         self.listening = asyncio.Event()
 
     async def run(self) -> None:
@@ -52,9 +54,11 @@ class Wakeup:
             connection.add_termination_listener(lambda _: ended.set())
             await connection.add_listener(WORK, self._wake)
             await connection.add_listener(CONTROL, self._control)
+            await connection.add_listener(SUPPRESSIONS, self._suppress)
             self.listening.set()
             self.woken.set()
             self._controlled.set()
+            self.suppressed.set()
             while not ended.is_set():
                 try:
                     await asyncio.wait_for(ended.wait(), PROBE_SECONDS)
@@ -69,3 +73,6 @@ class Wakeup:
 
     def _control(self, *_: object) -> None:
         self._controlled.set()
+
+    def _suppress(self, *_: object) -> None:
+        self.suppressed.set()

@@ -1,13 +1,14 @@
-"""The HTTP listener: metrics and probes, on Litestar so that the API can grow here."""
+"""The HTTP listener: metrics, probes and the recipients' pages, on Litestar so that the API can grow here."""
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 import uvicorn
 from litestar import Litestar, MediaType, Response, get
+from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -21,7 +22,9 @@ KEEP_ALIVE_SECONDS = 30
 REQUESTS_AT_ONCE_MAX = 200
 
 
-def application(health: Health, registry: CollectorRegistry, measure: Callable[[], None]) -> Litestar:
+def application(
+    health: Health, registry: CollectorRegistry, measure: Callable[[], None], pages: Sequence[HTTPRouteHandler] = ()
+) -> Litestar:
     """The routes. `measure` brings the gauges up to date before they are read."""
 
     @get("/healthz", media_type=MediaType.JSON, sync_to_thread=False)
@@ -40,7 +43,7 @@ def application(health: Health, registry: CollectorRegistry, measure: Callable[[
         text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # the library has no annotation here
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    return Litestar([healthz, readyz, metrics], openapi_config=None, logging_config=None)
+    return Litestar([healthz, readyz, metrics, *pages], openapi_config=None, logging_config=None)
 
 
 class _Server(uvicorn.Server):

@@ -10,6 +10,7 @@ from msgspec import Raw
 from dispatcher.config import Config
 from dispatcher.configfile.schema import did_you_mean, dotted, quoted
 from dispatcher.domain.life import Lane
+from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.domain.template import Renderer
 from dispatcher.errors import Fault, InputError, TemplateError
 from dispatcher.store.deliveries import New
@@ -36,6 +37,7 @@ FIELDS = (
     "scheduled_for",
     "expires_at",
     "max_attempts",
+    "topic",
     "tenant_id",
     "workspace_id",
 )
@@ -95,6 +97,7 @@ class Intake:
             scheduled_for=reading.time("scheduled_for"),
             expires_at=reading.time("expires_at"),
             max_attempts=reading.attempts(),
+            topic=reading.topic(),
         )
         size = sum(len(part.encode()) for part in new.key)
         if size > KEY_BYTES_MAX and not reading.faults:
@@ -222,6 +225,14 @@ class _Reading:
         if "lane" in self.sound and text not in LANES:
             self.fault("lane", f"expected one of {', '.join(LANES)}, got {quoted(text)}")
         return LANES.get(text, Lane.NORMAL)
+
+    def topic(self) -> str | None:
+        if "topic" not in self.given:
+            return None
+        text = self.text("topic", None, 0)
+        if "topic" in self.sound and not TOPIC.match(text):
+            self.fault("topic", f"expected {TOPIC_WORDS}")
+        return text
 
     def attempts(self) -> int:
         raw = self.given.get("max_attempts", "5")

@@ -22,7 +22,9 @@ from dispatcher.cli import (
     selftest,
     send,
     serve,
+    suppressions,
     templates,
+    topics,
 )
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
 from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
@@ -50,6 +52,8 @@ app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(held.app, name="held")
 app.add_typer(objects.app, name="objects")
 app.add_typer(templates.app, name="templates")
+app.add_typer(suppressions.app, name="suppressions")
+app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")
 
 

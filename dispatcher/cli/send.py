@@ -33,6 +33,7 @@ def send(  # noqa: PLR0913 - each is an option of the command line
     at: Annotated[Text, typer.Option(metavar="RFC3339", help="When; without it at once.")] = None,
     expires_at: Annotated[Text, typer.Option(metavar="RFC3339", help="After this it is not sent any more.")] = None,
     max_attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
+    topic: Annotated[Text, typer.Option(help="What it is about, where one can unsubscribe from that.")] = None,
     tenant: Annotated[Text, typer.Option(help="Whose it is.")] = None,
     workspace: Annotated[Text, typer.Option(help="Which workspace of theirs.")] = None,
     file: Annotated[
@@ -42,8 +43,8 @@ def send(  # noqa: PLR0913 - each is an option of the command line
     """Send one delivery, or one for each line of a file.
 
     A key that exists is not sent again. Fields of a line: idempotency_key, channel, recipient (or to), template (or
-    body, or template_name and locale), variables, options, lane, scheduled_for, expires_at, max_attempts, tenant_id,
-    workspace_id.
+    body, or template_name and locale), variables, options, lane, scheduled_for, expires_at, max_attempts, topic,
+    tenant_id, workspace_id.
     """
     given: dict[str, object] = {
         "channel": channel,
@@ -58,6 +59,7 @@ def send(  # noqa: PLR0913 - each is an option of the command line
         "scheduled_for": at,
         "expires_at": expires_at,
         "max_attempts": max_attempts,
+        "topic": topic,
         "tenant_id": tenant,
         "workspace_id": workspace,
     }

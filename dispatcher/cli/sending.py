@@ -75,7 +75,7 @@ def send_file(session: Session, path: Path) -> Tally:
     """Send every sound line of a file and name every other."""
     intake = Intake(session.config)
     tally = Tally()
-    with _opened(path) as source, session.database() as database, _progress(session.voice, path) as progress:
+    with opened(path) as source, session.database() as database, _progress(session.voice, path) as progress:
         lines = Lines(source)
         bar = progress.add_task("", total=path.stat().st_size if path.is_file() else None, tally=tally)
         try:
@@ -137,14 +137,15 @@ def _note_duplicate(voice: Voice, number: int, new: New, answer: Written, tally:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BufferedReader]:
+def opened(path: Path, hint: str = "--file") -> Iterator[BufferedReader]:
+    """A file that was named on the command line; - is the standard input."""
     if path == STANDARD_INPUT:
         yield sys.stdin.buffer  # type: ignore[misc]  # typed as any binary stream, and a buffered reader in fact
         return
     try:
         file = path.open("rb")
     except OSError as fault:
-        raise typer.BadParameter(f"{path} cannot be read: {fault.strerror}", param_hint="--file") from fault
+        raise typer.BadParameter(f"{path} cannot be read: {fault.strerror}", param_hint=hint) from fault
     with file:
         yield file
 

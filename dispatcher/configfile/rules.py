@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 # Below this many heartbeats in a lease one lost heartbeat and a slow one fence a healthy process.
 HEARTBEATS_PER_LEASE = 2.5
 
-OUTCOMES = ("refuse", "retry", "throttle", "unknown", "hang")
+OUTCOMES = ("refuse", "bounce", "retry", "throttle", "unknown", "hang")
 
 
 class Relation(Struct, frozen=True):
@@ -41,6 +41,19 @@ def relations(config: Config) -> Iterator[Relation]:
         ("batch_max", "pending_max"),
         flush.batch_max <= flush.pending_max,
         f"must not be over pending_max ({flush.pending_max}) or a batch never fills, got {flush.batch_max}",
+    )
+    links = config.unsubscribe
+    yield _relation(
+        ("unsubscribe",),
+        ("secrets", "public_url"),
+        bool(links.secrets) or not links.public_url,
+        "is missing: links to public_url must be signed, for example with what `openssl rand -hex 32` prints",
+    )
+    yield _relation(
+        ("unsubscribe",),
+        ("public_url", "secrets"),
+        bool(links.public_url) or not links.secrets,
+        "is missing: it is where the links that the secrets sign lead to",
     )
     for name, channel in config.channels.items():
         yield from _channel(("channels", name), channel)
@@ -81,7 +94,7 @@ def _channel(section: Keys, channel: Channel) -> Iterator[Relation]:
 
 
 def _faults(section: Keys, faults: Faults) -> Relation:
-    shares = (faults.refuse, faults.retry, faults.throttle, faults.unknown, faults.hang)
+    shares = (faults.refuse, faults.bounce, faults.retry, faults.throttle, faults.unknown, faults.hang)
     total = math.fsum(shares)
     reads = tuple((*section, outcome) for outcome in OUTCOMES)
     return Relation(section, reads, total <= 1 + ROUNDING, f"{' + '.join(OUTCOMES)} must not be over 1, got {total:g}")

@@ -51,8 +51,9 @@ STORED = "v:"
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """One delivery as its claim handed it over. `used` counts the attempts before this one; `dated` is when it was due
-    or written, whichever is later, in seconds since 1970.
+    """One delivery as its claim handed it over. `used` counts the attempts before this one; `watched` says that some
+    address has been suppressed, so that this one's must be looked up; `dated` is when it was due or written, whichever
+    is later, in seconds since 1970.
 
     `template` is Liquid by part as JSON, or the key of a stored version in one locale.
     """
@@ -68,6 +69,8 @@ class Claimed(Struct, frozen=True, gc=False):
     used: int
     max_attempts: int
     template_name: str | None
+    topic: str | None
+    watched: bool
     expired: bool
     dated: int
     token: int
@@ -85,11 +88,13 @@ class Failed(Struct, frozen=True, gc=False):
     """It will never be sent: the reason names the field, or says `exhausted`.
 
     `conclusive` where that is known of every attempt: its provider refused it under the key of them all. If not, and an
-    earlier attempt is unknown, it is held in place of failing.
+    earlier attempt is unknown, it is held in place of failing. `suppresses` says that nothing else will ever reach its
+    address either.
     """
 
     reason: str
     conclusive: bool = False
+    suppresses: bool = False
 
 
 class Skipped(Struct, frozen=True, gc=False):

@@ -26,9 +26,9 @@ def decide(  # noqa: PLR0911 - one return a verdict
     match verdict:
         case Accepted(provider_message_id=message_id):
             return Succeeded(message_id)
-        case Refused(reason=reason):
+        case Refused(reason=reason, suppresses=suppresses):
             # Under a key the answer is about every attempt: a provider that had taken one would say so again.
-            return Failed(reason, conclusive=resend.by == "key")
+            return Failed(reason, conclusive=resend.by == "key", suppresses=suppresses)
         case RetryAfter(reason=reason, delay_seconds=wish):
             if attempt >= max_attempts:
                 return Failed(f"{EXHAUSTED}: {reason}")

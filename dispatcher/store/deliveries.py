@@ -35,6 +35,7 @@ class New(Struct, frozen=True, kw_only=True):
     max_attempts: int = 5
     template_name: str | None = None
     locale: str | None = None
+    topic: str | None = None
 
     @property
     def key(self) -> Key:
@@ -87,6 +88,7 @@ async def _insert(database: Database, batch: Sequence[New]) -> dict[Key, int]:
         [new.max_attempts for new in batch],
         [new.template_name for new in batch],
         [new.locale for new in batch],
+        [new.topic for new in batch],
     )
     return {(found[0], found[1], found[2]): found[3] for found in rows}
 

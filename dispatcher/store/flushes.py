@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from dispatcher.domain.addresses import address
 from dispatcher.domain.life import (
     Again,
     Back,
@@ -124,8 +125,25 @@ async def _write_others(database: Database, results: Sequence[Result], spent: Se
         [one.key_seconds for one in written],
         [one.conclusive for one in written],
         spent,
+        *_dead(results),
     )
     return {(found["id"], found["token"]) for found in rows}
+
+
+def _dead(results: Sequence[Result]) -> list[list[str]]:
+    """Addresses to which nothing more will ever be sent, as columns."""
+    columns: list[list[str]] = [[], [], [], [], []]
+    for item, outcome in results:
+        if type(outcome) is not Failed or not outcome.suppresses:
+            continue
+        dead = address(item.channel, item.recipient)
+        # A mailbox that is gone is gone for every channel; a number without SMS may still be called.
+        channel = "" if dead.kind == "email" else item.channel
+        if dead.text:
+            row = item.tenant_id, dead.kind, dead.text, channel, _storable(f"delivery {item.id}: {outcome.reason}")
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+    return columns
 
 
 async def keep_evidence(database: Database, item: Claimed, outcome: Outcome) -> str:

@@ -216,10 +216,12 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         used=0,
         max_attempts=5,
         template_name=None,
+        topic=given.pop("topic", None),
+        watched=False,
         expired=given.pop("expired", False),
         dated=0,
         token=token,
-        channel="sms",
+        channel=given.pop("channel", "sms"),
         lane=lane,
         **given,
     )

@@ -8,10 +8,12 @@ from msgspec.structs import replace
 from dispatcher.actors.claimer import LOOK_SECONDS, Claimer
 from dispatcher.clock import Clock
 from dispatcher.config import Channel, Claim
+from dispatcher.domain.addresses import Address
 from dispatcher.domain.life import Claimed, Lane
 from dispatcher.domain.pauses import Pauses
 from dispatcher.errors import Fenced
-from dispatcher.store import pauses
+from dispatcher.store import pauses, suppressions
+from dispatcher.store.suppressions import Entry
 from tests.actors.stage import CONFIG, Stage, channel
 from tests.actors.troubled import Troubled
 from tests.store.waits import until
@@ -216,3 +218,19 @@ async def test_who_was_fenced_claims_nothing_although_its_row_still_stands(stage
     with pytest.raises(Fenced):
         await claims.round()
     assert await stage.lives([one]) == ["pending"]
+
+
+async def test_what_is_barred_is_settled_and_leaves_its_room(stage: Stage) -> None:
+    """It never reaches the renderer, and the claim's accounts are even afterwards."""
+    gone = Entry(Address("phone", "+4917000000"), "complaint", "spam")
+    await suppressions.add(stage.database, "default", "ann", [gone])
+    barred = await stage.write(2, recipient="+49 170 00000")
+    fine = await stage.write(2)
+    async with stage.playing():
+        await stage.until_all(fine, "sent")
+        await stage.until_all(barred, "skipped")
+        await stage.until_empty()
+    assert sorted(stage.sms.ids()) == sorted(fine)
+    assert (await stage.row(barred[0]))["error"] == "suppressed: complaint: spam"
+    assert stage.metrics.barred.labels("sms")._value.get() == 2
+    await stage.sound()

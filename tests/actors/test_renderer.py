@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from dispatcher.config import Limits
 from dispatcher.domain.life import Failed, Skipped
 from dispatcher.domain.template import Renderer as Templates
+from dispatcher.domain.unsubscribe import Links, Subscription
 from tests.actors.stage import CONFIG, Stage, claimed
 from tests.actors.troubled import Troubled
 from tests.store.drafts import draft, save
@@ -131,3 +132,30 @@ async def test_what_was_never_published_fails_again_when_it_is_tried_again(stage
     async with stage.playing():
         await stage.until_all([one], "failed")
     assert (await stage.row(one))["error"] == "template_name: was not published, or its version does not exist"
+
+
+async def test_a_mail_about_a_topic_has_its_link_and_what_was_given_stays(stage: Stage) -> None:
+    renderer = stage.pipeline.renderer
+    renderer.links = Links("https://mail.example.org", "s" * 32)
+    mail: dict[str, Any] = {
+        "template": '{"body": "{{ unsubscribe_url }}"}',
+        "recipient": "Ann@example.org",
+        "channel": "email",
+    }
+    url = renderer.links.url(Subscription("default", "email", "ann@example.org", "news"))
+    topic = claimed(1, topic="news", **mail)
+    others = claimed(2, topic="news", variables='{"a": 1}', options='{"reply_to": "x"}', **mail)
+    mine = claimed(
+        3, topic="news", variables='{"unsubscribe_url": "u"}', options='{"list_unsubscribe": "https://u"}', **mail
+    )
+    asks = claimed(4, options='{"unsubscribe": true}', **mail)
+    plain = claimed(5, **(mail | {"template": '{"body": "x"}'}))
+    phone = claimed(6, topic="news")
+    found = {one.item.id: one for one in await renderer.run_once([topic, others, mine, asks, plain, phone])}
+    assert found[1].options == {"list_unsubscribe": url}
+    assert found[1].parts == {"body": url}
+    assert found[2].options == {"reply_to": "x", "list_unsubscribe": url}
+    assert (found[3].options, found[3].parts) == ({"list_unsubscribe": "https://u"}, {"body": "u"})
+    everything = renderer.links.url(Subscription("default", "email", "ann@example.org", None))
+    assert found[4].options["list_unsubscribe"] == everything
+    assert (found[5].options, found[6].options) == ({}, {})

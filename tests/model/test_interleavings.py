@@ -57,6 +57,7 @@ def _again(
         [None],
         [False],
         [],
+        *([] for _ in range(5)),  # no address is dead
     )
     return Statement("flushes", "others", columns)
 

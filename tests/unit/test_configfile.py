@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct, structs
 
 from channels import registry
-from dispatcher.config import CHANNELS, Channel, Config, Database, Faults
+from dispatcher.config import CHANNELS, Channel, Config, Database, Faults, Unsubscribe
 from dispatcher.configfile import load
 from dispatcher.configfile.rules import relations
 from dispatcher.configfile.schema import Keys, Leaf, Many, Node, Options, expected, table_of
@@ -24,6 +24,7 @@ class Nothing(Struct, frozen=True):
 
 
 PROVIDERS: dict[str, type[Struct]] = {"capture": Nothing, "blackhole": Nothing, "smtp": Nothing}
+LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
 ANNOTATED = Path(__file__).parents[2] / "ops" / "dispatcher.toml"
 
 
@@ -121,11 +122,13 @@ def test_a_variable_reaches_a_nested_key_of_a_channel() -> None:
 
 @pytest.mark.parametrize("keys", LEAVES, ids=".".join)
 def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
-    value = msgspec.to_builtins(Config(database=Database(url="postgresql://h/d")))
+    value = msgspec.to_builtins(Config(database=Database(url="postgresql://h/d"), unsubscribe=LINKS))
     for key in keys:
         value = value[key]
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    config = loaded(environ={"DISPATCHER_" + "__".join(keys).upper(): text})
+    # These two go together.
+    beside = {f"DISPATCHER_UNSUBSCRIBE__{key.upper()}": value for key, value in structs.asdict(LINKS).items()}
+    config = loaded(environ=beside | {"DISPATCHER_" + "__".join(keys).upper(): text})
     for key in keys:
         config = config[key] if isinstance(config, dict) else getattr(config, key)
     assert config == value
@@ -169,6 +172,22 @@ def test_a_value_given_twice_by_variables_is_a_fault(tmp_path: Path) -> None:
     }
     message = faults(environ=names)["database.url"]
     assert all(name in message for name in names)
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "words"),
+    [
+        ('public_url = "https://mail.example.org"', "unsubscribe.secrets", "must be signed"),
+        (f'secrets = "{"s" * 32}"', "unsubscribe.public_url", "where the links"),
+        ('public_url = "http://mail.example.org"', "unsubscribe.public_url", "begins with https://"),
+        ('public_url = "https://u:p@mail.example.org"', "unsubscribe.public_url", "begins with https://"),
+        (f'secrets = "{"s" * 31}"', "unsubscribe.secrets", "32 characters or more"),
+    ],
+)
+def test_links_that_would_not_work_are_refused(given: str, path: str, words: str) -> None:
+    message = faults(f"[unsubscribe]\n{given}")[path]
+    assert words in message
+    assert "s" * 31 not in message
 
 
 @pytest.mark.parametrize("name", ["DISPATCHER_CONFIG", "DISPATCHER_URL", "DISPATCHER_KEY", "DISPATCHER_CLAIM", "PATH"])

@@ -106,7 +106,7 @@ def test_each_change_is_named_once_and_is_either_live_or_not(path: Keys) -> None
 def test_which_sections_are_live() -> None:
     live = {path[0] for path in PATHS if is_live(path)}
     fixed = {path[0] for path in PATHS if not is_live(path)}
-    assert live == {"log", "limits", "retry", "claim", "flush", "janitor", "channels"}
+    assert live == {"log", "limits", "retry", "claim", "flush", "janitor", "unsubscribe", "channels"}
     assert fixed == {"database", "instance", "http", "log", "supervisor"}
     assert [path for path in PATHS if path[0] == "log" and is_live(path)] == [("log", "level")]
 

@@ -3,15 +3,15 @@
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::jsonb[],
                          $8::jsonb[], $9::jsonb[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::text[],
-                         $14::text[])
+                         $14::text[], $15::text[])
       AS r (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
-            scheduled_for, expires_at, max_attempts, template_name, locale)
+            scheduled_for, expires_at, max_attempts, template_name, locale, topic)
 )
 INSERT INTO dispatcher.deliveries (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template,
                                    variables, options, scheduled_for, expires_at, max_attempts, template_name,
-                                   locale)
+                                   locale, topic)
 SELECT tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
-       coalesce(scheduled_for, now()), expires_at, max_attempts, template_name, locale
+       coalesce(scheduled_for, now()), expires_at, max_attempts, template_name, locale, topic
   FROM asked
 ON CONFLICT (tenant_id, workspace_id, idempotency_key) DO NOTHING
 RETURNING tenant_id, workspace_id, idempotency_key, id;
@@ -34,7 +34,7 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 -- name: show
 -- One delivery with its life.
 SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template_name,
-       v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text,
+       v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
        d.run_id, d.job_id, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
        l.token, l.owner

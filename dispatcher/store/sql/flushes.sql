@@ -21,7 +21,8 @@ SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM ende
 -- name: others
 -- Write every other ending: failed and skipped for good, held, parked, or ready again after a delay. `give_back` gives
 -- the attempt back, where it had been counted; `conclusive` says that no earlier attempt has gone out either, and without
--- it one that is unknown makes the end a hold. Answers those that were not ours.
+-- it one that is unknown makes the end a hold. An address that a provider knows to be dead ($14 to $18) is suppressed in
+-- the same transaction, whoever has the claim now: that is evidence. Answers those that were not ours.
 WITH asked AS MATERIALIZED (
     SELECT r.*, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::text[], $6::float8[], $7::boolean[],
@@ -59,6 +60,15 @@ WITH asked AS MATERIALIZED (
     ON CONFLICT (delivery_id) DO UPDATE SET pause_id = excluded.pause_id
 ), spent AS (
     DELETE FROM dispatcher.claims WHERE token = ANY ($13::bigint[])
+), suppressed AS (
+    INSERT INTO dispatcher.suppressions (tenant_id, kind, address, channel, source, actor, reason)
+    SELECT DISTINCT ON (tenant_id, kind, address, channel) tenant_id, kind, address, channel, 'bounce', 'dispatcher', reason
+      FROM unnest($14::text[], $15::text[], $16::text[], $17::text[], $18::text[])
+        AS dead (tenant_id, kind, address, channel, reason)
+     ORDER BY tenant_id, kind, address, channel
+    ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE
+       SET added_at = statement_timestamp(), expires_at = NULL, actor = excluded.actor, reason = excluded.reason
+     WHERE suppressions.expires_at IS NOT NULL
 )
 SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM moved);
 

@@ -35,6 +35,8 @@ def _one(tenant: str = "t", recipient: str = "a@x.example") -> One:
             used=0,
             max_attempts=5,
             template_name=None,
+            topic=None,
+            watched=False,
             expired=False,
             dated=0,
             token=1,

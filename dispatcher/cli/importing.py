@@ -1,0 +1,156 @@
+"""Importing: a file of addresses, one a line or as CSV with named columns, read whole before anything is written."""
+
+import csv
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from msgspec import structs
+
+from dispatcher.cli.failures import REFUSED
+from dispatcher.cli.intake import instant
+from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
+from dispatcher.cli.operating import require_text
+from dispatcher.cli.progress import progress_bar
+from dispatcher.cli.sending import opened
+from dispatcher.cli.voice import Voice
+from dispatcher.configfile.schema import did_you_mean
+from dispatcher.domain.addresses import KINDS, given
+from dispatcher.domain.suppression import SOURCES
+from dispatcher.errors import Fault
+from dispatcher.store.suppressions import Entry
+
+# They are kept in memory until the last line is known to be sound: some 300 bytes each.
+ENTRIES_MAX = 1_000_000
+REASON_CHARACTERS_MAX = 1_000
+COLUMNS = ("address", "kind", "channel", "source", "reason", "expires_at")
+NAME_MAX = 100
+
+
+def require_name(option: str, text: str) -> None:
+    """What the schema takes as a tenant's name."""
+    require_text(option, text)
+    if not 1 <= len(text) <= NAME_MAX:
+        raise typer.BadParameter(f"expected 1 to {NAME_MAX} characters", param_hint=option)
+
+
+def import_file(voice: Voice, path: Path, default: Entry, channels: Collection[str]) -> list[Entry]:
+    """Every entry of a file. Where any line has a fault, all faults are said, and it ends here."""
+    table = _Table(default, channels)
+    size = os.path.getsize(path) if path.is_file() else 0
+    with opened(path, "FILE") as source, progress_bar(voice, "reading", size) as at:
+        lines = Lines(source)
+        for batch in lines.batches():
+            for line in batch:
+                table.read(line)
+            at(lines.bytes_read)
+            if len(table.entries) > ENTRIES_MAX:
+                table.faults.append(Fault("file", f"has more addresses than can be imported at once: {ENTRIES_MAX:,}"))
+                break
+    if not table.entries and not table.faults:
+        table.faults.append(Fault("file", "has no address in it"))
+    if table.faults:
+        count = len(table.faults)
+        words = f"nothing was imported: {count:,} {'fault' if count == 1 else 'faults'}"
+        voice.fail("InputError", words, table.faults)
+        raise typer.Exit(REFUSED)
+    return table.entries
+
+
+class _Table:
+    """A file under way: its columns, once they are known, its entries and its faults."""
+
+    def __init__(self, default: Entry, channels: Collection[str]) -> None:
+        self.entries: list[Entry] = []
+        self.faults: list[Fault] = []
+        self._default = default
+        self._channels = channels
+        self._columns: list[str] | None = None
+
+    def read(self, line: Line) -> None:
+        """Take one line in."""
+        try:
+            cells = _cells(line)
+            if self._columns is None:
+                self._columns = self._header(cells)
+                if self._columns is not None:
+                    return
+                self._columns = ["address"]
+            self.entries.append(self._entry(cells))
+        except ValueError as fault:
+            self.faults.append(Fault(f"line {line.number}", str(fault)))
+
+    def _header(self, cells: list[str]) -> list[str] | None:
+        """The columns that a first line names, or nothing where it is an address already."""
+        names = [cell.strip().lower() for cell in cells]
+        if "address" not in names:
+            if len(names) > 1:
+                self._columns = ["address"]
+                raise ValueError(f"has {len(names)} columns: the first line names them, and address is one of them")
+            return None
+        # What follows is read all the same, so that its faults are named in one go.
+        self._columns = names
+        for name in names:
+            if name not in COLUMNS:
+                raise ValueError(f"unknown column {name!r}{did_you_mean(name, COLUMNS)}")
+        if len(set(names)) < len(names):
+            raise ValueError("names a column twice")
+        return names
+
+    def _entry(self, cells: list[str]) -> Entry:
+        names = self._columns or []
+        if len(cells) != len(names):
+            raise ValueError(f"has {len(cells)} columns, not {len(names)}")
+        row = {name: cell.strip() for name, cell in zip(names, cells, strict=True) if cell.strip()}
+        said = self._said(row)
+        kind = _one_of("kind", row.get("kind"), KINDS)
+        try:
+            address = given(row.get("address", ""), kind)
+        except ValueError as fault:
+            raise ValueError(f"address: {fault}") from fault
+        return structs.replace(self._default, address=address, **said)
+
+    def _said(self, row: Mapping[str, str]) -> dict[str, Any]:
+        """What a line says in place of the default."""
+        said: dict[str, Any] = {}
+        if source := _one_of("source", row.get("source"), SOURCES):
+            said["source"] = source
+        if channel := _one_of("channel", row.get("channel"), tuple(sorted(self._channels))):
+            said["channel"] = channel
+        if reason := row.get("reason"):
+            if len(reason) > REASON_CHARACTERS_MAX:
+                raise ValueError(f"reason: has more than {REASON_CHARACTERS_MAX} characters")
+            said["reason"] = reason
+        if expires_at := row.get("expires_at"):
+            try:
+                said["expires_at"] = instant(expires_at)
+            except ValueError as fault:
+                raise ValueError(f"expires_at: {fault}") from fault
+        return said
+
+
+def _cells(line: Line) -> list[str]:
+    if line.content is None:
+        raise ValueError(f"is longer than {LINE_BYTES_MAX} bytes")
+    try:
+        text = line.content.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"is not UTF-8 at byte {fault.start + 1}") from fault
+    if "\0" in text:
+        raise ValueError("has a NUL character, which Postgres cannot keep")
+    # A display name may have a comma in it, and stands alone on its line then.
+    if re.search(r"<[^<>]+>\s*$", text):
+        return [text]
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as fault:
+        raise ValueError(f"is no CSV: {fault}") from fault
+
+
+def _one_of(column: str, text: str | None, known: tuple[str, ...]) -> Any:  # noqa: ANN401 - one of a closed set
+    if text is not None and text not in known:
+        raise ValueError(f"{column}: expected one of {', '.join(known)}")
+    return text

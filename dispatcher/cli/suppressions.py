@@ -1,0 +1,276 @@
+"""The `suppressions` commands: addresses that get nothing more, who said so, and when that ends."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dispatcher.cli.commands import command, group
+from dispatcher.cli.deliveries import LIMIT_MAX
+from dispatcher.cli.importing import import_file, require_name
+from dispatcher.cli.intake import LANES, instant
+from dispatcher.cli.operating import Actor, Reason, require_text, require_words, second, who
+from dispatcher.cli.progress import progress_bar
+from dispatcher.cli.session import Session
+from dispatcher.cli.voice import Voice
+from dispatcher.domain.addresses import KINDS, Address, given
+from dispatcher.domain.suppression import SOURCES, Known, Suppression, barred
+from dispatcher.store import barring
+from dispatcher.store import suppressions as store
+from dispatcher.store.barring import Candidate
+from dispatcher.store.database import Database
+from dispatcher.store.suppressions import Entry
+
+app = group(help="List, add, remove, import and check addresses that get nothing more.")
+
+CATCH_UP_PAGE = 500
+IMPORT_PAGE = 5_000
+AddAll = Callable[[Iterable[Sequence[Entry]]], Awaitable[None]]
+_FIRST = ("", "", "", "")
+
+Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS...")]
+Tenant = Annotated[str, typer.Option(help="Whose list it is.")]
+OfKind = Annotated[
+    str | None, typer.Option("--kind", help=f"One of {', '.join(KINDS)}; seen from the address without it.")
+]
+OfSource = Annotated[str | None, typer.Option("--source", help=f"One of {', '.join(SOURCES)}.")]
+OneChannel = Annotated[str | None, typer.Option("--channel", help="On one channel; on every one without it.")]
+
+
+def one_of(option: str, text: str | None, known: tuple[str, ...]) -> str | None:
+    """A word of a closed set, or nothing."""
+    if text is not None and text not in known:
+        raise typer.BadParameter(f"expected one of {', '.join(known)}", param_hint=option)
+    return text
+
+
+def addresses(texts: list[str], kind: str | None) -> list[Address]:
+    """What was named on the command line, each once."""
+    one_of("--kind", kind, KINDS)
+    found: list[Address] = []
+    for text in texts:
+        require_text("ADDRESS", text)
+        try:
+            found.append(given(text, kind))  # type: ignore[arg-type]  # one of the kinds, as was just seen
+        except ValueError as fault:
+            raise typer.BadParameter(f"{text!r} {fault}", param_hint="ADDRESS") from fault
+    return list(dict.fromkeys(found))
+
+
+def catch_up(session: Session, database: Database, count: int) -> None:
+    """Skip what is queued for those about whom something was just said; a running dispatcher would do it too."""
+    done = 0
+    with progress_bar(session.voice, "looking through the queue", count) as at:
+        while some := session.run(lambda: barring.catch_up(database, CATCH_UP_PAGE)):
+            done += some
+            at(min(done, count))
+
+
+@command(app, "list")
+def list_(
+    session: Session,
+    *,
+    tenant: Tenant = "default",
+    source: OfSource = None,
+    kind: OfKind = None,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
+    behind: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only those behind this one.")] = None,
+) -> None:
+    """List suppressed addresses, in their order."""
+    one_of("--source", source, SOURCES)
+    require_name("--tenant", tenant)
+    start = _FIRST
+    if behind is not None:
+        (after,) = addresses([behind], kind)
+        # No channel and no source comes behind this one.
+        start = (after.kind, after.text, "~", "~")
+    one_of("--kind", kind, KINDS)
+    with session.database() as database:
+        found = session.run(lambda: store.listed(database, tenant, start, limit, source=source, kind=kind))
+    if session.voice.as_json:
+        for row in found:
+            session.voice.record(row)
+        return
+    if not found:
+        session.voice.text("Nobody is suppressed.")
+        return
+    columns = ("address", "channel", "source", "since", "until", "by", "why")
+    session.voice.table(columns, ((row["address"], *_cells(row)) for row in found))
+    if len(found) == limit:
+        session.voice.say(f"more: --behind {found[-1]['address']}")
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    until = second(row["expires_at"]) if row["expires_at"] else ""
+    return row["channel"] or "every", row["source"], second(row["added_at"]), until, row["actor"], row["reason"]
+
+
+@command(app, "add")
+def add(  # noqa: PLR0913 - each is an option of the command line
+    session: Session,
+    texts: Addresses,
+    reason: Reason,
+    *,
+    source: Annotated[
+        str, typer.Option(help="operator, or where it is known from: complaint, unsubscribe …")
+    ] = "operator",
+    channel: OneChannel = None,
+    expires_at: Annotated[str | None, typer.Option(metavar="RFC3339", help="Until when; for good without it.")] = None,
+    kind: OfKind = None,
+    tenant: Tenant = "default",
+    actor: Actor = None,
+) -> None:
+    """Suppress addresses: nothing more is sent to them, and what is queued is skipped."""
+    one_of("--source", source, SOURCES)
+    until = _future(expires_at)
+    _require_channel(session, channel)
+    require_words("--reason", reason)
+    require_name("--tenant", tenant)
+    meant, by = addresses(texts, kind), who(actor)
+    entries = [Entry(one, source, reason, channel or "", until) for one in meant]  # type: ignore[arg-type]  # a source
+    with session.database() as database:
+        session.run(lambda: store.add(database, tenant, by, entries))
+        catch_up(session, database, len(entries))
+    for one in meant:
+        if session.voice.as_json:
+            session.voice.record({"address": one.text, "kind": one.kind, "suppressed": True})
+        else:
+            session.voice.text(f"{one.text} is suppressed")
+
+
+def _future(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        until = instant(text)
+    except ValueError as fault:
+        raise typer.BadParameter(str(fault), param_hint="--expires-at") from fault
+    if until <= datetime.now(UTC):
+        raise typer.BadParameter("is over already", param_hint="--expires-at")
+    return until
+
+
+def _require_channel(session: Session, channel: str | None) -> None:
+    if channel is not None:
+        one_of("--channel", channel, tuple(sorted(session.config.channels)))
+
+
+@command(app, "remove")
+def remove(
+    session: Session,
+    texts: Addresses,
+    reason: Reason,
+    *,
+    source: OfSource = None,
+    channel: OneChannel = None,
+    kind: OfKind = None,
+    tenant: Tenant = "default",
+    actor: Actor = None,
+) -> None:
+    """Take addresses off the list, or only what one source said about them. What was skipped stays skipped."""
+    one_of("--source", source, SOURCES)
+    require_text("--channel", channel)
+    require_words("--reason", reason)
+    require_name("--tenant", tenant)
+    meant, by = addresses(texts, kind), who(actor)
+    with session.database() as database:
+        gone = session.run(lambda: store.release(database, tenant, meant, by, reason, source=source, channel=channel))
+    for one in meant:
+        sources = sorted(row["source"] for row in gone if (row["kind"], row["address"]) == (one.kind, one.text))
+        if session.voice.as_json:
+            session.voice.record({"address": one.text, "kind": one.kind, "removed": sources})
+        else:
+            said = f"is not suppressed any more ({', '.join(sources)})" if sources else "was not on the list"
+            session.voice.text(f"{one.text} {said}")
+
+
+@command(app, "import")
+def import_(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="- is the standard input.")],
+    reason: Reason,
+    *,
+    source: Annotated[str, typer.Option(help="Where a line does not say it.")] = "import",
+    tenant: Tenant = "default",
+    actor: Actor = None,
+) -> None:
+    """Suppress the addresses of a file: all of them, or none where any line has a fault.
+
+    One address a line, or CSV with a first line that names its columns: address, and kind, channel, source, reason and
+    expires_at where there are any.
+    """
+    one_of("--source", source, SOURCES)
+    require_words("--reason", reason)
+    require_name("--tenant", tenant)
+    by = who(actor)
+    entries = import_file(session.voice, file, Entry(Address("other", ""), source, reason), session.config.channels)  # type: ignore[arg-type]  # a source
+    with session.database() as database:
+        _write(session, partial(store.add_all, database, tenant, by), entries)
+        catch_up(session, database, len(entries))
+    if session.voice.as_json:
+        session.voice.record({"imported": len(entries)})
+    else:
+        session.voice.text(f"{len(entries):,} {'address is' if len(entries) == 1 else 'addresses are'} suppressed")
+
+
+def _write(session: Session, add_all: AddAll, entries: list[Entry]) -> None:
+    """All in one transaction; who stops it, or loses the database on the way, has added nothing."""
+    with progress_bar(session.voice, "suppressing", len(entries)) as at:
+
+        def pages() -> Iterator[list[Entry]]:
+            for start in range(0, len(entries), IMPORT_PAGE):
+                at(start)
+                yield entries[start : start + IMPORT_PAGE]
+
+        session.run(lambda: add_all(pages()))
+
+
+@command(app, "check")
+def check(
+    session: Session,
+    text: Annotated[str, typer.Argument(metavar="ADDRESS")],
+    *,
+    channel: Annotated[str | None, typer.Option(help="By which channel it would be sent.")] = None,
+    topic: Annotated[str | None, typer.Option(help="What it would be about.")] = None,
+    lane: Annotated[str, typer.Option(help=f"One of {', '.join(LANES)}.")] = "normal",
+    kind: OfKind = None,
+    tenant: Tenant = "default",
+) -> None:
+    """Say whether something would be sent to an address now, and everything that was ever said about it."""
+    one_of("--lane", lane, tuple(LANES))
+    _require_channel(session, channel)
+    require_text("--topic", topic)
+    require_name("--tenant", tenant)
+    (meant,) = addresses([text], kind)
+    with session.database() as database:
+        entries = session.run(lambda: store.entries(database, tenant, meant))
+        topics = session.run(lambda: store.preferences(database, tenant, _FIRST[:3], LIMIT_MAX, of=meant))
+        said = session.run(lambda: store.log(database, tenant, meant))
+    known = Known(
+        [Suppression(row["channel"], row["source"], row["reason"]) for row in entries],
+        {row["topic"] for row in topics if not row["subscribed"]},
+    )
+    why = barred(Candidate(0, tenant, channel or "", LANES[lane], meant.text, topic), known)
+    if session.voice.as_json:
+        facts = {"address": meant.text, "kind": meant.kind, "barred": why is not None, "reason": why}
+        preferences = [{name: row[name] for name in ("topic", "subscribed", "changed_at", "actor")} for row in topics]
+        session.voice.record(facts | {"entries": entries, "topics": preferences, "log": said})
+    else:
+        _tell(session.voice, meant.text, why, said)
+
+
+def _tell(voice: Voice, address: str, why: str | None, said: list[dict[str, Any]]) -> None:
+    voice.text(f"{address} would get it" if why is None else f"{address} would not get it: {why}")
+    if said:
+        voice.text()
+        columns = ("when", "who", "what", "about", "until", "why")
+        voice.table(columns, (_log_cells(row) for row in said))
+
+
+def _log_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    about = row["topic"] or ", ".join(filter(None, (row["source"], row["channel"])))
+    until = second(row["expires_at"]) if row["expires_at"] else ""
+    return second(row["at"]), row["actor"], row["action"], about, until, row["reason"]

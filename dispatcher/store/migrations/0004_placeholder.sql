@@ -1,2 +1,0 @@
--- Stands in for a migration that is written elsewhere.
-SELECT 1;

@@ -1,0 +1,39 @@
+-- name: known
+-- What is known of the addresses $3, of which each group (a tenant and a kind) has those from `first` to `last`:
+-- suppressions that stand, and, where the group is about topics at all, those that it unsubscribed from. By arrays, which
+-- are searched in the order of the index: 0.3 to 1.9 microseconds an address with 100,000 on the list.
+WITH asked AS MATERIALIZED (
+    SELECT tenant_id, kind, topical, ($3::text[])[first:last] AS addresses
+      FROM unnest($1::text[], $2::text[], $4::int[], $5::int[], $6::boolean[])
+        AS r (tenant_id, kind, first, last, topical)
+)
+SELECT a.tenant_id, a.kind, s.address, s.channel, s.source, s.reason, NULL AS topic
+  FROM asked a JOIN dispatcher.suppressions s
+    ON s.tenant_id = a.tenant_id AND s.kind = a.kind AND s.address = ANY (a.addresses)
+ WHERE s.expires_at IS NULL OR s.expires_at > statement_timestamp()
+UNION ALL
+SELECT a.tenant_id, a.kind, p.address, NULL, NULL, NULL, p.topic
+  FROM asked a JOIN dispatcher.topic_preferences p
+    ON p.tenant_id = a.tenant_id AND p.kind = a.kind AND p.address = ANY (a.addresses)
+ WHERE a.topical AND NOT p.subscribed;
+
+-- name: bar
+-- Let nothing more of these go out.
+SELECT delivery_id, became FROM dispatcher.bar_v1($1, $2);
+
+-- name: work
+-- Addresses whose queued deliveries nobody has looked through since something was said about them.
+SELECT id, tenant_id, kind, address FROM dispatcher.suppression_work ORDER BY id LIMIT $1;
+
+-- name: candidates
+-- What is queued for addresses that look like these: by the forms that each may be written in.
+SELECT DISTINCT s.id, d.tenant_id, s.channel, s.lane, d.recipient, d.topic
+  FROM unnest($1::text[], $2::text[]) AS asked (tenant_id, form)
+  JOIN dispatcher.deliveries d
+    ON dispatcher.address_hash_v1(d.recipient) = dispatcher.address_hash_v1(asked.form) AND d.tenant_id = asked.tenant_id
+  JOIN dispatcher.delivery_state s ON s.id = d.id
+ WHERE s.status = 'queued' AND NOT s.marked AND NOT s.held;
+
+-- name: worked
+-- They have been looked through.
+DELETE FROM dispatcher.suppression_work WHERE id = ANY ($1::bigint[]);
