@@ -4,7 +4,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from liquid import DictLoader, Environment, StrictUndefined
 
@@ -54,7 +54,8 @@ def _library(kind: str, text: str, values: dict[str, Any]) -> str | Exception:
         return fault
 
 
-@settings(deadline=None, max_examples=200)
+# Making templates takes longer than rendering them, and longer still beside other work.
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), templates, data)
 def test_what_is_compiled_renders_what_the_library_renders(kind: str, text: str, values: dict[str, Any]) -> None:
     try:
