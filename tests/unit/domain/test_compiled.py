@@ -1,9 +1,10 @@
 """Compiled templates render what python-liquid renders, byte for byte, or leave it to python-liquid."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from liquid import DictLoader, Environment, StrictUndefined
 
@@ -53,7 +54,8 @@ def _library(kind: str, text: str, values: dict[str, Any]) -> str | Exception:
         return fault
 
 
-@settings(deadline=None, max_examples=200)
+# Making templates takes longer than rendering them, and longer still beside other work.
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), templates, data)
 def test_what_is_compiled_renders_what_the_library_renders(kind: str, text: str, values: dict[str, Any]) -> None:
     try:
@@ -148,6 +150,8 @@ FAULTY = {
     "missing_path": ("first\n{{ order.nobody.x }}", "line 2: order.nobody"),
     "missing_in_a_loop": ("{% for row in rows %}{{ row.nobody }}{% endfor %}", "row.nobody"),
     "missing_condition": ("{% if nobody == nil %}x{% endif %}", "nobody"),
+    "missing_after_a_branch": ("{% if order.note %}{% assign q = 1 %}{% endif %}{{ q }}", "'q' is undefined"),
+    "missing_after_a_loop": ("{% for a in none %}{% capture q %}1{% endcapture %}{% endfor %}{{ q }}", "'q' is"),
     "attribute": ("{{ name.__class__ }}", "name.__class__"),
     "attribute_by_key": ("{{ rows['__class__'] }}", "__class__"),
     "method": ("{{ name.upper }}", "name.upper"),
@@ -174,6 +178,37 @@ def test_a_fault_is_the_same_before_and_after_compiling(kind: str, text: str, wo
         said.add(str(fault.value))
     assert len(said) == 1
     assert words in said.pop()
+
+
+BOUNDED = {
+    "loops_in_a_row": "{% for a in (1..3000) %}{% assign b = a %}{% endfor %}" * 20,
+    "nested_loops": "{% for a in (1..300) %}{% for b in (1..300) %}x{% break %}{% endfor %}{% break %}{% endfor %}",
+    "loops_around_a_partial": "{% for a in (1..300) %}{% render 'many' %}{% break %}{% endfor %}",
+    "filter_calls": "{% for a in (1..9000) %}{% assign b = a | plus: 1 | plus: 1 | plus: 1 %}{% endfor %}",
+    "output": "{% for a in (1..5000) %}twenty-one characters{% endfor %}",
+    "captured": "{% for a in (1..5000) %}{% capture b %}{{ b }}twenty-one characters{% endcapture %}{% endfor %}",
+    "offset": "{% for a in (1..1000000) offset: 999999 %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", BOUNDED.values(), ids=BOUNDED)
+def test_compiled_code_stops_by_itself_where_the_library_would(kind: str, text: str) -> None:
+    part = _part(kind, text, {"many": "{% for a in (1..300) %}x{% break %}{% endfor %}"})
+    assert part.compile()
+    assert _compiled(part, {"b": ""}) is None
+    assert isinstance(_bounded(part, {"b": ""}), TemplateError)
+
+
+def test_compiled_code_gathers_no_more_than_may_be_put_out() -> None:
+    part = _part("text", "{% for i in (1..1000) %}{{ a }}!{% endfor %}")
+    assert part.compile()
+    tracemalloc.start()
+    try:
+        assert part._by_function({"a": "x" * 50_000}) is None
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 HOSTILE = "<script>\"'&"

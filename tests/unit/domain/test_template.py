@@ -174,6 +174,8 @@ try:
     renderer.render(json.dumps({{"body": {bomb!r}}}, ensure_ascii=False), '{{"a": 1}}')
 except TemplateError:
     pass
+else:
+    sys.exit("it was rendered")
 print(time.process_time() - start)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
