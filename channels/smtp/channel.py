@@ -139,7 +139,6 @@ class Smtp:
             else:
                 self._breaker.failed(now(), str(trouble), trouble.final)
             return
-        self._breaker.succeeded()
         session = Session(self._options, features, self._pull, self._lost)
         session.attach(transport)
         self._sessions.add(session)
@@ -156,6 +155,12 @@ class Smtp:
 
     def _lost(self, session: Session) -> None:
         """One has said that it is of no further use."""
+        if session.proven:
+            self._breaker.succeeded()
+        elif session.lost and not self._closed:
+            # It greeted us and then answered nothing: that is no better than no connection.
+            words = f"{self._options.host}:{self._options.port}: {session.lost} before its first answer"
+            self._breaker.failed(asyncio.get_running_loop().time(), words, False)
         self._sessions.discard(session)
         self._leaving = {one for one in self._leaving if not one.gone.is_set()} | {session}
         if self._queue and not self._closed:
@@ -194,6 +199,8 @@ class Smtp:
 
     def _pull(self, session: Session) -> Work | None:
         """The next message that may be sent over a session; what cannot be has its verdict."""
+        if session.messages == 1:
+            self._breaker.succeeded()
         while self._queue:
             calls, envelope = self._queue.popleft()
             try:

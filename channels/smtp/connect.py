@@ -102,8 +102,11 @@ class Connector:
             opening.phase = "AUTH"
             await self._login(client)
         features = _features(client, self._options)
+        transport = cast("asyncio.Transport | None", client.transport)
+        if transport is None or transport.is_closing():
+            raise NoConnection(f"{self._at} closed the connection at {opening.phase}")
         # From here on the conversation is ours; the protocol that aiosmtplib spoke by is left without a line.
-        return cast("asyncio.Transport", client.transport), features
+        return transport, features
 
     async def _login(self, client: aiosmtplib.SMTP) -> None:
         if not client.supports_extension("auth"):

@@ -26,6 +26,7 @@ from channels.smtp.work import Work, message_id, stuffed
 # An answer's line has 512 bytes by the standard, and 2,000 in the wild.
 LINE_BYTES_MAX = 8 * 1024
 ANSWER_LINES_MAX = 100
+CODE_DIGITS = 3
 # A server that does not take our leave-taking does not keep us.
 CLOSE_SECONDS_MAX = 2.0
 # A body goes out in pieces of this size: its end is not handed over while the server may still refuse the rest, and
@@ -74,6 +75,9 @@ class Session(asyncio.Protocol):
         self._closing = self._over = False
         self._opened_at = self.quiet_since = self._time()
         self.messages = 0
+        # Whether the server has answered anything since it was ours, and why it was lost, where it was.
+        self.proven = False
+        self.lost = ""
         self.gone = asyncio.Event()
 
     # What the channel asks and tells
@@ -158,6 +162,7 @@ class Session(asyncio.Protocol):
         if self._over:
             return
         self._over = True
+        self.lost = why
         sent, opened = self._sent, self._open
         self._sent = self._open = self._body = None
         if sent is not None:
@@ -292,7 +297,12 @@ class Session(asyncio.Protocol):
         """One answer is complete, with this line."""
         earlier, self._lines = self._lines, []
         code = line[:3]
-        if not code.isdigit() or line[3:4] not in b" \r" or any(one[:3] != code for one in earlier):
+        if (
+            not code.isdigit()
+            or len(code) != CODE_DIGITS
+            or line[3:4] not in b" \r"
+            or any(one[:3] != code for one in earlier)
+        ):
             self.lose("the server's answer makes no sense")
         elif not self._steps:
             # Nothing was asked; it says that it closes, or has lost the thread.
@@ -307,6 +317,7 @@ class Session(asyncio.Protocol):
             self.lose("the server's answer makes no sense")
             return
         self._steps.popleft()
+        self.proven = True
         self._closing = code == CLOSING
         if step is DOT:
             self._dotted(good, lines)

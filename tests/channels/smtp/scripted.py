@@ -19,8 +19,15 @@ class Scripted:
     None hangs up. Without an answer of its own (b"") a line gets the one of a server that takes everything.
     """
 
-    def __init__(self, answer: Answer = lambda line: b"", ehlo: bytes = EHLO, greeting: bytes = GREETING) -> None:
+    def __init__(
+        self,
+        answer: Answer = lambda line: b"",
+        ehlo: bytes = EHLO,
+        greeting: bytes = GREETING,
+        hangs_up_after: bytes = b"",
+    ) -> None:
         self._answer = answer
+        self._hangs_up_after = hangs_up_after
         self._ehlo = ehlo
         self._greeting = greeting
         self._server: asyncio.Server
@@ -72,6 +79,8 @@ class Scripted:
         if said is not None:
             said = said or {b"EHLO": self._ehlo, b"DATA": b"354 go on\r\n"}.get(word, b"250 2.0.0 ok\r\n")
             writer.write(b"" if said == SILENCE else said)
+            if word == self._hangs_up_after:
+                return None
         if word == b"DATA" and said is not None and said.startswith(b"354"):
             buffer.put_back(b"\r\n")
             body = await buffer.until(b"\r\n.\r\n")

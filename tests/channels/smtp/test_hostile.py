@@ -83,6 +83,7 @@ async def test_a_server_that_drips_is_given_up_in_time() -> None:
     [
         (b"hello\r\n", "MAIL", RetryAfter("the server's answer makes no sense at MAIL")),
         (b"999 what\r\n", "RCPT", RetryAfter("the server's answer makes no sense at RCPT")),
+        (b"25\n", "MAIL", RetryAfter("the server's answer makes no sense at MAIL")),
         (b"250 go on\r\n", "DATA", RetryAfter("the server's answer makes no sense at DATA")),
         (b"\x00\xff\r\n", "DOT", Unknown("the server's answer makes no sense after the final dot")),
         (b"354 what\r\n", "DOT", Unknown("the server's answer makes no sense after the final dot")),
@@ -134,6 +135,23 @@ async def test_after_some_failures_in_a_row_nothing_is_tried_for_a_while() -> No
         with pytest.raises(Unready, match=r"421 4.3.2 too busy; tried again in \d+ s"):
             await smtp.prepare(1)
         assert server.connections == 2
+
+
+async def test_a_server_that_greets_and_hangs_up_is_left_alone_for_a_while() -> None:
+    async with (
+        Scripted(hangs_up_after=b"EHLO") as server,
+        channel(server.port, breaker_failures=3, breaker_seconds=60.0) as smtp,
+    ):
+        verdicts, batch = Verdicts(), envelopes(9)
+        # Whether the end is seen before the first command or behind it is a matter of moments.
+        with suppress(Unready):
+            await smtp.prepare(9)
+        await smtp.deliver(batch, verdicts)
+        assert {type(one) for one in verdicts.once_each(batch).values()} <= {RetryAfter, NotCalled}
+        with pytest.raises(Unready, match="tried again in"):
+            await smtp.prepare(1)
+        assert server.connections == 3
+        assert not server.bodies
 
 
 async def test_what_somebody_must_change_is_not_tried_again_at_once() -> None:
