@@ -7,7 +7,8 @@ A channel MUST
     raises or is cancelled counts as `Unknown`, so a channel that knows better reports before it goes;
  4. judge by phase, not by exception class: before the first byte was handed to the transport nothing was sent
     (`NotCalled` or `RetryAfter`); a refusal is a refusal; no answer after the request was written is `Unknown`;
- 5. never retry a call by itself and never let a client library do it;
+ 5. never retry a call by itself and never let a client library do it; but where the answer was lost it may ask with the
+    same bytes under the same key, of a provider that de-duplicates by it, while the licence holds;
  6. send the same bytes for the same delivery and attempt number: nothing random, no clock;
  7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does;
     `Refused` then speaks for every earlier call with that key too: from the second attempt on, a refusal that does not
@@ -95,9 +96,13 @@ class Throttled(Struct, frozen=True, gc=False):
 
 
 class Unknown(Struct, frozen=True, gc=False):
-    """The call was begun and its outcome cannot be known; `phase` says how far it came."""
+    """The call was begun and its outcome cannot be known; `phase` says how far it came.
+
+    `hold` says that the same call again would never tell, whatever the provider does with keys.
+    """
 
     phase: str
+    hold: bool = False
 
 
 class NotCalled(Struct, frozen=True, gc=False):

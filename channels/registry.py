@@ -13,6 +13,7 @@ from channels.capture.channel import Connect
 from channels.contract import Channel
 from channels.faults import FaultSettings, Faulty, any_fault
 from channels.ledger import Ledger, LedgerOptions
+from channels.resend import Resend, ResendOptions
 from channels.smtp import Smtp, SmtpOptions
 
 Scalar = str | int | float | bool
@@ -34,6 +35,7 @@ _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "capture": _Provider(CaptureOptions, lambda options, connect: Capture(connect, options)),
     "ledger": _Provider(LedgerOptions, lambda options, _connect: Ledger(options)),
     "smtp": _Provider(SmtpOptions, lambda options, _connect: Smtp(options)),
+    "resend": _Provider(ResendOptions, lambda options, _connect: Resend(options)),
 }
 # The options of each provider: with bounds, strict, and with a default each where there can be one.
 PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for name, one in _PROVIDERS.items()})

@@ -227,6 +227,8 @@ class Pipeline:
         self.heartbeat.config_hash = fingerprint(config)
         for state in self.lanes:
             state.capacity = config.claim.lane_capacity
+            if state.resend != terms[state.channel].resend:
+                state.promised_after = self.epoch.tokens.last
             _agree(state, terms[state.channel], config)
         for channel, sender in self.senders.items():
             sender.terms = terms[channel]

@@ -92,9 +92,7 @@ class Composer:
         return Composed(head.sender, to.spec, to.domain, data, smtputf8, smtputf8)
 
     def _head(self, options: Mapping[str, Any]) -> Head:
-        if not _NOT_OURS.keys().isdisjoint(options):
-            name = next(name for name in options if name in _NOT_OURS)
-            raise MailFault(f"options.{name}", _NOT_OURS[name])
+        only_ours(options)
         if self._plain and not any(name in options for name in _HEAD_OPTIONS):
             return self._plain
         key = tuple(_frozen(options.get(name)) for name in _HEAD_OPTIONS)
@@ -186,11 +184,23 @@ def _date(dated: int, options: Mapping[str, Any]) -> str:
     return _shown(int(moment.replace(microsecond=0).timestamp()))
 
 
+def only_ours(options: Mapping[str, Any]) -> None:
+    """Refuse options that would be expected to do what they do not."""
+    if not _NOT_OURS.keys().isdisjoint(options):
+        name = next(name for name in options if name in _NOT_OURS)
+        raise MailFault(f"options.{name}", _NOT_OURS[name])
+
+
 def _unsubscribe(options: Mapping[str, Any]) -> str:
-    """One-click unsubscription (RFC 8058)."""
+    """One-click unsubscription."""
+    return "".join(f"{name}: {value}\r\n" for name, value in unsubscribe_headers(options).items())
+
+
+def unsubscribe_headers(options: Mapping[str, Any]) -> dict[str, str]:
+    """What one-click unsubscription needs (RFC 8058)."""
     url = options.get("list_unsubscribe") if options else None
     if url is None:
-        return ""
+        return {}
     field = "options.list_unsubscribe"
     if not isinstance(url, str) or not url.startswith("https://") or len(url) == len("https://"):
         raise MailFault(field, "is not a https:// URL; one-click unsubscription needs one")
@@ -198,7 +208,7 @@ def _unsubscribe(options: Mapping[str, Any]) -> str:
         raise MailFault(field, f"has more than {URL_CHARACTERS_MAX} characters; make it shorter")
     if not (url.isascii() and url.isprintable()) or not _NOT_IN_URLS.isdisjoint(url):
         raise MailFault(field, "has a sign that a URL cannot have; percent-encode it")
-    return f"List-Unsubscribe: <{url}>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
+    return {"List-Unsubscribe": f"<{url}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
 
 
 _NOT_IN_URLS = frozenset(' <>"\\^`{|}')

@@ -4,7 +4,7 @@ import re
 from binascii import Error as NotBase64
 from binascii import a2b_base64
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -57,21 +57,13 @@ class Files:
 
     def parts(self, given: object, disposition: Disposition) -> list[str]:
         """The parts of one option, each from its type to its last CRLF."""
-        option = "options.attachments" if disposition == "attachment" else "options.inline"
-        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-            raise MailFault(option, "is not a list; write it as one, with an object for each file")
-        if len(given) > self._files_max:
-            raise MailFault(option, f"has more than {self._files_max} files; leave some out, or link to them")
         parts: list[str] = []
         cids: set[str] = set()
         size = 0
-        for index, one in enumerate(given):
-            field = f"{option}[{index}]"
-            if not isinstance(one, Mapping):
-                raise MailFault(field, "is not an object; give it a name, a type and its content")
-            heads = [_content_type(one, field), _disposition(one, disposition, field)]
+        for field, one in each(given, disposition, self._files_max):
+            heads = [f"Content-Type: {media_type(one, field)}\r\n", _disposition(one, disposition, field)]
             if disposition == "inline":
-                heads.append(f"Content-ID: <{_cid(one.get('cid'), cids, field)}>\r\n")
+                heads.append(f"Content-ID: <{content_id(one.get('cid'), cids, field)}>\r\n")
             content = self._content(one, field)
             size += len(content)
             if size > self._bytes_max:
@@ -80,16 +72,7 @@ class Files:
         return parts
 
     def _content(self, one: Mapping[str, Any], field: str) -> str:
-        content = one.get("content")
-        if content is None:
-            words = (
-                "names a stored object that was not loaded; put its content here"
-                if "object" in one
-                else "is missing; write it in base64"
-            )
-            raise MailFault(f"{field}.object" if "object" in one else f"{field}.content", words)
-        if not isinstance(content, str | bytes):
-            raise MailFault(f"{field}.content", "is not a text in base64; write it as one")
+        content = given_content(one, field)
         # Base64 makes four bytes of three; far past the bound nothing is encoded at all.
         if len(content) > self._bytes_max:
             raise MailFault(field, f"is too large: a message has {self._bytes_max} bytes at the most; link to it")
@@ -97,7 +80,7 @@ class Files:
         if kept is not None:
             self._encoded.move_to_end(content)
             return kept
-        encoded = base64_lines(content if isinstance(content, bytes) else _decoded(content, field))
+        encoded = base64_lines(content if isinstance(content, bytes) else decoded(content, field))
         self._encoded[content] = encoded
         self._kept += len(content) + len(encoded)
         while self._kept > KEPT_CHARACTERS_MAX:
@@ -106,33 +89,71 @@ class Files:
         return encoded
 
 
-def _decoded(content: str, field: str) -> bytes:
+def each(given: object, disposition: Disposition, files_max: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The files of one option, each with the name of its field."""
+    option = "options.attachments" if disposition == "attachment" else "options.inline"
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise MailFault(option, "is not a list; write it as one, with an object for each file")
+    if len(given) > files_max:
+        raise MailFault(option, f"has more than {files_max} files; leave some out, or link to them")
+    for index, one in enumerate(given):
+        if not isinstance(one, Mapping):
+            raise MailFault(f"{option}[{index}]", "is not an object; give it a name, a type and its content")
+        yield f"{option}[{index}]", one
+
+
+def given_content(one: Mapping[str, Any], field: str) -> str | bytes:
+    """What a file consists of: a text in base64, or the bytes of a stored object."""
+    content = one.get("content")
+    if content is None:
+        words = (
+            "names a stored object that was not loaded; put its content here"
+            if "object" in one
+            else "is missing; write it in base64"
+        )
+        raise MailFault(f"{field}.object" if "object" in one else f"{field}.content", words)
+    if not isinstance(content, str | bytes):
+        raise MailFault(f"{field}.content", "is not a text in base64; write it as one")
+    return content
+
+
+def decoded(content: str, field: str) -> bytes:
+    """What a text in base64 says."""
     try:
         return a2b_base64("".join(content.split()).encode("ascii"), strict_mode=True)
     except (NotBase64, UnicodeEncodeError):
         raise MailFault(f"{field}.content", "is not base64; encode the file again") from None
 
 
-def _content_type(one: Mapping[str, Any], field: str) -> str:
+def media_type(one: Mapping[str, Any], field: str) -> str:
+    """What kind of file it is: as given, or by the ending of its name."""
     given = one.get("type")
     if given is None:
         name = one.get("name")
         ending = name.rpartition(".")[2].lower() if isinstance(name, str) else ""
-        return f"Content-Type: {_TYPES.get(ending, _DEFAULT_TYPE)}\r\n"
+        return _TYPES.get(ending, _DEFAULT_TYPE)
     found = _TYPE(given) if isinstance(given, str) and len(given) <= TYPE_CHARACTERS_MAX else None
     if not found:
         raise MailFault(f"{field}.type", "is not a media type; write one, like application/pdf")
     if found[1].lower() in {"multipart", "message"}:
         raise MailFault(f"{field}.type", f"cannot be a multipart or a message; use {_DEFAULT_TYPE}")
-    return f"Content-Type: {given}\r\n"
+    return str(given)
 
 
 def _disposition(one: Mapping[str, Any], disposition: Disposition, field: str) -> str:
+    name = file_name(one, disposition, field)
+    if name is None:
+        return f"Content-Disposition: {disposition}\r\n"
+    return f"Content-Disposition: {disposition};\r\n {_name_parameter(name)}\r\n"
+
+
+def file_name(one: Mapping[str, Any], disposition: Disposition, field: str) -> str | None:
+    """What a file is called; an inline image need not be called anything."""
     name = one.get("name")
     if name is None:
         if disposition == "attachment":
             raise MailFault(f"{field}.name", "is missing; give the file a name")
-        return "Content-Disposition: inline\r\n"
+        return None
     if not isinstance(name, str) or not name.strip():
         raise MailFault(f"{field}.name", "is empty, or no text; give the file a name")
     if len(name) > NAME_CHARACTERS_MAX:
@@ -140,10 +161,10 @@ def _disposition(one: Mapping[str, Any], disposition: Disposition, field: str) -
     no_control(name, f"{field}.name")
     if "/" in name or "\\" in name:
         raise MailFault(f"{field}.name", "has a slash; write the name without its folder")
-    return f"Content-Disposition: {disposition};\r\n {_file_name(name.strip())}\r\n"
+    return name.strip()
 
 
-def _file_name(name: str) -> str:
+def _name_parameter(name: str) -> str:
     """As a parameter: quoted where it is ASCII, by RFC 2231 in segments where it is not."""
     if name.isascii() and "=?" not in name:
         return f"filename={quoted(name)}"
@@ -160,7 +181,8 @@ def _file_name(name: str) -> str:
     return ";\r\n ".join(f"filename*{index}*={piece}" for index, piece in enumerate(pieces))
 
 
-def _cid(cid: object, seen: set[str], field: str) -> str:
+def content_id(cid: object, seen: set[str], field: str) -> str:
+    """By what an html names an inline image."""
     if not isinstance(cid, str) or not _CID(cid):
         raise MailFault(f"{field}.cid", "is not a content id; write what the html has behind its `cid:`, like logo")
     if cid in seen:

@@ -46,6 +46,7 @@ _ELSEWHERE = {
     "list-unsubscribe": "options.list_unsubscribe",
     "list-unsubscribe-post": "options.list_unsubscribe",
 }
+_ALWAYS = {"Auto-Submitted": "auto-generated"}
 _AUTO_SUBMITTED = ("auto-generated", "auto-replied", "no")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*").fullmatch
@@ -65,19 +66,16 @@ class Head(Struct, frozen=True, gc=False):
 
 def compile_head(settings: MailSettings, options: Mapping[str, Any]) -> Head:
     """The head for a sender, its reply addresses and its headers."""
-    given = options.get("from")
-    if given is None and not settings.sender:
-        raise MailFault("options.from", "is missing; name a sender here, or as `from` in the channel's options")
-    author = addresses.parse(settings.sender if given is None else given, "from" if given is None else "options.from")
+    author = sender_of(settings, options)
     back = addresses.parse(settings.return_path, "return_path") if settings.return_path else author
-    replies = _replies(settings, options.get("reply_to"))
-    custom = _custom(options.get("headers"))
-    automatic = custom.pop("Auto-Submitted", "auto-generated")
+    replies = replies_of(settings, options.get("reply_to"))
+    custom = custom_headers(options.get("headers"))
+    automatic = custom.pop("Auto-Submitted")
     opening = [f"From: {author.header}\r\n"]
     if replies:
         opening.append("Reply-To: " + ",\r\n ".join(reply.header for reply in replies) + "\r\n")
     closing = ["MIME-Version: 1.0\r\n", f"Auto-Submitted: {automatic}\r\n"]
-    closing += [f"{name}: {value}\r\n" for name, value in custom.items()]
+    closing += [f"{name}: {_folded(name, value)}\r\n" for name, value in custom.items()]
     return Head(
         sender=back.spec,
         domain=addresses.domain(settings.message_id_domain or author.domain, "message_id_domain"),
@@ -87,7 +85,16 @@ def compile_head(settings: MailSettings, options: Mapping[str, Any]) -> Head:
     )
 
 
-def _replies(settings: MailSettings, given: object) -> list[Address]:
+def sender_of(settings: MailSettings, options: Mapping[str, Any]) -> Address:
+    """Who it is from."""
+    given = options.get("from")
+    if given is None and not settings.sender:
+        raise MailFault("options.from", "is missing; name a sender here, or as `from` in the channel's options")
+    return addresses.parse(settings.sender if given is None else given, "from" if given is None else "options.from")
+
+
+def replies_of(settings: MailSettings, given: object) -> list[Address]:
+    """Who gets the answers; nobody else than the sender where it is empty."""
     if given is None:
         return [addresses.parse(settings.reply_to, "reply_to")] if settings.reply_to else []
     wanted = list(given) if isinstance(given, list | tuple) else [given]
@@ -96,10 +103,10 @@ def _replies(settings: MailSettings, given: object) -> list[Address]:
     return [addresses.parse(one, "options.reply_to") for one in wanted]
 
 
-def _custom(given: object) -> dict[str, str]:
-    """Custom headers by the name that they are known by, each value folded."""
+def custom_headers(given: object) -> dict[str, str]:
+    """Custom headers by the name that they are known by, each value on one line. Auto-Submitted is always there."""
     if given is None:
-        return {}
+        return dict(_ALWAYS)
     if not isinstance(given, Mapping):
         raise MailFault("options.headers", "is not an object of texts by name; write it as one")
     if len(given) > CUSTOM_HEADERS_MAX:
@@ -110,7 +117,7 @@ def _custom(given: object) -> dict[str, str]:
         if known.lower() in {other.lower() for other in custom}:
             raise MailFault(f"options.headers.{known}", "is there twice; leave one out")
         custom[known] = _value(known, value)
-    return custom
+    return _ALWAYS | custom
 
 
 def _known(name: object) -> str:
@@ -145,10 +152,12 @@ def _value(name: str, value: object) -> str:
     if name == "Auto-Submitted" and value not in _AUTO_SUBMITTED:
         raise MailFault(field, f"is none of {', '.join(_AUTO_SUBMITTED)}; write one of them")
     low = name.lower()
-    if low in _MESSAGE_IDS:
-        if not _IDS(value):
-            raise MailFault(field, "is not a list of message ids, each in angle brackets; check it")
-        return value.replace(" <", "\r\n <")
+    if low in _MESSAGE_IDS and not _IDS(value):
+        raise MailFault(field, "is not a list of message ids, each in angle brackets; check it")
     if low in _LISTS and not _LINK_LIST(value):
         raise MailFault(field, "is not one link in angle brackets; write it like <https://example.org/list>")
-    return unstructured(name, value)
+    return value
+
+
+def _folded(name: str, value: str) -> str:
+    return value.replace(" <", "\r\n <") if name.lower() in _MESSAGE_IDS else unstructured(name, value)

@@ -183,6 +183,7 @@ class Sender:
         batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen)
         for one, wait in late:
             self._settle(state, one, Back(wait, "rate limit"))
+        batch = self._promised(state, batch)
         terms = self.terms
         # From here on a reload must not close the channel under our feet.
         terms.calls += 1
@@ -254,6 +255,17 @@ class Sender:
                 self._settle(state, one, Parked(pause))
         self.terms.rates.give_back(len(chosen) - len(running))
         return running
+
+    def _promised(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
+        """Those whose claims say of an unknown outcome what our terms say. Who recovers a claim goes by that: what was
+        claimed before a reload changed it would be sent again by a key that its call never carried."""
+        if all(one.item.token > state.promised_after for one in batch):
+            return batch
+        late = [one for one in batch if one.item.token <= state.promised_after]
+        self.terms.rates.give_back(len(late))
+        for one in late:
+            self._settle(state, one, Back(0.0, "claimed under other terms"))
+        return [one for one in batch if one.item.token > state.promised_after]
 
     def _newest(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """Each delivery once. One that was moved while we had it may have come back to us by another claim: the mark of

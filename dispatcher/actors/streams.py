@@ -59,6 +59,8 @@ class LaneState:
         # What gives its slot back when its result is written, by delivery and token.
         self.slotted: set[tuple[int, int]] = set()
         self.resend = Resend()
+        # The last token issued before `resend` became what it is: what was claimed by then is recovered by another.
+        self.promised_after = 0
         self.settle_seconds = 60.0
         self.provider = ""
         # How long until its limits let anything through, where they are what leaves no room.
@@ -171,6 +173,11 @@ class Tokens:
         self._base = epoch << self.COUNTER_BITS
         self._count = 0
         self.open: dict[int, int] = {}
+
+    @property
+    def last(self) -> int:
+        """The newest token."""
+        return self._base | self._count
 
     def spent_out(self) -> bool:
         """True when the counter is used up: then a new epoch is needed."""

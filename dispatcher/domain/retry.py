@@ -37,8 +37,8 @@ def decide(  # noqa: PLR0911 - one return a verdict
             return Back(wish_seconds(seconds), "throttled", throttled=True)
         case NotCalled(why=why):
             return Back(0.0, why)
-        case Unknown(phase=phase):
+        case Unknown(phase=phase, hold=hold):
             # An unknown last attempt is not exhaustion: nobody knows that it failed.
-            if resend.by is None or attempt >= max_attempts:
+            if resend.by is None or hold or attempt >= max_attempts:
                 return Held(f"unknown: {phase}")
             return Again(wait, f"unknown: {phase}", resend)

@@ -1,5 +1,6 @@
 """The sender: marks before it calls, calls once, and gives back whatever was not called."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -66,6 +67,41 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
         await until(lambda: len(stage.sms.given) == 10, "all slots are used")
         assert sum(sum(sender.slots.used.values()) for sender in stage.pipeline.senders.values()) == 10
         assert (await stage.lives(ids)).count("sending") == 10
+        stage.sms.gate.set()
+        await stage.sent_once(ids)
+
+
+async def test_what_was_claimed_before_its_promise_changed_is_claimed_anew_before_it_is_called(
+    troubled: Troubled,
+) -> None:
+    """Who recovers a claim goes by what stands in it: each call is covered by a claim of its own terms."""
+    stage = Stage(troubled, channel(marked_max=10))
+    stage.sms.holds = lambda _: True
+    (lanes, slots) = stage.pipeline.lanes, stage.pipeline.senders["sms"].slots
+
+    def called_and_claimed() -> bool:
+        used = sum(slots.used.values())
+        return 0 < used == len(stage.sms.given) and sum(state.outstanding for state in lanes) == 40
+
+    async def promises() -> dict[int, str | None]:
+        under_way = """SELECT s.id, c.resend_by FROM dispatcher.delivery_state s JOIN dispatcher.claims c USING (token)
+                        WHERE s.marked AND s.status = 'queued'"""
+        return {row["id"]: row["resend_by"] for row in await troubled.fetch(under_way)}
+
+    async with stage.playing():
+        ids = await stage.write(40)
+        await until(called_and_claimed, "as many as there are slots are called, and the rest is claimed")
+        stage.terms["sms"].settings = Channel(marked_max=10, at_least_once=True)
+        stage.pipeline.adopt(stage.config, stage.terms)
+        before = set(stage.sms.ids())
+        assert set((await promises()).values()) == {None}
+        gate, stage.sms.gate = stage.sms.gate, asyncio.Event()
+        gate.set()
+
+        async def others() -> dict[int, str | None]:
+            return {one: promise for one, promise in (await promises()).items() if one not in before}
+
+        assert set((await until(others, "the next are called")).values()) == {"at_least_once"}
         stage.sms.gate.set()
         await stage.sent_once(ids)
 

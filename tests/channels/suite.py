@@ -16,12 +16,14 @@ from dispatcher.domain.life import Claimed
 from dispatcher.store import marks
 from dispatcher.store.database import Database
 from tests.channels.mailbox import Mailbox, parsed
+from tests.channels.resend.fake import KEY, FakeResend
 from tests.store.scene import Scene
 
 NAME = "chat"
 # Words that must never be found outside of the provider.
 RECIPIENT = "Recipient-7f3a@example.org"
 CONTENT = "Content-9c41"
+SENDER = "Shop <shop@example.net>"
 
 
 class Post:
@@ -30,6 +32,7 @@ class Post:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.now = 0.0
+        self.parts: dict[str, str] = {}
 
     async def envelopes(
         self, count: int = 1, clock: Callable[[], float] | None = None, **options: Any
@@ -43,7 +46,9 @@ class Post:
     ) -> list[Envelope]:
         licence, attempts = await marks.mark(self.scene.database, self.scene.epoch, items, clock, 10.0)
         # A mailbox tells deliveries apart by their subjects.
-        rendered = [Rendered(_to(item), {"subject": str(item.id), "text": CONTENT}, options) for item in items]
+        rendered = [
+            Rendered(_to(item), {"subject": str(item.id), "text": CONTENT} | self.parts, options) for item in items
+        ]
         return [_envelope(licence, one, attempts[one.item.id]) for one in rendered]
 
 
@@ -75,17 +80,20 @@ class Providers:
         self._books: asyncio.Server
         self._port = 0
         self._mailbox = Mailbox()
+        self.resend = FakeResend()
 
     async def start(self) -> None:
-        """Listen as a ledger, and as a mail server."""
+        """Listen as each of them."""
         await self._mailbox.start()
         self._books = await asyncio.start_server(self._keep, "127.0.0.1", 0)
         self._port = self._books.sockets[0].getsockname()[1]
+        await self.resend.__aenter__()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Listen no more."""
         self._books.close()
         self._mailbox.stop()
+        await self.resend.__aexit__()
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -100,6 +108,7 @@ class Providers:
             "capture": {},
             "ledger": {"host": "127.0.0.1", "port": self._port},
             "smtp": {"host": "127.0.0.1", "port": self._mailbox.port, "from": "Shop <shop@example.org>"},
+            "resend": {"api_key": KEY, "from": SENDER, "url": self.resend.url},
         }
         return open_channel(provider, faults or Faults(), self._database.connection, far[provider])
 
@@ -107,7 +116,12 @@ class Providers:
         """What has left, whichever way: the delivery, and every byte of it that could differ."""
         lines = [(json.loads(line)["delivery_id"], line.decode()) for line in self._lines]
         lines += [(int(parsed(data)["Subject"]), f"{to} {data.decode()}") for to, data in self._mailbox.taken]
-        return lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
+        calls = [(_delivery(one), json.dumps(one)) for call in self.resend.requests for one in call.messages]
+        return calls + lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
+
+
+def _delivery(message: dict[str, Any]) -> int:
+    return next(int(tag["value"]) for tag in message["tags"] if tag["name"] == "delivery")
 
 
 async def kept(database: Database) -> list[dict[str, Any]]:

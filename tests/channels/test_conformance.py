@@ -38,7 +38,7 @@ async def providers(database: Database) -> AsyncIterator[Providers]:
     providers = Providers(database)
     await providers.start()
     yield providers
-    providers.stop()
+    await providers.stop()
 
 
 @pytest.fixture

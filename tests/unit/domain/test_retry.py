@@ -85,6 +85,11 @@ def test_an_unknown_outcome_is_never_a_failure(attempt: int) -> None:
         assert not isinstance(decide(Unknown("no answer"), attempt, attempt, 7.0, resend), Failed)
 
 
+def test_what_the_same_call_can_never_tell_is_held_whoever_may_send_again() -> None:
+    for resend in (HOLD, RESEND, Resend("key", 60.0)):
+        assert decide(Unknown("another request", hold=True), 1, 5, 7.0, resend) == Held("unknown: another request")
+
+
 def test_the_providers_wish_counts_where_it_has_one() -> None:
     assert decide(RetryAfter("busy", 90.0), 1, 5, 7.0, HOLD) == Again(90.0, "busy")
     assert decide(RetryAfter("busy", 0.0), 1, 5, 7.0, HOLD) == Again(0.0, "busy")

@@ -1,0 +1,224 @@
+"""The Resend channel: one call a message, or one for many, judged by phase, and never faster than the API allows.
+
+A single message goes under a key of its own, by which the API de-duplicates for a day: an unknown outcome is asked for
+again with the same bytes under the same key.
+
+Messages that go together (`batch`) share the key of their call, and only the very same call can be repeated under it.
+Claims group deliveries anew, so nobody could repeat it later: a member that was sent again alone would come twice. So
+ - a channel with batches declares no key at all, and whatever is unknown in it is held, through crashes too;
+ - only first attempts go together, so that what may have gone out alone is repeated alone, under its own key;
+ - while its licence holds, a call whose answer was lost is repeated as it was, and what that says counts for all;
+ - a call that was refused as a whole had none of them taken, so that each can go alone.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import structlog
+
+from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
+from channels.mail.errors import MailFault
+from channels.resend import answers
+from channels.resend.answers import Answer, Lost
+from channels.resend.message import Message, Messages, batch_key, message_key
+from channels.resend.options import ResendOptions
+from channels.resend.pace import Pace
+from channels.resend.wire import Call, LicenceOver, Wire
+
+log = structlog.get_logger(__name__)
+
+# For how long the API keeps a key.
+KEY_SECONDS = 86_400.0
+# What goes together, encoded. The API has no word on it; this is far under what it takes for one message.
+BATCH_BYTES_MAX = 5_000_000
+# How long after a lost answer the same call is repeated: the first may still be at work there.
+REPEATS_AFTER_SECONDS = (0.2, 1.0)
+
+
+class Work:
+    """What one `deliver` has still to send. What went together and was refused goes alone."""
+
+    def __init__(self, batch: Sequence[Envelope], report: Report) -> None:
+        self.unsent = deque(batch)
+        self.alone: set[int] = set()
+        self.report = report
+
+    def put_back(self, envelopes: Sequence[Envelope]) -> None:
+        """Send these one by one."""
+        self.alone.update(envelope.delivery_id for envelope in envelopes)
+        self.unsent.extendleft(reversed(envelopes))
+
+    def give_up(self, verdict: Verdict) -> None:
+        """Nothing more is sent."""
+        while self.unsent:
+            self.report(self.unsent.popleft(), verdict)
+
+
+class Resend:
+    """Speaks with the API of Resend."""
+
+    def __init__(self, options: ResendOptions) -> None:
+        self._options = options
+        self._messages = Messages(options)
+        self._wire = Wire(options)
+        self._pace = Pace(time.monotonic)
+
+    @property
+    def idempotency_key_seconds(self) -> float:
+        """A day; where messages go together, none: see above."""
+        return 0.0 if self._options.batch else KEY_SECONDS
+
+    async def prepare(self, count: int) -> None:  # noqa: ARG002 - one connection shows that there can be more
+        """Return when the API can be reached."""
+        await self._wire.open()
+
+    async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
+        """Call as fast as the API allows, and report each verdict as it comes."""
+        work = Work(batch, report)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(len(batch), self._options.connections)):
+                    workers.create_task(self._work(work))
+        finally:
+            work.give_up(NotCalled("cut off before the call"))
+
+    async def close(self) -> None:
+        """Let connections go."""
+        await self._wire.close()
+
+    async def _work(self, work: Work) -> None:
+        while work.unsent:
+            wait = await self._pace.turn()
+            if wait:
+                work.give_up(Throttled(wait))
+                return
+            call = self._next(work)
+            if call is None:
+                self._pace.skipped()
+                return
+            await self._call(call, work)
+
+    def _next(self, work: Work) -> Call | None:
+        """The next call: of one message, or of as many as may go together."""
+        envelopes: list[Envelope] = []
+        bodies: list[bytes] = []
+        while work.unsent and len(envelopes) < self._options.batch_max:
+            envelope = work.unsent[0]
+            message = self._message(envelope, work.report)
+            if message is None:
+                work.unsent.popleft()
+                continue
+            together = self._goes_with_others(envelope, message, work)
+            if envelopes and not (together and sum(map(len, bodies)) + len(message.data) <= BATCH_BYTES_MAX):
+                break
+            work.unsent.popleft()
+            envelopes.append(envelope)
+            bodies.append(message.data)
+            if not together:
+                break
+        if not envelopes:
+            return None
+        if len(envelopes) == 1:
+            return Call(envelopes, "/emails", message_key(envelopes[0]), bodies[0])
+        body = b"[" + b",".join(bodies) + b"]"
+        return Call(envelopes, "/emails/batch", batch_key(envelopes), body)
+
+    def _goes_with_others(self, envelope: Envelope, message: Message, work: Work) -> bool:
+        first = envelope.attempt == 1 and envelope.delivery_id not in work.alone
+        return self._options.batch and first and not message.files
+
+    def _message(self, envelope: Envelope, report: Report) -> Message | None:
+        if envelope.licence.expired():
+            report(envelope, NotCalled("the licence ran out"))
+            return None
+        try:
+            return self._messages.make(envelope)
+        except MailFault as fault:
+            report(envelope, Refused(fault.reason))
+            return None
+
+    async def _call(self, call: Call, work: Work) -> None:
+        """Make one call, whose turn was taken, and report on each of its messages."""
+        try:
+            answer = await self._post(call)
+            if len(call.envelopes) > 1 and self._unsettled(answer, call.envelopes):
+                answer = await self._repeated(call, answer)
+        except LicenceOver:
+            self._report_all(call, work.report, NotCalled("the licence ran out"))
+        except asyncio.CancelledError:
+            if not call.written:
+                self._report_all(call, work.report, NotCalled("cut off before the call"))
+            raise
+        else:
+            self._judge(call, answer, work)
+
+    async def _post(self, call: Call) -> Answer | Lost:
+        """Call, and let the pace know what came back."""
+        answer: Answer | Lost | None = None
+        try:
+            answer = await self._wire.post(call)
+        finally:
+            self._pace.answered(answer.headers if isinstance(answer, Answer) else None)
+        if isinstance(answer, Answer) and answers.asks_to_wait(answer):
+            self._wait(answer)
+        return answer
+
+    def _wait(self, answer: Answer) -> None:
+        seconds = answers.wait_seconds(answer)
+        self._pace.close(seconds)
+        if spent := answers.quota(answer):
+            log.warning("resend.quota_spent", quota=spent, wait_seconds=seconds)
+        else:
+            log.info("resend.limited", status=answer.status, wait_seconds=seconds)
+
+    async def _repeated(self, call: Call, answer: Answer | Lost) -> Answer | Lost:
+        """The answer to the very same call under the same key, for one whose answer does not settle it.
+
+        After the first, only a success says something: any other answer is about the repeat and not about the call.
+        """
+        for seconds in REPEATS_AFTER_SECONDS:
+            await asyncio.sleep(seconds)
+            if await self._pace.turn():
+                break
+            try:
+                again = await self._post(call)
+            except LicenceOver:
+                break
+            finally:
+                # Whatever becomes of a repeat, the first call had begun.
+                call.written = True
+            if isinstance(again, Answer) and answers.of_many(again, call.envelopes, self._options) is not None:
+                return again
+        return answer
+
+    def _judge(self, call: Call, answer: Answer | Lost, work: Work) -> None:
+        envelopes, options = call.envelopes, self._options
+        if isinstance(answer, Lost):
+            lost = Unknown(f"no answer: {answer.why}") if answer.written else RetryAfter(f"no connection: {answer.why}")
+            self._report_all(call, work.report, lost)
+        elif len(envelopes) == 1:
+            work.report(envelopes[0], answers.of_one(answer, envelopes[0], options))
+        elif answers.succeeded(answer):
+            verdicts = answers.of_many(answer, envelopes, options)
+            for index, envelope in enumerate(envelopes):
+                work.report(envelope, verdicts[index] if verdicts else Unknown(f"{answer.status} without the ids"))
+        elif answers.about_messages(answer):
+            work.put_back(envelopes)
+        else:
+            for envelope in envelopes:
+                work.report(envelope, answers.refusal(answer, envelope, options))
+
+    def _report_all(self, call: Call, report: Report, verdict: Verdict) -> None:
+        for envelope in call.envelopes:
+            report(envelope, verdict)
+
+    def _unsettled(self, answer: Answer | Lost, envelopes: Sequence[Envelope]) -> bool:
+        """Whether nobody knows what became of a call, and the same once more could tell."""
+        if isinstance(answer, Lost):
+            return answer.written
+        if answers.succeeded(answer):
+            return answers.of_many(answer, envelopes, self._options) is None
+        verdict = answers.refusal(answer, envelopes[0], self._options)
+        return isinstance(verdict, Unknown) and not verdict.hold

@@ -1,0 +1,61 @@
+"""What the Resend channel can be told."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from channels.mail.settings import AddressText, MailSettings
+
+# \Z and not $: Python's $ also matches before a last newline, which would end a header.
+_HOST = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(:[0-9]{1,5})?"
+_PATH = r"(/[A-Za-z0-9._~/-]{0,200})?\Z"
+_LOOPBACK = r"(localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\])(:[0-9]{1,5})?"
+
+ApiKey = Annotated[
+    str,
+    Meta(
+        pattern=r"^[!-~]{1,255}\Z",
+        extra={"secret": True, "expects": "a key of 1 to 255 printable characters without spaces"},
+    ),
+]
+Url = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(https://{_HOST}|http://{_LOOPBACK}){_PATH}",
+        extra={"expects": "a URL that begins with https:// (http:// to this machine only; see insecure_url)"},
+    ),
+]
+InsecureUrl = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(\Z|https?://{_HOST}{_PATH})",
+        extra={"expects": "nothing, or a URL that begins with http:// or https://"},
+    ),
+]
+
+
+class ResendOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """The account, who the messages are from, and how hard the API is driven."""
+
+    api_key: ApiKey
+    # Who sends and who gets the answers, where a delivery does not say.
+    sender: AddressText = field(default="", name="from")
+    reply_to: AddressText = ""
+    url: Url = "https://api.resend.com"
+    # In place of `url`: whoever is on the way reads the key and every message.
+    insecure_url: InsecureUrl = ""
+    # Many messages a call. What the API keeps its key for is then the whole call, so that one message of it cannot be
+    # asked for again: whatever is unknown is held.
+    batch: bool = False
+    batch_max: Annotated[int, Meta(ge=2, le=100)] = 100
+    # Calls under way at a time. The API's own limits are obeyed in any case.
+    connections: Annotated[int, Meta(ge=1, le=64)] = 8
+
+    def __post_init__(self) -> None:
+        """What is faulty is found where it is written, and not by the first delivery."""
+        MailSettings(sender=self.sender, reply_to=self.reply_to)
+
+    @property
+    def base_url(self) -> str:
+        """Where the API is, without a slash at its end."""
+        return (self.insecure_url or self.url).rstrip("/")
