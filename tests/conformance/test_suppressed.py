@@ -27,7 +27,7 @@ _numbers = count(1)
 
 async def _put(outbox: Outbox, topic: str | None = None, channel: str = "email", **columns: Any) -> int:
     """A delivery that may carry a topic."""
-    row = {"idempotency_key": f"key-{next(_numbers)}", "channel": channel, "recipient": ANN}
+    row = {"idempotency_key": f"suppressed-{next(_numbers)}", "channel": channel, "recipient": ANN}
     row |= {"template": '{"subject": "s", "text": "t"}', "topic": topic} | columns
     places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
     insert = f"INSERT INTO dispatcher.deliveries ({', '.join(row)}) VALUES ({places}) RETURNING id"
