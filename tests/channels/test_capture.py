@@ -1,5 +1,6 @@
 """The capture channel's own judgement by phase: what had not begun was not sent, what had begun is unknown."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NoReturn
@@ -81,7 +82,7 @@ async def test_what_is_kept_is_what_was_handed_over(post: Post, database: Databa
     (row,) = await kept(database)
     assert row["idempotency_key"] == envelope.idempotency_key
     assert (row["channel"], row["recipient"], row["attempt"]) == ("chat", envelope.recipient, 1)
-    assert (row["parts"], row["options"]) == ('{"text": "Content-9c41"}', '{"priority": "high"}')
+    assert (json.loads(row["parts"]), row["options"]) == (envelope.parts, '{"priority": "high"}')
     (_, verdict) = verdicts.reported[0]
     assert isinstance(verdict, Accepted)
     number = await database.value("SELECT id FROM dispatcher.captured_messages")

@@ -114,7 +114,7 @@ async def test_an_answer_is_a_verdict(ledger: Ledger, far: Upstream, post: Post,
         "delivery_id": delivering.envelopes[0].delivery_id,
         "attempt": 1,
         "recipient": RECIPIENT,
-        "body": {"subject": "About it", "text": CONTENT},
+        "body": {"subject": str(delivering.envelopes[0].delivery_id), "text": CONTENT},
     }
 
 

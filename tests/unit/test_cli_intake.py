@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.cli.intake import FIELDS, Intake, instant
@@ -152,6 +152,8 @@ _JSON = st.recursive(
 )
 
 
+# On a busy machine even small objects take their time.
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.dictionaries(st.sampled_from((*FIELDS, "to", "other")), _JSON))
 def test_any_object_is_a_delivery_or_has_faults(line: dict[str, object]) -> None:
     with contextlib.suppress(InputError):
