@@ -213,7 +213,8 @@ async def test_a_licence_that_ends_before_the_first_byte_leaves_all_uncalled(
     def clock() -> float:
         nonlocal asked
         asked += 1
-        return 0.0 if asked <= 5 else 10.0
+        # The mark asks first, and then for each message whoever composes it.
+        return 0.0 if asked <= 6 else 10.0
 
     verdicts = await delivered(opened(batch=True), await post.envelopes(5, clock))
     assert set(verdicts) == {NotCalled("the licence ran out")}
