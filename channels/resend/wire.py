@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 from msgspec import Struct
 
-from channels.contract import Envelope
+from channels.contract import Envelope, Unready
 from channels.resend.answers import Answer, Lost
 from channels.resend.options import ResendOptions
 
@@ -43,7 +43,7 @@ class Wire:
         self._answered_at = float("-inf")
 
     async def open(self) -> None:
-        """Return when the API can be reached; OSError where it cannot."""
+        """Return when the API can be reached; Unready where it cannot."""
         loop = asyncio.get_running_loop()
         async with self._opening:
             if loop.time() - self._answered_at < KEEP_SECONDS:
@@ -55,8 +55,8 @@ class Wire:
                 ):
                     # Whatever it says: its connection is kept for what comes.
                     self._answered_at = loop.time()
-            except aiohttp.ClientError as trouble:
-                raise ConnectionError(type(trouble).__name__) from None
+            except (aiohttp.ClientError, OSError) as trouble:
+                raise Unready(f"the API cannot be reached ({type(trouble).__name__})") from None
 
     async def post(self, call: Call) -> Answer | Lost:
         """Make a call. LicenceOver where it was too late, directly before the first byte."""

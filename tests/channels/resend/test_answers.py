@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
-from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
+from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Unready, Verdict
 from channels.resend import answers
 from channels.resend.wire import ANSWER_BYTES_MAX
 from tests.channels.resend.conftest import Opened, delivered
@@ -134,7 +134,7 @@ async def test_where_nobody_listens_nothing_is_marked_and_nothing_is_unknown(ope
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         channel = opened(url=f"http://127.0.0.1:{nobody.getsockname()[1]}")
-        with pytest.raises(OSError, match="Connect"):
+        with pytest.raises(Unready, match="cannot be reached"):
             await channel.prepare(1)
         (verdict,) = await delivered(channel, await post.envelopes())
     assert isinstance(verdict, RetryAfter)
