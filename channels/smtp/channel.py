@@ -11,7 +11,7 @@ from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter
 from channels.mail.composer import Composed, Composer
 from channels.mail.errors import MailFault
 from channels.smtp.breaker import Breaker
-from channels.smtp.connect import Connector, NoConnection
+from channels.smtp.connect import Connector, Features, NoConnection
 from channels.smtp.options import SmtpOptions
 from channels.smtp.session import Session
 from channels.smtp.work import Work
@@ -205,7 +205,7 @@ class Smtp:
             calls, envelope = self._queue.popleft()
             try:
                 composed = self._compose(envelope)
-                refusal = unfit(composed, session)
+                refusal = unfit(composed, session.features)
             except MailFault as fault:
                 refusal, composed = str(fault), None
             except Exception as bug:
@@ -232,9 +232,9 @@ class Smtp:
         calls.given_up = True
 
 
-def unfit(composed: Composed, session: Session) -> str:  # noqa: PLR0911 - one return a reason
-    """Why a message cannot go over a session, in words for who wrote it; empty where it can."""
-    features, data = session.features, composed.data
+def unfit(composed: Composed, features: Features) -> str:  # noqa: PLR0911 - one return a reason
+    """Why a message cannot go to a server, in words for who wrote it; empty where it can."""
+    data = composed.data
     if composed.smtputf8 and not features.smtputf8:
         return "recipient: an address that is not ASCII before its @ needs SMTPUTF8, which the server does not offer"
     if composed.eight_bit and not features.eight_bit:

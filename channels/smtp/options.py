@@ -33,7 +33,7 @@ class SmtpOptions(MailSettings, frozen=True, forbid_unknown_fields=True, kw_only
     # A connection is replaced after so many messages, after such a time, and when it was idle for as long as that:
     # servers close connections that are used without end, and relays behind one name take turns.
     messages_per_connection: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
-    connection_seconds: Seconds = 600.0
+    connection_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
     idle_seconds: Seconds = 30.0
     connect_seconds_max: Seconds = 10.0
     # One message from its first command to the last answer. With the licence it must fit into call_seconds_max.

@@ -206,7 +206,11 @@ async def test_a_server_that_gives_fewer_connections_than_wanted_is_used_with_th
     async with Scripted(script) as server, channel(server.port, connections=10) as smtp:
         verdicts = await sent(smtp, envelopes(100))
         assert {type(one) for one in verdicts} == {Accepted}
+        await until(lambda: not smtp._connecting, "all were tried")
         assert len(smtp._sessions) == 2
+        asked = greeted
+        await sent(smtp, envelopes(100))
+        assert greeted == asked
 
 
 async def test_a_bug_in_building_one_message_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:

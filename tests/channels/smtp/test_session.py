@@ -8,6 +8,7 @@ from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttle
 from tests.channels.smtp.scripted import EHLO, Answer, Scripted, on
 from tests.channels.smtp.support import channel, envelope, envelopes, sent
 from tests.channels.suite import Verdicts
+from tests.store.waits import until
 
 CHUNKING = EHLO.replace(b"250 8BITMIME", b"250-CHUNKING\r\n250 8BITMIME")
 PLAIN = b"250 scripted.example\r\n"
@@ -180,6 +181,22 @@ async def test_a_body_that_is_refused_before_its_end_has_that_verdict_and_not_un
     assert "make it smaller" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        (10, Unknown("the connection was lost after the final dot")),
+        # Far more than the kernel's buffers hold: its end never left this process.
+        (600_000, RetryAfter("the connection was lost before the end of the message")),
+    ],
+    ids=["short", "long"],
+)
+async def test_a_body_whose_end_was_not_handed_over_is_not_unknown(lines: int, verdict: Verdict) -> None:
+    one = envelope(parts={"subject": "s", "text": "a line of a long text\n" * lines})
+    roomy = EHLO.replace(b"SIZE 100000", b"SIZE")
+    async with Scripted(ehlo=roomy, hangs_up_after=b"DATA") as server, channel(server.port) as smtp:
+        assert await sent(smtp, [one]) == [verdict]
+
+
 @EVERY_WAY
 async def test_a_long_body_arrives_whole(ehlo: bytes) -> None:
     text = "".join(f"{number} a line of a long text\n" for number in range(60_000))
@@ -205,6 +222,14 @@ async def test_connections_are_replaced_after_their_messages() -> None:
     assert [type(one) for one in verdicts] == [Accepted] * 5
     assert server.connections == 3
     assert Counter(server.lines)[b"QUIT"] == 3
+
+
+async def test_connections_are_replaced_after_their_time() -> None:
+    async with Scripted() as server, channel(server.port, connection_seconds=1.0) as smtp:
+        await sent(smtp, [envelope(1)])
+        await until(lambda: not smtp._usable(), "its time is over")
+        assert await sent(smtp, [envelope(2)]) == [Accepted("B2")]
+    assert server.connections == 2
 
 
 async def test_the_licence_counts_when_the_envelope_goes_out() -> None:

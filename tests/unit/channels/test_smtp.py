@@ -1,11 +1,17 @@
 """The pure parts of the SMTP channel: what words are shown, what a code means, when the breaker lets through."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from channels.contract import Refused, Throttled
+from channels.mail.composer import Composed
 from channels.smtp.breaker import WAIT_SECONDS_MAX, Breaker
+from channels.smtp.channel import unfit
+from channels.smtp.connect import Features
 from channels.smtp.judge import Step, judge
 from channels.smtp.words import TEXT_MAX, clean, enhanced, spoken
 from channels.smtp.work import stuffed
@@ -90,6 +96,42 @@ def test_too_much_is_throttled_by_the_domain(said: bytes) -> None:
 )
 def test_dots_are_stuffed(body: bytes, wire: bytes) -> None:
     assert stuffed(body) == wire
+
+
+FEATURES = Features(pipelining=True, chunking=True, eight_bit=True, smtputf8=True, size=0)
+FIT = Composed("shop@shop.example", ANN, "example.org", b"Subject: x\r\n\r\nx\r\n", False, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"sender": ""}, ""),
+        ({"recipient": '"a b"@example.org'}, ""),
+        ({"recipient": "jörg@example.org", "smtputf8": True}, ""),
+        ({"data": b"a\nb\r\n"}, "line end"),
+        ({"data": b"a\rb\r\n"}, "line end"),
+        ({"data": b"a\r\n.\nb\r\n"}, "line end"),
+        ({"data": b"a"}, "line end"),
+        ({"recipient": "a@b.example> SIZE=1"}, "recipient"),
+        ({"recipient": "a@b.example\r\nDATA"}, "recipient"),
+        ({"recipient": "a b@c.example"}, "recipient"),
+        ({"recipient": "a@\ud800.example"}, "recipient"),
+        ({"recipient": "nobody"}, "recipient"),
+        ({"sender": "a@b.example\nRSET"}, "from"),
+    ],
+)
+def test_what_would_be_more_than_one_command_or_message_is_not_sent(changes: dict[str, Any], words: str) -> None:
+    found = unfit(structs.replace(FIT, **changes), FEATURES)
+    assert words in found
+    assert bool(found) is bool(words)
+
+
+def test_what_the_server_does_not_offer_is_named() -> None:
+    utf8, eight = structs.replace(FIT, smtputf8=True), structs.replace(FIT, eight_bit=True)
+    assert "SMTPUTF8" in unfit(utf8, structs.replace(FEATURES, smtputf8=False))
+    assert "8BITMIME" in unfit(eight, structs.replace(FEATURES, eight_bit=False))
+    assert "takes 10 at most" in unfit(FIT, structs.replace(FEATURES, size=10))
 
 
 def test_the_breaker_opens_after_failures_in_a_row_and_longer_each_time() -> None:
