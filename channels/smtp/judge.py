@@ -1,8 +1,9 @@
-"""What a refusal means: the phase in which it came, its code and its words, as a verdict."""
+"""What a refusal or a loss means: the phase in which it came, its code and its words, as a verdict."""
 
+from collections.abc import Iterable
 from enum import Enum
 
-from channels.contract import Refused, RetryAfter, Throttled, Verdict
+from channels.contract import NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.smtp.words import enhanced, spoken
 
 # Permanent, and about the address itself: nothing that is sent to it will ever arrive.
@@ -61,3 +62,16 @@ def _reason(step: Step, code: bytes, status: str, lines: list[bytes], recipient:
     hint = HINTS.get(status) or HINTS.get(code.decode())
     where = "after the final dot" if step is Step.DOT else f"at {step.value}"
     return f"refused {where}: {said}" + (f" ({hint})" if hint and code.startswith(b"5") else "")
+
+
+def lost_body(why: str, handed: bool) -> Verdict:
+    """A connection was lost under a body; `handed` says that its last byte may have gone out."""
+    return Unknown(f"{why} after the final dot") if handed else RetryAfter(f"{why} before the end of the message")
+
+
+def lost_envelope(why: str, unanswered: Iterable[Step], innocent: bool) -> Verdict:
+    """A connection was lost while the envelope was under way: nothing was sent."""
+    if innocent:
+        return NotCalled(why)
+    at = next((step for step in unanswered if step is not Step.DOT), Step.DATA)
+    return RetryAfter(f"{why} at {at.value}")

@@ -16,12 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from channels.calls import Calls
-from channels.contract import Accepted, NotCalled, RetryAfter, Unknown, Verdict
-from channels.mail.composer import Composed
+from channels.contract import Accepted, NotCalled, RetryAfter, Verdict
 from channels.smtp.connect import Features
-from channels.smtp.judge import Step, judge
+from channels.smtp.judge import Step, judge, lost_body, lost_envelope
 from channels.smtp.options import SmtpOptions
-from channels.smtp.work import Work, message_id, stuffed
+from channels.smtp.work import Work, commands, message_id, stuffed
 
 # An answer's line has 512 bytes by the standard, and 2,000 in the wild.
 LINE_BYTES_MAX = 8 * 1024
@@ -36,6 +35,7 @@ PIECE_BYTES = 256 * 1024
 RSET, MAIL, RCPT, DATA, DOT, EMPTY, NOOP = Step.RSET, Step.MAIL, Step.RCPT, Step.DATA, Step.DOT, Step.EMPTY, Step.NOOP
 GOOD = ord("2")
 OK = b"250 "
+FINAL_DOT = b".\r\n"
 BAD = frozenset(b"45")
 GO_ON = b"354"
 CLOSING = b"421"
@@ -166,15 +166,11 @@ class Session(asyncio.Protocol):
         sent, opened = self._sent, self._open
         self._sent = self._open = self._body = None
         if sent is not None:
-            if sent.handed:
-                sent.settle(Unknown(f"{why} after the final dot"))
-            else:
-                sent.settle(RetryAfter(f"{why} before the end of the message"))
+            sent.settle(lost_body(why, sent.handed))
         if opened is not None and not self._refused:
             # It was not even looked at, on a connection that has carried others: it is innocent, and no endless loop.
             untouched = MAIL in self._steps and (sent is not None or self.messages > 0)
-            at = next((one.value for one in self._steps if one is not DOT), DATA.value)
-            opened.settle(NotCalled(why) if ours or untouched else RetryAfter(f"{why} at {at}"))
+            opened.settle(lost_envelope(why, self._steps, ours or untouched))
         self._steps.clear()
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(None)
@@ -193,13 +189,15 @@ class Session(asyncio.Protocol):
     def _next(self) -> bytes:
         """The next message's envelope, or as much of it as may go before an answer; nothing where there is none."""
         # One that is on its way counts: with it the connection may be used up.
-        full = self.messages + (self._sent is not None) >= self._options.messages_per_connection
-        work = None if full or self._closing or self._used_up() else self._pull(self)
+        options, now = self._options, self._time()
+        full = self.messages + (self._sent is not None) >= options.messages_per_connection
+        old = now - self._opened_at >= options.connection_seconds
+        work = None if full or old or self._closing else self._pull(self)
         if work is None:
             return b""
-        work.deadline = self._time() + self._options.answer_seconds_max
+        work.deadline = now + options.answer_seconds_max
         self._open, self._refused = work, False
-        mail, rcpt = self._envelope(work.composed)
+        mail, rcpt = commands(work.composed, self.features)
         if self.features.pipelining:
             reset = b"RSET\r\n" if self._reset else b""
             if self._reset:
@@ -222,25 +220,20 @@ class Session(asyncio.Protocol):
         self._steps.append(step)
         return command
 
-    def _envelope(self, composed: Composed) -> tuple[bytes, bytes]:
-        size = b" SIZE=%d" % len(composed.data) if self.features.size else b""
-        body = b" BODY=8BITMIME" if composed.eight_bit and self.features.eight_bit else b""
-        utf8 = b" SMTPUTF8" if composed.smtputf8 else b""
-        mail = b"MAIL FROM:<%b>%b%b%b\r\n" % (composed.sender.encode(), size, body, utf8)
-        return mail, b"RCPT TO:<%b>\r\n" % composed.recipient.encode()
-
     def _send(self, work: Work) -> None:
         """The body, with the next envelope behind it."""
         self._sent, self._open = work, None
         self._steps.append(DOT)
         data = work.composed.data
-        data = b"BDAT %d LAST\r\n%b" % (len(data), data) if self.features.chunking else stuffed(data)
+        chunking = self.features.chunking
+        data = b"BDAT %d LAST\r\n%b" % (len(data), data) if chunking else stuffed(data)
+        end = b"" if chunking else FINAL_DOT
         if len(data) > PIECE_BYTES:
-            self._body = memoryview(data)
+            self._body = memoryview(data + end)
             self._pump()
             return
         work.handed = True
-        self._transport.write(data + self._next() if self.features.pipelining else data)
+        self._transport.write(b"".join((data, end, self._next() if self.features.pipelining else b"")))
 
     def _pump(self) -> None:
         """As much of a long body as the connection takes; its end only when all before it was taken."""
@@ -268,9 +261,7 @@ class Session(asyncio.Protocol):
         self._rest = lines.pop()
         steps = self._steps
         for line in lines:
-            if steps and (steps[0] is MAIL or steps[0] is self._passing) and self._smooth and line.startswith(OK):
-                # What nearly every line is. DATA and the dot are what something follows from.
-                steps.popleft()
+            if steps and not self._later and not self._lines and self._expected(steps[0], line):
                 continue
             if len(line) > LINE_BYTES_MAX or len(self._lines) >= ANSWER_LINES_MAX:
                 self.lose("the server's answer is endless")
@@ -289,9 +280,22 @@ class Session(asyncio.Protocol):
 
     # What comes in
 
-    @property
-    def _smooth(self) -> bool:
-        return not (self._later or self._lines)
+    def _expected(self, step: Step, line: bytes) -> bool:
+        """Take what nearly every line is, without looking at it any closer."""
+        if line.startswith(OK):
+            if step is MAIL or step is self._passing:
+                self._steps.popleft()
+                return True
+            if step is DOT and self._sent is not None and self._body is None:
+                self._steps.popleft()
+                self._accepted(self._sent, line)
+                return True
+        elif step is DATA and line.startswith(GO_ON) and self._open is not None and not self._refused:
+            self._steps.popleft()
+            self.proven = True
+            self._send(self._open)
+            return True
+        return False
 
     def _answer(self, line: bytes) -> None:
         """One answer is complete, with this line."""
@@ -319,25 +323,23 @@ class Session(asyncio.Protocol):
         self._steps.popleft()
         self.proven = True
         self._closing = code == CLOSING
-        if step is DOT:
-            self._dotted(good, lines)
-        elif step is DATA or step is MAIL or step is RCPT:
-            self._enveloped(step, good, lines)
+        if step is DOT and self._sent is not None:
+            self._dotted(self._sent, good, lines)
+        elif (step is DATA or step is MAIL or step is RCPT) and self._open is not None:
+            self._enveloped(self._open, step, good, lines)
         elif step is NOOP:
             if self._probe is not None and not self._probe.done():
                 self._probe.set_result(None)
             self.quiet_since = self._time()
         elif step is EMPTY:
-            self._through()
+            self._open = None
+            self._go_on()
         elif self._later:
             self._transport.write(self._one_later())
         if self._closing:
             self.lose("the server closes the connection")
 
-    def _enveloped(self, step: Step, good: bool, lines: list[bytes]) -> None:
-        work = self._open
-        if work is None:
-            raise RuntimeError("an envelope was answered, and there is none")
+    def _enveloped(self, work: Work, step: Step, good: bool, lines: list[bytes]) -> None:
         if not good and not self._refused:
             self._refused = True
             work.settle(self._verdict(step, lines, work))
@@ -354,25 +356,38 @@ class Session(asyncio.Protocol):
         elif may_send:
             # RFC 2920: no recipient was accepted, but the body is expected. A dot ends it, and nothing is sent by it.
             self._steps.append(EMPTY)
-            self._transport.write(b".\r\n")
+            self._transport.write(FINAL_DOT)
         else:
-            self._reset = True
-            self._through()
+            self._open, self._reset = None, True
+            self._go_on()
 
-    def _dotted(self, good: bool, lines: list[bytes]) -> None:
-        work, self._sent = self._sent, None
-        if work is None:
-            raise RuntimeError("a body was answered, and there is none")
+    def _dotted(self, work: Work, good: bool, lines: list[bytes]) -> None:
+        self._sent = None
         if self._body is not None:
             # It speaks before the end was said. What it says counts, and nothing behind it can be matched any more.
             early = RetryAfter("the server answered before the end of the message")
             work.settle(early if good else self._verdict(DOT, lines, work))
             self.lose("the server answered out of turn")
             return
+        if good:
+            self._accepted(work, lines[-1])
+            return
         self.messages += 1
-        self.quiet_since = self._time()
-        work.settle(Accepted(message_id(lines, work.composed.data)) if good else self._verdict(DOT, lines, work))
+        work.settle(self._verdict(DOT, lines, work))
+        self._go_on()
+
+    def _accepted(self, work: Work, line: bytes) -> None:
+        """The server has one."""
+        self._sent = None
+        self.messages += 1
+        self.proven = True
+        work.settle(Accepted(message_id(line, work.composed.data)))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take the next message, where none is under way already."""
         if self._open is None:
+            self.quiet_since = self._time()
             self.wake()
 
     def _verdict(self, step: Step, lines: list[bytes], work: Work) -> Verdict:
@@ -381,9 +396,3 @@ class Session(asyncio.Protocol):
             return NotCalled("the server closes the connection")
         composed = work.composed
         return judge(step, lines, composed.recipient, composed.domain, self._options.throttle_seconds)
-
-    def _through(self) -> None:
-        """The open message is over without a body; on to the next."""
-        self._open = None
-        self.quiet_since = self._time()
-        self.wake()

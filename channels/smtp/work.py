@@ -1,13 +1,15 @@
-"""One message on its way: its call, its bytes as DATA wants them, and what it is called afterwards."""
+"""One message on its way: its call, its commands, its bytes as DATA wants them, and what it is called afterwards."""
 
 import re
 
 from channels.calls import Calls
 from channels.contract import Envelope, Verdict
 from channels.mail.composer import Composed
+from channels.smtp.connect import Features
 
 _QUEUED_AS = re.compile(rb"(?:queued as|id=)\s*<?([A-Za-z0-9][A-Za-z0-9@._:/+-]{0,127})", re.IGNORECASE)
-_MESSAGE_ID = re.compile(rb"^Message-ID:\s*<([^<>\s]{1,250})>", re.IGNORECASE | re.MULTILINE)
+# As our composer writes it. A regular expression over the header would cost as much as the rest of a message's answer.
+_MESSAGE_ID = b"\r\nMessage-ID: <"
 HEADER_BYTES_SEARCHED = 16 * 1024
 
 
@@ -28,14 +30,29 @@ class Work:
         self.calls.settle(self.envelope, verdict)
 
 
+def commands(composed: Composed, features: Features) -> tuple[bytes, bytes]:
+    """MAIL and RCPT, with what the server offers to be told."""
+    size = b" SIZE=%d" % len(composed.data) if features.size else b""
+    body = b" BODY=8BITMIME" if composed.eight_bit and features.eight_bit else b""
+    utf8 = b" SMTPUTF8" if composed.smtputf8 else b""
+    mail = b"MAIL FROM:<%b>%b%b%b\r\n" % (composed.sender.encode(), size, body, utf8)
+    return mail, b"RCPT TO:<%b>\r\n" % composed.recipient.encode()
+
+
 def stuffed(data: bytes) -> bytes:
-    """A body as DATA wants it: a dot more before each line's first dot, and the final dot."""
+    """A body as DATA wants it: a dot more before each line's first dot. The final dot comes behind it."""
     if data.startswith(b"."):
         data = b"." + data
-    return data.replace(b"\r\n.", b"\r\n..") + b".\r\n"
+    return data.replace(b"\r\n.", b"\r\n..")
 
 
-def message_id(lines: list[bytes], data: bytes) -> str:
+def message_id(line: bytes, data: bytes) -> str:
     """What the server calls the message; its Message-ID where the server gives it no name."""
-    found = _QUEUED_AS.search(lines[-1]) or _MESSAGE_ID.search(data, 0, HEADER_BYTES_SEARCHED)
-    return found[1].decode("ascii", "replace") if found else ""
+    found = _QUEUED_AS.search(line)
+    if found:
+        return found[1].decode("ascii", "replace")
+    start = data.find(_MESSAGE_ID, 0, HEADER_BYTES_SEARCHED)
+    if start < 0:
+        return ""
+    start += len(_MESSAGE_ID)
+    return data[start : data.find(b">", start)].decode("ascii", "replace")

@@ -88,10 +88,10 @@ def test_too_much_is_throttled_by_the_domain(said: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "wire"),
     [
-        (b"a\r\n", b"a\r\n.\r\n"),
-        (b".\r\n", b"..\r\n.\r\n"),
-        (b".a\r\n..b\r\nc.\r\n", b"..a\r\n...b\r\nc.\r\n.\r\n"),
-        (b"", b".\r\n"),
+        (b"a\r\n", b"a\r\n"),
+        (b".\r\n", b"..\r\n"),
+        (b".a\r\n..b\r\nc.\r\n", b"..a\r\n...b\r\nc.\r\n"),
+        (b"", b""),
     ],
 )
 def test_dots_are_stuffed(body: bytes, wire: bytes) -> None:
