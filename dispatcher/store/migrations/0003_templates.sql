@@ -276,6 +276,11 @@ BEGIN
         RAISE EXCEPTION 'a delivery is born queued or skipped, not %', NEW.status
             USING ERRCODE = 'check_violation', CONSTRAINT = 'born_queued_or_skipped', COLUMN = 'status';
     END IF;
+    IF NEW.created_at <> now() THEN
+        RAISE EXCEPTION 'created_at is the time of the transaction, and cannot be given'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'created_by_its_transaction', COLUMN = 'created_at',
+                  HINT = 'Leave it out. What comes out of a backup goes into dispatcher.deliveries, and is held there.';
+    END IF;
     NEW.scheduled_for := coalesce(NEW.scheduled_for, NEW.run_at, now());
     INSERT INTO dispatcher.deliveries (id, tenant_id, workspace_id, run_id, job_id, channel, lane, recipient, template,
         variables, options, idempotency_key, max_attempts, scheduled_for, expires_at, created_at, template_name,
