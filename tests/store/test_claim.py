@@ -4,6 +4,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from dispatcher.domain.life import Again, Lane
 from dispatcher.store import claims
 from dispatcher.store.deliveries import New, insert
@@ -184,3 +186,19 @@ async def test_depth_is_counted_to_its_bound(scene: Scene) -> None:
     await scene.write(7)
     (found,) = await claims.depth(scene.database, [("sms", Lane.NORMAL)], 5)
     assert (found.deliveries, found.age_seconds >= 0) == (5, True)
+
+
+@pytest.mark.parametrize("scheduled_for", ["'-infinity'", "'0044-03-15 BC'", "now() - interval '1 day'", "now()"])
+async def test_a_delivery_is_dated_alike_by_every_claim_whatever_its_times(
+    scene: Scene, connection: Connection, scheduled_for: str
+) -> None:
+    (made,) = await connection.fetch(
+        "INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)"
+        f" VALUES ('k', 'sms', '+49', '{{\"body\": \"x\"}}', {scheduled_for}) RETURNING id, created_at"
+    )
+    (first,) = await scene.claim()
+    assert first.id == made["id"]
+    assert abs(first.dated - made["created_at"].timestamp()) <= 1
+    await connection.execute("UPDATE dispatcher.delivery_state SET ready = true, token = NULL, recoveries = 2")
+    (again,) = await scene.claim_suspects()
+    assert again.dated == first.dated
