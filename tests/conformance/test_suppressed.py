@@ -159,6 +159,19 @@ async def test_OB_17_an_import_is_whole_or_not_at_all(program: Program, outbox: 
     await _skipped(outbox, await _put(outbox), "suppressed: import: from the old system")
 
 
+@pytest.mark.parametrize("recipient", ["kim", "kim@", "kim@example.net, lee@example.net"])
+async def test_OB_17_an_address_that_is_none_fails_with_its_reason(
+    program: Program, outbox: Outbox, recipient: str
+) -> None:
+    await program.start(DISPATCHER_CHANNELS__EMAIL__OPTIONS__REFUSE_FAULTY_MAIL="true")
+    delivery = await _put(outbox, recipient=recipient)
+    await outbox.until_life(delivery, "failed", "sent", "skipped")
+    row = await outbox.row(delivery)
+    assert row["status"] == "failed"
+    assert row["error"].startswith("recipient")
+    assert recipient not in row["error"]
+
+
 async def test_OB_17_topics_and_transactional_mail(program: Program, outbox: Outbox) -> None:
     """From a topic: that topic in every lane. From everything: all but what is transactional and has no topic."""
     await program.start()
