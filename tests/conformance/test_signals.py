@@ -23,7 +23,7 @@ async def _asleep(outbox: Outbox) -> bool:
     wants = "SELECT bool_and(wants_notify) FROM dispatcher.instances"
     quiet = """SELECT count(*) FROM pg_stat_activity
                 WHERE application_name = 'dispatcher' AND datname = current_database()
-                  AND state_change > clock_timestamp() - interval '0.5 s' AND query LIKE '-- For each lane asked%'"""
+                  AND state_change > clock_timestamp() - interval '2 s' AND query LIKE '-- For each lane asked%'"""
     return (
         await _listening(outbox)
         and bool(await outbox.connection.fetchval(wants))
