@@ -21,9 +21,9 @@ SETTINGS = {
 }
 
 METHOD = (
-    "{deliveries} order mails (text and html, {length} bytes as sent), {rounds} rounds in turn, medians. Ours: claim, "
-    "render, compose, mark, SMTP to smtp-sink on {connections} connections, flush, in one process, from the start of "
-    "the instance to the last flush. More is better. "
+    "{deliveries} order mails of a stored template (text and html, {length} bytes as sent), {rounds} rounds in turn, "
+    "medians. Ours: claim, render, compose, mark, SMTP to smtp-sink on {connections} connections, flush, in one "
+    "process, from the start of the instance to the last flush. More is better. "
 )
 SOURCE = "Reference: smtp-source with {connections} kept sessions and bodies of that size to an equal sink; limit 0.6."
 PLAIN = (

@@ -9,9 +9,10 @@ import aiosmtplib
 from liquid import Environment
 
 from bench import order
+from bench.micro.templates import ORDER
 
 _ENVIRONMENT = Environment()
-_PARTS = {name: _ENVIRONMENT.from_string(text) for name, text in order.PARTS.items()}
+_PARTS = {name: _ENVIRONMENT.from_string(text) for name, text in ORDER.items()}
 
 
 def message(number: int) -> EmailMessage:
