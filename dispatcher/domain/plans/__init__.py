@@ -1,0 +1,1 @@
+"""Plans: what a workflow's definition becomes, and how a run walks through it."""

@@ -1,0 +1,134 @@
+"""A plan: one immutable version of a workflow, as a graph of nodes, with all that was computed when it was saved.
+
+Both forms of a definition become this. A node is visited once at most in a run: one that several edges lead to waits
+for every path that can still come. Texts are Liquid unless their name says otherwise; `Any` is JSON with Liquid in its
+texts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+OnFailure = Literal["retry", "continue", "abort"]
+# A text that is nothing but one variable stands for its value, whatever that is: a list of recipients, a number.
+Text = str
+
+
+class _Node(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """What all nodes have: `step` is the node's place in the definition, from 1."""
+
+    step: int
+    on_failure: OnFailure = "retry"
+    # Attempts of each of its deliveries, the first one included.
+    attempts: int = 3
+
+
+class Send(_Node, frozen=True, kw_only=True, tag="send"):
+    """Messages on one channel: a stored template by name, or the parts of one that stands here."""
+
+    channel: str
+    # Each renders to one recipient; a lone variable that is a list gives several.
+    to: tuple[Text, ...]
+    # A name, or a lone variable that has it.
+    template: Text | None = None
+    parts: Mapping[str, Text] | None = None
+    # Added to the context for this send alone.
+    variables: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = {}
+    # The top-level names that the parts read; of a stored template they are looked up when it is frozen.
+    reads: tuple[str, ...] = ()
+    locale: Text | None = None
+    topic: str | None = None
+    lane: int | None = None
+    expires_seconds: float | None = None
+
+
+class Call(_Node, frozen=True, kw_only=True, tag="call"):
+    """A function call: a delivery on the channel `http`, whose answer comes back."""
+
+    function: str
+    action: str
+    payload: Any = None
+    # Its receiver de-duplicates by the key: an unknown attempt may be sent again.
+    idempotent: bool = False
+
+
+class Delay(_Node, frozen=True, kw_only=True, tag="delay"):
+    """A time that passes: so long, or until then (RFC 3339, rendered)."""
+
+    seconds: float | None = None
+    until: Text | None = None
+
+
+class Branch(_Node, frozen=True, kw_only=True, tag="branch"):
+    """One of its edges is taken: the first whose condition holds, else the one without, else the path ends here."""
+
+
+class Join(_Node, frozen=True, kw_only=True, tag="join"):
+    """Paths meet. (They do at every node that several edges lead to; this one does nothing else.)"""
+
+
+class Wait(_Node, frozen=True, kw_only=True, tag="wait"):
+    """An event of this name is awaited, for so long; when the time is over the node has failed with `timeout`."""
+
+    event: str
+    timeout_seconds: float | None = None
+
+
+class Digest(_Node, frozen=True, kw_only=True, tag="digest"):
+    """Runs of one key are collected for a while; the first of them goes on with the list, the others end here."""
+
+    key: Text
+    window_seconds: float
+    items_max: int = 1_000
+
+
+Node = Send | Call | Delay | Branch | Join | Wait | Digest
+
+
+class Edge(Struct, frozen=True, omit_defaults=True):
+    """Where it goes on. The condition is what stands between `{% if` and `%}`."""
+
+    to: str
+    condition: str | None = None
+
+
+class Read(Struct, frozen=True):
+    """A variable that a trigger must bring: as it is written, and as the steps to it (`["order", "items", "0"]`)."""
+
+    path: str
+    at: tuple[str, ...]
+
+
+class Stored(Struct, frozen=True, omit_defaults=True):
+    """A stored template that a node uses: its name, or the variable that has it; and which names the node provides."""
+
+    node: str
+    channel: str
+    name: str | None = None
+    variable: Read | None = None
+    provides: tuple[str, ...] = ()
+
+
+class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One version. Nodes are in the order of their definition; `edges` has the outgoing ones of each, in theirs."""
+
+    name: str
+    entry: str
+    nodes: Mapping[str, Node]
+    edges: Mapping[str, tuple[Edge, ...]] = {}
+    required_fields: tuple[str, ...] = ()
+    # What nodes read and no node provides, without what stored templates read.
+    reads: tuple[Read, ...] = ()
+    templates: tuple[Stored, ...] = ()
+    # A function's data becomes part of the context, as in a list of steps.
+    merges_data: bool = False
+    # How long a run may work, waiting aside; and one call.
+    timeout_seconds: float | None = None
+    call_seconds_max: float = 60.0
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Plan).decode

@@ -1,0 +1,155 @@
+"""A run as its walk sees it: where it stands, what it is told, and what it answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
+RUN_STATUSES: tuple[RunStatus, ...] = ("pending", "running", "waiting", "paused", "completed", "failed", "cancelled")
+Standing = Literal["joining", "sending", "delaying", "waiting", "digesting"]
+EventName = Literal["started", "succeeded", "failed", "skipped"]
+
+
+class Visit(Struct, frozen=True, omit_defaults=True):
+    """A node that the run is at. Times are seconds since 1970 by the database's clock."""
+
+    standing: Standing
+    since: float
+    until: float | None = None
+
+
+class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a run stands: the cursor is the set of nodes that it is at, `vars` what its nodes have added."""
+
+    vars: Mapping[str, Any] = {}
+    cursor: Mapping[str, Visit] = {}
+    # Log entries so far: the next one's number.
+    entries: int = 0
+    # Seconds of work before `working_since`, which is set while deliveries are under way.
+    worked_seconds: float = 0.0
+    working_since: float | None = None
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run that is to be walked. Its context is `input` with `state.vars` over it."""
+
+    id: int
+    created_at: float
+    status: RunStatus
+    input: Mapping[str, Any]
+    state: State
+
+
+class Sent(Struct, frozen=True, kw_only=True):
+    """What stands of one delivery of a node: `status` is that of the outbox, `queued` until it has ended."""
+
+    recipient: str
+    status: str
+    held: bool = False
+    held_seconds: float = 0.0
+    message_id: str | None = None
+    finished_at: float | None = None
+    error: str | None = None
+    # What a function answered.
+    data: Mapping[str, Any] | None = None
+
+
+class Signal(Struct, frozen=True):
+    """An event that came for the run, not yet taken by a node."""
+
+    id: int
+    name: str
+    data: Mapping[str, Any]
+
+
+class Leading(Struct, frozen=True):
+    """The run was the first of its digest's key: it collects until then."""
+
+    until: float
+
+
+class Joined(Struct, frozen=True):
+    """Another run collects this key already, and has what this one brought."""
+
+    run: int
+
+
+class Collected(Struct, frozen=True):
+    """The window is over: what was collected, oldest first, the leader's own included."""
+
+    items: Sequence[Mapping[str, Any]]
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What the world says: the time, deliveries of the nodes that are sending, events, digests."""
+
+    now: float
+    results: Mapping[str, Sequence[Sent]] = field(default_factory=dict)
+    signals: Sequence[Signal] = ()
+    digests: Mapping[str, Leading | Joined | Collected] = field(default_factory=dict)
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """Deliveries that a node wants written, one for each recipient, in the transaction that moves the cursor.
+
+    `variables` is what the parts read; with a stored template everything there is, to be cut down to what the version
+    that it is frozen to reads.
+    """
+
+    node: str
+    channel: str
+    recipients: Sequence[str]
+    template: str | None
+    parts: Mapping[str, str] | None
+    variables: Mapping[str, Any]
+    options: Mapping[str, Any]
+    attempts: int
+    locale: str | None = None
+    topic: str | None = None
+    lane: int | None = None
+    expires_seconds: float | None = None
+    key_honoured: bool = False
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """A digest that the run has come to: whether it leads or joins is for the database to say."""
+
+    node: str
+    key: str
+    window_seconds: float
+    items_max: int
+    item: Mapping[str, Any]
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A line of the run's log. `context` is what the node saw, `added` what it added to it."""
+
+    node: str
+    step: int
+    event: EventName
+    context: Mapping[str, Any] | None = None
+    added: Mapping[str, Any] | None = None
+    error: str | None = None
+
+
+class Advance(Struct, frozen=True, kw_only=True):
+    """What a walk comes to. `available_at` is when the run is to be looked at without being woken; None: never."""
+
+    state: State
+    status: RunStatus
+    available_at: float | None = None
+    error: str | None = None
+    error_node: str | None = None
+    orders: Sequence[Order] = ()
+    wishes: Sequence[Wish] = ()
+    entries: Sequence[Entry] = ()
+    # Signals that a node has taken.
+    taken: Sequence[int] = ()
+    # It has ended before its time: what it has queued and not marked is not to be sent.
+    cancels: bool = False
+
+
+encode_state = msgspec.json.Encoder().encode
+decode_state = msgspec.json.Decoder(State).decode
