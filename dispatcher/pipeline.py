@@ -57,6 +57,7 @@ class Pipeline:
         terms: Mapping[str, Terms],
         templates: Callable[[], Templates],
         woken: asyncio.Event,
+        walking: asyncio.Event,
         controls: Controls,
         metrics: Metrics,
     ) -> None:
@@ -102,7 +103,7 @@ class Pipeline:
         self.attacher = Attacher(files, _send, self.inbox)
         self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)
         self.renderer.links = _links(config)
-        self.flusher = Flusher(self.epoch, config.flush)
+        self.flusher = Flusher(self.epoch, config.flush, walking)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
 
     async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:

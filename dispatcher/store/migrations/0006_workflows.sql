@@ -144,6 +144,7 @@ CREATE UNIQUE INDEX runs_key ON dispatcher.runs (tenant_id, workspace_id, workfl
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX runs_due ON dispatcher.runs (available_at) WHERE available_at IS NOT NULL;
 CREATE INDEX runs_open ON dispatcher.runs (workflow_id) WHERE finished_at IS NULL;
+CREATE INDEX runs_suspect ON dispatcher.runs (available_at) WHERE takes > 0;
 CREATE INDEX runs_dead ON dispatcher.runs (id) WHERE dead;
 CREATE INDEX runs_by_workflow ON dispatcher.runs (workflow_id, id);
 
@@ -350,3 +351,45 @@ END $$;
 CREATE TRIGGER copied_runs_rest BEFORE INSERT ON dispatcher.runs
     FOR EACH ROW WHEN (NEW.created_at <> now() AND NEW.finished_at IS NULL)
     EXECUTE FUNCTION dispatcher.copied_runs_rest_v1();
+
+
+-- Come to a digest: the first of a key leads and collects, whoever comes while its window is open leaves its item with it.
+-- A full one takes no more, so that the next one leads again.
+CREATE FUNCTION dispatcher.enter_digest_v1(
+    p_workflow_id bigint, p_node text, p_key text, p_run_id bigint, p_window_seconds double precision, p_items_max integer,
+    p_item jsonb, OUT leader bigint, OUT until double precision
+)
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    digest dispatcher.digests;
+BEGIN
+    LOOP
+        SELECT d.* INTO digest FROM dispatcher.digests d
+         WHERE d.workflow_id = p_workflow_id AND d.node = p_node AND d.key = p_key AND d.is_open FOR UPDATE;
+        IF FOUND AND digest.items < digest.items_max THEN
+            UPDATE dispatcher.digests d SET items = d.items + 1 WHERE d.id = digest.id;
+        ELSE
+            UPDATE dispatcher.digests d SET is_open = false WHERE d.id = digest.id;
+            INSERT INTO dispatcher.digests (workflow_id, run_id, until, items_max, node, key)
+            VALUES (p_workflow_id, p_run_id, statement_timestamp() + make_interval(secs => p_window_seconds), p_items_max,
+                    p_node, p_key)
+            ON CONFLICT (workflow_id, node, key) WHERE is_open DO NOTHING
+            RETURNING * INTO digest;
+            CONTINUE WHEN NOT FOUND;
+        END IF;
+        INSERT INTO dispatcher.digest_items (digest_id, run_id, item) VALUES (digest.id, p_run_id, p_item);
+        leader := digest.run_id;
+        until := extract(epoch FROM digest.until);
+        RETURN;
+    END LOOP;
+END $$;
+
+-- The window of a run's digest is over: what it has collected, oldest first. Whoever comes now leads another.
+CREATE FUNCTION dispatcher.collect_digest_v1(p_run_id bigint, p_node text) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    digest bigint;
+BEGIN
+    UPDATE dispatcher.digests SET is_open = false WHERE run_id = p_run_id AND node = p_node RETURNING id INTO digest;
+    RETURN coalesce((SELECT jsonb_agg(item ORDER BY id) FROM dispatcher.digest_items WHERE digest_id = digest), '[]');
+END $$;
