@@ -1,0 +1,58 @@
+"""What a step has not provided: every name that begins with `step_` may be read before there is anything under it.
+
+It is filled in as null: that renders as empty and does not hold in a condition, where an empty text would.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+STEP: Final = "step_"
+# Items that stand before one that is read by its number, where there are none; and steps of one path.
+ITEMS_MAX: Final = 100
+PATH_STEPS_MAX: Final = 64
+
+Path = tuple[str | int, ...]
+
+
+class _Absent:
+    """Stands for what is not there, which null is not."""
+
+
+_ABSENT: Final = _Absent()
+
+
+def filled(values: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+    """The values, with null under each path that leads nowhere; what is given is shared and never changed."""
+    for path in paths:
+        if not _is_there(values, path):
+            values = _put(values, path, 0)
+    return values
+
+
+def _is_there(value: Any, path: Path) -> bool:  # noqa: ANN401 - JSON
+    try:
+        for step in path:
+            if isinstance(value, str):
+                return False
+            value = value[step]
+    except (LookupError, TypeError):
+        return False
+    return True
+
+
+def _put(value: Any, path: Path, at: int) -> Any:  # noqa: ANN401 - JSON
+    """The value with null at the end of the path; as it is where something else stands in the way."""
+    if at == len(path):
+        return None if value is _ABSENT else value
+    step = path[at]
+    if isinstance(step, int) and (isinstance(value, list) or value is None or value is _ABSENT):
+        items = list(value) if isinstance(value, list) else []
+        if not 0 <= step < max(ITEMS_MAX, len(items)):
+            return items
+        items.extend([None] * (step + 1 - len(items)))
+        items[step] = _put(items[step], path, at + 1)
+        return items
+    if isinstance(value, dict) or value is None or value is _ABSENT:
+        given = value if isinstance(value, dict) else {}
+        return {**given, step: _put(given.get(step, _ABSENT), path, at + 1)}
+    return value
