@@ -31,9 +31,9 @@ from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import ConfigError
 from dispatcher.health import Health
 from dispatcher.metrics import Metrics
+from dispatcher.pipeline import Pipeline, fingerprint
 from dispatcher.planners.gravedigger import Gravedigger
 from dispatcher.planners.walker import Walker
-from dispatcher.pipeline import Pipeline, fingerprint
 from dispatcher.reload import diff, merge
 from dispatcher.store import embedded, schema
 from dispatcher.store.database import Database
@@ -154,7 +154,13 @@ class App:
         self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
         self._instruct_janitor()
         self._walker = Walker(
-            self.database, self.config.walk, self._epoch_number, self._clock, self.metrics, wakeup.woken.set, wakeup.walking
+            self.database,
+            self.config.walk,
+            self._epoch_number,
+            self._clock,
+            self.metrics,
+            wakeup.woken.set,
+            wakeup.walking,
         )
         self._gravedigger = Gravedigger(self.database, self.config.walk, self.metrics, wakeup.walking.set)
         keep = self._supervisor.keep
@@ -182,9 +188,9 @@ class App:
             self._terms,
             lambda: self._templates,
             wakeup.woken,
-            wakeup.walking,
             controls,
             self.metrics,
+            walking=wakeup.walking,
         )
         self.health.pipeline_up = True
         try:

@@ -57,9 +57,10 @@ class Pipeline:
         terms: Mapping[str, Terms],
         templates: Callable[[], Templates],
         woken: asyncio.Event,
-        walking: asyncio.Event,
         controls: Controls,
         metrics: Metrics,
+        *,
+        walking: asyncio.Event,
     ) -> None:
         self._config = config
         self._database = database

@@ -19,9 +19,7 @@ TAKES_MAX = 5
 class Gravedigger:
     """Looks for walks whose walker is gone, for whichever process it was."""
 
-    def __init__(
-        self, database: Database, settings: Settings, metrics: Metrics, suspected: Callable[[], None]
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, metrics: Metrics, suspected: Callable[[], None]) -> None:
         self._database = database
         self.settings = settings
         self._metrics = metrics

@@ -193,13 +193,13 @@ class Walker:
                 came = advance(walkable, taken.run, told)
             except Exception as fault:  # a fault of ours in one run keeps no other from walking
                 log.exception("walk.failed", run_id=taken.run.id)
-                return failed(taken.run, told, f"walk: {type(fault).__name__}")
+                return failed(taken.run, f"walk: {type(fault).__name__}")
             new = [wish for wish in came.wishes if wish.node not in digests]
             if not new:
                 return came
             for wish in new:
                 digests[wish.node] = await walking.enter_digest(connection, taken, wish)
-        return failed(taken.run, facts, f"walk: more than {ROUNDS_MAX} digests")
+        return failed(taken.run, f"walk: more than {ROUNDS_MAX} digests")
 
     async def _due_digests(self, connection: Any, taken: Taken, now: float) -> dict[str, Leading | Joined | Collected]:  # noqa: ANN401 - as above
         due: dict[str, Leading | Joined | Collected] = {}

@@ -1,6 +1,6 @@
 """Flushes: results written in bulk, fenced by token, safe to run again when the answer to COMMIT was lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct

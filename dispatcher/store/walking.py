@@ -174,7 +174,7 @@ async def published(connection: Any, places: Iterable[Place]) -> dict[Place, Tem
         return {}
     columns = [list(column) for column in zip(*asked, strict=True)]
     rows = await connection.fetch(_SQL["published"], *columns)
-    return {tuple(row[:4]): Template(row["id"], row["variables"]) for row in rows}  # type: ignore[misc]  # four texts
+    return {tuple(row[:4]): Template(row["id"], row["variables"]) for row in rows}
 
 
 async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) -> None:  # noqa: ANN401 - as above
@@ -243,8 +243,6 @@ async def _write_entries(connection: Any, walked: Sequence[tuple[Taken, Advance]
         for number, entry in enumerate(advance.entries, first):
             context = None if entry.context is None else _json(entry.context).decode()
             added = None if entry.added is None else _json(entry.added).decode()
-            rows.append(
-                (taken.run.id, number, entry.step, entry.event, entry.node, context, added, entry.error)
-            )
+            rows.append((taken.run.id, number, entry.step, entry.event, entry.node, context, added, entry.error))
     if rows:
         await connection.execute(_SQL["log"], *(list(column) for column in zip(*rows, strict=True)))

@@ -127,9 +127,9 @@ class Stage:
             self.terms,
             lambda: self.templates,
             self.woken,
-            self.walking,
             self.controls,
             self.metrics,
+            walking=self.walking,
         )
         self.database.belongings.append(partial(_close, self.pipeline))
         return self.pipeline

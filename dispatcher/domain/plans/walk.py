@@ -40,7 +40,7 @@ from dispatcher.domain.plans.walkable import Place, Walkable
 from dispatcher.domain.plans.working import Working
 from dispatcher.errors import TemplateError
 
-__all__ = ["Walkable", "advance"]
+__all__ = ["Walkable", "advance", "failed"]
 
 TIMEOUT: Final = "timeout"
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
@@ -65,6 +65,11 @@ def _paused(state: State, now: float) -> State:
     working = Working(state, now, None)
     working.stop()
     return State(vars=state.vars, cursor=state.cursor, entries=state.entries, worked_seconds=working.worked_seconds)
+
+
+def failed(run: Run, words: str) -> Advance:
+    """A run that cannot be walked at all, whatever its plan says."""
+    return Advance(state=run.state, status="failed", error=words, cancels=True)
 
 
 class _Walk:
