@@ -182,8 +182,10 @@ $$;
 -- missing, all of it.
 CREATE FUNCTION dispatcher.trigger_workflow_v1(
     p_workflow text, p_input jsonb DEFAULT '{}', p_idempotency_key text DEFAULT NULL, p_tenant_id text DEFAULT 'default',
-    p_workspace_id text DEFAULT 'default', p_triggered_by text DEFAULT session_user
-) RETURNS TABLE (execution_id bigint, workflow_name text, version integer, status text, total_steps integer, duplicate boolean)
+    p_workspace_id text DEFAULT 'default', p_triggered_by text DEFAULT session_user,
+    OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
+    OUT duplicate boolean
+)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -208,7 +210,7 @@ BEGIN
               FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
              WHERE r.tenant_id = p_tenant_id AND r.workspace_id = p_workspace_id AND r.workflow = p_workflow
                AND r.idempotency_key = p_idempotency_key;
-            IF FOUND THEN RETURN NEXT; RETURN; END IF;
+            IF FOUND THEN RETURN; END IF;
         END IF;
         IF held.id IS NULL THEN
             SELECT w.* INTO held FROM dispatcher.workflows w
@@ -246,13 +248,14 @@ BEGIN
     total_steps := used.total_steps;
     duplicate := false;
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
-    RETURN NEXT;
 END $$;
 
 CREATE FUNCTION dispatcher.trigger_workflow(
     p_workflow text, p_input jsonb DEFAULT '{}', p_idempotency_key text DEFAULT NULL, p_tenant_id text DEFAULT 'default',
-    p_workspace_id text DEFAULT 'default', p_triggered_by text DEFAULT session_user
-) RETURNS TABLE (execution_id bigint, workflow_name text, version integer, status text, total_steps integer, duplicate boolean)
+    p_workspace_id text DEFAULT 'default', p_triggered_by text DEFAULT session_user,
+    OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
+    OUT duplicate boolean
+)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM dispatcher.trigger_workflow_v1(p_workflow, p_input, p_idempotency_key, p_tenant_id, p_workspace_id, p_triggered_by)
 $$;
