@@ -15,6 +15,8 @@ from bench.cases import (
     shared_limit,
     soak,
     throughput,
+    timers,
+    triggers,
 )
 from bench.measure import Measure
 from bench.server import Server
@@ -42,5 +44,7 @@ CASES = {
         ("drain", drain),
         ("email", mail),
         ("email_delay", mail_delay),
+        ("timers", timers),
+        ("triggers", triggers),
     )
 }
