@@ -9,10 +9,11 @@ from dbos import DBOS, DBOSConfig
 from bench.peers.dbos import QUEUE, WORKFLOW
 from bench.peers.worker import DONE, READY, say
 
-# Its best: medians of three rounds in turn on one busy machine, in workflows a second. 367 with this; 262 with nothing
-# set; 272 with 20 at once on threads without bound; 238 as coroutines. 4 threads do 273, 8 and 12 as much as 16 unless
-# others need the processor, 32 with a larger pool 342. Asking each connection whether it lives before its use costs a
-# tenth. LISTEN or none, and arguments pickled or as JSON, are the same.
+# Its best, in workflows a second, medians of three rounds in turn on one busy machine, with wide swings. First
+# series: 385 with this, 262 with nothing set, 272 with 20 at once on threads without bound; with the rest as here, 273
+# on 4 threads, 321 on 8, 238 as coroutines on 8. Second: 367 with this, 389 on 8 threads (one round 203), 362 on
+# 12, 342 on 32 with a larger pool. On 8, asking each connection whether it lives before its use cost a tenth; LISTEN or
+# none, and arguments pickled or as JSON, made no difference that could be told from noise.
 THREADS = 16
 # A claim takes this many, less those that a thread walks: what waits for a thread does not count, so each look at the
 # queue claims about as many again, and threads never wait for one.
