@@ -30,12 +30,14 @@ Context = dict[str, Any]
 
 
 class Bounds(Struct, frozen=True):
-    """What one node may make."""
+    """What one node may make, and one walk."""
 
     # One text; what the texts of one node's JSON become together.
     text_bytes_max: int = 262_144
     value_bytes_max: int = 1_048_576
     recipients_max: int = 1_000
+    # All nodes that one walk enters; the rest is left to the next one.
+    deliveries_max: int = 10_000
     # Of a digest: it is a key of an index.
     key_characters_max: int = 500
 
@@ -164,10 +166,10 @@ class Texts:
         """A text; faults of it are called by that name."""
         if not has_liquid(source):
             return Constant(source)
-        parsed = self._parse(name, source)
-        path = lone_path(parsed.template.nodes)
+        path = lone_path(self._parse(name, source.strip()).template.nodes)
         if path is not None:
             return _Variable(name, path)
+        parsed = self._parse(name, source)
         return self._rendered(name, source, parsed)
 
     def condition(self, name: str, source: str) -> Value:
