@@ -289,7 +289,6 @@ class _Walk:
             begun.add(place.id)
         for name in (*begun, *(one.id for one in self._arrived)):
             self._cursor[name] = Visit("joining", self._now)
-        self._orders, self._wishes = [], []
 
     # The answer
 
@@ -326,7 +325,7 @@ class _Walk:
             self._fail_run(min(sending, key=lambda one: one.number), words)
 
     def _failure(self, place: Place, words: str) -> Advance:
-        # Whoever goes on with it has all of the time again.
+        # Nothing is ordered. Whoever goes on with it has all of the time again.
         return Advance(
             state=self._state(0.0, None),
             status="failed",

@@ -104,10 +104,16 @@ class Checked(World):
         return answer
 
     def _check(self, answer: Advance) -> None:
-        done = {one.node for one in self.log if one.event in ("succeeded", "failed")}
+        done = {one.node for one in self.log if one.event == "succeeded" or one.added is not None}
         leads = {edge.to for name in done for edge in self.plan.edges.get(name, ())} | {self.plan.entry}
         assert set(answer.state.cursor) <= leads
         assert {one.node for one in self.log if one.event == "started"} <= leads
+        skipped = {one.node for one in self.log if one.event == "skipped"}
+        here = set(answer.state.cursor).union(*(below(self.plan, name) for name in answer.state.cursor))
+        assert set(self.plan.nodes) == done | skipped | here, "a node was lost"
+        waits = {name for name, standing in self.cursor().items() if standing == "joining"}
+        if waits - set().union(*(below(self.plan, name) for name in answer.state.cursor)) and not answer.error:
+            assert answer.available_at == self.now, "nobody will look at it again"
         if answer.status == "failed":
             assert not answer.orders
             assert answer.error

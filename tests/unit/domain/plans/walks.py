@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dispatcher.domain.plans.plan import Edge, Node, Plan, Send
+from dispatcher.domain.plans.plan import Edge, Plan, Send
 from dispatcher.domain.plans.run import (
     Advance,
     Collected,
@@ -29,7 +29,7 @@ from dispatcher.domain.plans.walk import Walkable, advance
 Ways = Mapping[str, Sequence[str | tuple[str, str | None]]]
 
 
-def plan(nodes: Mapping[str, Node], ways: Ways | None = None, entry: str | None = None, **more: Any) -> Plan:
+def plan(nodes: Mapping[str, Any], ways: Ways | None = None, entry: str | None = None, **more: Any) -> Plan:
     """A plan; without ways its nodes stand in a line."""
     names = list(nodes)
     if ways is None:
