@@ -122,7 +122,7 @@ class Walkable:
 
     @classmethod
     def of(cls, plan: Plan, bounds: Bounds = DEFAULT_BOUNDS) -> "Walkable":
-        """A plan made ready; raises ValueError for one with a cycle."""
+        """A plan made ready; raises ValueError for one that goes in a circle."""
         return cls(plan, bounds)
 
     def read(self, place: Place) -> Ready:
@@ -190,7 +190,7 @@ class Walkable:
                 if not incoming[target.id]:
                     in_order.append(target)
         if len(in_order) < len(self.places):
-            raise ValueError("a plan with a cycle")
+            raise ValueError("a plan that goes in a circle")
         for place in reversed(in_order):
             for target in place.targets:
                 place.below |= target.bit | target.below

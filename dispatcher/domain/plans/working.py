@@ -38,7 +38,6 @@ class Working:
         elif self._has_ended or not is_working:
             elapsed = max(0.0, self._now - self.since)
             self.worked_seconds += elapsed - min(self._held_seconds, elapsed)
-            self._held_seconds = 0.0
             self.since = self._now if is_working else None
 
     def deadline(self) -> float | None:

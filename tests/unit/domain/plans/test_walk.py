@@ -77,13 +77,13 @@ def test_a_thousand_delays_of_no_time_are_one_walk() -> None:
 
 
 def test_nodes_go_by_their_steps_wherever_the_plan_was_stored() -> None:
-    nodes = {"b": Wait(step=2, event="paid"), "a": Wait(step=1, event="paid"), "start": Join(step=3)}
-    world = World(plan(nodes, {"start": ["b", "a"]}, entry="start"))
+    nodes = {"a": Wait(step=2, event="paid"), "b": Wait(step=1, event="paid"), "start": Join(step=3)}
+    world = World(plan(nodes, {"start": ["a", "b"]}, entry="start"))
     world.walk()
     world.signals = [Signal(5, "paid", {"n": 5})]
     world.walk()
-    assert world.vars["a"] == {"n": 5}
-    assert world.cursor() == {"b": "waiting"}
+    assert world.vars["b"] == {"n": 5}
+    assert world.cursor() == {"a": "waiting"}
 
 
 # Results
@@ -363,6 +363,14 @@ def test_an_event_that_came_before_counts_and_the_oldest_is_taken() -> None:
     assert (world.vars["one"], world.vars["two"]) == ({"n": 3}, {"n": 9})
 
 
+def test_what_was_added_in_a_walk_is_there_for_the_nodes_after_it() -> None:
+    world = World(plan({"one": Wait(step=1, event="paid"), "two": send(2, "{{ one.by }}")}), {"n": 1})
+    world.signals = [Signal(1, "paid", {"by": "ann"})]
+    (order,) = world.walk().orders
+    assert order.recipients == ("ann",)
+    assert world.log[-1].context == {"n": 1, "one": {"by": "ann"}, "step_1_result": {"by": "ann"}}
+
+
 def test_a_wait_whose_time_is_over_has_failed() -> None:
     world = World(plan({"one": Wait(step=1, event="paid", timeout_seconds=60.0), "two": send(2)}))
     assert world.walk().available_at == NOW + 60
@@ -406,7 +414,8 @@ def test_who_leads_a_digest_goes_on_with_what_was_collected() -> None:
     assert (answer.status, answer.available_at, answer.wishes) == ("waiting", NOW + 60, [])
     world.digests = {}
     world.now = NOW + 60
-    assert world.walk().status == "waiting"
+    answer = world.walk()
+    assert (answer.status, answer.wishes) == ("waiting", [])
     world.digests["one"] = Collected(({"user": "u"}, {"user": "u", "n": 2}))
     assert [one.node for one in world.walk().orders] == ["two"]
     assert world.vars["one"] == {"count": 2, "items": [{"user": "u"}, {"user": "u", "n": 2}]}
@@ -426,6 +435,7 @@ def test_who_joins_a_digest_ends_there() -> None:
 
 
 def test_a_key_is_no_longer_than_an_index_takes() -> None:
+    assert World(plan(DIGEST), {"user": "u" * 500}).walk().status == "waiting"
     world = World(plan(DIGEST), {"user": "u" * 501})
     assert world.walk().error == "key: longer than 500 characters"
 
@@ -437,3 +447,8 @@ def test_a_delivery_under_way_beside_a_delay_makes_the_run_running() -> None:
     assert (answer.status, answer.available_at) == ("running", NOW + 60)
     world.deliveries["one"] = [Sent(recipient="ann", status="sent")]
     assert world.walk().status == "waiting"
+
+
+def test_a_plan_with_a_circle_is_none() -> None:
+    with pytest.raises(ValueError, match="circle"):
+        World(plan({"start": Join(step=1), "one": Join(step=2)}, {"start": ["one"], "one": ["start"]}))

@@ -60,6 +60,10 @@ def test_who_is_nobody_fails_the_node(given: Any, words: str) -> None:
     assert fault(send(1, "{{ all }}"), {"all": given}, Bounds(recipients_max=3)) == words
 
 
+def test_a_node_may_have_as_many_recipients_as_it_may() -> None:
+    assert len(ordered(send(1, "{{ all }}"), {"all": ["a", "b", "c"]}, Bounds(recipients_max=3)).recipients) == 3
+
+
 def test_a_post_has_its_channel_for_a_recipient() -> None:
     assert ordered(send(1, channel="social", to=())).recipients == ("social",)
 
@@ -67,17 +71,21 @@ def test_a_post_has_its_channel_for_a_recipient() -> None:
 def test_parts_get_what_they_read_with_the_nodes_own_variables_before_the_context() -> None:
     node = send(
         1,
-        parts={"body": "{{ name }} {{ greeting }} {{ step_4_result.recipients[1].status }} {{ step_5_error }}"},
+        parts={
+            "subject": "{{ name }} {{ greeting }} {{ step_6_result.a }}",
+            "text": "{{ step_4_result.recipients[1].status }} {{ step_5_error }}",
+        },
         reads=("name", "greeting", "step_4_result"),
         variables={"greeting": "Hello {{ name | upcase }}", "unread": 1},
     )
-    order = ordered(node, {"name": "Ann", "greeting": "no", "other": 1})
+    order = ordered(node, {"name": "Ann", "greeting": "no", "other": 1, "step_6_result": {"a": 1, "b": 2}})
     assert order.parts == node.parts
     assert order.variables == {
         "name": "Ann",
         "greeting": "Hello ANN",
         "step_4_result": {"recipients": [None, {"status": None}]},
         "step_5_error": None,
+        "step_6_result": {"a": 1, "b": 2},
     }
 
 
@@ -163,8 +171,9 @@ def test_null_and_an_empty_text_are_there() -> None:
     ],
 )
 def test_what_a_step_has_not_provided_is_empty(text: str, given: dict[str, Any], rendered: str) -> None:
-    node = Call(step=7, function="f", action="a", payload=text)
+    node, before = Call(step=7, function="f", action="a", payload=text), msgspec.json.encode(given)
     assert msgspec.json.decode(ordered(node, given).variables["body"])["payload"] == rendered
+    assert msgspec.json.encode(given) == before
 
 
 def test_a_text_that_renders_too_much_fails_its_node() -> None:
