@@ -90,17 +90,11 @@ class _Simulation:
 
     def go_on(self) -> bool:
         """Walk once, and let something happen; False when the run is over."""
-        answer = self._look()
-        for wish in answer.wishes:
-            self._digests[wish.node] = Leading(self._now + wish.window_seconds)
-        if answer.wishes:
-            answer = self._look()
-        self._keep(answer)
-        return self._run.status in ("running", "waiting") and self._something_happens()
-
-    def _look(self) -> Advance:
         facts = Facts(now=self._now, results=self._results, signals=self._signals, digests=self._digests)
-        return advance(self._walkable, self._run, facts)
+        answer = advance(self._walkable, self._run, facts)
+        self._keep(answer)
+        self._digests |= {one.node: Leading(self._now + one.window_seconds) for one in answer.wishes}
+        return self._run.status in ("running", "waiting") and self._something_happens()
 
     def _keep(self, answer: Advance) -> None:
         for entry in answer.entries:

@@ -130,7 +130,7 @@ class _Budget:
         if isinstance(value, str):
             self._left -= len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
         elif isinstance(value, dict | list):
-            self._left -= len(_encode(value))
+            self._left -= len(as_json(self._name, value))
         if self._left < 0:
             raise TemplateError(self._name, f"becomes larger than {self._bytes_max} bytes")
         return value
@@ -222,6 +222,14 @@ class Texts:
             return None
         pairs = list(zip(makers, value, strict=True))
         return lambda context, budget: [make(context, budget) if make else inner for make, inner in pairs]
+
+
+def as_json(name: str, value: Any) -> bytes:  # noqa: ANN401 - JSON
+    """A value written out; raises for what no JSON has: half of a surrogate pair, a nest without a bottom."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
+        raise TemplateError(name, f"cannot be written as JSON: {type(fault).__name__}") from fault
 
 
 def has_liquid(source: str) -> bool:

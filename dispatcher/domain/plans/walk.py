@@ -46,7 +46,11 @@ _NOT_WALKED: Final = frozenset({"paused", "completed", "failed", "cancelled"})
 
 
 def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
-    """Go on with a run as far as it can go. Nothing that is handed in is changed."""
+    """Go on with a run as far as it can go. Nothing that is handed in is changed.
+
+    Where it has wishes, the same run is to be walked again with their answers among the facts, and the first answer
+    forgotten: the second has all that was in it.
+    """
     if run.status in _NOT_WALKED:
         return Advance(state=run.state, status=run.status, cancels=run.status == "cancelled")
     walk = _Walk(walkable, run, facts)

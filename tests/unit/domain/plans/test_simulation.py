@@ -16,13 +16,20 @@ def steps(of: Plan, given_input: dict[str, object] | None = None, **more: object
 
 
 def test_the_path_with_its_times_and_recipients() -> None:
-    nodes = {"one": send(1, "{{ email }}"), "rest": Delay(step=2, seconds=60.0), "two": send(3, channel="voice")}
-    one, rest, two = steps(plan(nodes), {"email": "ann@example.org"})
+    nodes = {
+        "one": send(1, "{{ email }}"),
+        "rest": Delay(step=2, seconds=60.0),
+        "two": send(3, channel="voice"),
+        "end": send(4, "{{ two.status }}"),
+    }
+    one, rest, two, end = steps(plan(nodes), {"email": "ann@example.org"})
     assert one.order is not None
     assert one.order.recipients == ("ann@example.org",)
     assert (one.kind, one.at, one.leads_to, one.assumed) == ("send", NOW, ("rest",), "each message is sent")
     assert (rest.kind, rest.at, rest.until, rest.leads_to, rest.assumed) == ("delay", NOW, NOW + 60, ("two",), None)
-    assert (two.at, two.leads_to) == (NOW + 60, ())
+    assert (two.at, two.leads_to) == (NOW + 60, ("end",))
+    assert end.order is not None
+    assert end.order.recipients == ("called",)
 
 
 def test_a_branch_names_what_it_depends_on() -> None:
@@ -38,13 +45,13 @@ def test_what_a_function_answers_is_made_up_from_what_is_read_of_it() -> None:
     nodes = {
         "crm": Call(step=1, function="f", action="a"),
         "how": Branch(step=2),
-        "one": send(3, "{{ crm.user.email }}", parts={"body": "{{ step_1_result.score }}"}),
+        "one": send(3, "{{ crm.user.email }}", "{{ step_1_result.phone }}"),
     }
     crm, how, one = steps(plan(nodes, {"crm": ["how"], "how": [("one", "crm.score")]}))
     assert crm.assumed == "the function answers what is made up here"
     assert how.depends_on == ("crm",)
     assert one.order is not None
-    assert one.order.recipients == ("ann@example.org",)
+    assert one.order.recipients == ("ann@example.org", "+4915550000001")
     *_, one = steps(plan(nodes), assumed={"crm": {"user": {"email": "bob@example.org"}, "score": None}})
     assert one.order is not None
     assert one.order.recipients == ("bob@example.org",)
@@ -72,6 +79,18 @@ def test_a_digest_leads_and_collects_nobody_else() -> None:
     assert digest.until == NOW + 60
     assert one.order is not None
     assert (one.at, one.order.recipients, one.depends_on) == (NOW + 60, ("ann",), ("digest",))
+
+
+def test_each_digest_has_a_window_of_its_own() -> None:
+    nodes = {
+        "start": Join(step=1),
+        "short": Digest(step=2, key="a", window_seconds=60.0),
+        "long": Digest(step=3, key="b", window_seconds=600.0),
+        "one": send(4),
+        "two": send(5),
+    }
+    found = steps(plan(nodes, {"start": ["short", "long"], "short": ["one"], "long": ["two"]}))
+    assert {one.node: one.at for one in found if one.order} == {"one": NOW + 60, "two": NOW + 600}
 
 
 def test_what_would_fail_says_why_and_ends_there() -> None:

@@ -284,6 +284,20 @@ def test_one_walk_orders_no_more_than_it_may() -> None:
     assert ordered == [["n2", "n3"], ["n4", "n5"], ["n6"]]
 
 
+def test_a_walk_that_was_cut_short_says_so_where_only_a_meeting_is_left() -> None:
+    nodes = {"start": Join(step=1), "one": send(2), "rest": Join(step=3), "end": send(4), "more": send(5)}
+    ways: Ways = {"start": ["one", "rest"], "one": ["end", "more"], "rest": ["end"]}
+    world = World(plan(nodes, ways), bounds=Bounds(deliveries_max=1))
+    while world.walk().available_at is not None:
+        pass
+    world.ends("one")
+    answer = world.walk()
+    assert [one.node for one in answer.orders] == ["more"]
+    assert answer.available_at == world.now
+    assert world.walk().available_at is None
+    assert [one.node for one in world.orders] == ["one", "more", "end"]
+
+
 # Branches
 
 
@@ -364,7 +378,8 @@ def test_an_event_that_came_before_counts_and_the_oldest_is_taken() -> None:
 
 
 def test_what_was_added_in_a_walk_is_there_for_the_nodes_after_it() -> None:
-    world = World(plan({"one": Wait(step=1, event="paid"), "two": send(2, "{{ one.by }}")}), {"n": 1})
+    nodes = {"how": Branch(step=3), "one": Wait(step=1, event="paid"), "two": send(2, "{{ one.by }}")}
+    world = World(plan(nodes, {"how": [("one", "n == 1")], "one": ["two"]}), {"n": 1})
     world.signals = [Signal(1, "paid", {"by": "ann"})]
     (order,) = world.walk().orders
     assert order.recipients == ("ann",)

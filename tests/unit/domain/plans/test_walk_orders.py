@@ -10,6 +10,10 @@ from dispatcher.domain.plans.run import Order
 from dispatcher.domain.plans.texts import Bounds
 from tests.unit.domain.plans.walks import World, plan, send
 
+NEST: Any = 1
+for _ in range(5_000):
+    NEST = [NEST]
+
 
 def ordered(node: Any, given: dict[str, Any] | None = None, bounds: Bounds = Bounds()) -> Order:  # noqa: B008 - frozen
     """The order of a plan of one node."""
@@ -142,6 +146,12 @@ def test_a_payload_has_a_limit_for_all_of_it() -> None:
     assert fault(node, {"big": "x" * 501}, bounds) == "payload: becomes larger than 1000 bytes"
     assert fault(node, {"big": ["x" * 501]}, bounds) == "payload: becomes larger than 1000 bytes"
     ordered(node, {"big": "x" * 500}, bounds)
+
+
+@pytest.mark.parametrize("value", [NEST, "\ud800", {"a": "\ud800"}])
+def test_what_no_json_has_fails_its_node(value: Any) -> None:
+    words = fault(Call(step=1, function="crm", action="add", payload=["{{ odd }}"]), {"odd": value})
+    assert words.startswith("payload: cannot be written as JSON: ")
 
 
 def test_a_missing_variable_is_named_with_its_place() -> None:
