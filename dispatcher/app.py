@@ -32,6 +32,8 @@ from dispatcher.errors import ConfigError
 from dispatcher.health import Health
 from dispatcher.metrics import Metrics
 from dispatcher.pipeline import Pipeline, fingerprint
+from dispatcher.planners.gravedigger import Gravedigger
+from dispatcher.planners.walker import Walker
 from dispatcher.reload import diff, merge
 from dispatcher.store import embedded, schema
 from dispatcher.store.database import Database
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+# A walk is one short transaction; with Postgres away it is left to whoever recovers it.
+WALK_SECONDS_MAX = 2.0
 KILLED = 128 + signal.SIGTERM
 
 
@@ -74,6 +78,8 @@ class App:
         self._terms: dict[str, Terms] = {}
         self._janitor: Janitor | None = None
         self._recoverer: Recoverer | None = None
+        self._walker: Walker | None = None
+        self._gravedigger: Gravedigger | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
         self._links = _links(config)
@@ -147,6 +153,16 @@ class App:
         )
         self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
         self._instruct_janitor()
+        self._walker = Walker(
+            self.database,
+            self.config.walk,
+            self._epoch_number,
+            self._clock,
+            self.metrics,
+            wakeup.woken.set,
+            wakeup.walking,
+        )
+        self._gravedigger = Gravedigger(self.database, self.config.walk, self.metrics, wakeup.walking.set)
         keep = self._supervisor.keep
         async with anyio.create_task_group() as group:
             group.start_soon(keep, "wakeup", wakeup.run)
@@ -154,10 +170,15 @@ class App:
             group.start_soon(keep, "suppressor", Suppressor(self.database, wakeup.suppressed).run)
             group.start_soon(keep, "recoverer", self._recoverer.run)
             group.start_soon(keep, "janitor", self._janitor.run)
-            await keep("pipeline", lambda: self._epoch(wakeup.woken, controls))
+            group.start_soon(keep, "walker", self._walker.run)
+            group.start_soon(keep, "gravedigger", self._gravedigger.run)
+            await keep("pipeline", lambda: self._epoch(wakeup, controls))
+            # A walk under way ends as it does: cut off, it would count as its runs' fault.
+            with anyio.move_on_after(WALK_SECONDS_MAX):
+                await self._walker.ended.wait()
             group.cancel_scope.cancel()
 
-    async def _epoch(self, woken: asyncio.Event, controls: Controls) -> None:
+    async def _epoch(self, wakeup: Wakeup, controls: Controls) -> None:
         # What the last epoch could not know of the server has to be known before this one joins.
         if not await self._unless_stopped(self.database.persist("lookout", self.database.look)):
             return
@@ -166,9 +187,10 @@ class App:
             self.database,
             self._terms,
             lambda: self._templates,
-            woken,
+            wakeup.woken,
             controls,
             self.metrics,
+            walking=wakeup.walking,
         )
         self.health.pipeline_up = True
         try:
@@ -184,6 +206,10 @@ class App:
 
     def _current(self) -> Epoch | None:
         return self.pipeline.epoch if self.pipeline is not None and self.health.pipeline_up else None
+
+    def _epoch_number(self) -> int | None:
+        current = self._current()
+        return None if current is None or current.fenced.is_set() else current.number
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
         channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options)
@@ -220,6 +246,8 @@ class App:
         log.info("process.draining", grace_seconds=self.config.instance.grace_seconds)
         self._stopping.set()
         self.health.draining = True
+        if self._walker is not None:
+            self._walker.stop()
         if self.pipeline is not None:
             self.pipeline.draining.set()
 
@@ -249,6 +277,10 @@ class App:
         for name in self._terms:
             self._apply_channel(name, old)
         self._instruct_janitor()
+        if self._walker is not None:
+            self._walker.settings = config.walk
+        if self._gravedigger is not None:
+            self._gravedigger.settings = config.walk
         if self._recoverer is not None:
             self._recoverer.config_hash = fingerprint(config)
         if self.pipeline is not None:

@@ -79,6 +79,13 @@ class Flush(Struct, frozen=True, forbid_unknown_fields=True):
     pending_max: Count = 20_000
 
 
+class Walk(Struct, frozen=True, forbid_unknown_fields=True):
+    """How runs of workflows are taken up: so many in one transaction, and how often without being woken."""
+
+    batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 200
+    poll_seconds: Seconds = 1.0
+
+
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     """Wait after attempt n: base * 2^(n-1), capped; jitter is a share of the wait that is added at random."""
 
@@ -203,6 +210,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     instance: Instance = field(default_factory=Instance)
     claim: Claim = Claim()
     flush: Flush = Flush()
+    walk: Walk = Walk()
     retry: Retry = Retry()
     limits: Limits = Limits()
     http: Http = Http()

@@ -34,6 +34,7 @@ class Metrics:
             "channel",
             "outcome",
         )
+        self.runs = counter("runs", "Runs of workflows that have ended by themselves: completed, failed", "status")
         self.barred = counter(
             "barred", "Deliveries that were claimed and not sent: suppressed, or unsubscribed from", "channel"
         )

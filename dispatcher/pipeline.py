@@ -59,6 +59,8 @@ class Pipeline:
         woken: asyncio.Event,
         controls: Controls,
         metrics: Metrics,
+        *,
+        walking: asyncio.Event,
     ) -> None:
         self._config = config
         self._database = database
@@ -102,7 +104,7 @@ class Pipeline:
         self.attacher = Attacher(files, _send, self.inbox)
         self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)
         self.renderer.links = _links(config)
-        self.flusher = Flusher(self.epoch, config.flush)
+        self.flusher = Flusher(self.epoch, config.flush, walking)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
 
     async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:

@@ -18,6 +18,7 @@ LIVE = (
     "retry.**",
     "claim.**",
     "flush.**",
+    "walk.**",
     "janitor.**",
     "unsubscribe.**",
     "channels.*.**",

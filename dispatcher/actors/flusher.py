@@ -21,13 +21,15 @@ ENOUGH = 200
 class Flusher:
     """Writes what comes into the inbox. It outlives the actors that fill it, so that what they know is not lost."""
 
-    def __init__(self, epoch: Epoch, settings: Settings) -> None:
+    def __init__(self, epoch: Epoch, settings: Settings, walking: asyncio.Event) -> None:
         self._database = epoch.database
         self._inbox = epoch.inbox
         self._tokens = epoch.tokens
         self._lanes = epoch.lanes
         self._metrics = epoch.metrics
         self.settings = settings
+        # Set when something has ended that a run waits for: the wake itself stands in the database.
+        self._walking = walking
         # Open claims of which something is held.
         self._held: set[int] = set()
 
@@ -63,6 +65,8 @@ class Flusher:
         self._held.difference_update(complete)
         self._inbox.done(len(results))
         self._lanes.returned(results)
+        if any(item.run_id is not None for item, _ in results):
+            self._walking.set()
         await self._late(fenced)
         self._count(results)
 

@@ -11,6 +11,7 @@ log = structlog.get_logger(__name__)
 
 WORK = "dispatcher_work"
 CONTROL = "dispatcher_control"
+RUNS = "dispatcher_runs"
 SUPPRESSIONS = "dispatcher_suppressions"
 # A server that went away without a word is noticed by asking; TCP alone would take minutes.
 PROBE_SECONDS = 15.0
@@ -18,8 +19,9 @@ TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.InterfaceError)
 
 
 class Wakeup:
-    """Sets `woken` whenever somebody says that there is work, `controlled` when something was paused or resumed, and
-    `suppressed` when an address was suppressed or has unsubscribed; however often, it is one wake."""
+    """Sets `woken` whenever somebody says that there is work, `controlled` when something was paused or resumed,
+    `suppressed` when an address was suppressed or has unsubscribed, and `walking` when a run was triggered or woken;
+    however often, it is one wake."""
 
     def __init__(self, url: str, connect_seconds_max: float, controlled: asyncio.Event) -> None:
         self._url = url
@@ -27,6 +29,7 @@ class Wakeup:
         self.woken = asyncio.Event()
         self._controlled = controlled
         self.suppressed = asyncio.Event()
+        self.walking = asyncio.Event()
         self.listening = asyncio.Event()
 
     async def run(self) -> None:
@@ -55,10 +58,12 @@ class Wakeup:
             await connection.add_listener(WORK, self._wake)
             await connection.add_listener(CONTROL, self._control)
             await connection.add_listener(SUPPRESSIONS, self._suppress)
+            await connection.add_listener(RUNS, self._walk)
             self.listening.set()
             self.woken.set()
             self._controlled.set()
             self.suppressed.set()
+            self.walking.set()
             while not ended.is_set():
                 try:
                     await asyncio.wait_for(ended.wait(), PROBE_SECONDS)
@@ -76,3 +81,6 @@ class Wakeup:
 
     def _suppress(self, *_: object) -> None:
         self.suppressed.set()
+
+    def _walk(self, *_: object) -> None:
+        self.walking.set()

@@ -1,7 +1,8 @@
 """A delivery's life: its lanes, its statuses, the form in which a claim hands it over, and every way it can end."""
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -70,6 +71,8 @@ class Claimed(Struct, frozen=True, gc=False):
     max_attempts: int
     template_name: str | None
     topic: str | None
+    # The run of a workflow that waits for it.
+    run_id: int | None
     watched: bool
     expired: bool
     dated: int
@@ -82,6 +85,8 @@ class Succeeded(Struct, frozen=True, gc=False):
     """The provider has it."""
 
     provider_message_id: str
+    # What a function answered.
+    data: Mapping[str, Any] | None = None
 
 
 class Failed(Struct, frozen=True, gc=False):

@@ -14,6 +14,8 @@ class Pauses(Struct, frozen=True):
     providers: Mapping[str, int] = field(default_factory=dict)
     tenants: Mapping[str, int] = field(default_factory=dict)
     templates: Mapping[str, int] = field(default_factory=dict)
+    # By the run's id, as text.
+    runs: Mapping[str, int] = field(default_factory=dict)
 
     def stops(self, channel: str, provider: str) -> bool:
         """Whether a whole channel stands still."""
@@ -23,10 +25,12 @@ class Pauses(Struct, frozen=True):
         """The pause that a delivery of a running channel waits for."""
         if self.tenants and (pause := self.tenants.get(item.tenant_id)) is not None:
             return pause
+        if self.runs and item.run_id is not None and (pause := self.runs.get(str(item.run_id))) is not None:
+            return pause
         if self.templates and item.template_name is not None:
             return self.templates.get(item.template_name)
         return None
 
     def parks_some(self) -> bool:
         """Whether any delivery has to be looked at by itself."""
-        return bool(self.tenants or self.templates)
+        return bool(self.tenants or self.templates or self.runs)

@@ -24,8 +24,8 @@ def decide(  # noqa: PLR0911 - one return a verdict
 ) -> Outcome:
     """The outcome of attempt number `attempt`, where `wait` is what the policy makes of that number."""
     match verdict:
-        case Accepted(provider_message_id=message_id):
-            return Succeeded(message_id)
+        case Accepted(provider_message_id=message_id, data=data):
+            return Succeeded(message_id, data)
         case Refused(reason=reason, suppresses=suppresses):
             # Under a key the answer is about every attempt: a provider that had taken one would say so again.
             return Failed(reason, conclusive=resend.by == "key", suppresses=suppresses)

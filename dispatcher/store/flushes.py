@@ -1,8 +1,10 @@
 """Flushes: results written in bulk, fenced by token, safe to run again when the answer to COMMIT was lost."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
+from msgspec.json import encode as encode_json
 
 from dispatcher.domain.addresses import address
 from dispatcher.domain.life import (
@@ -29,6 +31,7 @@ TEXT_MAX = 2_000
 
 _SQL = statements("flushes")
 _ACCEPTED = _SQL["accepted"]
+_ANSWERS = _SQL["answers"]
 _OTHERS = _SQL["others"]
 _LATE = _SQL["late"]
 
@@ -87,12 +90,40 @@ async def flush(database: Database, results: Sequence[Result], spent: Sequence[i
         elif type(outcome) is not Lost:
             others.append(result)
     fenced: set[tuple[int, int]] = set()
+    await _keep_answers(database, accepted)
     # The claims go with the last statement: dropped earlier, a crash in between would leave rows that no claim names.
     if others:
         fenced |= await _write_others(database, others, [] if accepted else spent)
     if accepted or not others:
         fenced |= await _write_accepted(database, accepted, spent)
     return [result for result in results if (result[0].id, result[0].token) in fenced] if fenced else []
+
+
+async def _keep_answers(database: Database, accepted: Sequence[Result]) -> None:
+    answers = [(item, outcome.data) for item, outcome in accepted if type(outcome) is Succeeded and outcome.data]
+    if answers:
+        await database.fetch(
+            _ANSWERS,
+            [item.id for item, _ in answers],
+            [item.token for item, _ in answers],
+            [_json(data) for _, data in answers],
+        )
+
+
+def _json(data: Any) -> str:  # noqa: ANN401 - whatever a function answered
+    """What a function answered, as Postgres can keep it: a NUL is an escape that jsonb refuses."""
+    text = encode_json(data).decode()
+    return text if "\\u0000" not in text else encode_json(_without_nul(data)).decode()
+
+
+def _without_nul(value: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(value, str):
+        return value.replace("\0", "?")
+    if isinstance(value, list):
+        return [_without_nul(one) for one in value]
+    if isinstance(value, dict):
+        return {_without_nul(key): _without_nul(one) for key, one in value.items()}
+    return value
 
 
 async def _write_accepted(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:

@@ -53,6 +53,11 @@ async def ask_to_be_woken(database: Database, epoch: int, wanted: bool) -> None:
     await database.fetch(_SQL["idle"], epoch, wanted)
 
 
+async def ask_to_be_woken_for_runs(database: Database, epoch: int, *, wanted: bool) -> None:
+    """Triggers and wakes notify only while some idle walker wants it."""
+    await database.fetch(_SQL["idle_walker"], epoch, wanted)
+
+
 async def fence(database: Database, epoch: int, lock_milliseconds_max: int) -> bool:
     """Take an epoch away: from then on none of its marks succeeds. False where it was gone."""
     return bool(await database.value(_SQL["fence"], epoch, lock_milliseconds_max))

@@ -8,8 +8,10 @@ from dispatcher.store.queries import statements
 
 _SQL = statements("pauses")
 
+# What an operator pauses by name. A run is paused as a run, which pauses its deliveries too.
 Scope = Literal["channel", "provider", "tenant", "template"]
 SCOPES: tuple[Scope, ...] = ("channel", "provider", "tenant", "template")
+_EVERY = (*SCOPES, "run")
 
 
 async def pause(database: Database, scope: Scope, name: str, actor: str, reason: str) -> int:
@@ -30,8 +32,8 @@ async def listed(database: Database) -> list[dict[str, Any]]:
 async def current(database: Database) -> Pauses:
     """The open pauses, as the pipeline asks for them."""
     found = await listed(database)
-    by_scope = {scope: {one["name"]: one["id"] for one in found if one["scope"] == scope} for scope in SCOPES}
-    return Pauses(by_scope["channel"], by_scope["provider"], by_scope["tenant"], by_scope["template"])
+    by_scope = {scope: {one["name"]: one["id"] for one in found if one["scope"] == scope} for scope in _EVERY}
+    return Pauses(*by_scope.values())
 
 
 async def unpark(database: Database, page: int) -> int:

@@ -95,6 +95,7 @@ class Stage:
         self.scripts = scripts or {name: Script() for name in config.channels}
         self.controls = Controls(database)
         self.woken = asyncio.Event()
+        self.walking = asyncio.Event()
         self.metrics = Metrics()
         limits = config.limits
         self.templates = Templates(
@@ -121,7 +122,14 @@ class Stage:
     def fresh(self) -> Pipeline:
         """Another epoch, as the one after a crash."""
         self.pipeline = Pipeline(
-            self.config, self.database, self.terms, lambda: self.templates, self.woken, self.controls, self.metrics
+            self.config,
+            self.database,
+            self.terms,
+            lambda: self.templates,
+            self.woken,
+            self.controls,
+            self.metrics,
+            walking=self.walking,
         )
         self.database.belongings.append(partial(_close, self.pipeline))
         return self.pipeline
@@ -216,6 +224,7 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         used=0,
         max_attempts=5,
         template_name=None,
+        run_id=None,
         topic=given.pop("topic", None),
         watched=False,
         expired=given.pop("expired", False),

@@ -39,7 +39,7 @@ from dispatcher.domain.plans.walkable import Place, Walkable
 from dispatcher.domain.plans.working import Working
 from dispatcher.errors import TemplateError
 
-__all__ = ["Walkable", "advance"]
+__all__ = ["Walkable", "advance", "failed"]
 
 TIMEOUT: Final = "timeout"
 _NOT_WALKED: Final = frozenset({"paused", "completed", "failed", "cancelled"})
@@ -56,6 +56,11 @@ def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
     walk = _Walk(walkable, run, facts)
     walk.go()
     return walk.answer()
+
+
+def failed(run: Run, words: str) -> Advance:
+    """A run that cannot be walked at all, whatever its plan says."""
+    return Advance(state=run.state, status="failed", error=words, cancels=True)
 
 
 class _Walk:

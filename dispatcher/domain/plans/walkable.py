@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dispatcher.domain.plans.orders import Calls, Digests, Sends
-from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Node, Plan, Send
+from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Node, Plan, Send, Wait
 from dispatcher.domain.plans.run import Visit
 from dispatcher.domain.plans.texts import Bounds, Context, Texts, Value
 from dispatcher.domain.plans.times import MOMENT_WORDS, moment
@@ -105,7 +105,7 @@ class Place:
 class Walkable:
     """A plan, ready."""
 
-    __slots__ = ("_texts", "bounds", "by_number", "entry", "places", "plan")
+    __slots__ = ("_texts", "bounds", "by_number", "entry", "listens", "places", "plan")
 
     def __init__(self, plan: Plan, bounds: Bounds) -> None:
         self.plan = plan
@@ -118,6 +118,8 @@ class Walkable:
         }
         self.by_number = tuple(self.places.values())
         self.entry = self.places[plan.entry]
+        # Some node of it waits for events.
+        self.listens = any(isinstance(node, Wait) for node in plan.nodes.values())
         self._connect()
 
     @classmethod

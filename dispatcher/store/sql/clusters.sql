@@ -10,4 +10,4 @@ SELECT set_config('statement_timeout', $1, true);
 
 -- name: see
 -- Note the place; another one than before quarantines what may have been attempted, and answers how many that were.
-SELECT dispatcher.see_cluster_v1();
+SELECT dispatcher.see_cluster_v2();

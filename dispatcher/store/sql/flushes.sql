@@ -18,6 +18,14 @@ WITH asked AS MATERIALIZED (
 )
 SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM ended);
 
+-- name: answers
+-- Keep what functions answered, before their deliveries end: who reads the end finds the answer. It goes by the token, so
+-- that one that was fenced is evidence and nothing else.
+WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true))
+INSERT INTO dispatcher.delivery_answers (delivery_id, token, data)
+SELECT a.id, a.token, a.data::jsonb FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS a (id, token, data), durable
+ON CONFLICT (delivery_id, token) DO NOTHING;
+
 -- name: others
 -- Write every other ending: failed and skipped for good, held, parked, or ready again after a delay. `give_back` gives
 -- the attempt back, where it had been counted; `conclusive` says that no earlier attempt has gone out either, and without

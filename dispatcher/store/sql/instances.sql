@@ -17,13 +17,17 @@ SELECT epoch, beat, lease_seconds, name, config_hash FROM dispatcher.instances;
 -- Ask, or ask no longer, to be woken by inserts.
 UPDATE dispatcher.instances SET wants_notify = $2 WHERE epoch = $1;
 
+-- name: idle_walker
+-- Ask, or ask no longer, to be woken by triggers and wakes.
+UPDATE dispatcher.instances SET wants_runs = $2 WHERE epoch = $1;
+
 -- name: fence
 -- Take an epoch away; waits $2 ms at most for a mark under way.
 SELECT dispatcher.fence_v1($1, $2);
 
 -- name: recover
 -- Recover up to $1 claims that have no live instance.
-SELECT claims, requeued, retried, held, poisoned FROM dispatcher.recover_v2($1);
+SELECT claims, requeued, retried, held, poisoned FROM dispatcher.recover_v3($1);
 
 -- name: safety
 -- Settings without which nothing here is durable.

@@ -36,6 +36,7 @@ def _one(tenant: str = "t", recipient: str = "a@x.example") -> One:
             max_attempts=5,
             template_name=None,
             topic=None,
+            run_id=None,
             watched=False,
             expired=False,
             dated=0,

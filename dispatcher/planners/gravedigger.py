@@ -1,0 +1,42 @@
+"""The gravedigger: finds runs that have killed their walkers; what does it again and again becomes a dead letter."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from dispatcher.config import Walk as Settings
+from dispatcher.metrics import Metrics
+from dispatcher.store import walking
+from dispatcher.store.database import Database
+
+log = structlog.get_logger(__name__)
+
+# Taken up so often without coming further, a run is no accident's victim.
+TAKES_MAX = 5
+
+
+class Gravedigger:
+    """Looks for walks whose walker is gone, for whichever process it was."""
+
+    def __init__(self, database: Database, settings: Settings, metrics: Metrics, suspected: Callable[[], None]) -> None:
+        self._database = database
+        self.settings = settings
+        self._metrics = metrics
+        self._suspected = suspected
+
+    async def run(self) -> None:
+        """Look, for ever."""
+        while True:
+            await self._database.persist("gravedigger", self.run_once)
+            await asyncio.sleep(self.settings.poll_seconds)
+
+    async def run_once(self) -> None:
+        """Look once."""
+        for run_id in await walking.bury(self._database, TAKES_MAX):
+            log.error("run.poison", run_id=run_id)
+            self._metrics.runs.labels("failed").inc()
+        suspects = await walking.count_deaths(self._database)
+        if suspects:
+            log.warning("walk.died", runs=len(suspects))
+            self._suspected()

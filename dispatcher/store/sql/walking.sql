@@ -1,0 +1,142 @@
+-- name: take
+-- Lock up to $1 runs that are due and as many that were woken. One that killed its walker before is taken alone. What is
+-- locked by others is theirs: their walk sees what woke it, or leaves the wake.
+SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
+       extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+  FROM dispatcher.runs r
+ WHERE r.takes = 0 AND r.id = ANY (ARRAY(
+            SELECT id FROM (SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0
+                             ORDER BY available_at LIMIT $1) AS due
+            UNION SELECT run_id FROM (SELECT run_id FROM dispatcher.wakes LIMIT $1) AS woken))
+ ORDER BY r.id FOR UPDATE SKIP LOCKED;
+
+-- name: take_suspect
+-- Lock one run that is due and has killed its walker before.
+SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
+       extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+  FROM dispatcher.runs r
+ WHERE r.takes > 0 AND r.available_at <= statement_timestamp()
+ ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: next_due
+-- How long until a run is due; null where none waits for a time.
+SELECT extract(epoch FROM min(available_at) - statement_timestamp())::float8 FROM dispatcher.runs
+ WHERE available_at IS NOT NULL;
+
+-- name: note_walk
+-- Say, on a connection of its own, which runs are taken up now. A crash of Postgres may forget it: that was no run's fault.
+WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
+INSERT INTO dispatcher.walks (epoch, run_ids) SELECT $1, $2 FROM unhurried RETURNING id;
+
+-- name: end_walk
+DELETE FROM dispatcher.walks WHERE id = $1;
+
+-- name: put_down
+-- A walk has come to nothing; through its runs' own fault where $2 says so.
+WITH ended AS (
+    DELETE FROM dispatcher.walks WHERE id = $1 RETURNING run_ids
+)
+UPDATE dispatcher.runs r
+   SET takes = least(r.takes + 1, 32767), available_at = CASE WHEN r.status <> 'paused' THEN statement_timestamp() END
+  FROM ended e WHERE $2::boolean AND r.id = ANY (e.run_ids) AND r.finished_at IS NULL;
+
+-- name: count_deaths
+-- Whoever had taken up these runs is gone: they have come no further.
+WITH ended AS (
+    DELETE FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = w.epoch)
+    RETURNING w.run_ids
+), counted AS (
+    SELECT id, count(*)::smallint AS deaths FROM ended, unnest(run_ids) AS id GROUP BY id
+)
+UPDATE dispatcher.runs r
+   SET takes = least(r.takes + c.deaths, 32767), available_at = CASE WHEN r.status <> 'paused' THEN statement_timestamp() END
+  FROM counted c WHERE r.id = c.id AND r.finished_at IS NULL
+RETURNING r.id;
+
+-- name: bury
+-- Runs that were taken up $1 times without coming further are dead letters.
+WITH poison AS (
+    SELECT id FROM dispatcher.runs WHERE takes >= $1 AND finished_at IS NULL AND available_at IS NOT NULL
+     ORDER BY id FOR UPDATE SKIP LOCKED
+)
+UPDATE dispatcher.runs r
+   SET status = 'failed', dead = true, finished_at = statement_timestamp(), available_at = NULL,
+       error = 'poison: it was taken up ' || r.takes || ' times, and whoever did has died'
+  FROM poison p WHERE r.id = p.id
+RETURNING r.id, dispatcher.note_run_v1(r.id, 'failed', 'dispatcher', 'poison')::text;
+
+-- name: plans
+-- Versions by id.
+SELECT id, plan::text FROM dispatcher.plan_versions WHERE id = ANY ($1::bigint[]);
+
+-- name: forget_wakes
+DELETE FROM dispatcher.wakes WHERE run_id = ANY ($1::bigint[]);
+
+-- name: now
+SELECT extract(epoch FROM statement_timestamp())::float8;
+
+-- name: results
+-- How the deliveries of nodes stand that are under way, with what functions have answered.
+SELECT d.run_id, d.node, d.recipient, s.status, s.held,
+       CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END::float8 AS held_seconds,
+       s.provider_message_id, extract(epoch FROM s.finished_at)::float8 AS finished_at, s.error, a.data::text
+  FROM unnest($1::bigint[], $2::text[]) AS asked (run_id, node)
+  JOIN dispatcher.deliveries d ON d.run_id = asked.run_id AND d.node = asked.node
+  JOIN dispatcher.delivery_state s ON s.id = d.id
+  LEFT JOIN dispatcher.delivery_answers a ON a.delivery_id = s.id AND a.token = s.token
+ ORDER BY d.id;
+
+-- name: signals
+-- Events that no node has taken yet, oldest first.
+SELECT id, run_id, name, data::text FROM dispatcher.signals WHERE run_id = ANY ($1::bigint[]) AND NOT taken ORDER BY id;
+
+-- name: take_signals
+UPDATE dispatcher.signals SET taken = true WHERE id = ANY ($1::bigint[]);
+
+-- name: published
+-- What stored templates say now: the version of each, and what it reads.
+SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel, v.id, v.variables
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS asked (tenant_id, workspace_id, name, channel)
+  JOIN dispatcher.templates t ON t.tenant_id = asked.tenant_id AND t.workspace_id = asked.workspace_id
+                             AND t.name = asked.name AND t.channel = asked.channel
+  JOIN dispatcher.template_versions v ON v.id = t.published;
+
+-- name: order
+-- Write deliveries that nodes have ordered. A key that stands is not written again.
+INSERT INTO dispatcher.deliveries (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template,
+       template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, key_honoured)
+SELECT o.run_id, o.node, o.tenant_id, o.workspace_id, o.idempotency_key, o.channel, o.recipient, o.template::jsonb,
+       o.template_name, o.template_version, o.variables::jsonb, o.options::jsonb, o.max_attempts, o.lane, o.locale,
+       o.topic, now() + make_interval(secs => o.expires_seconds), o.key_honoured
+  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+              $9::text[], $10::bigint[], $11::text[], $12::text[], $13::smallint[], $14::smallint[], $15::text[],
+              $16::text[], $17::float8[], $18::boolean[])
+    AS o (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template, template_name,
+          template_version, variables, options, max_attempts, lane, locale, topic, expires_seconds, key_honoured)
+ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
+
+-- name: advance
+-- Write where runs stand now.
+UPDATE dispatcher.runs r
+   SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, now()),
+       finished_at = CASE WHEN a.status IN ('completed', 'failed', 'cancelled') THEN statement_timestamp() END,
+       error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, state = a.state::jsonb
+  FROM unnest($1::bigint[], $2::text[], $3::float8[], $4::text[], $5::text[], $6::text[])
+    AS a (id, status, available_at, error, error_node, state)
+ WHERE r.id = a.id;
+
+-- name: log
+INSERT INTO dispatcher.run_entries (run_id, number, step, event, node, context, added, error)
+SELECT e.run_id, e.number, e.step, e.event, e.node, e.context::jsonb, e.added::jsonb, e.error
+  FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+    AS e (run_id, number, step, event, node, context, added, error);
+
+-- name: cancel_deliveries
+-- What a run that has failed had queued is not sent.
+SELECT dispatcher.cancel_deliveries_of_v1(id, 'dispatcher', 'its run has failed') FROM unnest($1::bigint[]) AS id;
+
+-- name: enter_digest
+SELECT leader, until FROM dispatcher.enter_digest_v1($1, $2, $3, $4, $5, $6, $7::jsonb);
+
+-- name: collect_digest
+SELECT items::text FROM dispatcher.collect_digest_v1($1, $2) AS items;
