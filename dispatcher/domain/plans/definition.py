@@ -19,7 +19,7 @@ from dispatcher.domain.plans.plan import Branch, Call, Digest, Edge, Node, Plan,
 from dispatcher.domain.plans.reads import Reader, lone
 from dispatcher.errors import Fault, quoted
 
-__all__ = ["Known", "compile_definition"]
+__all__ = ["Known", "compile_definition", "read_definition"]
 
 NODES_MAX = 1_000
 EDGES_MAX = 5_000
@@ -59,18 +59,31 @@ def compile_definition(given: object, known: Known) -> Plan | list[Fault]:
     It is given as a text of JSON or YAML, or as the object that such a text has.
     """
     faults = Faults()
+    value = _value(given, faults)
+    if value is None:
+        return faults.found
+    plan = _plan(Fields(ROOT, value, Shared(known, faults, Reader(faults))))
+    return plan if plan is not None and not faults.found else faults.found
+
+
+def read_definition(text: str | bytes) -> Mapping[str, Any] | list[Fault]:
+    """The object that a text of JSON or YAML has, as it is kept; whether it is a workflow is another question."""
+    faults = Faults()
+    value = _value(text, faults)
+    return value if value is not None and not faults.found else faults.found
+
+
+def _value(given: object, faults: Faults) -> Mapping[str, Any] | None:
+    """The object of a definition; None where it cannot be looked at any further."""
     read = source.read(given, faults) if isinstance(given, str | bytes) else source.Read(given)
     if read.value is None and faults.found:
-        return faults.found
+        return None
     if not isinstance(read.value, dict):
         faults.add(ROOT, f"expected an object with name, and nodes or steps, got {kind_of(read.value)}")
-        return faults.found
+        return None
     _count(read.value, faults)
-    if faults.found or not source.check(read, faults):
-        return faults.found
-    fields = Fields(ROOT, read.value, Shared(known, faults, Reader(faults)))
-    plan = _plan(fields)
-    return plan if plan is not None and not faults.found else faults.found
+    is_json = not faults.found and source.check(read, faults)
+    return read.value if is_json else None
 
 
 def _count(given: Mapping[str, Any], faults: Faults) -> None:

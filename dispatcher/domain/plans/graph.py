@@ -52,6 +52,8 @@ class Order:
                 left[end] -= 1
                 if not left[end]:
                     ready.append(end)
+        # All of them, each behind those that come before it.
+        self.names = tuple(ready)
 
     def is_before(self, one: str, other: str) -> bool:
         """Whether a path leads from the one to the other."""

@@ -29,8 +29,8 @@ class Send(_Node, frozen=True, kw_only=True, tag="send"):
     """Messages on one channel: a stored template by name, or the parts of one that stands here."""
 
     channel: str
-    # Each renders to one recipient; a lone variable that is a list gives several. A social post may leave it empty: then
-    # it has one delivery, whose recipient is "".
+    # Each renders to one recipient; a lone variable that is a list gives several. A social post may leave it empty:
+    # then it has one delivery, whose recipient is "".
     to: tuple[Text, ...]
     # A name, or a lone variable that has it.
     template: Text | None = None
