@@ -241,7 +241,7 @@ def spoilt(draw: st.DrawFn) -> Definition:
     made: Definition = copy.deepcopy(draw(definitions))
     for _ in range(draw(st.integers(1, 3))):
         holder = draw(st.sampled_from(_holders(made)))
-        strange = draw(st.sampled_from(_STRANGE))
+        strange = copy.deepcopy(draw(st.sampled_from(_STRANGE)))
         if isinstance(holder, dict):
             keys = list(holder)
             match draw(st.sampled_from(["drop", "exchange", "add", "rename"])):

@@ -281,6 +281,7 @@ def test_every_fault_is_named_at_once() -> None:
         (steps(*[STEP] * (NODES_MAX + 1)), "$.steps", "has 1001 steps, over 1000"),
         (mail(variables={"a": "x" * 2**20}), "$", "has more than 1048576 bytes"),
         (mail(variables={"a": [0] * 100_000}), "$", "has more than 100000 values"),
+        (graph(mail(variables={"a": ["{{ a }}"] * 10_000})), "$", "has more than 10000 texts of Liquid"),
         (mail(variables={1: 2}), "$.variables", "has a key that is no text: int"),
     ],
 )
