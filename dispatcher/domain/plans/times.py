@@ -35,6 +35,15 @@ def duration(text: str) -> float | None:
     )
 
 
+def said(seconds: float) -> str:
+    """A duration as one says it: `2h30m`."""
+    left, text = round(seconds * 1_000), ""
+    for unit, unit_seconds in zip(("d", "h", "m", "s", "ms"), _UNIT_SECONDS[1:], strict=True):
+        count, left = divmod(left, round(unit_seconds * 1_000))
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
+
+
 def has_months(text: str) -> bool:
     """Whether a duration names years or months, which are not always as long."""
     return bool(_CALENDAR.match(text.strip()))
