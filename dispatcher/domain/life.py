@@ -1,7 +1,8 @@
 """A delivery's life: its lanes, its statuses, the form in which a claim hands it over, and every way it can end."""
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -79,9 +80,10 @@ class Claimed(Struct, frozen=True, gc=False):
 
 
 class Succeeded(Struct, frozen=True, gc=False):
-    """The provider has it."""
+    """The provider has it; `data` is what it answered with, where that is of any use."""
 
     provider_message_id: str
+    data: Mapping[str, Any] | None = None
 
 
 class Failed(Struct, frozen=True, gc=False):
