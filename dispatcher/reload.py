@@ -21,6 +21,11 @@ LIVE = (
     "janitor.**",
     "unsubscribe.**",
     "channels.*.**",
+    # They come and go by themselves: nothing runs for one but its calls.
+    "functions",
+    "functions.**",
+    "webhooks",
+    "webhooks.**",
 )
 
 
