@@ -49,8 +49,8 @@ def cleaned(words: object, message: Iterable[str], known: str = "") -> str:
     return _HIDDEN_RUN.sub(HIDDEN, _TOKEN.sub(judged, text))
 
 
-def texts(*values: object) -> list[str]:
-    """Every text in values as JSON has them, the names of their members and their numbers too."""
+def texts(*values: object, names: bool = True) -> list[str]:
+    """Every text in values as JSON has them, their numbers and, where asked for, the names of their members."""
     found: list[str] = []
     waiting = list(values)
     while waiting:
@@ -58,7 +58,7 @@ def texts(*values: object) -> list[str]:
             case str() as text:
                 found.append(text)
             case Mapping() as members:
-                found.extend(map(str, members))
+                found.extend(map(str, members) if names else ())
                 waiting.extend(members.values())
             case list() | tuple() as items:
                 waiting.extend(items)
