@@ -123,7 +123,9 @@ def _blocks(text: str) -> object:
             raise Unsendable(f"blocks: are too large: they have {BLOCKS_BYTES_MAX} bytes at the most")
         found = _decode_blocks(encoded)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise Unsendable("blocks: are no JSON list of objects; put out variables with the filter json") from None
+        raise Unsendable(
+            "blocks: are no JSON list of objects with what variables put in; correct the template"
+        ) from None
     if len(found) > BLOCKS_MAX:
         raise Unsendable(f"blocks: are too many: Slack takes {BLOCKS_MAX}")
     return msgspec.Raw(encoded)
