@@ -124,7 +124,7 @@ def _blocks(text: str) -> object:
         found = _decode_blocks(encoded)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise Unsendable(
-            "blocks: are no JSON list of objects with what variables put in; correct the template"
+            "blocks: are no JSON list of objects; put texts between quotes with the filter escapejs"
         ) from None
     if len(found) > BLOCKS_MAX:
         raise Unsendable(f"blocks: are too many: Slack takes {BLOCKS_MAX}")

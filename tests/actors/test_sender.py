@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from channels.contract import Accepted, Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from dispatcher.config import Channel
-from dispatcher.domain.life import Lane, Succeeded
+from dispatcher.domain.life import Claimed, Lane, Outcome, Succeeded
 from dispatcher.store import pauses
 from tests.actors.stage import CONFIG, Script, Stage, accepted, channel
 from tests.actors.troubled import Troubled
@@ -342,10 +342,13 @@ async def test_every_verdict_has_its_end(stage: Stage, verdict: Verdict, life: s
 async def test_what_a_provider_answered_goes_along_with_its_success(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, outcomes = stage.pipeline.inbox.put, []
-    monkeypatch.setattr(
-        stage.pipeline.inbox, "put", lambda item, outcome: (outcomes.append(outcome), put(item, outcome))
-    )
+    put, outcomes = stage.pipeline.inbox.put, list[Outcome]()
+
+    def noted(item: Claimed, outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        put(item, outcome)
+
+    monkeypatch.setattr(stage.pipeline.inbox, "put", noted)
     stage.sms.answer = lambda _: Accepted("p", {"invoice": 17})
     async with stage.playing():
         await stage.sent_once(await stage.write(1))
