@@ -13,7 +13,7 @@ from channels.capture.channel import Connect
 from channels.contract import Channel
 from channels.faults import FaultSettings, Faulty, any_fault
 from channels.ledger import Ledger, LedgerOptions
-from channels.resend import Resend, ResendOptions
+from channels.resend import ResendOptions
 from channels.smtp import Smtp, SmtpOptions
 
 Scalar = str | int | float | bool
@@ -30,12 +30,18 @@ class _Provider(Struct, Generic[OptionsT], frozen=True):
         return self.make(msgspec.convert(dict(options), self.options), connect)
 
 
+def _resend(options: ResendOptions, _connect: Connect) -> Channel:
+    from channels.resend.channel import Resend  # noqa: PLC0415 - its HTTP client is a third of a command's imports
+
+    return Resend(options)
+
+
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "blackhole": _Provider(BlackholeOptions, lambda _options, _connect: Blackhole()),
     "capture": _Provider(CaptureOptions, lambda options, connect: Capture(connect, options)),
     "ledger": _Provider(LedgerOptions, lambda options, _connect: Ledger(options)),
     "smtp": _Provider(SmtpOptions, lambda options, _connect: Smtp(options)),
-    "resend": _Provider(ResendOptions, lambda options, _connect: Resend(options)),
+    "resend": _Provider(ResendOptions, _resend),
 }
 # The options of each provider: with bounds, strict, and with a default each where there can be one.
 PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for name, one in _PROVIDERS.items()})

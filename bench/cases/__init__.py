@@ -17,6 +17,7 @@ from bench.cases import (
     throughput,
     timers,
     triggers,
+    workflows,
 )
 from bench.measure import Measure
 from bench.server import Server
@@ -44,6 +45,7 @@ CASES = {
         ("drain", drain),
         ("email", mail),
         ("email_delay", mail_delay),
+        ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),
     )

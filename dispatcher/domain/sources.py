@@ -1,15 +1,16 @@
 """The sources of a template: what is wrong with them, every fault at once, and which variables they read."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from liquid import RenderContext, Token
+from liquid import RenderContext, Token, TokenStream
 from liquid.ast import Node
 from liquid.builtin.expressions import StringLiteral
 from liquid.builtin.tags.include_tag import IncludeNode
 from liquid.builtin.tags.render_tag import RenderNode
 from liquid.exceptions import LiquidError
+from liquid.static_analysis import Variable
 from liquid.template import BoundTemplate
 from msgspec import Struct, field
 
@@ -78,11 +79,43 @@ def variables(sources: Sources) -> tuple[str, ...]:
         environment.loader = partials
         parsed = parse(part, text, environment, sources, partials)
         try:
-            found = parsed.template.analyze()
+            read.update(map(str, _globals(parsed.template)))
         except LiquidError as fault:
             raise TemplateError(f"template.{part}", where(fault)) from fault
-        read.update(str(one) for several in found.globals.values() for one in several)
     return tuple(sorted(read))
+
+
+def _globals(template: BoundTemplate) -> Iterator[Variable]:
+    """What a template reads and has not made itself."""
+    for several in template.analyze().globals.values():
+        yield from several
+
+
+class Texts:
+    """Texts that take in no partials, looked at one by one, each once."""
+
+    def __init__(self) -> None:
+        self._environments = {escapes: _Collecting(autoescape=escapes) for escapes in (False, True)}
+        self._plain = Sources({})
+        self._no_partials = Partials({})
+        self._seen: dict[tuple[bool, str], tuple[list[Fault], tuple[Variable, ...]]] = {}
+
+    def look(self, part: str, text: str) -> tuple[list[Fault], tuple[Variable, ...]]:
+        """What is wrong with a part, and, where nothing is, which variables it reads."""
+        key = part in ESCAPED_PARTS, text
+        if key not in self._seen:
+            self._seen[key] = self._look(part, text, self._environments[key[0]])
+        return self._seen[key]
+
+    def _look(self, part: str, text: str, environment: "_Collecting") -> tuple[list[Fault], tuple[Variable, ...]]:
+        # Neither a tag nor, in any number, what counts as one.
+        if "{" not in text and "|" not in text:
+            return [], ()
+        try:
+            found, template = _read(part, text, self._plain, self._no_partials, environment)
+            return found, () if found or template is None else tuple(_globals(template))
+        except Exception as fault:  # as in parsing
+            return [Fault(part, 0, f"cannot be read: {type(fault).__name__}")], ()
 
 
 def parse(part: str, text: str, environment: BoundedEnvironment, sources: Sources, partials: Partials) -> Parsed:
@@ -129,32 +162,58 @@ class _Collecting(BoundedEnvironment):
     def __init__(self, *, autoescape: bool) -> None:
         super().__init__(autoescape=autoescape, text_max=_TEXT_MAX)
         self.kept: list[LiquidError] = []
+        # The tags and outputs that are being read, each inside of the one before it.
+        self._inside: list[Token] = []
+        for tag in self.tags.values():
+            setattr(tag, "get_node", self._noting(tag.get_node))  # noqa: B010 - the types refuse a method plainly assigned
+
+    def _noting(self, get_node: Callable[[TokenStream], Node]) -> Callable[[TokenStream], Node]:
+        def noting(stream: TokenStream) -> Node:
+            self._inside.append(stream.current)
+            try:
+                return get_node(stream)
+            finally:
+                self._inside.pop()
+
+        return noting
 
     def error(self, exc: type[LiquidError] | LiquidError, msg: str | None = None, token: Token | None = None) -> None:
         fault = exc if isinstance(exc, LiquidError) else exc(msg, token=token)
         fault.token = fault.token or token
+        # The end of an expression has no place of its own.
+        if self._inside and (fault.token is None or fault.token.start_index < 0):
+            fault.token = self._inside[-1]
         # What an unreadable tag leaves behind is not another fault.
         if not (self.kept and _LEFT_BEHIND.match(str(fault.message))):
             self.kept.append(fault)
 
 
 def _faults(part: str, text: str, sources: Sources, partials: Partials, *, autoescape: bool) -> list[Fault]:
-    environment = _Collecting(autoescape=autoescape)
+    return _read(part, text, sources, partials, _Collecting(autoescape=autoescape))[0]
+
+
+def _read(
+    part: str, text: str, sources: Sources, partials: Partials, environment: _Collecting
+) -> tuple[list[Fault], BoundTemplate | None]:
+    """What is wrong with a part, and what it was read as, where that much can be said."""
+    environment.kept = []
+    template: BoundTemplate | None = None
     nodes: Sequence[Node] = ()
     try:
         refuse_bombs(text)
-        nodes = environment.from_string(text).nodes
+        template = environment.from_string(text)
+        nodes = template.nodes
     except LiquidError as fault:
         environment.kept.append(fault)
     except Exception as fault:  # as in parsing
-        return [Fault(part, 0, f"does not parse: {type(fault).__name__}")]
+        return [Fault(part, 0, f"does not parse: {type(fault).__name__}")], None
     found = [Fault(part, _line(one.token), " ".join(str(one.message).split())) for one in environment.kept]
     every = list(_walk(nodes, environment))
     found += _unknown_filters(part, every, environment)
     found += _partial_faults(part, every, sources)
-    if found:
-        return found
-    return _weight_faults(part, text, nodes, sources, partials)
+    if not found and (sources.partials or (environment.autoescape and RAW_HTML not in sources.rights)):
+        found = _weight_faults(part, text, nodes, sources, partials)
+    return found, template
 
 
 def _weight_faults(part: str, text: str, nodes: Sequence[Node], sources: Sources, partials: Partials) -> list[Fault]:
