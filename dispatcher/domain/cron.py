@@ -88,6 +88,10 @@ class Cron:
             return 0
         return 1 + sum(one < before for one in islice(self.ticks(tick), most - 1))
 
+    def local(self, tick: datetime) -> datetime:
+        """A tick as the clocks of its zone show it."""
+        return tick.astimezone(self._zone)
+
     def _comes(self, at: datetime, now: datetime) -> bool:
         """Whether there is a tick after `at`, and not after `now`."""
         found = self.after(at)

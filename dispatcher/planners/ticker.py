@@ -31,9 +31,7 @@ def plan(due: Due) -> Tick:
 class Ticker:
     """Ticks for one process. `triggered` tells the walker that there are runs."""
 
-    def __init__(
-        self, database: Database, settings: Settings, metrics: Metrics, triggered: Callable[[], None]
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, metrics: Metrics, triggered: Callable[[], None]) -> None:
         self._database = database
         self.settings = settings
         self._metrics = metrics
@@ -44,7 +42,8 @@ class Ticker:
     async def run(self) -> None:
         """Tick, for ever; sleep until the next one, but not for so long that a new schedule would be overslept."""
         while True:
-            await asyncio.sleep(await self._database.persist("tick", self._round))
+            wait = await self._database.persist("tick", self._round)
+            await asyncio.sleep(wait)
 
     async def _round(self) -> float:
         """Tick once. Answers how long there is nothing to do."""
