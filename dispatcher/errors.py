@@ -4,6 +4,7 @@ DispatcherError
 ├── FaultyInput                     has `faults`: every one, each with its path
 │   ├── ConfigError
 │   ├── InputError
+│   ├── ScheduleRefused
 │   └── TemplateRefused
 ├── DatabaseUnavailable             also a ConnectionError
 ├── UnsafeDatabase
@@ -89,6 +90,10 @@ class ConfigError(FaultyInput):
 
 class InputError(FaultyInput):
     """The input has faults."""
+
+
+class ScheduleRefused(FaultyInput):
+    """The schedule has faults."""
 
 
 class TemplateRefused(FaultyInput):

@@ -14,6 +14,7 @@ from dispatcher.errors import (
     Fault,
     InputError,
     RestartBudgetSpent,
+    ScheduleRefused,
     SchemaBehind,
     TemplateRefused,
 )
@@ -63,7 +64,7 @@ def _failure(error: BaseException) -> Failure | None:
             return Failure(kind, "the configuration has faults", UNUSABLE, faults)
         case InputError(faults=faults):
             return Failure(kind, "what was to be sent is refused", REFUSED, faults)
-        case TemplateRefused(faults=faults):
+        case ScheduleRefused(faults=faults) | TemplateRefused(faults=faults):
             return Failure(kind, "nothing was saved: there are faults", REFUSED, faults)
         case ValueError() if _is_about_the_url(error):
             # Its own words may quote what stands beside an unescaped character: the password.

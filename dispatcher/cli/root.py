@@ -43,6 +43,7 @@ GROUPS = {
     "templates": "templates",
     "suppressions": "suppressions",
     "topics": "topics",
+    "schedules": "schedules",
     "config": "configuration",
 }
 
