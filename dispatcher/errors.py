@@ -21,9 +21,14 @@ An error raised without words of its own says its docstring.
 
 # ruff: noqa: N818 - a name says what is the case (`except Fenced`); the suffix is kept for where a bare noun is no error
 
+import difflib
+import json
 from collections.abc import Iterable
 
 from msgspec import Struct
+
+# Longer than any real key or value; the rest of a pasted file in an error message helps nobody.
+SHOWN_CHARACTERS_MAX = 60
 
 
 class DispatcherError(Exception):
@@ -47,6 +52,21 @@ class Fault(Struct, frozen=True):
 def _one_line(text: str) -> str:
     # Keys and values come from outside: a newline or an escape sequence in one must not forge a line of a log.
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def quoted(text: str) -> str:
+    """A text in quotes, cut where it gets long."""
+    cut = text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…"
+    # Half of a surrogate pair cannot be written anywhere.
+    return json.dumps(cut, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The end of a fault: the known word that is nearest, if one is near."""
+    if not isinstance(word, str) or len(word) > SHOWN_CHARACTERS_MAX:
+        return ""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f'; did you mean "{near[0]}"?' if near else ""
 
 
 class FaultyInput(DispatcherError):

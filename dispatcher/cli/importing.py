@@ -17,10 +17,9 @@ from dispatcher.cli.operating import require_text
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.sending import opened
 from dispatcher.cli.voice import Voice
-from dispatcher.configfile.schema import did_you_mean
 from dispatcher.domain.addresses import KINDS, given
 from dispatcher.domain.suppression import SOURCES
-from dispatcher.errors import Fault
+from dispatcher.errors import Fault, did_you_mean
 from dispatcher.store.suppressions import Entry
 
 # They are kept in memory until the last line is known to be sound: some 300 bytes each.

@@ -8,20 +8,18 @@ import msgspec
 from msgspec import Raw
 
 from dispatcher.config import Config
-from dispatcher.configfile.schema import did_you_mean, dotted, quoted
-from dispatcher.domain.life import Lane
+from dispatcher.configfile.schema import dotted
+from dispatcher.domain.life import ATTEMPTS_MAX, LANES, Lane
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.domain.template import Renderer
-from dispatcher.errors import Fault, InputError, TemplateError
+from dispatcher.errors import Fault, InputError, TemplateError, did_you_mean, quoted
 from dispatcher.store.deliveries import New
 
 KEY_CHARACTERS_MAX = 255
 # The three parts of the unique key share one entry of its index, which Postgres ends at 2,704 bytes.
 KEY_BYTES_MAX = 2_600
-ATTEMPTS_MAX = 100
 # What the schema allows the name of a template, and a locale.
 STORED_NAME_MAX = 100
-LANES = {lane.name.lower(): lane for lane in Lane}
 ALIASES = {"to": "recipient"}
 FIELDS = (
     "idempotency_key",

@@ -8,9 +8,10 @@ import msgspec
 import typer
 
 from dispatcher.cli.failures import REFUSED
-from dispatcher.cli.intake import LANES, Intake
+from dispatcher.cli.intake import Intake
 from dispatcher.cli.sending import send_file, write
 from dispatcher.cli.session import Session
+from dispatcher.domain.life import LANES
 from dispatcher.errors import Fault, InputError
 
 Text = str | None

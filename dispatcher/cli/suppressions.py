@@ -11,12 +11,13 @@ import typer
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.importing import import_file, require_name
-from dispatcher.cli.intake import LANES, instant
+from dispatcher.cli.intake import instant
 from dispatcher.cli.operating import Actor, Reason, require_text, require_words, second, who
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
 from dispatcher.domain.addresses import KINDS, Address, given
+from dispatcher.domain.life import LANES
 from dispatcher.domain.suppression import SOURCES, Known, Suppression, barred
 from dispatcher.store import barring
 from dispatcher.store import suppressions as store

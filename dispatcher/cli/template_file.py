@@ -8,11 +8,10 @@ import yaml
 from msgspec import Struct
 
 from dispatcher.cli.failures import unreadable
-from dispatcher.configfile.schema import did_you_mean, quoted
 from dispatcher.domain import parts
 from dispatcher.domain.drafts import Draft, Flaw
 from dispatcher.domain.locales import UNNAMED, canonical
-from dispatcher.errors import Fault, TemplateRefused
+from dispatcher.errors import Fault, TemplateRefused, did_you_mean, quoted
 
 SUFFIX = ".liquid"
 FENCE = "---"

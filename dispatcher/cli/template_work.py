@@ -10,11 +10,10 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import require_words
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_file import Written, text
-from dispatcher.configfile.schema import did_you_mean, quoted
 from dispatcher.domain.drafts import Draft, Version, freeze
 from dispatcher.domain.partials import Partial, used
 from dispatcher.domain.template import Sources
-from dispatcher.errors import Fault, TemplateRefused
+from dispatcher.errors import Fault, TemplateRefused, did_you_mean, quoted
 from dispatcher.store import templates as store
 from dispatcher.store.database import Database
 from dispatcher.store.templates import LATEST, Found, Workspace

@@ -13,16 +13,14 @@ from dispatcher.configfile.schema import (
     Many,
     Options,
     Table,
-    did_you_mean,
     dotted,
     expected,
     fits,
     got,
-    quoted,
     table_of,
 )
 from dispatcher.configfile.sources import Given
-from dispatcher.errors import Fault
+from dispatcher.errors import Fault, did_you_mean, quoted
 
 # Which providers there are, and the struct of each one's options.
 Providers = Mapping[str, type[Struct]]

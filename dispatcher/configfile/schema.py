@@ -1,19 +1,18 @@
 """The shape of the configuration: the structs of `config` as a tree of tables and leaves that can be walked."""
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, inspect, structs
 
+from dispatcher.errors import quoted
+
 Keys = tuple[str, ...]
 
-# Longer than any real key or value; the rest of a pasted file in an error message helps nobody.
-SHOWN_CHARACTERS_MAX = 60
 # Past this a float loses units, and Python refuses to print integers of more than 4300 digits.
 SHOWN_NUMBER_MAX = 10**15
 
@@ -160,18 +159,6 @@ def got(value: object) -> str:
             return "a date or time"
 
 
-def quoted(text: str) -> str:
-    """A text in quotes, cut where it gets long."""
-    cut = text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…"
-    return json.dumps(cut, ensure_ascii=False)
-
-
 def dotted(keys: Keys) -> str:
     """Keys as TOML writes them: bare where that is possible."""
     return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", key) else quoted(key) for key in keys)
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The end of a fault: the known word that is nearest, if one is near."""
-    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
-    return f'; did you mean "{near[0]}"?' if near else ""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dispatcher.configfile.schema import Keys, Leaf, Node, Table, did_you_mean, dotted, quoted, step
-from dispatcher.errors import Fault
+from dispatcher.configfile.schema import Keys, Leaf, Node, Table, dotted, step
+from dispatcher.errors import Fault, did_you_mean, quoted
 
 PREFIX = "DISPATCHER_"
 FILE_SUFFIX = "_FILE"

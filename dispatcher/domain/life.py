@@ -26,6 +26,12 @@ class Lane(IntEnum):
     BULK = 2
 
 
+# As people write them.
+LANES = {lane.name.lower(): lane for lane in Lane}
+# What the schema allows: all attempts of a delivery, the first one included.
+ATTEMPTS_MAX = 100
+
+
 class Resend(Struct, frozen=True):
     """Whether an unknown attempt may be sent again: by whose leave, and for how long its provider knows the key."""
 

@@ -10,6 +10,7 @@ from liquid.builtin.expressions import StringLiteral
 from liquid.builtin.tags.include_tag import IncludeNode
 from liquid.builtin.tags.render_tag import RenderNode
 from liquid.exceptions import LiquidError
+from liquid.static_analysis import Variable
 from liquid.template import BoundTemplate
 from msgspec import Struct, field
 
@@ -78,11 +79,43 @@ def variables(sources: Sources) -> tuple[str, ...]:
         environment.loader = partials
         parsed = parse(part, text, environment, sources, partials)
         try:
-            found = parsed.template.analyze()
+            read.update(map(str, _globals(parsed.template)))
         except LiquidError as fault:
             raise TemplateError(f"template.{part}", where(fault)) from fault
-        read.update(str(one) for several in found.globals.values() for one in several)
     return tuple(sorted(read))
+
+
+def _globals(template: BoundTemplate) -> Iterator[Variable]:
+    """What a template reads and has not made itself."""
+    for several in template.analyze().globals.values():
+        yield from several
+
+
+class Texts:
+    """Texts that take in no partials, looked at one by one, each once."""
+
+    def __init__(self) -> None:
+        self._environments = {escapes: _Collecting(autoescape=escapes) for escapes in (False, True)}
+        self._plain = Sources({})
+        self._no_partials = Partials({})
+        self._seen: dict[tuple[bool, str], tuple[list[Fault], tuple[Variable, ...]]] = {}
+
+    def look(self, part: str, text: str) -> tuple[list[Fault], tuple[Variable, ...]]:
+        """What is wrong with a part, and, where nothing is, which variables it reads."""
+        key = part in ESCAPED_PARTS, text
+        if key not in self._seen:
+            self._seen[key] = self._look(part, text, self._environments[key[0]])
+        return self._seen[key]
+
+    def _look(self, part: str, text: str, environment: "_Collecting") -> tuple[list[Fault], tuple[Variable, ...]]:
+        # Neither a tag nor, in any number, what counts as one.
+        if "{" not in text and "|" not in text:
+            return [], ()
+        try:
+            found, template = _read(part, text, self._plain, self._no_partials, environment)
+            return found, () if found or template is None else tuple(_globals(template))
+        except Exception as fault:  # as in parsing
+            return [Fault(part, 0, f"cannot be read: {type(fault).__name__}")], ()
 
 
 def parse(part: str, text: str, environment: BoundedEnvironment, sources: Sources, partials: Partials) -> Parsed:
@@ -139,22 +172,31 @@ class _Collecting(BoundedEnvironment):
 
 
 def _faults(part: str, text: str, sources: Sources, partials: Partials, *, autoescape: bool) -> list[Fault]:
-    environment = _Collecting(autoescape=autoescape)
+    return _read(part, text, sources, partials, _Collecting(autoescape=autoescape))[0]
+
+
+def _read(
+    part: str, text: str, sources: Sources, partials: Partials, environment: _Collecting
+) -> tuple[list[Fault], BoundTemplate | None]:
+    """What is wrong with a part, and what it was read as, where that much can be said."""
+    environment.kept = []
+    template: BoundTemplate | None = None
     nodes: Sequence[Node] = ()
     try:
         refuse_bombs(text)
-        nodes = environment.from_string(text).nodes
+        template = environment.from_string(text)
+        nodes = template.nodes
     except LiquidError as fault:
         environment.kept.append(fault)
     except Exception as fault:  # as in parsing
-        return [Fault(part, 0, f"does not parse: {type(fault).__name__}")]
+        return [Fault(part, 0, f"does not parse: {type(fault).__name__}")], None
     found = [Fault(part, _line(one.token), " ".join(str(one.message).split())) for one in environment.kept]
     every = list(_walk(nodes, environment))
     found += _unknown_filters(part, every, environment)
     found += _partial_faults(part, every, sources)
-    if found:
-        return found
-    return _weight_faults(part, text, nodes, sources, partials)
+    if not found and (sources.partials or (environment.autoescape and RAW_HTML not in sources.rights)):
+        found = _weight_faults(part, text, nodes, sources, partials)
+    return found, template
 
 
 def _weight_faults(part: str, text: str, nodes: Sequence[Node], sources: Sources, partials: Partials) -> list[Fault]:

@@ -29,7 +29,8 @@ class Send(_Node, frozen=True, kw_only=True, tag="send"):
     """Messages on one channel: a stored template by name, or the parts of one that stands here."""
 
     channel: str
-    # Each renders to one recipient; a lone variable that is a list gives several.
+    # Each renders to one recipient; a lone variable that is a list gives several. A social post may leave it empty:
+    # then it has one delivery, whose recipient is "".
     to: tuple[Text, ...]
     # A name, or a lone variable that has it.
     template: Text | None = None
@@ -96,7 +97,13 @@ class Edge(Struct, frozen=True, omit_defaults=True):
 
 
 class Read(Struct, frozen=True):
-    """A variable that a trigger must bring: as it is written, and as the steps to it (`["order", "items", "0"]`)."""
+    """A variable that a trigger must bring: as it is written, and as the steps to it (`["order", "items", "0"]`).
+
+    Each step has to lead somewhere, as Liquid takes it: into an object by the key; into a list by a whole number within
+    its length, from the end where it is negative. Where no key is called so, `size` is there of a list, an object and
+    a text, `first` and `last` of a list that is not empty (`first` of such an object too). What stands behind a step
+    that is a variable itself (`a[b].c`) is left out: `a` and `b` have to be there.
+    """
 
     path: str
     at: tuple[str, ...]

@@ -1,0 +1,80 @@
+"""Reads: which variables a text takes, as the parser understands it, and whether it is nothing but one of them."""
+
+from functools import lru_cache
+
+from liquid.ast import Node
+from liquid.builtin.expressions import FilteredExpression, Path
+from liquid.builtin.output import OutputNode
+from liquid.static_analysis import Variable
+
+from dispatcher.domain.liquid import BoundedEnvironment, refuse_bombs
+from dispatcher.domain.plans.places import Faults
+from dispatcher.domain.plans.plan import Read
+from dispatcher.domain.sources import Texts
+
+# What stands between the braces of a lone variable; longer paths than that are nobody's.
+LONE_CHARACTERS_MAX = 500
+CONDITION_WORDS = "is a Liquid expression without {{ }} or {% %} around it, such as order.total > 100"
+_ENVIRONMENT = BoundedEnvironment(autoescape=False, text_max=LONE_CHARACTERS_MAX)
+
+
+class Reader:
+    """Reads the Liquid of one definition: what is wrong with it goes to the faults, by place."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._texts = Texts()
+
+    def text(self, place: str, text: str, part: str = "text") -> list[Read]:
+        """What a text reads. The part says whether it is escaped."""
+        found, variables = self._texts.look(part, text)
+        for fault in found:
+            self._faults.add(place, str(fault))
+        return _reads(variables)
+
+    def condition(self, place: str, text: str) -> list[Read]:
+        """What a condition reads: a Liquid expression as it stands between `{% if` and `%}`."""
+        if any(sign in text for sign in ("{{", "{%", "%}", "}}")):
+            self._faults.add(
+                place, "is a Liquid expression without {{ }} or {% %} around it, such as: order.total > 100"
+            )
+            return []
+        if not text.strip():
+            self._faults.add(place, "is empty: leave the condition out for the edge that is taken otherwise")
+            return []
+        return self.text(place, f"{{% if {text} %}}1{{% endif %}}")
+
+
+def _reads(variables: tuple[Variable, ...]) -> list[Read]:
+    found: dict[tuple[str, ...], Read] = {}
+    for variable in variables:
+        # Behind a step that is itself a variable nothing is known before there is a value.
+        known = [one for one in variable.segments if not isinstance(one, list)]
+        steps = known[: next((n for n, one in enumerate(variable.segments) if isinstance(one, list)), len(known))]
+        if steps:
+            at = tuple(map(str, steps))
+            found.setdefault(at, Read(str(Variable([*steps], variable.span)), at))
+    return list(found.values())
+
+
+@lru_cache(maxsize=1_000)
+def lone(text: str) -> tuple[str | int, ...] | None:
+    """The steps to the variable that a text is, if it is nothing else: no filter, no words around it."""
+    text = text.strip()
+    if not (text.startswith("{{") and text.endswith("}}")) or len(text) > LONE_CHARACTERS_MAX:
+        return None
+    try:
+        refuse_bombs(text)
+        nodes = _ENVIRONMENT.from_string(text).nodes
+    except Exception:  # the library raises what it pleases; what does not parse is said elsewhere
+        return None
+    path = _path(nodes[0]) if len(nodes) == 1 else None
+    steps = () if path is None else tuple(one for one in path.path if isinstance(one, str | int))
+    return steps if path is not None and steps and len(steps) == len(path.path) else None
+
+
+def _path(node: Node) -> Path | None:
+    expression = getattr(node, "expression", None)
+    if not isinstance(node, OutputNode) or not isinstance(expression, FilteredExpression) or expression.filters:
+        return None
+    return expression.left if isinstance(expression.left, Path) else None
