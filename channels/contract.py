@@ -71,11 +71,13 @@ class Accepted(Struct, frozen=True, gc=False):
 class Refused(Struct, frozen=True, gc=False):
     """The provider will never take this message: no further attempt.
 
-    `suppresses` says that it is the address that is at fault for good, so that nothing more is sent to it.
+    `suppresses` says that it is the address that is at fault for good, so that nothing more is sent to it. `by_key`
+    says that it speaks for every earlier call with the key, though the channel as a whole promises nothing of its keys.
     """
 
     reason: str
     suppresses: bool = False
+    by_key: bool = False
 
 
 class RetryAfter(Struct, frozen=True, gc=False):
@@ -98,11 +100,13 @@ class Throttled(Struct, frozen=True, gc=False):
 class Unknown(Struct, frozen=True, gc=False):
     """The call was begun and its outcome cannot be known; `phase` says how far it came.
 
-    `hold` says that the same call again would never tell, whatever the provider does with keys.
+    `hold` says that the same call again would never tell, whatever the provider does with keys. `by_key` says that this
+    receiver de-duplicates by the key, without an end, though the channel as a whole does not promise it.
     """
 
     phase: str
     hold: bool = False
+    by_key: bool = False
 
 
 class NotCalled(Struct, frozen=True, gc=False):

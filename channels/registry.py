@@ -12,39 +12,71 @@ from channels.capture import Capture, CaptureOptions
 from channels.capture.channel import Connect
 from channels.contract import Channel
 from channels.faults import FaultSettings, Faulty, any_fault
+from channels.functions import Functions, FunctionSettings, FunctionsOptions
 from channels.ledger import Ledger, LedgerOptions
 from channels.resend import Resend, ResendOptions
+from channels.slack import Slack, SlackOptions, WebhookSettings
 from channels.smtp import Smtp, SmtpOptions
 
 Scalar = str | int | float | bool
 OptionsT = TypeVar("OptionsT", bound=Struct)
 
 
+class Named(Struct, frozen=True):
+    """What recipients can name: functions and webhooks, by their names."""
+
+    functions: Mapping[str, FunctionSettings] = MappingProxyType({})
+    webhooks: Mapping[str, WebhookSettings] = MappingProxyType({})
+
+
+class Around(Struct, frozen=True):
+    """What there is around a channel that it may use."""
+
+    connect: Connect
+    named: Named
+
+
 class _Provider(Struct, Generic[OptionsT], frozen=True):
-    """One provider: the struct of its options, and how its channel is made from them."""
+    """One provider: the struct of its options, how its channel is made from them, and what its recipients name."""
 
     options: type[OptionsT]
-    make: Callable[[OptionsT, Connect], Channel]
+    make: Callable[[OptionsT, Around], Channel]
+    names: Callable[[Named], Mapping[str, object]] = lambda _: {}
 
-    def open(self, options: Mapping[str, Scalar], connect: Connect) -> Channel:
-        return self.make(msgspec.convert(dict(options), self.options), connect)
+    def open(self, options: Mapping[str, Scalar], around: Around) -> Channel:
+        return self.make(msgspec.convert(dict(options), self.options), around)
 
 
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
-    "blackhole": _Provider(BlackholeOptions, lambda _options, _connect: Blackhole()),
-    "capture": _Provider(CaptureOptions, lambda options, connect: Capture(connect, options)),
-    "ledger": _Provider(LedgerOptions, lambda options, _connect: Ledger(options)),
-    "smtp": _Provider(SmtpOptions, lambda options, _connect: Smtp(options)),
-    "resend": _Provider(ResendOptions, lambda options, _connect: Resend(options)),
+    "blackhole": _Provider(BlackholeOptions, lambda _options, _around: Blackhole()),
+    "capture": _Provider(CaptureOptions, lambda options, around: Capture(around.connect, options)),
+    "ledger": _Provider(LedgerOptions, lambda options, _around: Ledger(options)),
+    "smtp": _Provider(SmtpOptions, lambda options, _around: Smtp(options)),
+    "resend": _Provider(ResendOptions, lambda options, _around: Resend(options)),
+    "functions": _Provider(
+        FunctionsOptions, lambda _options, around: Functions(around.named.functions), lambda named: named.functions
+    ),
+    "slack": _Provider(
+        SlackOptions, lambda options, around: Slack(options, around.named.webhooks), lambda named: named.webhooks
+    ),
 }
 # The options of each provider: with bounds, strict, and with a default each where there can be one.
 PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for name, one in _PROVIDERS.items()})
 _NOTHING: Mapping[str, Scalar] = MappingProxyType({})
 
 
+def named_by(provider: str, named: Named) -> Mapping[str, object]:
+    """What the recipients of a provider's messages can name, by its name; nothing where they name nothing of ours."""
+    return _PROVIDERS[provider].names(named)
+
+
 def open_channel(
-    provider: str, faults: FaultSettings, connect: Connect, options: Mapping[str, Scalar] = _NOTHING
+    provider: str,
+    faults: FaultSettings,
+    connect: Connect,
+    options: Mapping[str, Scalar] = _NOTHING,
+    named: Named = Named(),  # noqa: B008 - frozen, as all that it holds
 ) -> Channel:
     """A channel for a provider, with its options, and misbehaving as asked."""
-    channel = _PROVIDERS[provider].open(options, connect)
+    channel = _PROVIDERS[provider].open(options, Around(connect, named))
     return Faulty(channel, faults) if any_fault(faults) else channel

@@ -10,7 +10,7 @@ import anyio
 import asyncpg
 import structlog
 
-from channels.registry import open_channel
+from channels.registry import Named, named_by, open_channel
 from dispatcher import logs
 from dispatcher.actors.controls import Controls
 from dispatcher.actors.janitor import Janitor
@@ -212,7 +212,9 @@ class App:
         return None if current is None or current.fenced.is_set() else current.number
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
-        channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options)
+        channel = open_channel(
+            settings.provider, settings.faults, self.database.connection, settings.options, _named(self.config)
+        )
         log.debug("channel.opened", channel=name, provider=settings.provider)
         return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds)
 
@@ -296,7 +298,7 @@ class App:
     def _apply_channel(self, name: str, old: Config) -> None:
         before, settings = old.channels[name], self.config.channels[name]
         terms = self._terms[name]
-        if _what_is_open(before) != _what_is_open(settings):
+        if _what_is_open(before, old) != _what_is_open(settings, self.config):
             self._terms[name] = self._open(name, settings, terms.rates)
             self._retire(terms)
         else:
@@ -320,9 +322,14 @@ def _links(config: Config) -> Links | None:
     return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
 
 
-def _what_is_open(settings: ChannelSettings) -> tuple[object, ...]:
+def _named(config: Config) -> Named:
+    return Named(config.functions, config.webhooks)
+
+
+def _what_is_open(settings: ChannelSettings, config: Config) -> tuple[object, ...]:
     """What a channel is made of: a change of it needs another one."""
-    return settings.provider, settings.options, settings.faults
+    named = named_by(settings.provider, _named(config))
+    return settings.provider, settings.options, settings.faults, dict(named)
 
 
 def _limits(settings: ChannelSettings) -> tuple[float, float, float, float]:

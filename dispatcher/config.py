@@ -25,6 +25,40 @@ PostgresUrl = Annotated[
         extra={"secret": True, "shown": "url", "expects": "a URL that begins with postgresql://"},
     ),
 ]
+# What is called by a name. A variable that sets a key of one has _ in place of each hyphen.
+TargetName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z][a-z0-9_-]{0,63}\Z",
+        extra={"expects": "a name of 1 to 64 characters a-z, 0-9, _ and -, a letter first"},
+    ),
+]
+_TARGET_URL = (
+    r"^(\Z|https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)(:[0-9]{1,5})?"
+    r"([/?][!\"$-~]*)?\Z)"
+)
+_TARGET_URL_EXPECTED = "a URL that begins with https:// (http:// to what allow_addresses names), without login"
+FunctionUrl = Annotated[
+    str,
+    Meta(
+        pattern=_TARGET_URL,
+        max_length=4_096,
+        extra={"secret": True, "shown": "url", "expects": _TARGET_URL_EXPECTED},
+    ),
+]
+# Its path is the secret.
+WebhookUrl = Annotated[
+    str, Meta(pattern=_TARGET_URL, max_length=4_096, extra={"secret": True, "expects": _TARGET_URL_EXPECTED})
+]
+# Ranges that a URL may lead to although they are not public; every other such address is refused as it is connected to.
+AddressRanges = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9A-Fa-f:./\s]*\Z",
+        max_length=4_096,
+        extra={"expects": 'ranges of addresses with spaces between them, for example "10.1.0.0/16 fd00::/8"'},
+    ),
+]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Rate = Annotated[float, Meta(ge=0, le=1_000_000)]
@@ -199,6 +233,38 @@ class Channel(Struct, frozen=True, forbid_unknown_fields=True):
     faults: Faults = Faults()
 
 
+class Function(Struct, frozen=True, forbid_unknown_fields=True):
+    """A function of yours that deliveries on a channel with the provider `functions` call by its name."""
+
+    url: FunctionUrl = ""
+    # Sent as `Authorization: Bearer`; without one there is no such header.
+    token: Annotated[
+        str,
+        Meta(
+            pattern=r"^[!-~]{0,4096}\Z",
+            extra={"secret": True, "expects": "a token of at most 4096 printable characters without spaces"},
+        ),
+    ] = ""
+    # For one call as a whole. A delivery's option `timeout_seconds` can lower it.
+    timeout_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 20.0
+    # It knows the keys that it was given: an unknown outcome is asked for again with the same key, and not held.
+    idempotent: bool = False
+    # Which failures pass: `transient` ones by their status or their own word, `never` any, or `always` all.
+    retry: Literal["transient", "never", "always"] = "transient"
+    # An answer becomes part of its run: a megabyte is far above what anybody wants there.
+    answer_bytes_max: Annotated[int, Meta(ge=256, le=1024 * 1024)] = 64 * 1024
+    # Calls of this function under way at a time, in each process.
+    connections: Annotated[int, Meta(ge=1, le=256)] = 16
+    allow_addresses: AddressRanges = ""
+
+
+class Webhook(Struct, frozen=True, forbid_unknown_fields=True):
+    """A URL that takes messages for one place, such as a room of a chat: whoever knows it can write there."""
+
+    url: WebhookUrl = ""
+    allow_addresses: AddressRanges = ""
+
+
 def _every_channel_captures() -> dict[str, Channel]:
     return {name: Channel() for name in CHANNELS}
 
@@ -220,3 +286,6 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     janitor: Janitor = Janitor()
     # Each channel has its own lanes and sender: 64 is far above any real list and keeps start-up bounded.
     channels: Annotated[dict[Name, Channel], Meta(max_length=64)] = field(default_factory=_every_channel_captures)
+    # Each has connections of its own.
+    functions: Annotated[dict[TargetName, Function], Meta(max_length=256)] = {}
+    webhooks: Annotated[dict[TargetName, Webhook], Meta(max_length=256)] = {}

@@ -265,7 +265,8 @@ def _links(config: Config) -> Links | None:
 def fingerprint(config: Config) -> str:
     """What replicas must have in common: everything but who they are, where they listen and how they log."""
     beat = (config.instance.heartbeat_seconds, config.instance.lease_seconds, config.instance.licence_seconds)
-    shared = (beat, config.claim, config.flush, config.retry, config.limits, config.unsubscribe, config.channels)
+    deciding = (config.claim, config.flush, config.retry, config.limits, config.unsubscribe)
+    shared = (beat, deciding, config.channels, config.functions, config.webhooks)
     return hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:16]
 
 

@@ -22,6 +22,11 @@ LIVE = (
     "janitor.**",
     "unsubscribe.**",
     "channels.*.**",
+    # They come and go by themselves: nothing runs for one but its calls.
+    "functions",
+    "functions.**",
+    "webhooks",
+    "webhooks.**",
 )
 
 

@@ -5,10 +5,7 @@ request was written is unknown, a 5xx too: the key makes a repeat safe for as lo
 unknown is repeated within that time only, and held, not failed, when its attempts are used up.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +13,9 @@ from msgspec import Meta, Struct
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.resend.options import ResendOptions
-from channels.resend.words import cleaned
+from channels.web import Answer
+from channels.web.waits import retry_after, seconds
+from channels.web.words import cleaned, texts
 
 # Where a 429 says nothing about time. The API's window is a second.
 LIMIT_SECONDS = 1.0
@@ -24,7 +23,6 @@ LIMIT_SECONDS = 1.0
 QUOTA_SECONDS = 3_600.0
 # What the API says with a quota may be about its rate: shorter is not about a quota.
 QUOTA_SECONDS_MIN = 60.0
-WAIT_SECONDS_MAX = 86_400.0
 
 QUOTAS = {"daily_quota_exceeded": "daily", "monthly_quota_exceeded": "monthly"}
 _KEYS = frozenset({"missing_api_key", "invalid_api_key", "restricted_api_key", "suspended_api_key"})
@@ -36,21 +34,6 @@ _OK, _BAD, _CONFLICT, _TOO_MANY, _SERVER = 200, 400, 409, 429, 500
 _REDIRECT = 300
 
 MessageId = Annotated[str, Meta(min_length=1, max_length=255)]
-
-
-class Answer(Struct, frozen=True):
-    """What came back. Without a body: it was too long, or was cut off."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes | None
-
-
-class Lost(Struct, frozen=True):
-    """No answer. `written` says whether any of the request may have left."""
-
-    written: bool
-    why: str
 
 
 class _Taken(Struct, frozen=True):
@@ -145,41 +128,17 @@ def quota(answer: Answer) -> str | None:
 
 def wait_seconds(answer: Answer) -> float:
     """For how long an answer asks to be left alone."""
-    asked = _retry_after(answer.headers.get("retry-after", ""))
+    asked = retry_after(answer.headers.get("retry-after", ""))
     if quota(answer):
         return asked if asked is not None and asked >= QUOTA_SECONDS_MIN else QUOTA_SECONDS
     if asked is None:
-        asked = _seconds(answer.headers.get("ratelimit-reset", ""))
+        asked = seconds(answer.headers.get("ratelimit-reset", ""))
     return LIMIT_SECONDS if asked is None else asked
 
 
 def asks_to_wait(answer: Answer) -> bool:
     """Whether an answer asks for a pause."""
     return answer.status == _TOO_MANY or (answer.status >= _SERVER and "retry-after" in answer.headers)
-
-
-def _retry_after(text: str) -> float | None:
-    """In seconds or as a date, by this machine's clock."""
-    seconds = _seconds(text)
-    if seconds is not None:
-        return seconds
-    try:
-        moment = parsedate_to_datetime(text)
-        return _bounded((moment - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return _bounded(seconds) if math.isfinite(seconds) else None
-
-
-def _bounded(seconds: float) -> float:
-    return min(max(seconds, 0.0), WAIT_SECONDS_MAX)
 
 
 def _error(answer: Answer) -> _Error:
@@ -198,30 +157,6 @@ def _named(answer: Answer, error: _Error) -> str:
 def _refused(name: str, message: object, envelope: Envelope, options: ResendOptions) -> Refused:
     senders = (options.sender, str(envelope.options.get("from", "")))
     domains = " ".join(sender.rpartition("@")[2] for sender in senders)
-    words = cleaned(message, [options.api_key, *_texts(envelope)], domains)
+    words = cleaned(message, [options.api_key, envelope.recipient, *texts(envelope.parts, envelope.options)], domains)
     field = "options.api_key: " if name in _KEYS else ""
     return Refused(f"{field}resend says {name}: {words}".removesuffix(": "))
-
-
-def _texts(envelope: Envelope) -> list[str]:
-    """Every text of a message."""
-    texts = [envelope.recipient, *envelope.parts.values()]
-    _gather(envelope.options, texts)
-    return texts
-
-
-def _gather(value: object, texts: list[str]) -> None:
-    match value:
-        case str():
-            texts.append(value)
-        case Mapping():
-            for name, one in value.items():
-                texts.append(str(name))
-                _gather(one, texts)
-        case list() | tuple():
-            for one in value:
-                _gather(one, texts)
-        case bool() | int() | float():
-            texts.append(str(value))
-        case _:
-            pass

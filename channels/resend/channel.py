@@ -21,11 +21,12 @@ import structlog
 from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from channels.mail.errors import MailFault
 from channels.resend import answers
-from channels.resend.answers import Answer, Lost
-from channels.resend.message import Message, Messages, batch_key, message_key
+from channels.resend.message import Message, Messages, batch_key
 from channels.resend.options import ResendOptions
 from channels.resend.pace import Pace
-from channels.resend.wire import Call, LicenceOver, Wire
+from channels.resend.wire import Wire
+from channels.web import Answer, Call, LicenceOver, Lost
+from channels.web.keys import delivery_key
 
 log = structlog.get_logger(__name__)
 
@@ -121,9 +122,9 @@ class Resend:
         if not envelopes:
             return None
         if len(envelopes) == 1:
-            return Call(envelopes, "/emails", message_key(envelopes[0]), bodies[0])
+            return self._wire.call(envelopes, "/emails", delivery_key(envelopes[0]), bodies[0])
         body = b"[" + b",".join(bodies) + b"]"
-        return Call(envelopes, "/emails/batch", batch_key(envelopes), body)
+        return self._wire.call(envelopes, "/emails/batch", batch_key(envelopes), body)
 
     def _goes_with_others(self, envelope: Envelope, message: Message, work: Work) -> bool:
         first = envelope.attempt == 1 and envelope.delivery_id not in work.alone

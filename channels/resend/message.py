@@ -5,7 +5,6 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +17,7 @@ from channels.mail.errors import MailFault
 from channels.mail.settings import MailSettings
 from channels.mail.words import no_surrogate, one_line, quoted
 from channels.resend.options import ResendOptions
+from channels.web.keys import delivery_key
 
 # The API takes 40 MB, files encoded.
 MESSAGE_BYTES_MAX = 40_000_000
@@ -69,16 +69,9 @@ class Messages:
         return Message(data, bool(attached))
 
 
-def message_key(envelope: Envelope) -> str:
-    """What the API knows a delivery by. Ours is unique in its tenant and workspace only, and of any length."""
-    parts = (envelope.tenant_id, envelope.workspace_id, envelope.idempotency_key)
-    text = "|".join(quote(part, safe="", errors="surrogatepass") for part in parts)
-    return "d-" + hashlib.sha256(text.encode()).hexdigest()
-
-
 def batch_key(envelopes: Sequence[Envelope]) -> str:
     """What the API knows these together by, in this order."""
-    return "b-" + hashlib.sha256("|".join(map(message_key, envelopes)).encode()).hexdigest()
+    return "b-" + hashlib.sha256("|".join(map(delivery_key, envelopes)).encode()).hexdigest()
 
 
 def _shown(address: Address) -> str:

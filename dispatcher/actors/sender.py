@@ -343,7 +343,7 @@ class Sender:
             log.error("channel.reported_twice", channel=self.name, delivery_id=envelope.delivery_id)
             return
         if type(verdict) is Accepted:
-            self._settle(state, one, Succeeded(verdict.provider_message_id))
+            self._settle(state, one, Succeeded(verdict.provider_message_id, verdict.data))
             return
         now = self._clock.monotonic()
         if type(verdict) is Throttled:

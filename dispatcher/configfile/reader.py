@@ -24,6 +24,8 @@ from dispatcher.errors import Fault, did_you_mean, quoted
 
 # Which providers there are, and the struct of each one's options.
 Providers = Mapping[str, type[Struct]]
+# What is there without being named.
+BUILT_IN: Mapping[Keys, tuple[str, ...]] = {("channels",): CHANNELS}
 
 
 class Reader:
@@ -76,18 +78,30 @@ class Reader:
                 self._fault((*at, key), f"unknown key{did_you_mean(key, table.children)}")
 
     def _many(self, many: Many, raw: object, at: Keys) -> dict[str, object]:
-        """The built-in channels, and those that the file or a variable names."""
+        """Those that are built in, and those that the file or a variable names."""
         given = self._dict(raw, at)
+        self._call_by_their_names(given, at)
         overridden = [keys[len(at)] for keys in self._overrides if keys[: len(at)] == at]
-        names = dict.fromkeys((*CHANNELS, *given, *overridden))
+        built_in = BUILT_IN.get(at, ())
+        names = dict.fromkeys((*built_in, *given, *overridden))
         if len(names) > many.length_max:
-            self._fault(at, f"at most {many.length_max} are possible, got {len(names)} with the built-in ones")
+            with_them = " with the built-in ones" if built_in else ""
+            self._fault(at, f"at most {many.length_max} are possible, got {len(names)}{with_them}")
             return {}
         for name in names:
             if not fits(many.key, name):
                 self._fault((*at, name), f"expected {expected(many.key)}, got {quoted(name)}")
         good = [name for name in names if fits(many.key, name)]
         return {name: self._table(many.value, given.get(name, {}), (*at, name)) for name in good}
+
+    def _call_by_their_names(self, given: Mapping[str, object], at: Keys) -> None:
+        """A variable's name has no hyphens: where the file has create-invoice, create_invoice means that."""
+        depth = len(at)
+        meant = {name.replace("-", "_"): name for name in given} | {name: name for name in given}
+        self._overrides = {
+            (*at, meant.get(keys[depth], keys[depth]), *keys[depth + 1 :]) if keys[:depth] == at else keys: override
+            for keys, override in self._overrides.items()
+        }
 
     def _with_options(self, config: Config, providers: Providers) -> Config:
         """The configuration with each channel's options, read by the shape that its provider declares."""

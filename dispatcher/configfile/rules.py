@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterator
+from ipaddress import ip_network
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dispatcher.config import Channel, Config, Faults, Instance
+from dispatcher.config import Channel, Config, Faults, Function, Instance, Webhook
 from dispatcher.configfile.schema import Keys
 
 # 0.1 seven times over is a little more than 0.7.
@@ -14,6 +16,8 @@ ROUNDING = 1e-9
 # Below this many heartbeats in a lease one lost heartbeat and a slow one fence a healthy process.
 HEARTBEATS_PER_LEASE = 2.5
 
+# The provider whose calls are bounded by each function and by their channel.
+FUNCTIONS = "functions"
 OUTCOMES = ("refuse", "bounce", "retry", "throttle", "unknown", "hang")
 
 
@@ -57,6 +61,11 @@ def relations(config: Config) -> Iterator[Relation]:
     )
     for name, channel in config.channels.items():
         yield from _channel(("channels", name), channel)
+    for name, function in config.functions.items():
+        yield from _target(("functions", name), function)
+        yield from _call_times(name, function, config)
+    for name, webhook in config.webhooks.items():
+        yield from _target(("webhooks", name), webhook)
 
 
 def _relation(section: Keys, keys: Keys, holds: bool, message: str) -> Relation:
@@ -91,6 +100,59 @@ def _channel(section: Keys, channel: Channel) -> Iterator[Relation]:
         f"must be 0 or at least 1, or the bucket never holds a whole token, got {burst:g}",
     )
     yield _faults((*section, "faults"), channel.faults)
+
+
+def _target(section: Keys, target: Function | Webhook) -> Iterator[Relation]:
+    ranges_sound, named = _are_ranges(target.allow_addresses), bool(target.allow_addresses.split())
+    yield _relation(section, ("url",), bool(target.url), "is missing: it is what the name stands for")
+    yield _relation(
+        section,
+        ("url",),
+        _has_host_and_port(target.url) or not target.url,
+        "has a host or a port that is none",
+    )
+    yield _relation(
+        section,
+        ("url", "allow_addresses"),
+        named or not target.url.startswith("http://"),
+        "begins with http://, so that whoever is on the way can read all of it: that is for addresses only that"
+        " allow_addresses names",
+    )
+    yield _relation(
+        section,
+        ("allow_addresses",),
+        ranges_sound,
+        "has something that is no range of addresses, such as 10.1.0.0/16, 10.1.2.3 or fd00::/8",
+    )
+
+
+def _are_ranges(text: str) -> bool:
+    try:
+        return all(map(ip_network, text.split()))
+    except ValueError:
+        return False
+
+
+def _has_host_and_port(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _call_times(name: str, function: Function, config: Config) -> Iterator[Relation]:
+    at = ("functions", name, "timeout_seconds")
+    for channel, settings in config.channels.items():
+        if settings.provider == FUNCTIONS:
+            limit = settings.call_seconds_max
+            yield Relation(
+                at,
+                (at, ("channels", channel, "call_seconds_max"), ("channels", channel, "provider")),
+                function.timeout_seconds <= limit,
+                f"must not be over call_seconds_max of [channels.{channel}] ({limit:g}), which ends every call, got"
+                f" {function.timeout_seconds:g}",
+            )
 
 
 def _faults(section: Keys, faults: Faults) -> Relation:

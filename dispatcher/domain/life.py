@@ -88,10 +88,9 @@ class Claimed(Struct, frozen=True, gc=False):
 
 
 class Succeeded(Struct, frozen=True, gc=False):
-    """The provider has it."""
+    """The provider has it; `data` is what it answered with, where that is of any use."""
 
     provider_message_id: str
-    # What a function answered.
     data: Mapping[str, Any] | None = None
 
 

@@ -24,7 +24,7 @@ PARTS: dict[str, Parts] = {
     "push": Parts(("title", "body"), (("body",),)),
     "voice": _BODY,
     "social": _BODY,
-    "chat": _BODY,
+    "chat": Parts(("body", "blocks"), (("body",),)),
     "http": _BODY,
 }
 

@@ -6,6 +6,8 @@ from dispatcher.domain.life import Again, Back, Failed, Held, Outcome, Resend, S
 EXHAUSTED = "exhausted"
 # What a provider writes into Retry-After is foreign input; past some years Postgres could not even store it.
 WISH_SECONDS_MAX = 86_400.0
+# By the leave of one receiver, which knows every key that it was ever given.
+BY_KEY = Resend("key", None)
 
 
 def wish_seconds(wish: float) -> float:
@@ -26,9 +28,9 @@ def decide(  # noqa: PLR0911 - one return a verdict
     match verdict:
         case Accepted(provider_message_id=message_id, data=data):
             return Succeeded(message_id, data)
-        case Refused(reason=reason, suppresses=suppresses):
+        case Refused(reason=reason, suppresses=suppresses, by_key=by_key):
             # Under a key the answer is about every attempt: a provider that had taken one would say so again.
-            return Failed(reason, conclusive=resend.by == "key", suppresses=suppresses)
+            return Failed(reason, conclusive=by_key or resend.by == "key", suppresses=suppresses)
         case RetryAfter(reason=reason, delay_seconds=wish):
             if attempt >= max_attempts:
                 return Failed(f"{EXHAUSTED}: {reason}")
@@ -37,8 +39,9 @@ def decide(  # noqa: PLR0911 - one return a verdict
             return Back(wish_seconds(seconds), "throttled", throttled=True)
         case NotCalled(why=why):
             return Back(0.0, why)
-        case Unknown(phase=phase, hold=hold):
+        case Unknown(phase=phase, hold=hold, by_key=by_key):
+            leave = BY_KEY if by_key and resend.by != "key" else resend
             # An unknown last attempt is not exhaustion: nobody knows that it failed.
-            if resend.by is None or hold or attempt >= max_attempts:
+            if leave.by is None or hold or attempt >= max_attempts:
                 return Held(f"unknown: {phase}")
-            return Again(wait, f"unknown: {phase}", resend)
+            return Again(wait, f"unknown: {phase}", leave)

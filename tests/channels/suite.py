@@ -5,18 +5,20 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aiohttp import web
 from msgspec import structs
 
 from channels.contract import Channel, Envelope, Verdict
-from channels.registry import open_channel
+from channels.registry import Named, open_channel
 from dispatcher.actors.sender import _envelope
 from dispatcher.actors.streams import Rendered
-from dispatcher.config import Faults
+from dispatcher.config import Faults, Function, Webhook
 from dispatcher.domain.life import Claimed
 from dispatcher.store import marks
 from dispatcher.store.database import Database
 from tests.channels.mailbox import Mailbox, parsed
 from tests.channels.resend.fake import KEY, FakeResend
+from tests.channels.web.far import LOOPBACK, FarSide, Request, json_of
 from tests.store.scene import Scene
 
 NAME = "chat"
@@ -47,7 +49,8 @@ class Post:
         licence, attempts = await marks.mark(self.scene.database, self.scene.epoch, items, clock, 10.0)
         # A mailbox tells deliveries apart by their subjects.
         rendered = [
-            Rendered(_to(item), {"subject": str(item.id), "text": CONTENT} | self.parts, options) for item in items
+            Rendered(_to(item), {"subject": str(item.id), "text": CONTENT, "body": _body(item)} | self.parts, options)
+            for item in items
         ]
         return [_envelope(licence, one, attempts[one.item.id]) for one in rendered]
 
@@ -81,19 +84,23 @@ class Providers:
         self._port = 0
         self._mailbox = Mailbox()
         self.resend = FakeResend()
+        self.function = FarSide(_called)
+        self.webhook = FarSide(_posted)
 
     async def start(self) -> None:
         """Listen as each of them."""
         await self._mailbox.start()
         self._books = await asyncio.start_server(self._keep, "127.0.0.1", 0)
         self._port = self._books.sockets[0].getsockname()[1]
-        await self.resend.__aenter__()
+        for far in (self.resend, self.function, self.webhook):
+            await far.__aenter__()
 
     async def stop(self) -> None:
         """Listen no more."""
         self._books.close()
         self._mailbox.stop()
-        await self.resend.__aexit__()
+        for far in (self.resend, self.function, self.webhook):
+            await far.__aexit__()
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -109,15 +116,47 @@ class Providers:
             "ledger": {"host": "127.0.0.1", "port": self._port},
             "smtp": {"host": "127.0.0.1", "port": self._mailbox.port, "from": "Shop <shop@example.org>"},
             "resend": {"api_key": KEY, "from": SENDER, "url": self.resend.url},
+            "functions": {},
+            "slack": {},
         }
-        return open_channel(provider, faults or Faults(), self._database.connection, far[provider])
+        named = Named(
+            {RECIPIENT: Function(url=self.function.url, token="t", allow_addresses=LOOPBACK)},
+            {RECIPIENT: Webhook(url=self.webhook.url, allow_addresses=LOOPBACK)},
+        )
+        return open_channel(provider, faults or Faults(), self._database.connection, far[provider], named)
 
     async def arrived(self) -> list[tuple[int, str]]:
         """What has left, whichever way: the delivery, and every byte of it that could differ."""
         lines = [(json.loads(line)["delivery_id"], line.decode()) for line in self._lines]
         lines += [(int(parsed(data)["Subject"]), f"{to} {data.decode()}") for to, data in self._mailbox.taken]
         calls = [(_delivery(one), json.dumps(one)) for call in self.resend.requests for one in call.messages]
+        calls += [(json_of(one)["payload"]["delivery"], _whole(one)) for one in self.function.requests]
+        calls += [
+            (json.loads(json_of(one)["text"])["payload"]["delivery"], _whole(one)) for one in self.webhook.requests
+        ]
         return calls + lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
+
+
+def _body(item: Claimed) -> str:
+    """What a function is sent, and at the same time a text for a chat."""
+    return json.dumps({"action": "tell", "payload": {"delivery": item.id, "text": CONTENT}})
+
+
+async def _called(http: web.Request) -> web.StreamResponse:
+    """A function that does what it is asked to."""
+    number = json.loads(await http.read())["payload"]["delivery"]
+    return web.json_response({"success": True, "data": {"number": number}}, headers={"X-Request-Id": f"f-{number}"})
+
+
+async def _posted(http: web.Request) -> web.StreamResponse:
+    """Slack."""
+    number = json.loads(json.loads(await http.read())["text"])["payload"]["delivery"]
+    return web.Response(text="ok", headers={"x-slack-req-id": f"s-{number}"})
+
+
+def _whole(request: Request) -> str:
+    """A request but for whom it is addressed to, which its URL says: that is put before it here."""
+    return f"{RECIPIENT} {request.headers} {request.body.decode()}"
 
 
 def _delivery(message: dict[str, Any]) -> int:

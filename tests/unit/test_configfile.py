@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct, structs
 
 from channels import registry
-from dispatcher.config import CHANNELS, Channel, Config, Database, Faults, Unsubscribe
+from dispatcher.config import CHANNELS, Channel, Config, Database, Faults, Function, Unsubscribe, Webhook
 from dispatcher.configfile import load
 from dispatcher.configfile.rules import relations
 from dispatcher.configfile.schema import Keys, Leaf, Many, Node, Options, expected, table_of
@@ -24,6 +24,9 @@ class Nothing(Struct, frozen=True):
 
 
 PROVIDERS: dict[str, type[Struct]] = {"capture": Nothing, "blackhole": Nothing, "smtp": Nothing}
+URL = "https://f.example.org/call"
+CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
+POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
 LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
 ANNOTATED = Path(__file__).parents[2] / "ops" / "dispatcher.toml"
 
@@ -78,11 +81,29 @@ def test_the_annotated_file_is_the_defaults() -> None:
 
 
 def test_the_annotated_file_names_every_key() -> None:
-    with ANNOTATED.open("rb") as file:
-        named = {keys for keys, _ in _flat(tomllib.load(file))}
+    named = {("functions", "email", *keys[2:]) if keys[0] == "functions" else keys for keys in _named()}
+    named = {("webhooks", "email", *keys[2:]) if keys[0] == "webhooks" else keys for keys in named}
     # The default is the host's name, which no file can state: there it is a comment.
     assert re.search(r"^# name = ", ANNOTATED.read_text(encoding="utf-8"), re.MULTILINE)
     assert named == LEAVES.keys() - {("instance", "name")}
+
+
+def test_what_the_annotated_file_only_shows_is_sound_and_at_its_defaults() -> None:
+    shown = loaded(_shown())
+    (function,), (webhook,) = shown.functions.values(), shown.webhooks.values()
+    assert function == Function(url=function.url)
+    assert webhook == Webhook(url=webhook.url)
+
+
+def _shown() -> str:
+    """The annotated file with what it has no default for: such keys have their # without a space behind it."""
+    text = re.sub(r"^#(?=[\[a-z])", "", ANNOTATED.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    # Options are the provider's, and another file's affair.
+    return text.replace("[channels.email.options]", "")
+
+
+def _named() -> set[Keys]:
+    return {keys for keys, _ in _flat(tomllib.loads(_shown()))}
 
 
 def _flat(table: Mapping[str, object], at: Keys = ()) -> Iterator[tuple[Keys, object]]:
@@ -122,16 +143,24 @@ def test_a_variable_reaches_a_nested_key_of_a_channel() -> None:
 
 @pytest.mark.parametrize("keys", LEAVES, ids=".".join)
 def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
-    value = msgspec.to_builtins(Config(database=Database(url="postgresql://h/d"), unsubscribe=LINKS))
+    there = Config(database=Database(url="postgresql://h/d"), unsubscribe=LINKS, functions=CALLED, webhooks=POSTED)
+    value = msgspec.to_builtins(there)
     for key in keys:
         value = value[key]
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    # These two go together.
+    # These two go together, and so does a name with what it stands for.
     beside = {f"DISPATCHER_UNSUBSCRIBE__{key.upper()}": value for key, value in structs.asdict(LINKS).items()}
-    config = loaded(environ=beside | {"DISPATCHER_" + "__".join(keys).upper(): text})
+    beside |= _target(keys)
+    given = {"DISPATCHER_" + "__".join(keys).upper(): text}
+    config = loaded(environ=beside | given)
     for key in keys:
         config = config[key] if isinstance(config, dict) else getattr(config, key)
     assert config == value
+
+
+def _target(keys: Keys) -> dict[str, str]:
+    """What a function or a webhook cannot be without."""
+    return {f"DISPATCHER_{keys[0].upper()}__EMAIL__URL": URL} if keys[0] in ("functions", "webhooks") else {}
 
 
 def test_a_file_is_held_to_its_types_and_a_variable_is_text() -> None:
@@ -270,7 +299,7 @@ def test_every_fault_is_named_with_its_path() -> None:
 @pytest.mark.parametrize("keys", LEAVES, ids=".".join)
 def test_a_wrong_type_is_a_fault_at_every_key(keys: Keys) -> None:
     *tables, key = keys
-    found = faults(f"[{'.'.join(tables)}]\n{key} = [1979-05-27]")
+    found = faults(f"[{'.'.join(tables)}]\n{key} = [1979-05-27]", {} if key == "url" else _target(keys))
     assert set(found) == {".".join(keys)}
     assert expected(LEAVES[keys]) in found[".".join(keys)]
 

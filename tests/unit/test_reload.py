@@ -8,12 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dispatcher.config import Channel, Config, Database, Faults, Instance, Log, Retry
+from dispatcher.config import Channel, Config, Database, Faults, Function, Instance, Log, Retry, Webhook
 from dispatcher.configfile.rules import relations
 from dispatcher.configfile.schema import Keys, Leaf, Many, Node, Options, table_of
 from dispatcher.reload import Changes, diff, is_live, merge
 
-BASE = Config(instance=Instance(name="one"))
+BASE = Config(
+    instance=Instance(name="one"),
+    functions={"bill": Function(url="https://f.example.org/call")},
+    webhooks={"room": Webhook(url="https://h.example.org/room")},
+)
 # A busy machine is no failure.
 unhurried = settings(deadline=None)
 
@@ -52,8 +56,10 @@ def _with(config: Config, paths: set[Keys]) -> Config:
 
 def _unbounded(plain: dict[str, dict[str, object]]) -> Config:
     channels = {name: _channel(table) for name, table in plain.pop("channels").items()}
+    functions = {name: Function(**table) for name, table in plain.pop("functions").items()}  # type: ignore[arg-type]  # as it was
+    webhooks = {name: Webhook(**table) for name, table in plain.pop("webhooks").items()}  # type: ignore[arg-type]  # as it was
     sections = {key: structs.replace(getattr(BASE, key), **table) for key, table in plain.items()}
-    return structs.replace(BASE, channels=channels, **sections)
+    return structs.replace(BASE, channels=channels, functions=functions, webhooks=webhooks, **sections)
 
 
 def _channel(table: object) -> Channel:
@@ -106,7 +112,18 @@ def test_each_change_is_named_once_and_is_either_live_or_not(path: Keys) -> None
 def test_which_sections_are_live() -> None:
     live = {path[0] for path in PATHS if is_live(path)}
     fixed = {path[0] for path in PATHS if not is_live(path)}
-    assert live == {"log", "limits", "retry", "claim", "flush", "janitor", "unsubscribe", "channels"}
+    assert live == {
+        "log",
+        "limits",
+        "retry",
+        "claim",
+        "flush",
+        "janitor",
+        "unsubscribe",
+        "channels",
+        "functions",
+        "webhooks",
+    }
     assert fixed == {"database", "instance", "http", "log", "supervisor"}
     assert [path for path in PATHS if path[0] == "log" and is_live(path)] == [("log", "level")]
 
@@ -120,6 +137,12 @@ def test_a_channel_that_came_or_went_waits_for_a_restart() -> None:
     new = _renamed(BASE, {"sms"}, {"pager"})
     assert diff(BASE, new) == Changes((), ("channels.pager", "channels.sms"))
     assert merge(BASE, new).channels == BASE.channels
+
+
+def test_functions_and_webhooks_come_and_go_live() -> None:
+    new = structs.replace(BASE, functions={"ship": Function(url="https://s.example.org/")}, webhooks={})
+    assert diff(BASE, new) == Changes(("functions.bill", "functions.ship", "webhooks.room"), ())
+    assert merge(BASE, new) == new
 
 
 def test_a_provider_changes_live_beside_a_channel_that_does_not() -> None:
@@ -152,7 +175,8 @@ def test_a_merge_keeps_and_takes_within_one_section() -> None:
 
 def test_no_relation_reads_both_live_and_fixed_keys() -> None:
     """Or a merge of two sound configurations could be unsound."""
-    for relation in relations(BASE):
+    called = structs.replace(BASE, channels={"http": Channel(provider="functions")})
+    for relation in relations(called):
         assert len({is_live(keys) for keys in relation.reads}) == 1, relation.at
 
 
@@ -161,7 +185,7 @@ def test_every_leaf_of_the_schema_is_among_the_tested_paths() -> None:
 
 
 def _star(path: Keys) -> Keys:
-    return ("channels", "*", *path[2:]) if path[0] == "channels" else path
+    return (path[0], "*", *path[2:]) if path[0] in ("channels", "functions", "webhooks") else path
 
 
 def _leaves(node: Node, at: Keys = ()) -> Iterator[Keys]:

@@ -13,7 +13,8 @@ from channels.mail.errors import MailFault
 from channels.registry import PROVIDERS
 from channels.resend import ResendOptions
 from channels.resend import message as module
-from channels.resend.message import Messages, batch_key, message_key
+from channels.resend.message import Messages, batch_key
+from channels.web.keys import delivery_key
 from dispatcher.config import Config
 from dispatcher.configfile import load, show
 from dispatcher.errors import ConfigError
@@ -93,7 +94,7 @@ def test_the_same_delivery_is_the_same_bytes_on_every_attempt(envelope: Envelope
     first = structs.replace(envelope, options=options)
     messages = [Messages(OPTIONS).make(structs.replace(first, attempt=attempt)).data for attempt in (1, 2)]
     assert messages[0] == messages[1]
-    assert message_key(first) == message_key(structs.replace(first, attempt=2))
+    assert delivery_key(first) == delivery_key(structs.replace(first, attempt=2))
 
 
 def test_a_name_cannot_become_another_address(envelope: Envelope) -> None:
@@ -179,10 +180,10 @@ def test_a_key_is_one_delivery_s_and_fits_a_header(envelope: Envelope) -> None:
         structs.replace(envelope, tenant_id="a", workspace_id="b|c"),
         structs.replace(envelope, idempotency_key="ö\r\n" * 500),
     ]
-    keys = [message_key(one) for one in (envelope, *others)]
+    keys = [delivery_key(one) for one in (envelope, *others)]
     assert len(set(keys)) == len(keys)
     assert all(key.isascii() and key.isprintable() and len(key) <= 256 for key in keys)
-    assert message_key(structs.replace(envelope, delivery_id=0, attempt=7)) == keys[0]
+    assert delivery_key(structs.replace(envelope, delivery_id=0, attempt=7)) == keys[0]
     assert len({batch_key([envelope, others[0]]), batch_key([others[0], envelope]), keys[0]}) == 3
 
 

@@ -90,6 +90,30 @@ def test_what_the_same_call_can_never_tell_is_held_whoever_may_send_again() -> N
         assert decide(Unknown("another request", hold=True), 1, 5, 7.0, resend) == Held("unknown: another request")
 
 
+@pytest.mark.parametrize("resend", [HOLD, RESEND])
+def test_a_receiver_that_knows_its_keys_is_asked_again_by_key(resend: Resend) -> None:
+    unknown = Unknown("no answer", by_key=True)
+    assert decide(unknown, 1, 5, 7.0, resend) == Again(7.0, "unknown: no answer", Resend("key", None))
+    assert decide(unknown, 5, 5, 7.0, resend) == Held("unknown: no answer")
+    assert decide(Unknown("no answer", hold=True, by_key=True), 1, 5, 7.0, resend) == Held("unknown: no answer")
+
+
+def test_what_the_channel_promises_of_its_keys_stays_when_a_receiver_promises_more() -> None:
+    channel = Resend("key", 60.0)
+    again = decide(Unknown("no answer", by_key=True), 1, 5, 7.0, channel)
+    assert again == Again(7.0, "unknown: no answer", channel)
+
+
+def test_a_refusal_that_speaks_for_every_call_is_conclusive() -> None:
+    for resend, by_key, conclusive in ((HOLD, False, False), (HOLD, True, True), (Resend("key", 60.0), False, True)):
+        outcome = decide(Refused("no", by_key=by_key), 2, 5, 7.0, resend)
+        assert outcome == Failed("no", conclusive=conclusive)
+
+
+def test_what_the_provider_answered_goes_along() -> None:
+    assert decide(Accepted("m", {"id": 7}), 1, 5, 7.0, HOLD) == Succeeded("m", {"id": 7})
+
+
 def test_the_providers_wish_counts_where_it_has_one() -> None:
     assert decide(RetryAfter("busy", 90.0), 1, 5, 7.0, HOLD) == Again(90.0, "busy")
     assert decide(RetryAfter("busy", 0.0), 1, 5, 7.0, HOLD) == Again(0.0, "busy")

@@ -1,7 +1,7 @@
 """A provider's own words, cleaned: what it says about a message may repeat the message."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 # Enough for any of its explanations; the rest of a page of HTML helps nobody.
 CHARACTERS_MAX = 240
@@ -47,3 +47,23 @@ def cleaned(words: object, message: Iterable[str], known: str = "") -> str:
         return match[0] if token in spared or token not in haystack else HIDDEN
 
     return _HIDDEN_RUN.sub(HIDDEN, _TOKEN.sub(judged, text))
+
+
+def texts(*values: object, names: bool = True) -> list[str]:
+    """Every text in values as JSON has them, their numbers and, where asked for, the names of their members."""
+    found: list[str] = []
+    waiting = list(values)
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                found.append(text)
+            case Mapping() as members:
+                found.extend(map(str, members) if names else ())
+                waiting.extend(members.values())
+            case list() | tuple() as items:
+                waiting.extend(items)
+            case bool() | int() | float() as number:
+                found.append(str(number))
+            case _:
+                pass
+    return found

@@ -1,0 +1,5 @@
+"""Functions: deliveries that call a function of the operator's by its name, and bring back what it answers."""
+
+from channels.functions.channel import Functions, FunctionSettings, FunctionsOptions
+
+__all__ = ["FunctionSettings", "Functions", "FunctionsOptions"]

@@ -1,0 +1,135 @@
+"""The Slack channel: POSTs a delivery's text, and its blocks, to the webhook that it names.
+
+A webhook knows no keys: a message that may have arrived is never sent again by itself. How Slack answers is in its
+documentation, under "Sending messages using incoming webhooks": `ok`, or a status with one word in the body.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+import msgspec
+from aiohttp.abc import AbstractResolver
+from msgspec import Meta, Struct
+
+from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
+from channels.web import Answer, Bounds, Call, Lost
+from channels.web.answers import TOO_MANY, asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
+from channels.web.posts import Posts, Target, Unsendable
+
+# Slack cuts longer messages off.
+TEXT_CHARACTERS_MAX = 40_000
+BLOCKS_MAX = 50
+BLOCKS_BYTES_MAX = 256 * 1024
+# The real answers are a word.
+ANSWER_BYTES_MAX = 4 * 1024
+KEEP_SECONDS = 4.0
+# Slack takes a message a second of each webhook, with short bursts.
+CONNECTIONS = 4
+# Where a 429 says nothing about time.
+LIMIT_SECONDS = 1.0
+_UNKNOWN = "recipient: is no webhook; name one of those in [webhooks] of the configuration"
+
+WebhookSettings = Target
+
+_is_word = re.compile(r"[a-z][a-z0-9_]{1,63}").fullmatch
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode_blocks = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+
+
+class SlackOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """What all webhooks have in common."""
+
+    # For one call as a whole; with the licence it has to fit into call_seconds_max.
+    timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
+
+
+class _Manner:
+    """How webhooks are spoken to."""
+
+    def __init__(self, options: SlackOptions) -> None:
+        self._options = options
+
+    def bounds(self, webhook: WebhookSettings) -> Bounds:  # noqa: ARG002 - all are alike
+        """What calls of a webhook may use up."""
+        return Bounds(CONNECTIONS, ANSWER_BYTES_MAX, KEEP_SECONDS)
+
+    def call(self, envelope: Envelope, webhook: WebhookSettings) -> Call:
+        """A message of the parts `body` (or `text`) and `blocks`."""
+        return Call([envelope], webhook.url, {}, _message(envelope), self._options.timeout_seconds)
+
+    def judge(self, envelope: Envelope, webhook: WebhookSettings, answer: Answer | Lost) -> Verdict:  # noqa: ARG002 - all are alike
+        """What an answer, or its absence, means."""
+        if isinstance(answer, Lost):
+            return Unknown(f"no answer: {answer.why}") if answer.written else not_called(answer)
+        word = _word(answer)
+        if succeeded(answer):
+            if word == "ok":
+                return Accepted(answer.headers.get("x-slack-req-id", "")[:255])
+            return Unknown(f"answered with {answer.status} and not with ok")
+        return _refused(answer, word)
+
+
+def _refused(answer: Answer, word: str) -> Verdict:
+    """The verdict of a status that is no success."""
+    if answer.status == TOO_MANY:
+        wait = asked_wait(answer)
+        return Throttled(LIMIT_SECONDS if wait is None else wait)
+    if of_a_gateway(answer) and not word:
+        return Unknown(f"answered with {answer.status} by a gateway")
+    reason = f"slack says {answer.status} {word}".rstrip()
+    if passes(answer):
+        return RetryAfter(reason, asked_wait(answer))
+    return Refused(reason + (", a redirect, and those are not followed" if redirects(answer) else ""))
+
+
+class Slack(Posts[WebhookSettings]):
+    """Posts to Slack, and to whatever takes the same webhooks."""
+
+    def __init__(
+        self,
+        options: SlackOptions,
+        webhooks: Mapping[str, WebhookSettings],
+        resolver: Callable[[], AbstractResolver] | None = None,
+    ) -> None:
+        super().__init__(_Manner(options), webhooks, _UNKNOWN, resolver)
+
+
+def _message(envelope: Envelope) -> bytes:
+    """The JSON of one message: the same bytes on every attempt."""
+    parts = envelope.parts
+    name = "body" if "body" in parts else "text"
+    text = parts.get(name, "")
+    fields: dict[str, object] = {}
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise Unsendable(f"{name}: is too long: Slack cuts messages off after {TEXT_CHARACTERS_MAX} characters")
+    if text.strip():
+        fields["text"] = text
+    if blocks := parts.get("blocks", "").strip():
+        fields["blocks"] = _blocks(blocks)
+    if not fields:
+        raise Unsendable("body: is missing or empty; write a text, or blocks")
+    try:
+        return _encode(fields)
+    except UnicodeEncodeError:
+        raise Unsendable(f"{name}: has half a character (a lone surrogate); remove it") from None
+
+
+def _blocks(text: str) -> object:
+    """Slack's blocks as they were written, which must be a list of objects."""
+    try:
+        encoded = text.encode()
+        if len(encoded) > BLOCKS_BYTES_MAX:
+            raise Unsendable(f"blocks: are too large: they have {BLOCKS_BYTES_MAX} bytes at the most")
+        found = _decode_blocks(encoded)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise Unsendable("blocks: are no JSON list of objects; put out variables with the filter json") from None
+    if len(found) > BLOCKS_MAX:
+        raise Unsendable(f"blocks: are too many: Slack takes {BLOCKS_MAX}")
+    return msgspec.Raw(encoded)
+
+
+def _word(answer: Answer) -> str:
+    """The one word of Slack's answers; nothing where something else answered."""
+    word = (answer.body or b"")[:65].decode("ascii", "replace").strip()
+    return word if _is_word(word) else ""
