@@ -1,10 +1,10 @@
 """The sources of a template: what is wrong with them, every fault at once, and which variables they read."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from liquid import RenderContext, Token
+from liquid import RenderContext, Token, TokenStream
 from liquid.ast import Node
 from liquid.builtin.expressions import StringLiteral
 from liquid.builtin.tags.include_tag import IncludeNode
@@ -162,10 +162,27 @@ class _Collecting(BoundedEnvironment):
     def __init__(self, *, autoescape: bool) -> None:
         super().__init__(autoescape=autoescape, text_max=_TEXT_MAX)
         self.kept: list[LiquidError] = []
+        # The tags and outputs that are being read, each inside of the one before it.
+        self._inside: list[Token] = []
+        for tag in self.tags.values():
+            setattr(tag, "get_node", self._noting(tag.get_node))  # noqa: B010 - the types refuse a method plainly assigned
+
+    def _noting(self, get_node: Callable[[TokenStream], Node]) -> Callable[[TokenStream], Node]:
+        def noting(stream: TokenStream) -> Node:
+            self._inside.append(stream.current)
+            try:
+                return get_node(stream)
+            finally:
+                self._inside.pop()
+
+        return noting
 
     def error(self, exc: type[LiquidError] | LiquidError, msg: str | None = None, token: Token | None = None) -> None:
         fault = exc if isinstance(exc, LiquidError) else exc(msg, token=token)
         fault.token = fault.token or token
+        # The end of an expression has no place of its own.
+        if self._inside and (fault.token is None or fault.token.start_index < 0):
+            fault.token = self._inside[-1]
         # What an unreadable tag leaves behind is not another fault.
         if not (self.kept and _LEFT_BEHIND.match(str(fault.message))):
             self.kept.append(fault)

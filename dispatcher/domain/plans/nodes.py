@@ -85,15 +85,13 @@ def _built_in(fields: Fields, step: int, function: str, action: str | None, payl
     channel = sends.BUILT_IN[function]
     if channel not in fields.shared.known.channels:
         fields.fault("function", f"{function} sends on the channel {channel}, which is not configured")
+    if function == sends.EMAIL_FUNCTION and action not in (None, sends.EMAIL_ACTION):
+        fields.fault("action", f"{function} knows the action {sends.EMAIL_ACTION}, not {quoted(action or '')}")
     inner = fields.inner(payload)
     if inner is None:
-        return Join(step=step)
-    if function == sends.SLACK_FUNCTION:
-        made = sends.slack(inner, step, action or "")
-    else:
-        if action not in (None, sends.EMAIL_ACTION):
-            fields.fault("action", f"{function} knows the action {sends.EMAIL_ACTION}, not {quoted(action or '')}")
-        made = sends.send_email(inner, step)
+        return Join(step=step)  # it has a fault, and nothing is made of it
+    is_slack = function == sends.SLACK_FUNCTION
+    made = sends.slack(inner, step, action or "") if is_slack else sends.send_email(inner, step)
     inner.done()
     return made
 

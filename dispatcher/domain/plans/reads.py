@@ -8,12 +8,14 @@ from liquid.builtin.output import OutputNode
 from liquid.static_analysis import Variable
 
 from dispatcher.domain.liquid import BoundedEnvironment, refuse_bombs
-from dispatcher.domain.plans.places import Faults
+from dispatcher.domain.plans.places import ROOT, Faults
 from dispatcher.domain.plans.plan import Read
 from dispatcher.domain.sources import Texts
 
 # What stands between the braces of a lone variable; longer paths than that are nobody's.
 LONE_CHARACTERS_MAX = 500
+# Ten of each node: reading them takes a second.
+TEXTS_MAX = 10_000
 CONDITION_WORDS = "is a Liquid expression without {{ }} or {% %} around it, such as order.total > 100"
 _ENVIRONMENT = BoundedEnvironment(autoescape=False, text_max=LONE_CHARACTERS_MAX)
 
@@ -24,13 +26,24 @@ class Reader:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._texts = Texts()
+        self._count = 0
+        self._is_refused = False
 
     def text(self, place: str, text: str, part: str = "text") -> list[Read]:
         """What a text reads. The part says whether it is escaped."""
+        self._count += "{" in text
+        if self._count > TEXTS_MAX:
+            self._refuse()
+            return []
         found, variables = self._texts.look(part, text)
         for fault in found:
             self._faults.add(place, str(fault))
         return _reads(variables)
+
+    def _refuse(self) -> None:
+        if not self._is_refused:
+            self._faults.add(ROOT, f"has more than {TEXTS_MAX} texts of Liquid: cut the workflow in two")
+        self._is_refused = True
 
     def condition(self, place: str, text: str) -> list[Read]:
         """What a condition reads: a Liquid expression as it stands between `{% if` and `%}`."""

@@ -132,7 +132,7 @@ class Silent:
             await response.write(b'{"success": tr')
         self.begun.set()
         await self.let_go.wait()
-        return response
+        return response if self._head else web.json_response({})
 
 
 class Lying(AbstractResolver):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dispatcher.domain.sources import Texts
 from dispatcher.domain.template import RAW_HTML, Fault, Renderer, Sources, faults, variables
 from dispatcher.errors import TemplateError
 
@@ -138,3 +139,29 @@ def test_a_key_is_no_template_and_a_version_no_larger_than_a_template() -> None:
 def test_a_fault_reads_as_one_line() -> None:
     assert str(Fault("html", 3, "no")) == "line 3: no"
     assert str(Fault("html", 0, "no")) == "no"
+
+
+@pytest.mark.parametrize("broken", ["{{ b | }}", "{% if b == %}x{% endif %}", "{% assign b = %}", "{{ b"])
+def test_what_breaks_off_is_a_fault_of_the_line_on_which_it_stands(broken: str) -> None:
+    (fault,) = faults(Sources({"text": f"{{{{ a }}}}\n\n{broken}"}))
+    assert fault.line == 3
+
+
+def test_texts_are_looked_at_like_the_parts_of_a_version() -> None:
+    texts = Texts()
+    samples = [
+        "plain",
+        "{{ a.b | nope }}",
+        "\n{% if %}",
+        "{{ a['b c'][0] }}{{ d[e] }}",
+        "{{ a | safe }}",
+        "|" * 6_000,
+        "{{",
+    ]
+    for part in ("text", "html"):
+        for text in [*samples, *samples]:
+            sources = Sources({part: text})
+            found, read = texts.look(part, text)
+            assert found == faults(sources)
+            if not found:
+                assert tuple(sorted(set(map(str, read)))) == variables(sources)

@@ -14,7 +14,9 @@ KNOWN = Known([*CHANNELS, "http"], FUNCTIONS)
 Definition = dict[str, Any]
 
 ids = st.from_regex(r"\A[a-z_][a-z0-9_-]{0,6}\Z")
-paths = st.sampled_from(["name", "user.email", "order.items[0].name", "rows.size", 'odd["a b"]', "step_1_result.status"])
+paths = st.sampled_from(
+    ["name", "user.email", "order.items[0].name", "rows.size", 'odd["a b"]', "step_1_result.status"]
+)
 variables = paths.map(lambda path: f"{{{{ {path} }}}}")
 texts = st.one_of(
     st.sampled_from(["plain", "a | b", "ü {", "{% for x in rows %}{{ x.name }}{% endfor %}", "{{ name | upcase }}!"]),
@@ -71,16 +73,25 @@ def sends(draw: st.DrawFn) -> Definition:
     )
 
 
+_mail_options: st.SearchStrategy[Definition] = st.fixed_dictionaries(
+    {}, optional={"variables": objects, "locale": st.just("de")}
+)
+_slack_fields: st.SearchStrategy[Definition] = st.fixed_dictionaries({}, optional={"text": texts, "who": payloads})
+
+
 @st.composite
 def calls(draw: st.DrawFn, payload: str = "payload") -> Definition:
     """A function call; the built-in ones have payloads of their own."""
     match draw(st.sampled_from(["charge", "enrich", "send-email", "slack"])):
         case "send-email":
-            inner = {"to": draw(recipients), draw(st.sampled_from(["template_id", "template"])): draw(templates)}
-            inner |= draw(st.fixed_dictionaries({}, optional={"variables": objects, "locale": st.just("de")}))
+            inner: Definition = {
+                "to": draw(recipients),
+                draw(st.sampled_from(["template_id", "template"])): draw(templates),
+            }
+            inner |= draw(_mail_options)
             return {"function": "send-email", "action": "send", payload: inner}
         case "slack":
-            inner = {"channel": "team"} | draw(st.fixed_dictionaries({}, optional={"text": texts, "who": payloads}))
+            inner = {"channel": "team", **draw(_slack_fields)}
             return {"function": "slack", "action": draw(st.sampled_from(["faq_inquiry", "x"])), payload: inner}
         case function:
             return {"function": function, "action": "run"} | draw(
@@ -227,10 +238,10 @@ def _holders(value: object) -> list[Any]:
 @st.composite
 def spoilt(draw: st.DrawFn) -> Definition:
     """A good definition to which a few things were done."""
-    made = copy.deepcopy(draw(definitions))
+    made: Definition = copy.deepcopy(draw(definitions))
     for _ in range(draw(st.integers(1, 3))):
         holder = draw(st.sampled_from(_holders(made)))
-        strange = draw(st.sampled_from(_STRANGE))
+        strange = copy.deepcopy(draw(st.sampled_from(_STRANGE)))
         if isinstance(holder, dict):
             keys = list(holder)
             match draw(st.sampled_from(["drop", "exchange", "add", "rename"])):

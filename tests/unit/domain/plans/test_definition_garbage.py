@@ -32,9 +32,7 @@ def test_the_plan_of_a_graph_has_every_node_and_every_edge(definition: Definitio
     assert list(plan.nodes) == [node["id"] for node in definition["nodes"]]
     assert [node.step for node in plan.nodes.values()] == list(range(1, len(plan.nodes) + 1))
     for start in plan.nodes:
-        written = [
-            (edge["to"], edge.get("condition")) for edge in definition.get("edges", ()) if edge["from"] == start
-        ]
+        written = [(edge["to"], edge.get("condition")) for edge in definition.get("edges", ()) if edge["from"] == start]
         assert [(edge.to, edge.condition) for edge in plan.edges.get(start, ())] == written
 
 
@@ -87,7 +85,7 @@ def test_what_was_spoilt_is_a_plan_or_is_refused_precisely(definition: Definitio
     st.one_of(
         st.text(),
         st.binary(),
-        st.text(alphabet='{}[]:,-"\'#&*!|>%@`? \n\tab01.~<'),
+        st.text(alphabet="{}[]:,-\"'#&*!|>%@`? \n\tab01.~<"),
         st.recursive(
             st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
             lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),

@@ -1,0 +1,152 @@
+"""Properties of the Slack channel: what a webhook is sent, and a verdict for each of its documented answers."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from msgspec import structs
+
+from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
+from channels.slack import Slack, SlackOptions
+from dispatcher.config import Webhook
+from tests.channels.smtp.support import envelope
+from tests.channels.suite import Verdicts
+from tests.channels.web.far import LOOPBACK, METADATA, Behaviour, FarSide, Silent, dropped, half, json_of, says
+
+NAME = "acquisition"
+BLOCKS = '[{"type": "section", "text": {"type": "mrkdwn", "text": "*Ann* asks"}}]'
+
+
+async def ok(_http: web.Request) -> web.StreamResponse:
+    """Slack."""
+    return web.Response(text="ok", headers={"x-slack-req-id": "s-1"})
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[FarSide]:
+    """A webhook."""
+    async with FarSide(ok) as far:
+        yield far
+
+
+def asked(to: str = NAME, **parts: str) -> Envelope:
+    return structs.replace(envelope(1, to, parts=parts or {"body": "Ann asks"}), channel="chat")
+
+
+async def verdict(far: FarSide, delivery: Envelope | None = None, allowed: str = LOOPBACK, **options: Any) -> Verdict:
+    delivery, verdicts = delivery or asked(), Verdicts()
+    channel = Slack(SlackOptions(**options), {NAME: Webhook(url=far.url, allow_addresses=allowed)})
+    try:
+        await channel.prepare(1)
+        await channel.deliver([delivery], verdicts)
+    finally:
+        await channel.close()
+    return verdicts.once_each([delivery])[1]
+
+
+@pytest.mark.parametrize(
+    ("parts", "sent"),
+    [
+        ({"body": "Ann asks"}, {"text": "Ann asks"}),
+        ({"text": "Ann asks"}, {"text": "Ann asks"}),
+        ({"body": "Ann", "blocks": BLOCKS}, {"text": "Ann", "blocks": json.loads(BLOCKS)}),
+        ({"body": " ", "blocks": BLOCKS}, {"blocks": json.loads(BLOCKS)}),
+        ({"body": 'He said "<hi> & \u2603"'}, {"text": 'He said "<hi> & \u2603"'}),
+    ],
+    ids=str,
+)
+async def test_a_webhook_is_sent_text_and_blocks(far: FarSide, parts: dict[str, str], sent: object) -> None:
+    assert await verdict(far, asked(**parts)) == Accepted("s-1")
+    (request,) = far.requests
+    assert json_of(request) == sent
+    assert "authorization" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("parts", "field"),
+    [
+        ({"body": ""}, "body: is missing"),
+        ({"title": "x"}, "body: is missing"),
+        ({"body": "x" * 40_001}, "body: is too long"),
+        ({"body": "\udfff"}, "body: has half a character"),
+        ({"body": "x", "blocks": "{}"}, "blocks: are no JSON list"),
+        ({"body": "x", "blocks": "[1]"}, "blocks: are no JSON list"),
+        ({"body": "x", "blocks": "[" * 100_000}, "blocks: are no JSON list"),
+        ({"body": "x", "blocks": "nothing"}, "blocks: are no JSON list"),
+        ({"body": "x", "blocks": "[" + ",".join(["{}"] * 51) + "]"}, "blocks: are too many"),
+        ({"body": "x", "blocks": '[{"a": "' + "x" * 300_000 + '"}]'}, "blocks: are too large"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_what_is_no_message_is_refused_by_its_field(far: FarSide, parts: dict[str, str], field: str) -> None:
+    found = await verdict(far, asked(**parts))
+    assert isinstance(found, Refused)
+    assert found.reason.startswith(field)
+    assert far.requests == []
+
+
+async def test_an_unknown_webhook_is_refused_by_its_field(far: FarSide) -> None:
+    found = await verdict(far, asked(to="nowhere"))
+    assert isinstance(found, Refused)
+    assert found.reason.startswith("recipient: ")
+    assert "nowhere" not in found.reason
+
+
+def word(status: int, text: str, **headers: str) -> Behaviour:
+    return says(status, raw=text.encode(), **headers)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "expected"),
+    [
+        (word(400, "invalid_payload"), Refused("slack says 400 invalid_payload")),
+        (word(403, "action_prohibited"), Refused("slack says 403 action_prohibited")),
+        (word(404, "channel_not_found"), Refused("slack says 404 channel_not_found")),
+        (word(404, "no_service"), Refused("slack says 404 no_service")),
+        (word(410, "channel_is_archived"), Refused("slack says 410 channel_is_archived")),
+        (word(404, "<html>Ann asks</html>"), Refused("slack says 404")),
+        (word(429, "", Retry_After="30"), Throttled(30.0)),
+        (word(429, "rate_limited"), Throttled(1.0)),
+        (word(429, "", Retry_After="soon"), Throttled(1.0)),
+        (word(500, "rollup_error"), RetryAfter("slack says 500 rollup_error")),
+        (word(503, "<html>", Retry_After="7"), RetryAfter("slack says 503", 7.0)),
+        (word(408, ""), RetryAfter("slack says 408")),
+        (word(502, "<html>"), Unknown("answered with 502 by a gateway")),
+        (word(504, ""), Unknown("answered with 504 by a gateway")),
+        (word(200, "<html>log in here</html>"), Unknown("answered with 200 and not with ok")),
+        (word(200, ""), Unknown("answered with 200 and not with ok")),
+        (word(200, "ok\n"), Accepted("")),
+        (half(200), Unknown("answered with 200 and not with ok")),
+        (says(302, {}, Location=METADATA), Refused("slack says 302, a redirect, and those are not followed")),
+    ],
+)
+async def test_each_answer_has_its_verdict(far: FarSide, behaviour: Behaviour, expected: Verdict) -> None:
+    far.next.append(behaviour)
+    assert await verdict(far) == expected
+    assert len(far.requests) == 1
+
+
+async def test_a_lost_answer_is_unknown_and_not_sent_again(far: FarSide) -> None:
+    far.next.append(dropped)
+    assert isinstance(await verdict(far), Unknown)
+    silent = Silent()
+    far.next.append(silent)
+    found = await verdict(far, timeout_seconds=0.2)
+    silent.let_go.set()
+    assert isinstance(found, Unknown)
+    assert not found.by_key
+    assert len(far.requests) == 2
+
+
+async def test_a_webhook_on_an_address_that_is_not_named_is_refused(far: FarSide) -> None:
+    found = await verdict(far, allowed="")
+    assert isinstance(found, Refused)
+    assert far.requests == []
+
+
+async def test_the_url_is_in_no_verdict(far: FarSide) -> None:
+    for behaviour in (dropped, word(404, far.url), word(500, far.url), says(302, {}, Location=far.url)):
+        far.next.append(behaviour)
+        assert str(far.port) not in repr(await verdict(far))
