@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from dispatcher.cli.failures import REFUSED
+from dispatcher.cli.given import pair, with_pairs
 from dispatcher.cli.intake import Intake
 from dispatcher.cli.sending import send_file, write
 from dispatcher.cli.session import Session
