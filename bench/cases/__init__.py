@@ -15,6 +15,9 @@ from bench.cases import (
     shared_limit,
     soak,
     throughput,
+    timers,
+    triggers,
+    workflows,
 )
 from bench.measure import Measure
 from bench.server import Server
@@ -42,5 +45,8 @@ CASES = {
         ("drain", drain),
         ("email", mail),
         ("email_delay", mail_delay),
+        ("workflows", workflows),
+        ("timers", timers),
+        ("triggers", triggers),
     )
 }

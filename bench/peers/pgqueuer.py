@@ -1,14 +1,9 @@
 """pgqueuer as a peer: filled by its own enqueue, drained by its own worker in a process of its own."""
 
-import asyncio
-import os
-import sys
 from importlib.util import find_spec
 
-import psutil
-
 from bench.measure import BenchError
-from bench.process import ROOT
+from bench.peers import worker
 from bench.server import Connection, Server, connected
 
 # What it is asked to do: nothing.
@@ -17,7 +12,6 @@ ENTRYPOINT = "sms"
 # 5,000.
 BATCH = 1_000
 ENQUEUE_BATCH = 10_000
-DRAIN_SECONDS_MAX = 600.0
 
 
 def available() -> bool:
@@ -45,54 +39,9 @@ async def fill(url: str, jobs: int) -> None:
 
 async def drain(server: Server, url: str, jobs: int) -> tuple[float, float, float]:
     """Drain them; answers the seconds from first pick to last log line, and CPU seconds of worker and server."""
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bench.peers.pgqueuer_worker",
-        url,
-        str(BATCH),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    try:
-        async with asyncio.timeout(DRAIN_SECONDS_MAX):
-            return await _watch(worker, server, url, jobs)
-    finally:
-        if worker.returncode is None:
-            worker.kill()
-        await worker.wait()
-
-
-async def _watch(worker: asyncio.subprocess.Process, server: Server, url: str, jobs: int) -> tuple[float, float, float]:
-    seen = psutil.Process(worker.pid)
-
-    def cpu() -> tuple[float, float]:
-        times = seen.cpu_times()
-        return times.user + times.system, server.cpu_seconds()
-
-    await _expect(worker, b"ready\n")
-    before = cpu()
-    await _answer(worker)
-    await _expect(worker, b"done\n")
-    after = cpu()
-    await _answer(worker)
+    cpu = await worker.cpu_seconds(server, "bench.peers.pgqueuer_worker", url, str(BATCH))
     async with connected(url) as connection:
-        return await _seconds(connection, jobs), after[0] - before[0], after[1] - before[1]
-
-
-async def _expect(worker: asyncio.subprocess.Process, line: bytes) -> None:
-    assert worker.stdout is not None  # noqa: S101 - it was started with a pipe
-    found = await worker.stdout.readline()
-    if found != line:
-        raise BenchError(f"pgqueuer's worker said {found!r} and not {line!r}")
-
-
-async def _answer(worker: asyncio.subprocess.Process) -> None:
-    assert worker.stdin is not None  # noqa: S101 - it was started with a pipe
-    worker.stdin.write(b"go on\n")
-    await worker.stdin.drain()
+        return await _seconds(connection, jobs), *cpu
 
 
 async def _seconds(connection: Connection, jobs: int) -> float:

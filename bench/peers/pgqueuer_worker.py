@@ -10,6 +10,7 @@ from pgqueuer.models import Job
 from pgqueuer.types import QueueExecutionMode
 
 from bench.peers.pgqueuer import ENTRYPOINT
+from bench.peers.worker import DONE, READY, say
 
 
 async def drain(url: str, batch: int) -> None:
@@ -31,12 +32,10 @@ async def drain(url: str, batch: int) -> None:
 
 
 def main() -> None:
-    """The parent reads our CPU at `ready` and at `done`."""
-    print("ready", flush=True)
-    sys.stdin.readline()
+    """The parent reads our CPU at both words."""
+    say(READY)
     uvloop.run(drain(sys.argv[1], int(sys.argv[2])))
-    print("done", flush=True)
-    sys.stdin.readline()
+    say(DONE)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,19 @@ SHORT = [
     pytest.param("drain", 5_000, 5, ["", ".p50"]),
     pytest.param("email", 300, 1, ["", ".plain"], marks=NO_SINK),
     pytest.param("email_delay", 12, 1, [""], marks=NO_SINK),
+    pytest.param("workflows", 100, 1, ["", ".cpu_worker", ".cpu_postgres", ".least"], marks=NO_PEER),
+    pytest.param("timers", 500, 3, ["", ".idle"]),
+    pytest.param("triggers", 20, 1, ["", ".p99"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
-MAY_BE_NOTHING = {"soak", "latency.idle_cpu", "latency.idle_cpu_postgres", "throughput.cpu_postgres"}
+MAY_BE_NOTHING = {
+    "soak",
+    "latency.idle_cpu",
+    "latency.idle_cpu_postgres",
+    "throughput.cpu_postgres",
+    "timers.idle",
+    "triggers",
+}
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,6 @@ def filled(values: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
 def _is_there(value: Any, path: Path) -> bool:  # noqa: ANN401 - JSON
     try:
         for step in path:
-            if isinstance(value, str):
-                return False
             value = value[step]
     except (LookupError, TypeError):
         return False

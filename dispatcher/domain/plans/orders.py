@@ -2,18 +2,15 @@
 
 from typing import Any, Final
 
-import msgspec
-
 from dispatcher.domain.plans.filling import filled
 from dispatcher.domain.plans.plan import Call, Digest, Send
 from dispatcher.domain.plans.run import Order, Wish
-from dispatcher.domain.plans.texts import Bounds, Context, Texts, Value
+from dispatcher.domain.plans.texts import Bounds, Context, Texts, Value, as_json
 from dispatcher.errors import TemplateError
 
 CALL_CHANNEL: Final = "http"
 # The body is made when the call is ordered, and is the same whenever it is tried again.
 CALL_PARTS: Final = {"body": "{{ body }}"}
-_encode = msgspec.json.Encoder().encode
 
 
 class Sends:
@@ -93,7 +90,7 @@ class Calls:
     def order(self, context: Context) -> Order:
         """The delivery; raises where a text cannot be rendered."""
         node = self._node
-        body = _encode({"action": node.action, "payload": self._payload.of(context)}).decode()
+        body = as_json("payload", {"action": node.action, "payload": self._payload.of(context)}).decode()
         return Order(
             node=self._place,
             channel=CALL_CHANNEL,

@@ -30,12 +30,14 @@ Context = dict[str, Any]
 
 
 class Bounds(Struct, frozen=True):
-    """What one node may make."""
+    """What one node may make, and one walk."""
 
     # One text; what the texts of one node's JSON become together.
     text_bytes_max: int = 262_144
     value_bytes_max: int = 1_048_576
     recipients_max: int = 1_000
+    # All nodes that one walk enters; the rest is left to the next one.
+    deliveries_max: int = 10_000
     # Of a digest: it is a key of an index.
     key_characters_max: int = 500
 
@@ -128,7 +130,7 @@ class _Budget:
         if isinstance(value, str):
             self._left -= len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
         elif isinstance(value, dict | list):
-            self._left -= len(_encode(value))
+            self._left -= len(as_json(self._name, value))
         if self._left < 0:
             raise TemplateError(self._name, f"becomes larger than {self._bytes_max} bytes")
         return value
@@ -164,10 +166,10 @@ class Texts:
         """A text; faults of it are called by that name."""
         if not has_liquid(source):
             return Constant(source)
-        parsed = self._parse(name, source)
-        path = lone_path(parsed.template.nodes)
+        path = lone_path(self._parse(name, source.strip()).template.nodes)
         if path is not None:
             return _Variable(name, path)
+        parsed = self._parse(name, source)
         return self._rendered(name, source, parsed)
 
     def condition(self, name: str, source: str) -> Value:
@@ -220,6 +222,14 @@ class Texts:
             return None
         pairs = list(zip(makers, value, strict=True))
         return lambda context, budget: [make(context, budget) if make else inner for make, inner in pairs]
+
+
+def as_json(name: str, value: Any) -> bytes:  # noqa: ANN401 - JSON
+    """A value written out; raises for what no JSON has: half of a surrogate pair, a nest without a bottom."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
+        raise TemplateError(name, f"cannot be written as JSON: {type(fault).__name__}") from fault
 
 
 def has_liquid(source: str) -> bool:

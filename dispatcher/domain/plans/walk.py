@@ -6,12 +6,12 @@ there) leaves the cursor, and what its edges lead to is entered; a walk goes on 
     entered ─▶ sending    until none of its deliveries is queued
             ─▶ delaying   until its time
             ─▶ waiting    until its event, or its time
-            ─▶ digesting  until the window is over; or it has joined another run's and the path ends
+            ─▶ digesting  until the window is over; or it has joined another run's, and the path ends
             ─▶ (nothing)  branches, joins and delays of no time are passed at once
     arrived ─▶ joining    where several edges lead: until nothing else in the cursor can still come here
 
-A run that is over in whatever way is not walked. When a node fails the run, everything that this walk has not finished
-goes back to `joining`, which means arrived and not entered: a run that is set to running again goes on from there.
+A run that is over, or paused, is not walked. When a node fails the run, everything that this walk has begun goes back
+to `joining`, which means arrived and not entered: a run that is set to running again goes on from there.
 """
 
 from collections import deque
@@ -19,12 +19,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dispatcher.domain.plans import results
-from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Join, Send, Wait
+from dispatcher.domain.plans.journal import Journal
+from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Join, Node, Send, Wait
 from dispatcher.domain.plans.run import (
     Advance,
     Collected,
-    Entry,
-    EventName,
     Facts,
     Joined,
     Leading,
@@ -43,28 +42,20 @@ from dispatcher.errors import TemplateError
 __all__ = ["Walkable", "advance", "failed"]
 
 TIMEOUT: Final = "timeout"
-_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+_NOT_WALKED: Final = frozenset({"paused", "completed", "failed", "cancelled"})
 
 
 def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
-    """Go on with a run as far as it can go. Nothing that is handed in is changed."""
-    state = run.state
-    if run.status in _ENDED:
-        return Advance(state=state, status=run.status, cancels=run.status == "cancelled")
-    if run.status == "paused":
-        return Advance(state=_paused(state, facts.now), status="paused")
+    """Go on with a run as far as it can go. Nothing that is handed in is changed.
+
+    Where it has wishes, the same run is to be walked again with their answers among the facts, and the first answer
+    forgotten: the second has all that was in it.
+    """
+    if run.status in _NOT_WALKED:
+        return Advance(state=run.state, status=run.status, cancels=run.status == "cancelled")
     walk = _Walk(walkable, run, facts)
     walk.go()
-    return walk.result()
-
-
-def _paused(state: State, now: float) -> State:
-    """A run that is paused does not work: the time until it goes on is nobody's."""
-    if state.working_since is None:
-        return state
-    working = Working(state, now, None)
-    working.stop()
-    return State(vars=state.vars, cursor=state.cursor, entries=state.entries, worked_seconds=working.worked_seconds)
+    return walk.answer()
 
 
 def failed(run: Run, words: str) -> Advance:
@@ -77,17 +68,16 @@ class _Walk:
 
     __slots__ = (
         "_arrived",
-        "_context",
         "_cursor",
-        "_entries",
         "_facts",
         "_failed",
+        "_is_cut_short",
+        "_journal",
         "_now",
+        "_ordered",
         "_orders",
-        "_places",
         "_run",
         "_taken",
-        "_vars",
         "_walkable",
         "_wishes",
         "_working",
@@ -95,63 +85,57 @@ class _Walk:
 
     def __init__(self, walkable: Walkable, run: Run, facts: Facts) -> None:
         self._walkable = walkable
-        self._places = walkable.places
         self._run = run
         self._facts = facts
         self._now = facts.now
-        self._vars = run.state.vars
         self._cursor = dict(run.state.cursor)
-        self._context: dict[str, Any] | None = None
+        self._journal = Journal(run)
+        self._working = Working(run.state, facts.now, walkable.plan.timeout_seconds)
         self._arrived: deque[Place] = deque()
-        self._entries: list[Entry] = []
         self._orders: list[Order] = []
+        self._ordered = 0
         self._wishes: list[Wish] = []
         self._taken: list[int] = []
-        self._failed: tuple[str, str] | None = None
-        self._working = Working(run.state, facts.now, walkable.plan.timeout_seconds)
+        self._failed: tuple[Place, str] | None = None
+        self._is_cut_short = False
 
     def go(self) -> None:
         """Look at every node of the cursor, and enter what they lead to, until nothing moves."""
-        cursor = self._cursor
+        cursor, places = self._cursor, self._walkable.places
         if not cursor:
             self._arrive(self._walkable.entry)
-        elif len(cursor) == 1:
-            self._look(*next(iter(cursor.items())))
-        else:
-            places = self._places
-            for name in sorted(cursor, key=lambda one: places[one].number):
-                self._look(name, cursor[name])
-                if self._failed:
-                    return
-        self._enter_arrived()
-
-    def _enter_arrived(self) -> None:
-        """Enter everything that was arrived at, first come first; then the meetings that nothing can come to."""
-        arrived = self._arrived
-        while arrived or self._meet():
-            place = arrived.popleft()
+        # In the order of the plan: a cursor out of the database has an order of its own.
+        for name in sorted(cursor, key=lambda one: places[one].number) if len(cursor) > 1 else tuple(cursor):
+            self._look(places[name], cursor[name])
+            if self._failed is not None:
+                return
+        while self._arrived or self._meet():
+            place = self._arrived.popleft()
             _ENTER[type(place.node)](self, place)
-            if self._failed:
+            if self._failed is not None:
+                return
+            if self._ordered >= self._walkable.bounds.deliveries_max:
+                self._cut_short()
                 return
 
     def _meet(self) -> bool:
         """Take up those that wait for others and have nobody left to wait for."""
-        joining = [name for name, visit in self._cursor.items() if visit.standing == "joining"]
-        if not joining:
-            return False
-        to_come = 0
-        for name in self._cursor:
-            to_come |= self._places[name].below
-        free = [place for place in (self._places[name] for name in joining) if not place.bit & to_come]
-        for place in sorted(free, key=lambda one: one.number):
+        free = self._walkable.free(self._cursor)
+        for place in free:
             del self._cursor[place.id]
-            self._arrived.append(place)
+        self._arrived.extend(free)
         return bool(free)
+
+    def _cut_short(self) -> None:
+        """Leave what is not entered yet to the next walk."""
+        for place in self._arrived:
+            self._cursor[place.id] = Visit("joining", self._now)
+        self._is_cut_short = bool(self._arrived or self._walkable.free(self._cursor))
+        self._arrived.clear()
 
     # What has become of the nodes of the cursor
 
-    def _look(self, name: str, visit: Visit) -> None:
-        place = self._places[name]
+    def _look(self, place: Place, visit: Visit) -> None:
         match visit.standing:
             case "sending":
                 self._look_at_deliveries(place)
@@ -167,10 +151,10 @@ class _Walk:
 
     def _look_at_deliveries(self, place: Place) -> None:
         sents = self._facts.results.get(place.id, ())
-        if not results.has_ended(sents):
-            self._working.under_way(sents)
+        has_ended = results.has_ended(sents)
+        self._working.see(sents, ended=has_ended)
+        if not has_ended:
             return
-        self._working.ended(sents)
         words = results.failure(sents)
         if words is not None:
             self._fail(place, words)
@@ -183,26 +167,27 @@ class _Walk:
             self._succeed(place, {place.id: result, place.result: result})
 
     def _look_for_event(self, place: Place, visit: Visit) -> None:
-        node = place.node
-        signal = self._signal(node.event) if isinstance(node, Wait) else None
+        signal = self._signal(place.node)
         if signal is not None:
             self._taken.append(signal.id)
             self._succeed(place, {place.id: signal.data, place.result: signal.data})
         elif visit.until is not None and self._now >= visit.until:
             self._fail(place, TIMEOUT)
 
-    def _signal(self, event: str) -> Signal | None:
-        """The oldest event of that name that nobody has taken."""
-        signals = [one for one in self._facts.signals if one.name == event and one.id not in self._taken]
+    def _signal(self, node: Node) -> Signal | None:
+        """The oldest event that a node waits for and no other has taken."""
+        if not self._facts.signals or not isinstance(node, Wait):
+            return None
+        signals = [one for one in self._facts.signals if one.name == node.event and one.id not in self._taken]
         return min(signals, key=lambda one: one.id) if signals else None
 
     def _look_at_digest(self, place: Place, visit: Visit) -> None:
         match self._facts.digests.get(place.id):
             case Collected(items=items):
-                result = {"count": len(items), "items": items}
+                result = {"count": len(items), "items": list(items)}
                 self._succeed(place, {place.id: result, place.result: result})
             case Joined(run=other):
-                self._note(place, "skipped", error=f"collected by run {other}")
+                self._journal.skipped(place, f"collected by run {other}")
                 self._leave(place, ())
             case Leading(until=until):
                 self._cursor[place.id] = Visit("digesting", visit.since, until)
@@ -213,7 +198,7 @@ class _Walk:
 
     def _wish(self, place: Place) -> None:
         try:
-            self._wishes.append(place.ready.wish(self._see(), self._run.input))
+            self._wishes.append(place.ready.wish(self._journal.context(), self._run.input))
         except TemplateError as fault:
             self._fail(place, _words(fault))
 
@@ -226,21 +211,24 @@ class _Walk:
             self._cursor[place.id] = Visit("joining", self._now)
 
     def _enter_delivery(self, place: Place) -> None:
-        context = self._see()
-        self._note(place, "started", context)
+        context = self._journal.context()
+        self._journal.started(place, context)
         try:
-            self._orders.append(place.ready.order(context))
+            order = place.ready.order(context)
         except TemplateError as fault:
             self._fail(place, _words(fault))
-        else:
-            self._cursor[place.id] = Visit("sending", self._now)
+            return
+        self._orders.append(order)
+        self._ordered += len(order.recipients)
+        self._cursor[place.id] = Visit("sending", self._now)
 
     def _enter_delay(self, place: Place) -> None:
         node = place.node
         seconds = node.seconds if isinstance(node, Delay) else None
-        self._note(place, "started", self._see() if seconds is None else None)
+        context = self._journal.context() if seconds is None else None
+        self._journal.started(place, context)
         try:
-            until = self._now + seconds if seconds is not None else place.ready.of(self._see())
+            until = self._now + seconds if seconds is not None else place.ready.of(context)
         except TemplateError as fault:
             self._fail(place, _words(fault))
             return
@@ -250,22 +238,22 @@ class _Walk:
             self._cursor[place.id] = Visit("delaying", self._now, until)
 
     def _enter_branch(self, place: Place) -> None:
-        context = self._see()
-        self._note(place, "started", context)
+        context = self._journal.context()
+        self._journal.started(place, context)
         try:
             taken = place.ready.taken(context)
         except TemplateError as fault:
             self._fail(place, _words(fault))
             return
-        self._note(place, "succeeded")
-        self._leave(place, (taken,) if taken is not None else ())
+        self._journal.succeeded(place)
+        self._leave(place, () if taken is None else (taken,))
 
     def _enter_join(self, place: Place) -> None:
-        self._note(place, "started")
+        self._journal.started(place)
         self._succeed(place)
 
     def _enter_wait(self, place: Place) -> None:
-        self._note(place, "started")
+        self._journal.started(place)
         node = place.node
         seconds = node.timeout_seconds if isinstance(node, Wait) else None
         visit = Visit("waiting", self._now, None if seconds is None else self._now + seconds)
@@ -273,17 +261,13 @@ class _Walk:
         self._look_for_event(place, visit)
 
     def _enter_digest(self, place: Place) -> None:
-        self._note(place, "started", self._see())
-        visit = Visit("digesting", self._now)
-        self._cursor[place.id] = visit
-        self._look_at_digest(place, visit)
+        self._journal.started(place, self._journal.context())
+        self._look_at_digest(place, Visit("digesting", self._now))
 
     # Leaving
 
     def _succeed(self, place: Place, added: Mapping[str, Any] | None = None) -> None:
-        self._note(place, "succeeded", added=added)
-        if added:
-            self._add(added)
+        self._journal.succeeded(place, added)
         self._leave(place, place.targets)
 
     def _fail(self, place: Place, words: str) -> None:
@@ -291,83 +275,40 @@ class _Walk:
         if place.node.on_failure != "continue":
             self._fail_run(place, words)
             return
-        added = {f"step_{place.node.step}_error": words}
-        self._note(place, "failed", added=added, error=words)
-        self._add(added)
-        if isinstance(place.node, Branch):
-            self._leave(place, place.otherwise)
-        else:
-            self._leave(place, place.targets)
-
-    def _fail_run(self, place: Place, words: str) -> None:
-        """It stops here: what this walk has begun is undone, so that it can be begun anew."""
-        self._failed = (place.id, words)
-        self._note(place, "failed", error=words)
-        begun = {one.node for one in self._orders} | {one.node for one in self._wishes}
-        self._entries = [one for one in self._entries if one.event != "started" or one.node not in begun]
-        visit = self._cursor.get(place.id)
-        if visit is None or visit.standing != "sending":
-            begun.add(place.id)
-        for name in (*begun, *(one.id for one in self._arrived)):
-            self._cursor[name] = Visit("joining", self._now)
-        self._orders, self._wishes = [], []
+        self._journal.passed(place, words)
+        self._leave(place, place.otherwise if isinstance(place.node, Branch) else place.targets)
 
     def _leave(self, place: Place, targets: tuple[Place, ...]) -> None:
         self._cursor.pop(place.id, None)
         for target in targets:
             self._arrive(target)
         if targets is not place.targets:
-            self._skip(place)
+            for one in self._walkable.cut_off(place, self._cursor, self._arrived):
+                self._journal.skipped(one)
 
-    def _skip(self, place: Place) -> None:
-        """Note what nothing can come to any more, now that this node has not led there."""
-        alive = 0
-        for name in self._cursor:
-            alive |= self._places[name].bit | self._places[name].below
-        for one in self._arrived:
-            alive |= one.bit | one.below
-        skipped = place.below & ~alive
-        while skipped:
-            lowest = skipped & -skipped
-            self._note(self._walkable.by_number[lowest.bit_length() - 1], "skipped")
-            skipped ^= lowest
-
-    # What is kept
-
-    def _see(self) -> dict[str, Any]:
-        """The context, as it is now. It is never changed: what is added makes another."""
-        if self._context is None:
-            self._context = {**self._run.input, **self._vars}
-        return self._context
-
-    def _add(self, added: Mapping[str, Any]) -> None:
-        self._vars = {**self._vars, **added}
-        self._context = None
-
-    def _note(
-        self,
-        place: Place,
-        event: EventName,
-        context: Mapping[str, Any] | None = None,
-        added: Mapping[str, Any] | None = None,
-        error: str | None = None,
-    ) -> None:
-        self._entries.append(
-            Entry(node=place.id, step=place.node.step, event=event, context=context, added=added, error=error)
-        )
+    def _fail_run(self, place: Place, words: str) -> None:
+        """It stops here: what this walk has begun and not finished is undone, so that it can be begun anew."""
+        self._failed = (place, words)
+        self._journal.failed(place, words)
+        begun = {one.node for one in self._orders} | {one.node for one in self._wishes}
+        self._journal.forget_starts(begun)
+        visit = self._cursor.get(place.id)
+        # What has deliveries keeps them, to be opened again.
+        if visit is None or visit.standing != "sending":
+            begun.add(place.id)
+        for name in (*begun, *(one.id for one in self._arrived)):
+            self._cursor[name] = Visit("joining", self._now)
 
     # The answer
 
-    def result(self) -> Advance:
+    def answer(self) -> Advance:
         """What it comes to."""
-        is_working = any(visit.standing == "sending" for visit in self._cursor.values())
-        if self._failed is None and is_working:
-            self._working.go_on()
+        is_working = self._is_working()
+        if self._failed is None:
+            self._working.settle(is_working=is_working)
             self._check_deadline()
         if self._failed is not None:
             return self._failure(*self._failed)
-        if not is_working:
-            self._working.stop()
         status: RunStatus = "completed"
         if self._cursor:
             status = "running" if is_working else "waiting"
@@ -377,25 +318,29 @@ class _Walk:
             available_at=self._available_at(),
             orders=self._orders,
             wishes=self._wishes,
-            entries=self._entries,
+            entries=self._journal.entries,
             taken=self._taken,
         )
+
+    def _is_working(self) -> bool:
+        return any(visit.standing == "sending" for visit in self._cursor.values())
 
     def _check_deadline(self) -> None:
         deadline = self._working.deadline()
         if deadline is not None and self._now >= deadline:
-            sending = (name for name, visit in self._cursor.items() if visit.standing == "sending")
-            place = min((self._places[name] for name in sending), key=lambda one: one.number)
-            self._fail_run(place, f"{TIMEOUT}: worked for more than {self._walkable.plan.timeout_seconds:g} seconds")
+            places = self._walkable.places
+            sending = [places[name] for name, visit in self._cursor.items() if visit.standing == "sending"]
+            words = f"{TIMEOUT}: worked for more than {self._walkable.plan.timeout_seconds:g} seconds"
+            self._fail_run(min(sending, key=lambda one: one.number), words)
 
-    def _failure(self, node: str, words: str) -> Advance:
-        # Whoever goes on with it has all the time again.
+    def _failure(self, place: Place, words: str) -> Advance:
+        # Nothing is ordered. Whoever goes on with it has all of the time again.
         return Advance(
             state=self._state(0.0, None),
             status="failed",
             error=words,
-            error_node=node,
-            entries=self._entries,
+            error_node=place.id,
+            entries=self._journal.entries,
             taken=self._taken,
             cancels=any(self._is_under_way(name, visit) for name, visit in self._cursor.items()),
         )
@@ -404,19 +349,19 @@ class _Walk:
         return visit.standing == "sending" and not results.has_ended(self._facts.results.get(name, ()))
 
     def _state(self, worked_seconds: float, working_since: float | None) -> State:
-        before = self._run.state
+        before, entries = self._run.state, len(self._journal.entries)
         made = State(
-            vars=self._vars,
+            vars=self._journal.vars,
             cursor=self._cursor,
-            entries=before.entries + len(self._entries),
+            entries=before.entries + entries,
             worked_seconds=worked_seconds,
             working_since=working_since,
         )
-        return before if made == before else made
+        return before if not entries and made == before else made
 
     def _available_at(self) -> float | None:
         """When to look at it without being woken: at the first time that is up."""
-        if self._wishes:
+        if self._wishes or self._is_cut_short:
             return self._now
         times = [visit.until for visit in self._cursor.values() if visit.until is not None]
         deadline = self._working.deadline()

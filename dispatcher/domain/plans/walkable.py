@@ -4,13 +4,14 @@ It is kept as long as its version is walked, so that a walk costs little. A node
 to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dispatcher.domain.plans.orders import Calls, Digests, Sends
 from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Node, Plan, Send, Wait
+from dispatcher.domain.plans.run import Visit
 from dispatcher.domain.plans.texts import Bounds, Context, Texts, Value
-from dispatcher.domain.plans.times import moment
+from dispatcher.domain.plans.times import MOMENT_WORDS, moment
 from dispatcher.errors import TemplateError
 
 DEFAULT_BOUNDS = Bounds()
@@ -48,7 +49,7 @@ class Until:
         value = self._text.of(context)
         seconds = moment(value) if isinstance(value, str) else None
         if seconds is None:
-            raise TemplateError("until", f"no time such as 2030-01-31T09:00:00Z: {str(value)[:100]!r}")
+            raise TemplateError("until", f"no time as in {MOMENT_WORDS}: {str(value)[:100]!r}")
         return seconds
 
 
@@ -63,6 +64,7 @@ class Place:
         "_walkable",
         "below",
         "bit",
+        "error",
         "id",
         "is_meeting",
         "is_readied",
@@ -88,6 +90,7 @@ class Place:
         self.targets: tuple[Place, ...] = ()
         # Where a branch goes on whose conditions cannot be told.
         self.otherwise: tuple[Place, ...] = ()
+        self.error = f"step_{node.step}_error"
         self.result = f"step_{node.step}_result"
 
     @property
@@ -121,7 +124,7 @@ class Walkable:
 
     @classmethod
     def of(cls, plan: Plan, bounds: Bounds = DEFAULT_BOUNDS) -> "Walkable":
-        """A plan made ready; raises ValueError for one with a cycle."""
+        """A plan made ready; raises ValueError for one that goes in a circle."""
         return cls(plan, bounds)
 
     def read(self, place: Place) -> Ready:
@@ -148,6 +151,29 @@ class Walkable:
             case _:
                 return None
 
+    def free(self, cursor: Mapping[str, Visit]) -> list[Place]:
+        """Those that wait for others, and that nothing in the cursor can come to any more; in the order of the plan."""
+        joining = [self.places[name] for name, visit in cursor.items() if visit.standing == "joining"]
+        if not joining:
+            return joining
+        to_come = 0
+        for name in cursor:
+            to_come |= self.places[name].below
+        return sorted((place for place in joining if not place.bit & to_come), key=lambda one: one.number)
+
+    def cut_off(self, place: Place, cursor: Iterable[str], arrived: Iterable[Place]) -> Iterator[Place]:
+        """What this node could have led to, and nothing leads to now."""
+        alive = 0
+        for name in cursor:
+            alive |= self.places[name].bit | self.places[name].below
+        for one in arrived:
+            alive |= one.bit | one.below
+        left = place.below & ~alive
+        while left:
+            lowest = left & -left
+            yield self.by_number[lowest.bit_length() - 1]
+            left ^= lowest
+
     def _connect(self) -> None:
         """Lay the edges, and see what each node leads to: the last ones first."""
         incoming = dict.fromkeys(self.places, 0)
@@ -166,7 +192,7 @@ class Walkable:
                 if not incoming[target.id]:
                     in_order.append(target)
         if len(in_order) < len(self.places):
-            raise ValueError("a plan with a cycle")
+            raise ValueError("a plan that goes in a circle")
         for place in reversed(in_order):
             for target in place.targets:
                 place.below |= target.bit | target.below
