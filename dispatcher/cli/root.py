@@ -25,6 +25,7 @@ from dispatcher.cli import (
     suppressions,
     templates,
     topics,
+    workflows,
 )
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
 from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
@@ -52,6 +53,7 @@ app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(held.app, name="held")
 app.add_typer(objects.app, name="objects")
 app.add_typer(templates.app, name="templates")
+app.add_typer(workflows.app, name="workflows")
 app.add_typer(suppressions.app, name="suppressions")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")
