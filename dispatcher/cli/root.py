@@ -19,12 +19,14 @@ from dispatcher.cli import (
     objects,
     pauses,
     quarantine,
+    runs,
     selftest,
     send,
     serve,
     suppressions,
     templates,
     topics,
+    trigger,
     workflows,
 )
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
@@ -42,6 +44,7 @@ app = group(help="A self-hosted notification engine on Postgres.", epilog=EPILOG
 command(app, "serve")(serve.serve)
 command(app, "migrate")(serve.migrate)
 command(app, "send")(send.send)
+command(app, "trigger")(trigger.trigger)
 command(app, "demo")(demo.demo)
 command(app, "selftest")(selftest.selftest)
 command(app, "pause")(pauses.pause)
@@ -54,6 +57,7 @@ app.add_typer(held.app, name="held")
 app.add_typer(objects.app, name="objects")
 app.add_typer(templates.app, name="templates")
 app.add_typer(workflows.app, name="workflows")
+app.add_typer(runs.app, name="runs")
 app.add_typer(suppressions.app, name="suppressions")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configuration.app, name="config")

@@ -174,6 +174,7 @@ async def show(database: Database, run_id: int, count: int) -> dict[str, Any] | 
         "input": msgspec.Raw(row["input"].encode()),
         "context": msgspec.Raw(row["context"].encode()),
         "cursor": _cursor(row["cursor"]),
+        "counts": counts,
         "log": [_with_json(one) for one in sorted([*entries, *attempts], key=itemgetter("at"))],
         "deliveries": [dict(one) for one in await database.fetch(_SQL["deliveries"], run_id, count)],
     }
