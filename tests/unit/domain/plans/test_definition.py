@@ -332,6 +332,22 @@ def test_a_list_is_a_graph_in_a_line() -> None:
     assert made.nodes["step_3"] == Call(step=3, function="charge", action="run", payload={}, idempotent=True)
 
 
+def test_steps_of_one_name_are_told_apart() -> None:
+    names = ["mail", "mail_2", "mail", "mail", "!"]
+    assert list(plan(steps(*(STEP | {"name": name} for name in names))).nodes) == [
+        "mail",
+        "mail_2",
+        "mail_3",
+        "mail_4",
+        "step_5",
+    ]
+
+
+def test_of_what_is_no_text_no_more_is_said_than_that() -> None:
+    found = refused(graph(mail(template="no name\0", to="\ud800{{"), name="a\0b"))
+    assert [path for path, _ in found] == ["$.name", "$.nodes[0].to", "$.nodes[0].template"]
+
+
 def test_a_graph_has_no_timeout_and_merges_nothing() -> None:
     made = plan(graph(node()))
     assert (made.merges_data, made.timeout_seconds, made.call_seconds_max) == (False, None, 60)
