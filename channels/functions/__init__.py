@@ -1,5 +1,8 @@
-"""Functions: deliveries that call a function of the operator's by its name, and bring back what it answers."""
+"""Functions: deliveries that call a function of the operator's by its name, and bring back what it answers.
 
-from channels.functions.channel import Functions, FunctionSettings, FunctionsOptions
+The options alone: the channel brings an HTTP client with it, which who only reads a configuration does without.
+"""
 
-__all__ = ["FunctionSettings", "Functions", "FunctionsOptions"]
+from channels.functions.settings import FunctionSettings, FunctionsOptions
+
+__all__ = ["FunctionSettings", "FunctionsOptions"]

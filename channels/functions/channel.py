@@ -7,12 +7,10 @@ from aiohttp.abc import AbstractResolver
 from channels.contract import Envelope, Verdict
 from channels.functions import answers
 from channels.functions.requests import request_of, seconds_of
-from channels.functions.settings import FunctionSettings, FunctionsOptions
+from channels.functions.settings import FunctionSettings
 from channels.web import Answer, Bounds, Call, Lost
 from channels.web.keys import delivery_key
 from channels.web.posts import Posts
-
-__all__ = ["FunctionSettings", "Functions", "FunctionsOptions"]
 
 # Under the five seconds for which the most common servers keep an idle connection.
 KEEP_SECONDS = 4.0

@@ -27,7 +27,9 @@ def request_of(envelope: Envelope) -> bytes:
     except RecursionError:
         raise Unsendable("body: is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise Unsendable("body: is no JSON object; put out its variables with the filter json") from None
+        raise Unsendable(
+            "body: is no JSON object; in a template put texts between quotes with the filter escapejs"
+        ) from None
     return body
 
 

@@ -4,7 +4,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from channels.web.posts import Target
+from channels.targets import Target
 
 
 class FunctionSettings(Target, Protocol):

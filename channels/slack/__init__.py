@@ -1,5 +1,8 @@
-"""Slack: posts messages by incoming webhooks, each of which leads to one room."""
+"""Slack: posts messages by incoming webhooks, each of which leads to one room.
 
-from channels.slack.channel import Slack, SlackOptions, WebhookSettings
+The options alone: the channel brings an HTTP client with it, which who only reads a configuration does without.
+"""
 
-__all__ = ["Slack", "SlackOptions", "WebhookSettings"]
+from channels.slack.options import SlackOptions, WebhookSettings
+
+__all__ = ["SlackOptions", "WebhookSettings"]

@@ -6,16 +6,15 @@ documentation, under "Sending messages using incoming webhooks": `ok`, or a stat
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated
 
 import msgspec
 from aiohttp.abc import AbstractResolver
-from msgspec import Meta, Struct
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
+from channels.slack.options import SlackOptions, WebhookSettings
 from channels.web import Answer, Bounds, Call, Lost
 from channels.web.answers import TOO_MANY, asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
-from channels.web.posts import Posts, Target, Unsendable
+from channels.web.posts import Posts, Unsendable
 
 # Slack cuts longer messages off.
 TEXT_CHARACTERS_MAX = 40_000
@@ -30,18 +29,9 @@ CONNECTIONS = 4
 LIMIT_SECONDS = 1.0
 _UNKNOWN = "recipient: is no webhook; name one of those in [webhooks] of the configuration"
 
-WebhookSettings = Target
-
 _is_word = re.compile(r"[a-z][a-z0-9_]{1,63}").fullmatch
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_blocks = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
-
-
-class SlackOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What all webhooks have in common."""
-
-    # For one call as a whole; with the licence it has to fit into call_seconds_max.
-    timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
 
 
 class _Manner:
@@ -123,7 +113,9 @@ def _blocks(text: str) -> object:
             raise Unsendable(f"blocks: are too large: they have {BLOCKS_BYTES_MAX} bytes at the most")
         found = _decode_blocks(encoded)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise Unsendable("blocks: are no JSON list of objects; put out variables with the filter json") from None
+        raise Unsendable(
+            "blocks: are no JSON list of objects; put texts between quotes with the filter escapejs"
+        ) from None
     if len(found) > BLOCKS_MAX:
         raise Unsendable(f"blocks: are too many: Slack takes {BLOCKS_MAX}")
     return msgspec.Raw(encoded)

@@ -7,20 +7,12 @@ from typing import Generic, Protocol, TypeVar
 from aiohttp.abc import AbstractResolver
 
 from channels.contract import Envelope, NotCalled, Refused, Report, Verdict
+from channels.targets import Target
 from channels.web.client import Answer, Bounds, Call, Client, LicenceOver, Lost
 from channels.web.guard import guarded
 
 EXPIRED = NotCalled("the licence ran out")
 CUT_OFF = NotCalled("cut off before the call")
-
-
-class Target(Protocol):
-    """Something that is called by a name."""
-
-    @property
-    def url(self) -> str: ...
-    @property
-    def allow_addresses(self) -> str: ...
 
 
 TargetT = TypeVar("TargetT", bound=Target)
@@ -78,8 +70,7 @@ class Posts(Generic[TargetT]):
 
     async def close(self) -> None:
         """Let connections go."""
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
+        for client in self._clients.values():
             await client.close()
 
     async def _deliver(self, envelope: Envelope, report: Report) -> None:

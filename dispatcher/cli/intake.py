@@ -11,7 +11,6 @@ from dispatcher.config import Config
 from dispatcher.configfile.schema import dotted
 from dispatcher.domain.life import ATTEMPTS_MAX, LANES, Lane
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
-from dispatcher.domain.template import Renderer
 from dispatcher.errors import Fault, InputError, TemplateError, did_you_mean, quoted
 from dispatcher.store.deliveries import New
 
@@ -49,6 +48,8 @@ class Intake:
     """Reads deliveries under one configuration."""
 
     def __init__(self, config: Config) -> None:
+        from dispatcher.domain.template import Renderer  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
+
         limits = config.limits
         self.channels = config.channels
         self.limits = limits

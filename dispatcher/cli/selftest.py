@@ -16,6 +16,7 @@ from dispatcher.selftest.audit import Violation
 from dispatcher.selftest.director import Progress as Done
 from dispatcher.selftest.plan import Plan
 from dispatcher.selftest.trial import Report, trial
+from dispatcher.store import embedded
 
 # An embedded server has 100 connections, and each replica may open eleven.
 REPLICAS_MAX = 7
@@ -48,11 +49,9 @@ def selftest(
     It uses the configured server with a database of its own, which is dropped at the end, and providers of its own on
     this machine: nothing leaves it. The exit code is 0 when every promise was kept.
     """
-    from dispatcher.app import database_url  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
-
     hush()
     plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
-    url, server = database_url(session.config)
+    url, server = embedded.unless_configured(session.config.database)
     try:
         with _progress(session.voice, plan) as show:
             report = session.launch(_interruptible(plan, url, show, keep))

@@ -20,7 +20,7 @@ from dispatcher.config import Config
 from dispatcher.configfile import load
 from dispatcher.configfile.shown import hide_password
 from dispatcher.errors import DatabaseUnavailable
-from dispatcher.store import schema
+from dispatcher.store import embedded, schema
 from dispatcher.store.database import PASSING, Database
 
 # A Postgres that restarts is back within this; who waits at a prompt wants to know.
@@ -61,10 +61,8 @@ class Session:
 
         The loop turns only inside `run`, so that Ctrl-C ends a command at once also where it waits for its input.
         """
-        from dispatcher.app import database_url  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
-
         hush()
-        self._url, server = database_url(self.config)
+        self._url, server = embedded.unless_configured(self.config.database)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 self._runner = runner

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dispatcher.config import Database
 from dispatcher.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ shared_buffers = 256MB
 max_wal_size = 4GB
 max_connections = 100
 """
+
+
+def unless_configured(database: Database) -> "tuple[str, PostgresServer | None]":
+    """Where Postgres is: the configured one, or ours, which is started where it does not run."""
+    if database.url:
+        return database.url, None
+    server = start(database.data_dir)
+    return server.get_uri(), server
 
 
 def start(data_dir: str) -> "PostgresServer":

@@ -411,7 +411,15 @@ def test_the_demonstration_s_deliveries_are_sent_once_and_ctrl_c_stops_postgres_
 
 
 def test_help_is_quick_because_nothing_heavy_is_imported_for_it() -> None:
-    heavy = ("litestar", "uvicorn", "dispatcher.app")
+    heavy = ("aiohttp", "litestar", "uvicorn", "dispatcher.app")
     code = f"import sys, dispatcher.cli; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert found.stdout.decode().strip() == "[]"
+
+
+async def test_a_command_on_the_database_does_without_what_serves(program: Program) -> None:
+    command = [sys.executable, "-X", "importtime", *program.command("deliveries", "list", "--json")[1:]]
+    found = subprocess.run(command, env=program._environment({}), cwd=ROOT, capture_output=True, check=True)  # noqa: ASYNC221 - nothing else runs
+    imported = {text.rpartition("|")[2].strip() for text in found.stderr.decode().splitlines()}
+    assert "dispatcher.store.deliveries" in imported
+    assert not imported & {"aiohttp", "litestar", "uvicorn", "dispatcher.app"}

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dispatcher.store.database import Database
 from tests.program import Program
+from tests.store.drafts import draft, save
 from tests.store.scene import Connection
 
 Done = subprocess.CompletedProcess[bytes]
@@ -103,9 +105,9 @@ async def test_a_diff_is_between_versions_or_with_a_file(program: Program, file:
     ],
 )
 async def test_what_cannot_be_done_is_said_in_a_sentence(
-    program: Program, connection: Connection, file: Path, command: str, code: int, words: str
+    program: Program, connection: Connection, database: Database, command: str, code: int, words: str
 ) -> None:
-    text(program.run("templates", "put", str(file), "--publish"))
+    await save(database, draft())
     said = talk(program.run(*[word.strip("'") for word in command.split()]), code)
     assert words in " ".join(said.split())
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.deliveries") == 0

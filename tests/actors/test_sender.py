@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from channels.contract import Accepted, Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from dispatcher.config import Channel
-from dispatcher.domain.life import Lane
+from dispatcher.domain.life import Claimed, Lane, Outcome, Succeeded
 from dispatcher.store import pauses
 from tests.actors.stage import CONFIG, Script, Stage, accepted, channel
 from tests.actors.troubled import Troubled
@@ -337,6 +337,22 @@ async def test_every_verdict_has_its_end(stage: Stage, verdict: Verdict, life: s
         await stage.until_empty()
     assert (await stage.lives(ids), (await stage.row(ids[0]))["attempt"]) == ([life], attempts)
     await stage.sound()
+
+
+async def test_what_a_provider_answered_goes_along_with_its_success(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, outcomes = stage.pipeline.inbox.put, list[Outcome]()
+
+    def noted(item: Claimed, outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        put(item, outcome)
+
+    monkeypatch.setattr(stage.pipeline.inbox, "put", noted)
+    stage.sms.answer = lambda _: Accepted("p", {"invoice": 17})
+    async with stage.playing():
+        await stage.sent_once(await stage.write(1))
+    assert outcomes == [Succeeded("p", {"invoice": 17})]
 
 
 async def test_not_called_gives_the_attempt_back_and_is_due_at_once(stage: Stage) -> None:

@@ -92,6 +92,6 @@ def test_without_a_terminal_nobody_is_asked(as_json: bool, capfd: pytest.Capture
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused_before_anything_is_asked(arguments: str, words: str) -> None:
-    result = CliRunner().invoke(root.app, arguments.split())
+    result = CliRunner().invoke(root.command_line([]), arguments.split())
     assert result.exit_code == 2
     assert words in result.output

@@ -118,6 +118,7 @@ def test_which_sections_are_live() -> None:
         "retry",
         "claim",
         "flush",
+        "walk",
         "janitor",
         "unsubscribe",
         "channels",

@@ -12,11 +12,12 @@ from msgspec import Struct
 from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.life import ATTEMPTS_MAX
 from dispatcher.domain.plans import graph, source
-from dispatcher.domain.plans.fields import Fields, Known, Shared, has_liquid, kind_of
+from dispatcher.domain.plans.fields import Fields, Known, Shared, kind_of
 from dispatcher.domain.plans.nodes import ATTEMPTS, node, step_node
 from dispatcher.domain.plans.places import ROOT, Faults, inside
 from dispatcher.domain.plans.plan import Branch, Call, Digest, Edge, Node, Plan, Read, Send, Stored, Wait
 from dispatcher.domain.plans.reads import Reader, lone
+from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.errors import Fault, quoted
 
 __all__ = ["Known", "compile_definition", "read_definition"]

@@ -8,6 +8,7 @@ from msgspec import Struct
 from dispatcher.domain.plans.places import Faults, inside
 from dispatcher.domain.plans.plan import Read
 from dispatcher.domain.plans.reads import Reader
+from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.plans.times import DURATION_WORDS, duration, has_months
 from dispatcher.errors import quoted
 
@@ -196,11 +197,6 @@ def texts_in(value: object, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for number, inner in enumerate(value):
             yield from texts_in(inner, inside(place, number))
-
-
-def has_liquid(text: str) -> bool:
-    """Whether anything in a text is not just words."""
-    return "{{" in text or "{%" in text
 
 
 _KINDS: dict[type, str] = {

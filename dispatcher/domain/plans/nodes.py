@@ -6,8 +6,9 @@ from msgspec import structs
 
 from dispatcher.domain.life import ATTEMPTS_MAX
 from dispatcher.domain.plans import sends
-from dispatcher.domain.plans.fields import Fields, has_liquid
+from dispatcher.domain.plans.fields import Fields
 from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Join, Node, Wait
+from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.plans.times import MOMENT_WORDS, moment
 from dispatcher.errors import quoted
 

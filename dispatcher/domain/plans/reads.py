@@ -2,14 +2,12 @@
 
 from functools import lru_cache
 
-from liquid.ast import Node
-from liquid.builtin.expressions import FilteredExpression, Path
-from liquid.builtin.output import OutputNode
 from liquid.static_analysis import Variable
 
 from dispatcher.domain.liquid import BoundedEnvironment, refuse_bombs
 from dispatcher.domain.plans.places import ROOT, Faults
 from dispatcher.domain.plans.plan import Read
+from dispatcher.domain.plans.texts import lone_path
 from dispatcher.domain.sources import Texts
 
 # What stands between the braces of a lone variable; longer paths than that are nobody's.
@@ -81,13 +79,4 @@ def lone(text: str) -> tuple[str | int, ...] | None:
         nodes = _ENVIRONMENT.from_string(text).nodes
     except Exception:  # the library raises what it pleases; what does not parse is said elsewhere
         return None
-    path = _path(nodes[0]) if len(nodes) == 1 else None
-    steps = () if path is None else tuple(one for one in path.path if isinstance(one, str | int))
-    return steps if path is not None and steps and len(steps) == len(path.path) else None
-
-
-def _path(node: Node) -> Path | None:
-    expression = getattr(node, "expression", None)
-    if not isinstance(node, OutputNode) or not isinstance(expression, FilteredExpression) or expression.filters:
-        return None
-    return expression.left if isinstance(expression.left, Path) else None
+    return lone_path(nodes) or None

@@ -7,10 +7,11 @@ from dispatcher.domain import parts as channel_parts
 from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.life import LANES
 from dispatcher.domain.locales import canonical
-from dispatcher.domain.plans.fields import Fields, has_liquid, kind_of
+from dispatcher.domain.plans.fields import Fields, kind_of
 from dispatcher.domain.plans.places import inside
 from dispatcher.domain.plans.plan import Read, Send, Text
 from dispatcher.domain.plans.reads import lone
+from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.errors import quoted
 

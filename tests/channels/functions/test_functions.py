@@ -13,10 +13,10 @@ from msgspec import json as msgspec_json
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Unknown, Verdict
-from channels.functions import Functions
 from channels.functions.answers import judged
+from channels.functions.channel import Functions
 from channels.functions.data import DEPTH_MAX
-from channels.functions.requests import REQUEST_BYTES_MAX
+from channels.functions.requests import REQUEST_BYTES_MAX, seconds_of
 from channels.web import Answer
 from channels.web.keys import delivery_key
 from dispatcher.config import Function
@@ -302,6 +302,12 @@ async def test_a_time_out_is_unknown_and_a_delivery_can_lower_it(far: FarSide, h
         found = await verdict(function(far, **one), asked(options=options))
         silent.let_go.set()
         assert isinstance(found, Unknown)
+
+
+def test_a_delivery_can_only_lower_the_time_out() -> None:
+    assert seconds_of(asked(), 20.0) == 20.0
+    assert seconds_of(asked(options={"timeout_seconds": 3}), 20.0) == 3.0
+    assert seconds_of(asked(options={"timeout_seconds": 30.5}), 20.0) == 20.0
 
 
 async def test_a_function_that_cannot_be_reached_was_not_called(far: FarSide) -> None:

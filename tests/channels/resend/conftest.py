@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from channels.contract import Envelope, Verdict
-from channels.resend import Resend, ResendOptions
+from channels.resend import ResendOptions
+from channels.resend.channel import Resend
 from dispatcher.store.database import Database
 from tests.channels.resend.fake import KEY, FakeResend
 from tests.channels.suite import SENDER, Post, Verdicts

@@ -9,7 +9,8 @@ from aiohttp import web
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.slack import Slack, SlackOptions
+from channels.slack import SlackOptions
+from channels.slack.channel import Slack
 from dispatcher.config import Webhook
 from tests.channels.smtp.support import envelope
 from tests.channels.suite import Verdicts

@@ -194,11 +194,32 @@ async def test_calls_wait_for_their_turn(far: FarSide) -> None:
     assert len(far.requests) == 6
 
 
+async def test_a_call_has_its_time_from_its_turn_on(far: FarSide) -> None:
+    silent = Silent()
+    far.next.append(silent)
+    client = Client(Guard(LOOPBACK), Bounds(1, 1024, 4.0))
+    first = asyncio.create_task(client.post(call(far.url, seconds=2.0)))
+    await until(silent.begun.is_set, "it has begun")
+    second = await client.post(call(far.url, seconds=2.0))
+    silent.let_go.set()
+    await client.close()
+    assert isinstance(await first, Lost)
+    assert isinstance(second, Answer)
+
+
 async def test_nothing_in_the_environment_leads_elsewhere(far: FarSide, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     (answer,) = await posted(call(far.url))
     assert isinstance(answer, Answer)
+
+
+async def test_what_begins_after_the_close_opens_nothing(far: FarSide) -> None:
+    client = Client(Guard(LOOPBACK), BOUNDS)
+    assert isinstance(await client.post(call(far.url)), Answer)
+    await client.close()
+    assert await client.post(call(far.url)) == Lost(written=False, why="ClientConnectionError")
+    assert len(far.requests) == 1
 
 
 async def test_cookies_are_not_kept(far: FarSide) -> None:
