@@ -102,7 +102,10 @@ async def test_WF_05_an_old_look_starts_nothing_of_a_deleted_workflow(
 
 
 async def test_WF_06_one_answer_names_everything_that_is_missing(connection: Connection, database: Database) -> None:
-    await save(database, draft("hello", body="{{ guest.name }} {{ step_1_result.x }} {{ mail.y }} {{ given }}"))
+    await save(
+        database,
+        draft("hello", body="{{ guest.name }} {{ step_1_result.x }} {{ mail.y }} {{ given }} {{ unsubscribe_url }}"),
+    )
     stored = Stored(node="mail", channel="sms", name="hello", provides=("given",))
     variable = Stored(node="mail", channel="sms", variable=Read("template_id", ("template_id",)), provides=("given",))
     templates = [stored, variable]
