@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.flows import Flows, flowing
 from tests.conformance.outbox import Outbox
 from tests.conformance.servers import another
 from tests.program import Program
@@ -38,3 +39,10 @@ async def elsewhere(connection: Connection) -> AsyncIterator[str]:
 def config_file(tmp_path: Path) -> Path:
     """Where a configuration can be written."""
     return tmp_path / "dispatcher.toml"
+
+
+@pytest.fixture(scope="module")
+async def flows(shared_url: str) -> AsyncIterator[Flows]:
+    """Workflows and their runs, on a program that runs as long as the module's tests do."""
+    async with flowing(shared_url) as flows:
+        yield flows
