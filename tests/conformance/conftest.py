@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.channels.web.far import LOOPBACK, FarSide, says
 from tests.conformance.flows import Flows, flowing
 from tests.conformance.outbox import Outbox
 from tests.conformance.servers import another
@@ -42,7 +43,19 @@ def config_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def flows(shared_url: str) -> AsyncIterator[Flows]:
+async def bill() -> AsyncIterator[FarSide]:
+    """The function `bill` of these workflows; it succeeds unless it is told otherwise."""
+    async with FarSide(says(200, {"success": True, "data": {"invoice": 17}})) as far:
+        yield far
+
+
+@pytest.fixture(scope="module")
+async def flows(shared_url: str, bill: FarSide) -> AsyncIterator[Flows]:
     """Workflows and their runs, on a program that runs as long as the module's tests do."""
-    async with flowing(shared_url) as flows:
+    settings = {
+        "DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions",
+        "DISPATCHER_FUNCTIONS__BILL__URL": bill.url,
+        "DISPATCHER_FUNCTIONS__BILL__ALLOW_ADDRESSES": LOOPBACK,
+    }
+    async with flowing(shared_url, **settings) as flows:
         yield flows

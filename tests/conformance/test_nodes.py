@@ -1,34 +1,12 @@
 """WF-03 and WF-04: both forms of a definition, and every type of node, in runs of the real program."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.channels.web.far import LOOPBACK, FarSide, json_of, says
-from tests.conformance.flows import Flows, flowing, graph, line, node
-
-ANSWER = {"success": True, "data": {"invoice": 17}}
-
-
-@pytest.fixture(scope="module")
-async def far() -> AsyncIterator[FarSide]:
-    """A function that succeeds."""
-    async with FarSide(says(200, ANSWER)) as far:
-        yield far
-
-
-@pytest.fixture(scope="module")
-async def flows(shared_url: str, far: FarSide) -> AsyncIterator[Flows]:
-    """Workflows, on a program that knows the function `bill`."""
-    settings = {
-        "DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions",
-        "DISPATCHER_FUNCTIONS__BILL__URL": far.url,
-        "DISPATCHER_FUNCTIONS__BILL__ALLOW_ADDRESSES": LOOPBACK,
-    }
-    async with flowing(shared_url, **settings) as flows:
-        yield flows
+from tests.channels.web.far import FarSide, json_of
+from tests.conformance.flows import Definition, Flows, graph, line, node
 
 
 def say(name: str, body: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -39,7 +17,7 @@ def say(name: str, body: str | None = None, **fields: Any) -> dict[str, Any]:
 # WF-03
 
 
-async def test_WF_03_a_list_of_steps_is_a_graph_in_a_line(flows: Flows, far: FarSide) -> None:
+async def test_WF_03_a_list_of_steps_is_a_graph_in_a_line(flows: Flows, bill: FarSide) -> None:
     """The same thing in both forms sends the same, in the order of the steps."""
     steps = [
         {
@@ -64,11 +42,12 @@ async def test_WF_03_a_list_of_steps_is_a_graph_in_a_line(flows: Flows, far: Far
     ]
     given = {"to": "ann@example.org", "name": "Ann", "order": 7}
     runs = []
-    for definition in ({"name": "as-list", "steps": steps}, line("as-graph", *nodes)):
+    definitions: list[Definition] = [{"name": "as-list", "steps": steps}, line("as-graph", *nodes)]
+    for definition in definitions:
         await flows.put(definition, functions=["bill"])
         runs.append(await flows.trigger(definition["name"], given))
         await flows.until_status(runs[-1], "completed")
-        assert json_of(far.requests[-1]) == {"action": "create", "payload": {"order": 7}}
+        assert json_of(bill.requests[-1]) == {"action": "create", "payload": {"order": 7}}
         assert await flows.said(runs[-1]) == ["Ann, one", "invoice 17"]
     in_order = [(event, name) for name in ("mail", "bill", "room") for event in ("started", "succeeded")]
     assert [await flows.happened(run) for run in runs] == [in_order, in_order]
@@ -106,13 +85,13 @@ async def test_WF_04_a_node_sends_on_its_channel(flows: Flows, channel: str, sta
 
 
 @pytest.mark.parametrize("kind", ["http", "function"])
-async def test_WF_04_a_call_brings_back_what_its_function_answers(flows: Flows, far: FarSide, kind: str) -> None:
+async def test_WF_04_a_call_brings_back_what_its_function_answers(flows: Flows, bill: FarSide, kind: str) -> None:
     call = node("bill", kind, function="bill", action="create", payload={"order": "{{ order }}", "of": ["{{ who }}!"]})
     name = f"call-{kind}"
     await flows.put(line(name, call, say("then", "invoice {{ bill.invoice }}")), functions=["bill"])
     run = await flows.trigger(name, {"order": 7, "who": "Ann"})
     await flows.until_status(run, "completed")
-    assert json_of(far.requests[-1]) == {"action": "create", "payload": {"order": 7, "of": ["Ann!"]}}
+    assert json_of(bill.requests[-1]) == {"action": "create", "payload": {"order": 7, "of": ["Ann!"]}}
     assert await flows.said(run) == ["invoice 17"]
 
 
