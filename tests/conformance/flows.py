@@ -21,6 +21,8 @@ from tests.store.waits import until
 Node = dict[str, Any]
 Definition = dict[str, Any]
 
+# A channel of somebody's own: whoever it does not know has a bad address.
+PAGER = "pager"
 # Whatever is tried again, is so at once.
 BRISK = {"DISPATCHER_RETRY__BASE_SECONDS": "0.05"}
 # Nobody looks at runs without being woken, or without their time having come.
@@ -54,7 +56,7 @@ async def put(
     connection: Connection, definition: Definition, *, functions: Sequence[str] = (), author: str = "ann"
 ) -> Any:
     """Save a definition, which takes triggers from then on."""
-    made = compile_definition(definition, Known(CHANNELS, dict.fromkeys(functions, False)))
+    made = compile_definition(definition, Known((*CHANNELS, PAGER), dict.fromkeys(functions, False)))
     assert isinstance(made, Plan), made
     return await connection.fetchrow(
         "SELECT * FROM dispatcher.put_workflow_v1('default', 'default', $1, $2, $3, $4, true)",
