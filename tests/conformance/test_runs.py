@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.domain.keys import delivery_key
 from tests.channels.web.far import FarSide, says
 from tests.conformance.flows import PAGER, Flows, graph, line, node
 
@@ -230,6 +231,14 @@ async def test_WF_10_a_call_gives_its_data_and_in_a_list_merges_it_into_the_cont
     assert context["bill"] == context["step_1_result"] == {"invoice": 17, "name": "Bill"}
     assert context.get("invoice") == (17 if form == "list" else None)
     assert await flows.said(run) == ["Bill" if form == "list" else "Ann"]
+
+
+async def test_OB_03_the_key_of_what_a_run_sends_follows_from_its_row(flows: Flows) -> None:
+    run = await flows.ended(line("keys", page("hello", ANN, BOB)))
+    rows = await flows.deliveries(run)
+    assert [row["idempotency_key"] for row in rows] == [
+        delivery_key(PAGER, run, row["recipient"], None, row["scheduled_for"], node="hello") for row in rows
+    ]
 
 
 # WF-11
