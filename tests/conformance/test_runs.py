@@ -100,6 +100,8 @@ async def test_WF_09_a_node_begins_only_after_the_one_before_has_succeeded(flows
     await flows.stop("voice")
     run = await flows.trigger("one-by-one")
     await flows.until_at(run, "call")
+    # An event wakes it, as everything does that concerns it: it is looked at, and goes no further.
+    await flows.signal(run, "whatever")
     await flows.a_round()
     assert await flows.happened(run) == [("started", "call")]
     assert [row["node"] for row in await flows.deliveries(run)] == ["call"]
@@ -264,6 +266,22 @@ async def test_WF_11_a_node_is_given_a_snapshot_and_what_it_adds_is_recorded(flo
     assert await flows.context(run) == seen["second"] | added["second"]
     assert json.loads((await flows.row(run))["input"]) == given
     assert await flows.said(run) == ["1", "Ann"]
+
+
+async def test_WF_11_what_is_added_beside_a_node_is_not_in_its_snapshot(flows: Flows) -> None:
+    """Both happen in one walk: a node begins, and behind it another adds what it has waited for."""
+    nodes = [node("go", "wait", event="go"), say("hello", "{{ name }}"), node("paid", "wait", event="paid")]
+    await flows.put(graph("beside", nodes, [("go", "hello"), ("go", "paid")]))
+    run = await flows.trigger("beside", {"name": "Ann"})
+    await flows.until_at(run, "go")
+    async with flows.connection.transaction():
+        for event in ("paid", "go"):
+            await flows.signal(run, event, {"of": event})
+    await flows.until_status(run, "completed")
+    started, before = [entry for entry in await flows.log(run) if entry["node"] in ("hello", "go")][2], {"of": "go"}
+    assert (started["event"], started["node"]) == ("started", "hello")
+    assert started["context"] == {"name": "Ann", "go": before, "step_1_result": before}
+    assert (await flows.context(run))["paid"] == {"of": "paid"}
 
 
 # WF-15

@@ -73,7 +73,7 @@ async def test_WF_12_delays_end_in_their_order_and_by_their_own_time(flows: Flow
     await flows.put(line("timed", delay, node("then", "sms", body="{{ name }}")))
     await flows.program.start(**BRISK, **UNPOLLED)
     times = await flows.connection.fetchrow(
-        "SELECT " + ", ".join(f"clock_timestamp() + interval '{ms} ms'" for ms in (900, 600, 300))
+        "SELECT " + ", ".join(f"clock_timestamp() + interval '{ms} ms'" for ms in (2_100, 1_400, 700))
     )
     assert times is not None
     runs = [await flows.trigger("timed", {"at": at.isoformat(), "name": at.isoformat()}) for at in times]
@@ -95,6 +95,22 @@ async def test_WF_12_a_run_that_waits_is_not_taken_up(flows: Flows) -> None:
     for _ in range(3):
         await flows.a_round()
     assert await flows.connection.fetchval("SELECT xmin::text FROM dispatcher.runs WHERE id = $1", run) == version
+
+
+async def test_WF_12_whatever_wakes_a_run_ends_no_delay_early(flows: Flows) -> None:
+    await flows.put(line("woken", node("pause", "delay", duration="1d"), node("then", "sms")))
+    await flows.program.start(**BRISK)
+    run = await flows.trigger("woken")
+    await flows.until_status(run, "waiting")
+    due = (await flows.row(run))["available_at"]
+    await flows.signal(run, "whatever")
+
+    async def looked_at() -> bool:
+        return not await flows.connection.fetchval("SELECT count(*) FROM dispatcher.wakes")
+
+    await until(looked_at, "it was taken up")
+    assert (await flows.status(run), (await flows.row(run))["available_at"]) == ("waiting", due)
+    assert await flows.happened(run) == [("started", "pause")]
 
 
 # WF-16
