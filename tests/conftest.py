@@ -140,6 +140,12 @@ async def serving(template: str) -> AsyncIterator[Program]:
         program.end()
 
 
+@pytest.fixture(scope="module")
+async def shared_url(template: str) -> str:
+    """A database with the schema, for all tests of a module: each keeps to names of its own."""
+    return await _database(template, TEMPLATE)
+
+
 async def _database(server: str, template: str) -> str:
     """Never dropped, since that costs a checkpoint, three times as much as making it: all go with the server."""
     name = f"test_{uuid4().hex[:12]}"

@@ -182,7 +182,8 @@ async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) ->
     scheduled_for = datetime.fromtimestamp(now, UTC)
     rows = [row for frozen in orders for row in _rows(frozen, scheduled_for)]
     if rows:
-        await connection.execute(_SQL["order"], *(list(column) for column in zip(*rows, strict=True)))
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        await connection.execute(_SQL["order"], *columns, scheduled_for)
 
 
 def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...]]:
