@@ -4,7 +4,9 @@ DispatcherError
 ├── FaultyInput                     has `faults`: every one, each with its path
 │   ├── ConfigError
 │   ├── InputError
-│   └── TemplateRefused
+│   ├── TemplateRefused
+│   ├── TriggerRefused
+│   └── WorkflowRefused
 ├── DatabaseUnavailable             also a ConnectionError
 ├── UnsafeDatabase
 ├── SchemaError
@@ -93,6 +95,21 @@ class InputError(FaultyInput):
 
 class TemplateRefused(FaultyInput):
     """The template has faults."""
+
+
+class WorkflowRefused(FaultyInput):
+    """The workflow has faults."""
+
+
+class TriggerRefused(FaultyInput):
+    """The database refuses a call, in words of its own."""
+
+    def __init__(self, faults: Iterable[Fault], message: str) -> None:
+        super().__init__(faults)
+        self.message = message
+
+    def __reduce__(self) -> tuple[type["TriggerRefused"], tuple[tuple[Fault, ...], str]]:  # type: ignore[override]  # it takes its message, too
+        return type(self), (self.faults, self.message)
 
 
 class DatabaseUnavailable(DispatcherError, ConnectionError):

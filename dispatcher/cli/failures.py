@@ -16,6 +16,8 @@ from dispatcher.errors import (
     RestartBudgetSpent,
     SchemaBehind,
     TemplateRefused,
+    TriggerRefused,
+    WorkflowRefused,
 )
 from dispatcher.store.database import PASSING
 
@@ -63,8 +65,10 @@ def _failure(error: BaseException) -> Failure | None:
             return Failure(kind, "the configuration has faults", UNUSABLE, faults)
         case InputError(faults=faults):
             return Failure(kind, "what was to be sent is refused", REFUSED, faults)
-        case TemplateRefused(faults=faults):
+        case TemplateRefused(faults=faults) | WorkflowRefused(faults=faults):
             return Failure(kind, "nothing was saved: there are faults", REFUSED, faults)
+        case TriggerRefused(faults=faults, message=words):
+            return Failure(kind, words, REFUSED, faults)
         case ValueError() if _is_about_the_url(error):
             # Its own words may quote what stands beside an unescaped character: the password.
             words = "its host or port cannot be read; characters such as : / @ # in a password are percent-encoded"

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from dispatcher.cli.failures import REFUSED
+from dispatcher.cli.given import pair, with_pairs
 from dispatcher.cli.intake import Intake
 from dispatcher.cli.sending import send_file, write
 from dispatcher.cli.session import Session
@@ -51,7 +52,7 @@ def send(  # noqa: PLR0913 - each is an option of the command line
         "channel": channel,
         "recipient": recipient,
         "body": body,
-        "template": dict(_pair("--part", text) for text in part) if part else None,
+        "template": dict(pair("--part", text) for text in part) if part else None,
         "template_name": template_name,
         "locale": locale,
         "variables": _variables(variables, var or []),
@@ -93,13 +94,6 @@ def _send_one(session: Session, given: dict[str, object]) -> None:
         session.voice.text(f"sent: delivery {answer.id} with the key {new.idempotency_key}")
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise typer.BadParameter("expected NAME=VALUE", param_hint=option)
-    return name, value
-
-
 def _variables(text: str | None, pairs: list[str]) -> dict[str, Any] | None:
     """The variables; JSON is passed on as it was written."""
     if text is None and not pairs:
@@ -108,15 +102,4 @@ def _variables(text: str | None, pairs: list[str]) -> dict[str, Any] | None:
         values: dict[str, Any] = {} if text is None else dict(_object(text))
     except (ValueError, RecursionError) as fault:
         raise typer.BadParameter(f"not a JSON object: {fault}", param_hint="--vars") from fault
-    for pair in pairs:
-        name, value = _pair("--var", pair)
-        values[name] = _json_or_text(value)
-    return values
-
-
-def _json_or_text(text: str) -> msgspec.Raw | str:
-    try:
-        msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
-    return msgspec.Raw(text)
+    return with_pairs(values, "--var", pairs)

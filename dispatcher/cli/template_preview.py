@@ -1,14 +1,13 @@
 """The `templates preview` command: a template as it would be sent, with variables that are given or made up."""
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from msgspec import Struct
 
-from dispatcher.cli.failures import unreadable
+from dispatcher.cli.given import object_text
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_file import SUFFIX, in_order, read
 from dispatcher.cli.template_work import InWorkspace, Number, Tenant, freeze_all, place, require
@@ -19,10 +18,6 @@ from dispatcher.domain.samples import samples
 from dispatcher.domain.template import Renderer, Sources
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
-
-STANDARD_INPUT = "-"
-
-_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Chosen(Struct, frozen=True):
@@ -61,7 +56,7 @@ def preview(  # noqa: PLR0913 - each is an option of the command line
         raise typer.BadParameter("name a stored template, or a file with --file", param_hint="NAME")
     if file is not None and version is not None:
         raise typer.BadParameter("goes with NAME", param_hint="--version")
-    given = None if variables is None else _given(variables)
+    given = None if variables is None else object_text("--variables", variables)
     with session.database() as database:
         chosen = _chosen(session, database, here, name, file, version, locale)
     text = msgspec.json.encode(samples(chosen.sources)).decode() if given is None else given
@@ -89,24 +84,6 @@ def _chosen(
         draft, sources, number = found.draft, found.sources, found.number
     near = nearest(locale, sources, draft.default_locale)
     return Chosen(draft.name, draft.channel, number, near, sources[near])
-
-
-def _given(option: str) -> str:
-    """The object that the option gives, or that its file has."""
-    text = option
-    if not option.lstrip().startswith("{"):
-        try:
-            content = sys.stdin.buffer.read() if option == STANDARD_INPUT else Path(option).read_bytes()
-            text = content.decode("utf-8-sig")
-        except OSError as fault:
-            raise typer.BadParameter(f"{plain(option)} {unreadable(fault)}", param_hint="--variables") from fault
-        except UnicodeDecodeError as fault:
-            raise typer.BadParameter(f"{plain(option)} is not UTF-8", param_hint="--variables") from fault
-    try:
-        _object(text)
-    except (ValueError, RecursionError) as fault:
-        raise typer.BadParameter(f"not a JSON object: {fault}", param_hint="--variables") from fault
-    return text
 
 
 def _render(session: Session, chosen: Chosen, variables: str) -> dict[str, str]:

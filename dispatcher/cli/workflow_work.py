@@ -1,0 +1,43 @@
+"""What the commands about workflows share: finding a version, and saying what there is where there is none."""
+
+from typing import Annotated, NoReturn
+
+import typer
+
+from dispatcher.cli.failures import FAILED
+from dispatcher.cli.operating import require_text
+from dispatcher.cli.session import Session
+from dispatcher.errors import did_you_mean
+from dispatcher.store import workflows as store
+from dispatcher.store.database import Database
+from dispatcher.store.templates import Workspace
+from dispatcher.store.workflows import Found
+
+
+def _sound(name: str) -> str:
+    require_text("WORKFLOW", name)
+    return name
+
+
+Workflow = Annotated[str, typer.Argument(metavar="WORKFLOW", callback=_sound)]
+
+
+def require(session: Session, database: Database, workspace: Workspace, name: str, number: int | None = None) -> Found:
+    """A version that is there."""
+    found = session.run(lambda: store.find(database, workspace, name, number))
+    if found is None:
+        missing(session, database, workspace, name, number)
+    return found
+
+
+def missing(
+    session: Session, database: Database, workspace: Workspace, name: str, number: int | None = None
+) -> NoReturn:
+    """Say what there is instead, and end."""
+    found = session.run(lambda: store.find(database, workspace, name))
+    if found is not None:
+        session.voice.fail("NotFound", f"workflow {name} has no version {number}; its newest is {found.latest}")
+    else:
+        names = session.run(lambda: store.names(database, workspace))
+        session.voice.fail("NotFound", f"there is no workflow {name}{did_you_mean(name, names)}")
+    raise typer.Exit(FAILED)

@@ -1,0 +1,51 @@
+-- name: put
+-- Save workflows, all or none: by name, definition and plan. Two who save the same ones meet in the order of their names.
+SELECT asked.name, w.workflow_id, w.version_id, w.number, w.created, w.active
+  FROM (SELECT * FROM unnest($3::text[], $4::json[], $5::json[]) AS a (name, definition, plan) ORDER BY name) AS asked,
+       LATERAL dispatcher.put_workflow_v1($1, $2, asked.name, asked.definition, asked.plan, $6, $7) AS w;
+
+-- name: compare
+-- What is stored under the names of these: the newest version, and whether it says just this. Those that are not stored are
+-- left out.
+SELECT asked.name, w.active, v.number, v.definition::text,
+       v.definition::jsonb = asked.definition::jsonb AND v.plan::jsonb = asked.plan::jsonb AS same
+  FROM unnest($3::text[], $4::json[], $5::json[]) AS asked (name, definition, plan)
+  JOIN dispatcher.workflows w ON w.tenant_id = $1 AND w.workspace_id = $2 AND w.name = asked.name AND w.deleted_at IS NULL
+  JOIN dispatcher.plan_versions v ON v.id = w.current;
+
+-- name: list
+-- The workflows of a workspace whose names come after $3, $4 at most.
+SELECT w.name, w.active, v.number AS version, v.total_steps, v.author, v.created_at,
+       (SELECT max(r.id) FROM dispatcher.runs r WHERE r.workflow_id = w.id) AS newest_run
+  FROM dispatcher.workflows w JOIN dispatcher.plan_versions v ON v.id = w.current
+ WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.name > $3 AND w.deleted_at IS NULL
+ ORDER BY w.name LIMIT $4;
+
+-- name: names
+-- The names of a workspace's workflows.
+SELECT name FROM dispatcher.workflows WHERE tenant_id = $1 AND workspace_id = $2 AND deleted_at IS NULL ORDER BY name;
+
+-- name: find
+-- A version of a workflow, the newest without a number.
+SELECT w.id, w.name, w.active, w.latest, v.id AS version_id, v.number, v.total_steps, v.required_fields, v.reads::text,
+       v.templates::text, v.definition::text, v.plan::text, v.author, v.created_at
+  FROM dispatcher.workflows w JOIN dispatcher.plan_versions v ON v.workflow_id = w.id
+ WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.name = $3 AND w.deleted_at IS NULL
+   AND v.number = coalesce($4, w.latest);
+
+-- name: versions
+-- The versions of a workflow, newest first, $2 at most.
+SELECT number, total_steps, author, created_at FROM dispatcher.plan_versions WHERE workflow_id = $1
+ ORDER BY number DESC LIMIT $2;
+
+-- name: actions
+-- What was done to a workflow, the last first, $2 at most.
+SELECT at, version, actor, action FROM dispatcher.workflow_actions WHERE workflow_id = $1 ORDER BY id DESC LIMIT $2;
+
+-- name: set_active
+-- Let it take triggers, or take none any more.
+SELECT dispatcher.set_workflow_active_v1($1, $2, $3, $4, $5);
+
+-- name: delete
+-- Delete one that has no unfinished run, and is not active where it ever had any.
+SELECT dispatcher.delete_workflow_v1($1, $2, $3, $4);
