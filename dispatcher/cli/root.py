@@ -47,6 +47,7 @@ GROUPS = {
     "runs": "runs",
     "suppressions": "suppressions",
     "topics": "topics",
+    "schedules": "schedules",
     "config": "configuration",
 }
 

@@ -50,7 +50,7 @@ async def come_to(program: Program, run_id: int, status: str) -> dict[str, Any]:
         return bool(await connection.fetchval("SELECT status FROM dispatcher.runs WHERE id = $1", run_id) == status)
 
     try:
-        await program.until(is_there, f"run {run_id} is {status}")
+        await program.until(is_there, f"run {run_id} is {status}")  # type: ignore[arg-type]  # its T is a bool's, too
     finally:
         await connection.close()
     (run,) = rows(program.run("runs", "show", str(run_id), "--json"))
