@@ -94,7 +94,7 @@ class Runs:
 
 @asynccontextmanager
 async def running(
-    url: str, functions: Mapping[str, bool] | None = None, **environment: str
+    url: str, environment: Mapping[str, str], functions: Mapping[str, bool] | None = None
 ) -> AsyncIterator["Running"]:
     """A program at work on a database, for as many tests as share it."""
     program = Program(url)

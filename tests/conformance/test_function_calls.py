@@ -31,7 +31,7 @@ def at(far: FarSide) -> dict[str, str]:
 @pytest.fixture(scope="module")
 async def place(shared_url: str) -> AsyncIterator[tuple[Running, FarSide]]:
     """A program and its functions."""
-    async with FarSide(DONE) as far, running(shared_url, KNOWN, **at(far)) as here:
+    async with FarSide(DONE) as far, running(shared_url, at(far), KNOWN) as here:
         yield here, far
 
 

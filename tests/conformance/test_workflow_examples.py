@@ -40,7 +40,7 @@ async def place(shared_url: str, tmp_path_factory: pytest.TempPathFactory) -> As
         room = {"URL": slack.url, "ALLOW_ADDRESSES": LOOPBACK}
         chat = {f"DISPATCHER_WEBHOOKS__ACQUISITION__{name}": text for name, text in room.items()}
         chat |= {"DISPATCHER_CHANNELS__CHAT__PROVIDER": "slack"}
-        async with running(shared_url, **chat) as here:
+        async with running(shared_url, chat) as here:
             here.program.environment |= chat
             template = tmp_path_factory.mktemp("templates") / "accepted.liquid"
             template.write_text(TEMPLATE)
