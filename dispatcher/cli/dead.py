@@ -104,7 +104,7 @@ def list_(
     columns = ("letter", "workflow or template", "failed", "replays", "at", "to", "error")
     session.voice.table(columns, map(_cells, found))
     if len(found) == limit:
-        session.voice.say(f"older ones: --before {found[-1]['letter']}")
+        session.voice.say(f"further ones: --before {found[-1]['letter']}")
 
 
 def _listed(session: Session, database: Database, meant: Filter, at: Letter | None, limit: int) -> list[dict[str, Any]]:
@@ -116,7 +116,8 @@ def _listed(session: Session, database: Database, meant: Filter, at: Letter | No
         below = at.id if at is not None and at.kind == kind else ID_MAX
         left = limit - len(found)
         if left:
-            found += session.run(lambda k=kind, b=below, n=left: store.page(database, meant, k, b, n))  # type: ignore[misc]  # bound now
+            ids = session.run(lambda k=kind, b=below, n=left: store.page(database, meant, k, b, n))  # type: ignore[misc]  # bound now
+            found += session.run(lambda k=kind, i=ids: store.rows(database, k, i))  # type: ignore[misc]  # bound now
     return found
 
 

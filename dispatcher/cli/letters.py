@@ -80,8 +80,8 @@ def _pages(session: Session, database: Database, meant: Filter) -> Iterator[list
             page = session.run(lambda k=kind, b=below: store.page(database, meant, k, b, PAGE))  # type: ignore[misc]  # bound now
             if not page:
                 break
-            yield [Letter(kind, row["id"]) for row in page]
-            below = page[-1]["id"]
+            yield [Letter(kind, one) for one in page]
+            below = page[-1]
 
 
 def _act(session: Session, database: Database, letters: Sequence[Letter], act: Act) -> list[LetterTold]:

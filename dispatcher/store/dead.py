@@ -42,9 +42,15 @@ class Filter(Struct, frozen=True, kw_only=True):
         return self.name, self.channel, self.tenant_id, self.workspace_id, self.since, self.until, self.error
 
 
-async def page(database: Database, meant: Filter, kind: Kind, below: int, count: int) -> list[dict[str, Any]]:
+async def page(database: Database, meant: Filter, kind: Kind, below: int, count: int) -> list[int]:
     """The newest of a kind below an id."""
-    return [dict(row) for row in await database.fetch(_SQL["page"], kind, below, count, *meant.columns())]
+    found = await database.fetch(_SQL[f"newest_{_MANY[kind]}"], below, count, *meant.columns())
+    return [row["id"] for row in found]
+
+
+async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Those of a kind that are dead letters now, the newest first."""
+    return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
 
 
 async def count(database: Database, meant: Filter, kind: Kind) -> tuple[int, datetime]:
@@ -55,7 +61,7 @@ async def count(database: Database, meant: Filter, kind: Kind) -> tuple[int, dat
 
 async def is_dead(database: Database, letter: Letter) -> bool:
     """Whether it is one."""
-    return bool(await database.fetch(_SQL["which"], letter.kind, [letter.id]))
+    return bool(await rows(database, letter.kind, [letter.id]))
 
 
 async def act(
