@@ -27,6 +27,12 @@ ANSWERS: Mapping[str, Mapping[str, str]] = {
         "moved": "is moved",
         "skipped": "was skipped or cancelled, so there is nothing to move",
     },
+    "discard": {
+        "discarded": "is discarded: it stays failed, and is no dead letter any more",
+        "same": "was discarded before",
+        "queued": "is not finished, so there is nothing to discard",
+        "failed": "belongs to a run: discard that, if it has failed",
+    },
 }
 COMMON_ANSWERS = {
     "unknown": "does not exist",

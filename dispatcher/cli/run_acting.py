@@ -24,8 +24,13 @@ ANSWERS: Mapping[str, Mapping[str, str]] = {
     "resume": {"done": "goes on", "same": "is not paused"},
     "cancel": {"cancelled": "is cancelled: it sends nothing more"},
     "replay": {"replayed": "goes on from where it had failed; what was sent is not sent again"},
+    "discard": {
+        "discarded": "is discarded: it stays failed, and is no dead letter any more",
+        "same": "was discarded before",
+    },
     "signal": {"accepted": "has the event"},
 }
+ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
 ENDED = {"completed": "is completed", "failed": "has failed", "cancelled": "was cancelled"}
 
 
@@ -36,7 +41,7 @@ def sentence(verb: str, run_id: int, answer: str) -> tuple[bool, str]:
     answers = ANSWERS[verb]
     if answer in answers:
         return answer == next(iter(answers)), f"run {run_id} {answers[answer]}"
-    why = "only a failed one can be retried" if verb == "replay" else "too late"
+    why = f"only a failed one can be {ONLY_FAILED[verb]}" if verb in ONLY_FAILED else "too late"
     # Cancelled twice is cancelled, but not by this.
     return False, f"run {run_id} {ENDED.get(answer, f'is {answer}')}: {why}"
 

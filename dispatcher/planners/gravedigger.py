@@ -12,9 +12,6 @@ from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
 
-# Taken up so often without coming further, a run is no accident's victim.
-TAKES_MAX = 5
-
 
 class Gravedigger:
     """Looks for walks whose walker is gone, for whichever process it was."""
@@ -33,10 +30,11 @@ class Gravedigger:
 
     async def run_once(self) -> None:
         """Look once."""
-        for run_id in await walking.bury(self._database, TAKES_MAX):
-            log.error("run.poison", run_id=run_id)
-            self._metrics.runs.labels("failed").inc()
         suspects = await walking.count_deaths(self._database)
         if suspects:
             log.warning("walk.died", runs=len(suspects))
+        for run_id in await walking.bury(self._database):
+            log.error("run.poison", run_id=run_id)
+            self._metrics.runs.labels("failed").inc()
+        if suspects:
             self._suspected()

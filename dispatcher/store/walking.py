@@ -27,6 +27,9 @@ from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
 _SQL = statements("walking")
+
+# Taken up so often without coming further, a run is no accident's victim.
+TAKES_MAX = 5
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 _objects = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _json = msgspec.json.Encoder().encode
@@ -63,7 +66,9 @@ Place = tuple[str, str, str, str]
 
 async def take(connection: Any, count: int, *, suspect: bool = False) -> list[Taken]:  # noqa: ANN401 - the pool's connection carries no types of ours
     """Lock runs that are due or woken, for as long as the transaction lasts; or the one that has killed its walker."""
-    rows = await (connection.fetch(_SQL["take_suspect"]) if suspect else connection.fetch(_SQL["take"], count))
+    rows = await (
+        connection.fetch(_SQL["take_suspect"], TAKES_MAX) if suspect else connection.fetch(_SQL["take"], count)
+    )
     return [
         Taken(
             Run(
@@ -102,9 +107,9 @@ async def count_deaths(database: Database) -> list[int]:
     return [row["id"] for row in await database.fetch(_SQL["count_deaths"])]
 
 
-async def bury(database: Database, takes_max: int) -> list[int]:
+async def bury(database: Database) -> list[int]:
     """Make dead letters of runs that were taken up too often."""
-    return [row["id"] for row in await database.fetch(_SQL["bury"], takes_max)]
+    return [row["id"] for row in await database.fetch(_SQL["bury"], TAKES_MAX)]
 
 
 async def next_due(database: Database) -> float | None:

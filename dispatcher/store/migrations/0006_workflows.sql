@@ -39,8 +39,9 @@ COMMENT ON COLUMN dispatcher.deliveries.key_honoured IS
     'its receiver de-duplicates by the key, though its channel does not promise it: what is unknown may be sent again';
 CREATE INDEX deliveries_of_run ON dispatcher.deliveries (run_id, node) WHERE run_id IS NOT NULL;
 
-ALTER TABLE dispatcher.delivery_state ADD COLUMN wakes bigint;
+ALTER TABLE dispatcher.delivery_state ADD COLUMN wakes bigint, ADD COLUMN held_seconds real;
 COMMENT ON COLUMN dispatcher.delivery_state.wakes IS 'the run that waits for it';
+COMMENT ON COLUMN dispatcher.delivery_state.held_seconds IS 'for how long it was held, now aside: no run has worked meanwhile';
 
 ALTER TABLE dispatcher.instances ADD COLUMN wants_runs boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN dispatcher.instances.wants_runs IS 'its walker is idle: a trigger or a wake should wake it';
@@ -290,6 +291,8 @@ CREATE TRIGGER deliveries_without_template AFTER INSERT ON dispatcher.deliveries
 CREATE FUNCTION dispatcher.wakes_its_run_v1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- Begun anew, it has all of its time again.
+    IF NEW.status = 'queued' THEN NEW.held_seconds := NULL; END IF;
     PERFORM dispatcher.wake_run_v1(NEW.wakes);
     RETURN NEW;
 END $$;
@@ -297,6 +300,18 @@ END $$;
 CREATE TRIGGER wakes_its_run BEFORE UPDATE OF status ON dispatcher.delivery_state
     FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status)
     EXECUTE FUNCTION dispatcher.wakes_its_run_v1();
+
+-- Whoever settles it forgets since when it was held; the clock of its run does not.
+CREATE FUNCTION dispatcher.held_time_is_kept_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.held_seconds := coalesce(OLD.held_seconds, 0) + extract(epoch FROM statement_timestamp() - OLD.held_at);
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER held_time_is_kept BEFORE UPDATE OF held_at ON dispatcher.delivery_state
+    FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.held_at IS NOT NULL AND NEW.held_at IS NULL)
+    EXECUTE FUNCTION dispatcher.held_time_is_kept_v1();
 
 -- A run that has failed or was cancelled sends nothing more: what would become ready again, after an attempt that was under
 -- way when it ended, is skipped, or held where an attempt is unknown. Whoever ends a run holds the state rows of what is

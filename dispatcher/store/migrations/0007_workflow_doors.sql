@@ -677,11 +677,18 @@ BEGIN
     RETURN 'discarded';
 END $$;
 
+ALTER TABLE dispatcher.operator_actions DROP CONSTRAINT operator_actions_action_check;
+ALTER TABLE dispatcher.operator_actions ADD CONSTRAINT operator_actions_action_check CHECK (action IN
+    ('cancel', 'move', 'reopen', 'discard', 'settle_sent', 'settle_failed', 'settle_requeue', 'quarantine'));
+
+-- The answers are discarded, same, unknown, or what it is: failed is one that belongs to a run.
 CREATE FUNCTION dispatcher.discard_delivery_v1(
     p_id bigint, p_reason text DEFAULT '', p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default',
     p_actor text DEFAULT session_user
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    actor CONSTANT text := coalesce(nullif(p_actor, ''), session_user);
 BEGIN
     IF NOT EXISTS (SELECT FROM dispatcher.deliveries d
                     WHERE d.id = p_id AND d.tenant_id = coalesce(p_tenant_id, 'default')
@@ -689,10 +696,17 @@ BEGIN
         RETURN 'unknown';
     END IF;
     UPDATE dispatcher.dead_deliveries SET discarded_at = statement_timestamp(),
-           note = concat_ws(': ', 'discarded by ' || coalesce(nullif(p_actor, ''), session_user), nullif(p_reason, ''))
+           note = concat_ws(': ', 'discarded by ' || actor, nullif(p_reason, ''))
      WHERE delivery_id = p_id AND discarded_at IS NULL;
-    RETURN CASE WHEN FOUND THEN 'discarded' ELSE coalesce((SELECT CASE s.status WHEN 'failed' THEN 'same' ELSE s.status END
-                                                             FROM dispatcher.delivery_state s WHERE s.id = p_id), 'unknown') END;
+    IF FOUND THEN
+        -- Kept here as well: the list forgets what is sent again.
+        INSERT INTO dispatcher.operator_actions (delivery_id, actor, action, status_before, reason)
+        VALUES (p_id, actor, 'discard', 'failed', coalesce(p_reason, ''));
+        RETURN 'discarded';
+    END IF;
+    RETURN coalesce((SELECT CASE WHEN l.delivery_id IS NOT NULL THEN 'same' ELSE s.status END
+                       FROM dispatcher.delivery_state s LEFT JOIN dispatcher.dead_deliveries l ON l.delivery_id = s.id
+                      WHERE s.id = p_id), 'unknown');
 END $$;
 
 

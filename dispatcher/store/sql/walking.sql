@@ -1,12 +1,16 @@
 -- name: take
 -- Lock up to $1 runs that are due and as many that were woken. One that killed its walker before is taken alone. What is
 -- locked by others is theirs: their walk sees what woke it, or leaves the wake. It does not count either: a transaction
--- that stays open over some runs keeps no others from walking.
+-- that stays open over some runs keeps no others from walking. What is noted and not locked has killed its walker: it rests
+-- until that death is counted, or whoever is started again would take it up at once, die, and never come to count.
 WITH due AS MATERIALIZED (
-    SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0
+    SELECT id FROM dispatcher.runs
+     WHERE available_at <= statement_timestamp() AND takes = 0
+       AND id <> ALL (ARRAY(SELECT unnest(run_ids) FROM dispatcher.walks))
      ORDER BY available_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), woken AS MATERIALIZED (
-    SELECT r.id FROM dispatcher.wakes w JOIN dispatcher.runs r ON r.id = w.run_id WHERE r.takes = 0
+    SELECT r.id FROM dispatcher.wakes w JOIN dispatcher.runs r ON r.id = w.run_id
+     WHERE r.takes = 0 AND r.id <> ALL (ARRAY(SELECT unnest(run_ids) FROM dispatcher.walks))
      LIMIT $1 FOR UPDATE OF r SKIP LOCKED
 )
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
@@ -16,17 +20,18 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
 -- name: take_suspect
--- Lock one run that is due and has killed its walker before.
+-- Lock one run that is due and has killed its walker before, each of whose deaths is counted. Of $1 it is not taken again.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
- WHERE r.takes > 0 AND r.available_at <= statement_timestamp()
+ WHERE r.takes > 0 AND r.takes < $1 AND r.available_at <= statement_timestamp()
+   AND r.id <> ALL (ARRAY(SELECT unnest(run_ids) FROM dispatcher.walks))
  ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: next_due
--- How long until a run is due; null where none waits for a time.
+-- How long until a run is due that can be taken up; null where none waits for a time.
 SELECT extract(epoch FROM min(available_at) - statement_timestamp())::float8 FROM dispatcher.runs
- WHERE available_at IS NOT NULL;
+ WHERE available_at IS NOT NULL AND id <> ALL (ARRAY(SELECT unnest(run_ids) FROM dispatcher.walks));
 
 -- name: note_walk
 -- Say, on a connection of its own, which runs are taken up now. A crash of Postgres may forget it: that was no run's fault.
@@ -84,7 +89,8 @@ SELECT extract(epoch FROM statement_timestamp())::float8;
 -- name: results
 -- How the deliveries of nodes stand that are under way, with what functions have answered.
 SELECT d.run_id, d.node, d.recipient, s.status, s.held,
-       CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END::float8 AS held_seconds,
+       (coalesce(s.held_seconds, 0)
+        + CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END)::float8 AS held_seconds,
        s.provider_message_id, extract(epoch FROM s.finished_at)::float8 AS finished_at, s.error, a.data::text
   FROM unnest($1::bigint[], $2::text[]) AS asked (run_id, node)
   JOIN dispatcher.deliveries d ON d.run_id = asked.run_id AND d.node = asked.node
