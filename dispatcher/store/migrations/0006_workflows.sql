@@ -14,6 +14,7 @@
 --   delivery_answers  what function calls brought back
 --   dead_deliveries   deliveries that have failed, and belong to no run
 --   dead_letters      a view: failed runs and failed deliveries, as long as nobody has discarded them
+--   run_deliveries    a view: of each run how many deliveries are queued, held, sent
 --   workflow_executions  a view: runs in the words of others
 --
 -- A run's life
@@ -24,7 +25,10 @@
 --   results waits for a walker, or locks two runs in the wrong order. The walker looks at the deliveries anew each time,
 --   so that one wake too many does nothing.
 --
--- Lock order: instance, then runs by id, then state rows by id. (Results never lock a run.)
+-- What a run has ordered ends with it: where it fails or is cancelled, what is queued is skipped, and what is with a provider
+-- just then is not tried again (of_an_ended_run). Its digests collect no more.
+--
+-- Lock order: instance, then runs by id, then digests, then state rows by id. (Results never lock a run.)
 
 ALTER TABLE dispatcher.deliveries
     ADD COLUMN node text,
@@ -293,6 +297,46 @@ CREATE TRIGGER wakes_its_run BEFORE UPDATE OF status ON dispatcher.delivery_stat
     FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status)
     EXECUTE FUNCTION dispatcher.wakes_its_run_v1();
 
+-- A run that has failed or was cancelled sends nothing more: what would become ready again, after an attempt that was under
+-- way when it ended, is skipped, or held where an attempt is unknown. Whoever ends a run holds the state rows of what is
+-- under way until that is committed, so that none slips through in between. An operator who reopens one means it.
+CREATE FUNCTION dispatcher.of_an_ended_run_v1() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    run record;
+BEGIN
+    SELECT r.status, r.finished_at INTO run FROM dispatcher.runs r WHERE r.id = NEW.wakes AND r.status IN ('failed', 'cancelled');
+    IF NOT FOUND OR current_setting('dispatcher.reopening', true) = NEW.id::text
+       OR EXISTS (SELECT FROM dispatcher.operator_actions o
+                   WHERE o.delivery_id = NEW.id AND o.action = 'reopen' AND o.at > run.finished_at) THEN
+        RETURN NEW;
+    END IF;
+    NEW.ready := false;
+    -- An attempt that is kept nowhere else stands on the row.
+    IF OLD.marked AND NEW.attempt = OLD.attempt AND NOT EXISTS (
+        SELECT FROM dispatcher.delivery_attempts a WHERE a.delivery_id = NEW.id AND a.attempt = OLD.attempt) THEN
+        NEW.marked := true;
+        NEW.token := OLD.token;
+    END IF;
+    IF NEW.resend_until IS NULL AND NOT EXISTS (
+        SELECT FROM dispatcher.delivery_attempts a WHERE a.delivery_id = NEW.id AND a.outcome = 'unknown') THEN
+        NEW.status := 'skipped';
+        NEW.finished_at := statement_timestamp();
+        NEW.error := concat_ws('; ', 'cancelled: its run ' || CASE run.status WHEN 'failed' THEN 'has failed' ELSE 'was cancelled' END,
+                               NEW.error);
+    ELSE
+        NEW.held := true;
+        NEW.held_at := statement_timestamp();
+        NEW.token := coalesce(NEW.token, 0);
+        NEW.error := concat_ws('; ', 'unknown: an earlier attempt may have gone out, and its run has ended', NEW.error);
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER of_an_ended_run BEFORE UPDATE OF ready ON dispatcher.delivery_state
+    FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND NEW.ready AND NOT OLD.ready)
+    EXECUTE FUNCTION dispatcher.of_an_ended_run_v1();
+
 -- What has failed stands in a list of its own: an index over `status` would make every flush write to all indexes.
 CREATE FUNCTION dispatcher.the_dead_are_listed_v1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -353,6 +397,19 @@ CREATE TRIGGER copied_runs_rest BEFORE INSERT ON dispatcher.runs
     EXECUTE FUNCTION dispatcher.copied_runs_rest_v1();
 
 
+-- Nobody leaves an item with a run that has ended before its time; a failed one that is replayed has what it had collected.
+CREATE FUNCTION dispatcher.ended_runs_collect_no_more_v1() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE dispatcher.digests SET is_open = false WHERE run_id = NEW.id AND is_open;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER ended_runs_collect_no_more BEFORE UPDATE OF status ON dispatcher.runs
+    FOR EACH ROW WHEN (NEW.status IN ('failed', 'cancelled') AND OLD.status <> NEW.status)
+    EXECUTE FUNCTION dispatcher.ended_runs_collect_no_more_v1();
+
+
 -- Come to a digest: the first of a key leads and collects, whoever comes while its window is open leaves its item with it.
 -- A full one takes no more, so that the next one leads again.
 CREATE FUNCTION dispatcher.enter_digest_v1(
@@ -384,12 +441,20 @@ BEGIN
     END LOOP;
 END $$;
 
--- The window of a run's digest is over: what it has collected, oldest first. Whoever comes now leads another.
+-- The window of a run's digest is over: what it has collected, oldest first. Whoever comes now leads another. A run that has
+-- failed just as it came to a digest comes to it again when it is replayed: what it brought counts once.
 CREATE FUNCTION dispatcher.collect_digest_v1(p_run_id bigint, p_node text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    digest bigint;
 BEGIN
-    UPDATE dispatcher.digests SET is_open = false WHERE run_id = p_run_id AND node = p_node RETURNING id INTO digest;
-    RETURN coalesce((SELECT jsonb_agg(item ORDER BY id) FROM dispatcher.digest_items WHERE digest_id = digest), '[]');
+    UPDATE dispatcher.digests SET is_open = false WHERE run_id = p_run_id AND node = p_node AND is_open;
+    RETURN coalesce((SELECT jsonb_agg(item ORDER BY id)
+                       FROM (SELECT DISTINCT ON (i.run_id) i.id, i.item
+                               FROM dispatcher.digests d JOIN dispatcher.digest_items i ON i.digest_id = d.id
+                              WHERE d.run_id = p_run_id AND d.node = p_node ORDER BY i.run_id, i.id) AS once), '[]');
 END $$;
+
+
+REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due_v3, dispatcher.wake_run_v1, dispatcher.deliveries_without_template_v2,
+    dispatcher.wakes_its_run_v1, dispatcher.of_an_ended_run_v1, dispatcher.the_dead_are_listed_v1,
+    dispatcher.deliveries_go_whole_v2, dispatcher.copied_runs_rest_v1, dispatcher.ended_runs_collect_no_more_v1,
+    dispatcher.enter_digest_v1, dispatcher.collect_digest_v1 FROM PUBLIC;

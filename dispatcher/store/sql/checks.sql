@@ -82,3 +82,58 @@ SELECT c.id FROM (SELECT token, unnest(ids) AS id FROM dispatcher.claims) c
 -- A provider's word that it has the message settles a held delivery.
 SELECT e.delivery_id AS id FROM dispatcher.delivery_evidence e JOIN dispatcher.delivery_state s ON s.id = e.delivery_id
  WHERE e.verdict = 'accepted' AND s.held;
+
+-- name: open_runs_are_looked_at
+-- An open run has a time to be looked at, or is woken by what it waits for: a delivery of a node that it is at, an event,
+-- an operator.
+SELECT r.id FROM dispatcher.runs r
+ WHERE r.finished_at IS NULL AND r.available_at IS NULL AND r.status <> 'paused'
+   AND NOT jsonb_path_exists(r.state, '$.cursor.* ? (@.standing == "waiting")')
+   AND NOT EXISTS (SELECT FROM dispatcher.wakes w WHERE w.run_id = r.id)
+   AND NOT EXISTS (SELECT FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
+                    WHERE d.run_id = r.id AND r.state -> 'cursor' ? d.node AND s.status = 'queued');
+
+-- name: ended_runs_send_nothing
+-- What a run had queued ends with it, unless somebody has reopened it since.
+SELECT s.id FROM dispatcher.runs r
+  JOIN dispatcher.deliveries d ON d.run_id = r.id AND d.node IS NOT NULL
+  JOIN dispatcher.delivery_state s ON s.id = d.id
+ WHERE r.finished_at IS NOT NULL AND s.status = 'queued' AND NOT s.marked AND NOT s.held
+   AND NOT EXISTS (SELECT FROM dispatcher.operator_actions o
+                    WHERE o.delivery_id = s.id AND o.action = 'reopen' AND o.at > r.finished_at);
+
+-- name: logs_of_runs_are_gapless
+-- The entries of a run are numbered 0, 1, 2, and it knows how many they are.
+SELECT r.id FROM dispatcher.runs r
+  LEFT JOIN (SELECT run_id, count(*) AS kept, min(number) AS first, max(number) AS last FROM dispatcher.run_entries
+              GROUP BY run_id) e ON e.run_id = r.id
+ WHERE coalesce(e.kept, 0) <> coalesce((r.state ->> 'entries')::integer, 0)
+    OR e.first <> 0 OR e.last <> e.kept - 1;
+
+-- name: failed_runs_are_explained
+-- A failed run says why, and is a dead letter until somebody discards it.
+SELECT r.id FROM dispatcher.runs r
+ WHERE (r.status = 'failed' AND (coalesce(r.error, '') = '' OR r.dead <> (r.discarded_at IS NULL)))
+    OR (r.status <> 'failed' AND r.dead);
+
+-- name: deliveries_of_nodes_have_runs
+-- A delivery that a node has ordered belongs to a run, which its end wakes.
+SELECT d.id FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
+ WHERE (d.node IS NOT NULL AND NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = d.run_id))
+    OR s.wakes IS DISTINCT FROM CASE WHEN d.node IS NOT NULL THEN d.run_id END;
+
+-- name: walks_are_of_runs
+-- Whoever finds that a walker has died over its runs finds the runs.
+SELECT w.id FROM dispatcher.walks w
+ WHERE NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = ANY (w.run_ids));
+
+-- name: digests_are_led
+-- Nobody leaves an item with a run that will not come to it.
+SELECT g.id FROM dispatcher.digests g
+ WHERE g.is_open AND NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = g.run_id AND r.finished_at IS NULL);
+
+-- name: dead_deliveries_are_listed
+-- A delivery of no run is a dead letter if it has failed, and only then.
+SELECT s.id FROM dispatcher.delivery_state s
+  LEFT JOIN dispatcher.dead_deliveries l ON l.delivery_id = s.id
+ WHERE s.wakes IS NULL AND (s.status = 'failed') <> (l.delivery_id IS NOT NULL);

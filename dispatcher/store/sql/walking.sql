@@ -1,13 +1,18 @@
 -- name: take
 -- Lock up to $1 runs that are due and as many that were woken. One that killed its walker before is taken alone. What is
--- locked by others is theirs: their walk sees what woke it, or leaves the wake.
+-- locked by others is theirs: their walk sees what woke it, or leaves the wake. It does not count either: a transaction
+-- that stays open over some runs keeps no others from walking.
+WITH due AS MATERIALIZED (
+    SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0
+     ORDER BY available_at LIMIT $1 FOR UPDATE SKIP LOCKED
+), woken AS MATERIALIZED (
+    SELECT r.id FROM dispatcher.wakes w JOIN dispatcher.runs r ON r.id = w.run_id WHERE r.takes = 0
+     LIMIT $1 FOR UPDATE OF r SKIP LOCKED
+)
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
- WHERE r.takes = 0 AND r.id = ANY (ARRAY(
-            SELECT id FROM (SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0
-                             ORDER BY available_at LIMIT $1) AS due
-            UNION SELECT run_id FROM (SELECT run_id FROM dispatcher.wakes LIMIT $1) AS woken))
+ WHERE r.takes = 0 AND r.id = ANY (ARRAY(SELECT id FROM due UNION SELECT id FROM woken))
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
 -- name: take_suspect
@@ -63,7 +68,8 @@ UPDATE dispatcher.runs r
    SET status = 'failed', dead = true, finished_at = statement_timestamp(), available_at = NULL,
        error = 'poison: it was taken up ' || r.takes || ' times, and whoever did has died'
   FROM poison p WHERE r.id = p.id
-RETURNING r.id, dispatcher.note_run_v1(r.id, 'failed', 'dispatcher', 'poison')::text;
+RETURNING r.id, dispatcher.note_run_v1(r.id, 'failed', 'dispatcher', 'poison')::text,
+          dispatcher.cancel_deliveries_of_v1(r.id, 'dispatcher', 'its run has failed');
 
 -- name: plans
 -- Versions by id.
