@@ -215,7 +215,9 @@ async def test_a_role_with_nothing_but_execute_calls_the_faces_and_does_nothing_
     try:
         await app.execute(f"SET ROLE {role}")
         run = (await trigger(app, key="k"))["execution_id"]
-        written = await app.fetchrow("SELECT * FROM dispatcher.enqueue_delivery('sms', '+49', 'k', '{\"body\": \"x\"}')")
+        written = await app.fetchrow(
+            "SELECT * FROM dispatcher.enqueue_delivery('sms', '+49', 'k', '{\"body\": \"x\"}')"
+        )
         assert (written["duplicate"], written["status"]) == (False, "queued")
         assert await app.fetchval("SELECT dispatcher.signal_run($1, 'paid')", run) == "accepted"
         assert await app.fetchval("SELECT dispatcher.cancel_run($1)", run) == "cancelled"
@@ -271,7 +273,8 @@ async def test_a_signal_and_the_end_of_its_run_wait_for_each_other(connection: C
         await transaction.start()
         await walker.execute("SELECT FROM dispatcher.runs WHERE id = $1 FOR UPDATE", run)
         await walker.execute(
-            "UPDATE dispatcher.runs SET status = 'completed', available_at = NULL, finished_at = now() WHERE id = $1", run
+            "UPDATE dispatcher.runs SET status = 'completed', available_at = NULL, finished_at = now() WHERE id = $1",
+            run,
         )
         async with asyncio.TaskGroup() as group:
             signal = group.create_task(connection.fetchval("SELECT dispatcher.signal_run($1, 'paid')", run))

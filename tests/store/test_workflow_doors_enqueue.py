@@ -53,7 +53,9 @@ async def test_a_delivery_is_written_as_it_was_asked_for(connection: Connection)
 
 
 async def test_what_is_left_out_or_null_is_as_it_is_by_default(connection: Connection) -> None:
-    nulls = dict.fromkeys(("variables", "options", "lane", "scheduled_for", "max_attempts", "tenant_id", "workspace_id"))
+    nulls = dict.fromkeys(
+        ("variables", "options", "lane", "scheduled_for", "max_attempts", "tenant_id", "workspace_id")
+    )
     one = await _enqueue(connection, **GOOD)
     other = await _enqueue(connection, **{**GOOD, "idempotency_key": "l"}, **nulls)
     rows = await connection.fetch(

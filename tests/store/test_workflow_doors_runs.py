@@ -61,9 +61,12 @@ async def test_nulls_are_what_is_left_out(connection: Connection, run: int, verb
     elif verb == "resume_run_v1":
         await _do(connection, "pause_run_v1", run)
     answer = await _do(connection, verb, run, None, None, None, None)
-    assert answer == ANSWERS["failed" if verb[0] == "d" or "replay" in verb else "paused" if "resume" in verb else "running"][
-        VERBS.index(verb)
-    ]
+    assert (
+        answer
+        == ANSWERS["failed" if verb[0] == "d" or "replay" in verb else "paused" if "resume" in verb else "running"][
+            VERBS.index(verb)
+        ]
+    )
     said = "SELECT error FROM dispatcher.run_entries WHERE run_id = $1 ORDER BY number DESC LIMIT 1"
     assert await connection.fetchval(said, run) == await connection.fetchval("SELECT session_user::text")
     assert await _do(connection, verb, run, "", "elsewhere") == "unknown"
@@ -167,10 +170,12 @@ async def test_WF_14_what_went_out_after_all_is_not_ordered_again(
     assert await _standing(connection, run) == "sending"
 
 
-async def test_a_node_that_had_ordered_nothing_is_entered_anew(connection: Connection, run: int) -> None:
+@pytest.mark.parametrize("standing", ["sending", "joining"])
+async def test_a_replay_leaves_the_cursor_to_the_walk(connection: Connection, run: int, standing: str) -> None:
+    await at_node(connection, run, standing=standing)
     await fail(connection, run)
     assert await _do(connection, "replay_run_v1", run) == "replayed"
-    assert await _standing(connection, run) == "joining"
+    assert await _standing(connection, run) == standing
 
 
 async def test_two_replays_at_once_are_one(connection: Connection, run: int, url: str) -> None:
@@ -207,13 +212,15 @@ async def test_runs_that_others_hold_keep_no_others_from_walking(
     try:
         transaction = holder.transaction()
         await transaction.start()
-        await holder.execute("SELECT dispatcher.signal_run(id, 'x') FROM unnest($1::bigint[]) AS id", [*runs[:2], runs[3]])
+        await holder.execute(
+            "SELECT dispatcher.signal_run(id, 'x') FROM unnest($1::bigint[]) AS id", [*runs[:2], runs[3]]
+        )
         async with scene.database.connection() as session, session.transaction():
             taken = await walking.take(session, 1)
         await transaction.rollback()
     finally:
         await holder.close()
-    assert [one.run.id for one in taken] == [runs[2], runs[5]]
+    assert [row["id"] for row in taken] == [runs[2], runs[5]]
 
 
 async def test_the_dead_are_listed_until_somebody_discards_them(connection: Connection, scene: Scene, run: int) -> None:
