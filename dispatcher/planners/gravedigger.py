@@ -7,6 +7,7 @@ import structlog
 
 from dispatcher.config import Walk as Settings
 from dispatcher.metrics import Metrics
+from dispatcher.planners.walker import TAKES_MAX
 from dispatcher.store import walking
 from dispatcher.store.database import Database
 
@@ -14,8 +15,6 @@ log = structlog.get_logger(__name__)
 
 # Wakes of runs that are gone are few.
 ORPHANS_EVERY = 60
-# Taken up so often without coming further, a run is no accident's victim.
-TAKES_MAX = 5
 
 
 class Gravedigger:

@@ -33,6 +33,8 @@ BUSY_SECONDS = 0.25
 SETTLE_SECONDS = (0.02, 0.08, 0.3)
 # What is due and cannot be taken is locked by somebody, who may take long.
 LOCKED_SECONDS = 0.05
+# Taken up so often without coming further, a run is no accident's victim.
+TAKES_MAX = 5
 # Suspects are walked alone, so many after each batch: what is well does not wait for them.
 SUSPECTS_MAX = 20
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
@@ -118,17 +120,17 @@ class Walker:
         """Take up one batch, and some suspects."""
         walked = await self._walk(epoch, self.settings.batch_max)
         for _ in range(SUSPECTS_MAX):
-            suspect = await self._walk(epoch, 1, suspect=True)
+            suspect = await self._walk(epoch, 0)
             walked = Walked(walked.runs + suspect.runs, walked.deliveries + suspect.deliveries)
             if not suspect.runs or self._stopped:
                 break
         return walked
 
-    async def _walk(self, epoch: int, count: int, *, suspect: bool = False) -> Walked:
-        """Walk a batch, and see to the note of it where that fails."""
+    async def _walk(self, epoch: int, count: int) -> Walked:
+        """Walk a batch, or a suspect where none is counted, and see to the note of it where that fails."""
         taken: list[int] = []
         try:
-            return await self._transaction(epoch, count, taken, suspect=suspect)
+            return await self._transaction(epoch, count, taken)
         except OF_DATA as fault:
             await self._answer_for(epoch, taken, fault)
             return Walked(len(taken), 0)
@@ -150,9 +152,9 @@ class Walker:
         for _ in await self._database.persist("walk", lambda: walking.refuse(self._database, epoch, words)):
             self._metrics.runs.labels("failed").inc()
 
-    async def _transaction(self, epoch: int, count: int, noted: list[int], *, suspect: bool) -> Walked:
+    async def _transaction(self, epoch: int, count: int, noted: list[int]) -> Walked:
         async with self._database.connection() as connection, connection.transaction():
-            rows = await walking.take(connection, count, suspect=suspect)
+            rows = await (walking.take(connection, count) if count else walking.take_suspect(connection, TAKES_MAX))
             if not rows:
                 return Walked(0, 0)
             noted += [row["id"] for row in rows]

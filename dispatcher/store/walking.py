@@ -63,11 +63,15 @@ class Frozen(Struct, frozen=True):
 Place = tuple[str, str, str, str]
 
 
-async def take(connection: Any, count: int, *, suspect: bool = False) -> Sequence[Any]:  # noqa: ANN401 - the pool's connection carries no types of ours
-    """Lock runs that are due or woken, for as long as the transaction lasts; or one that has killed its walker."""
-    rows: Sequence[Any] = await (
-        connection.fetch(_SQL["take_suspect"]) if suspect else connection.fetch(_SQL["take"], count)
-    )
+async def take(connection: Any, count: int) -> Sequence[Any]:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """Lock runs that are due or woken, for as long as the transaction lasts."""
+    rows: Sequence[Any] = await connection.fetch(_SQL["take"], count)
+    return rows
+
+
+async def take_suspect(connection: Any, takes_max: int) -> Sequence[Any]:  # noqa: ANN401 - as above
+    """Lock one that has killed its walker, and not too often."""
+    rows: Sequence[Any] = await connection.fetch(_SQL["take_suspect"], takes_max)
     return rows
 
 

@@ -16,11 +16,11 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
 -- name: take_suspect
--- Lock one run that is due and has killed its walker before.
+-- Lock one run that is due and has killed its walker before; after $1 times it is left to be buried.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
- WHERE r.takes > 0 AND r.available_at <= statement_timestamp()
+ WHERE r.takes > 0 AND r.takes < $1 AND r.available_at <= statement_timestamp()
  ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: next_due
