@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dispatcher import faultpoints
 from dispatcher.domain.plans.plan import Call, Delay
 from dispatcher.faultpoints import FaultPointError
-from dispatcher.planners import walker as walkers
+from dispatcher.domain.plans.walk import advance
 from dispatcher.planners.walker import TAKES_MAX
 from dispatcher.store import walking
 from tests.planners.stage import Stage
@@ -30,14 +30,13 @@ def _killing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, killer: int, *, fences: bool = False
 ) -> Callable[[], Awaitable[int]]:
     """Let one run kill whoever walks it; answers what starts another process each time, and says how many died."""
-    advance = walkers.advance
 
     def deadly(walkable: Any, run: Any, facts: Any) -> Any:
         if run.id == killer:
             raise Died
         return advance(walkable, run, facts)
 
-    monkeypatch.setattr(walkers, "advance", deadly)
+    monkeypatch.setattr("dispatcher.planners.walker.advance", deadly)
     dead: list[int] = []
 
     async def walk_until_nothing_is_left() -> int:
