@@ -1,4 +1,4 @@
-"""The fault points of walks, met by the real program: wherever it dies, each node is ordered once and every run ends."""
+"""The fault points of walks, met by the real program: wherever it dies, each node is ordered once and all runs end."""
 
 import signal
 from collections import Counter

@@ -56,7 +56,7 @@ class Stage:
 
     async def do(self, verb: str, run: int) -> str:
         """What an operator does to a run."""
-        return str(await self.database.value(f"SELECT dispatcher.{verb}_run_v1($1)", run))  # noqa: S608 - a verb of ours
+        return str(await self.database.value(f"SELECT dispatcher.{verb}_run_v1($1)", run))
 
     async def signal(self, run: int, event: str, **data: Any) -> str:
         """An event for a run."""
@@ -84,7 +84,8 @@ class Stage:
             """UPDATE dispatcher.runs r
                   SET available_at = now() - interval '1 s',
                       state = jsonb_set(state, '{cursor}', coalesce((
-                          SELECT jsonb_object_agg(key, CASE WHEN value ? 'until' THEN jsonb_set(value, '{until}', '1') ELSE value END)
+                          SELECT jsonb_object_agg(key, CASE WHEN value ? 'until' THEN jsonb_set(value, '{until}', '1')
+                                                            ELSE value END)
                             FROM jsonb_each(state -> 'cursor')), '{}'))
                 WHERE available_at IS NOT NULL AND state ? 'cursor'"""
         )
@@ -155,7 +156,7 @@ class Stage:
 
     async def count(self, table: str) -> int:
         """Rows of a table."""
-        return int(await self.database.value(f"SELECT count(*) FROM dispatcher.{table}"))  # noqa: S608 - a name of ours
+        return int(await self.database.value(f"SELECT count(*) FROM dispatcher.{table}"))
 
     async def sound(self) -> None:
         """No invariant is broken."""

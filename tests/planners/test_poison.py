@@ -1,4 +1,4 @@
-"""Runs that harm their walker: each is found alone, and fails alone; and no walker's death loses anything or does it twice."""
+"""Runs that harm their walker: each is found alone and fails alone, and no walker's death loses or doubles anything."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dispatcher import faultpoints
 from dispatcher.domain.plans.plan import Call, Delay
-from dispatcher.faultpoints import FaultPointError
 from dispatcher.domain.plans.walk import advance
+from dispatcher.faultpoints import FaultPointError
 from dispatcher.planners.walker import TAKES_MAX
 from dispatcher.store import walking
 from tests.planners.stage import Stage
@@ -230,7 +230,7 @@ async def test_a_note_whose_answer_was_lost_counts_for_nothing(stage: Stage, mon
 async def test_a_walker_whose_epoch_was_fenced_walks_each_once_all_the_same(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stood still in the middle of a walk, past its lease: what it had locked is still its own, and nobody waits for it."""
+    """It stood still in a walk, past its lease: what it had locked is still its own, and nobody waits for it."""
     await stage.put(SHORT)
     runs = [await stage.trigger(to="+49") for _ in range(3)]
     slow, gate, there = await stage.another(), asyncio.Event(), asyncio.Event()

@@ -75,25 +75,28 @@ async def test_a_node_is_part_of_the_key(stage: Stage) -> None:
     assert await stage.statuses() == {"completed": 1}
 
 
-@pytest.mark.parametrize("statement", ["forget_wakes", "results", "advance"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["note", "forget_wakes", "results", "write"])
 async def test_a_wake_that_comes_during_a_walk_is_not_lost(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, statement: str
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, step: str, when: str
 ) -> None:
-    """A delivery ends just before each statement of the walk that looks at it: it is seen then, or by the next walk."""
+    """A delivery ends just before or after each step of a walk: that one sees it, or the next."""
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
     await stage.walk()
     await stage.database.fetch("INSERT INTO dispatcher.wakes VALUES ($1)", run)
-    name = {"advance": "write"}.get(statement, statement)
-    asked = getattr(walking, name)
+    asked = getattr(walking, step)
     sent: list[int] = []
 
-    async def late(*given: object) -> object:
-        if not sent:
+    async def meanwhile(*given: object) -> object:
+        if when == "before" and not sent:
             sent.append(await stage.end())
-        return await asked(*given)
+        found: object = await asked(*given)
+        if when == "after" and not sent:
+            sent.append(await stage.end())
+        return found
 
-    monkeypatch.setattr(walking, name, late)
+    monkeypatch.setattr(walking, step, meanwhile)
     await stage.walk_on()
     assert sent == [1]
     assert await stage.cursor(run) == {"text": "sending"}
@@ -212,7 +215,7 @@ async def test_an_event_is_taken_by_one_node_once(stage: Stage) -> None:
     assert await stage.database.value("SELECT count(*) FROM dispatcher.signals WHERE taken") == 2
 
 
-async def test_OB_22_a_run_with_a_held_delivery_stays_open_until_it_is_settled(stage: Stage) -> None:
+async def test_a_run_with_a_held_delivery_stays_open_until_it_is_settled(stage: Stage) -> None:
     await stage.put(plan({"mail": send(1, "{{ to }}"), "text": send(2, "{{ to }}")}, timeout_seconds=60.0))
     settled, told = await stage.trigger(to="+1"), await stage.trigger(to="+2")
     await stage.walk_on()
@@ -239,7 +242,7 @@ async def test_OB_22_a_run_with_a_held_delivery_stays_open_until_it_is_settled(s
     await stage.sound()
 
 
-async def test_WF_14_a_replay_goes_on_from_where_it_failed(stage: Stage) -> None:
+async def test_a_replay_goes_on_from_where_it_failed(stage: Stage) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
     await stage.play(Failed("no such number"))
