@@ -83,7 +83,7 @@ DELETE FROM dispatcher.wakes w
 -- name: bury
 -- Runs that were taken up $1 times without coming further are dead letters.
 WITH poison AS (
-    SELECT id FROM dispatcher.runs WHERE takes > 0 AND takes >= $1 AND finished_at IS NULL AND available_at IS NOT NULL
+    SELECT id FROM dispatcher.runs WHERE takes > 0 AND takes >= $1 AND available_at <= statement_timestamp()
      ORDER BY id FOR UPDATE SKIP LOCKED
 )
 SELECT p.id
