@@ -116,7 +116,7 @@ class Flush(Struct, frozen=True, forbid_unknown_fields=True):
 class Walk(Struct, frozen=True, forbid_unknown_fields=True):
     """How runs of workflows are taken up: so many in one transaction, and how often without being woken."""
 
-    batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 200
+    batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 500
     poll_seconds: Seconds = 1.0
 
 
