@@ -157,12 +157,6 @@ async def _database(server: str, template: str) -> str:
     return _named(server, name)
 
 
-@pytest.fixture(scope="module")
-async def shared_url(template: str) -> str:
-    """A database with the schema, for all tests of a file."""
-    return await _database(template, TEMPLATE)
-
-
 @pytest.fixture
 async def connection(url: str) -> AsyncIterator[Any]:
     """A plain connection, as an application has one."""

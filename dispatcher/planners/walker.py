@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import asyncpg
+import msgspec
 import structlog
 from msgspec import Struct
 
@@ -30,8 +31,23 @@ ROUNDS_MAX = 1_000
 BUSY_SECONDS = 0.25
 # Whoever looked for idle walkers just before we said that we are may commit just after our last look.
 SETTLE_SECONDS = (0.02, 0.08, 0.3)
+# What is due and cannot be taken is locked by somebody, who may take long.
+LOCKED_SECONDS = 0.05
+# Taken up so often without coming further, a run is no accident's victim.
+TAKES_MAX = 5
+# Suspects are walked alone, so many after each batch: what is well does not wait for them.
+SUSPECTS_MAX = 20
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
-OF_DATA: tuple[type[Exception], ...] = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+OF_DATA: tuple[type[Exception], ...] = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    msgspec.MsgspecError,
+    UnicodeError,
+    OverflowError,
+    RecursionError,
+)
+WORDS_MAX = 300
 
 
 class Walked(Struct, frozen=True):
@@ -65,7 +81,6 @@ class Walker:
         # Set when it walks no more.
         self.ended = asyncio.Event()
         self._plans: OrderedDict[int, Walkable] = OrderedDict()
-        self._alone = False
         # The epoch that has asked to be woken.
         self._asking: int | None = None
         self._busy_since: float | None = None
@@ -102,52 +117,63 @@ class Walker:
         return await self._rest(epoch)
 
     async def run_once(self, epoch: int) -> Walked:
-        """Take up one batch, and one suspect."""
-        walked = await self._walk(epoch, 1 if self._alone else self.settings.batch_max)
-        suspect = await self._walk(epoch, 1, suspect=True)
-        if not walked.runs:
-            self._alone = False
-        return Walked(walked.runs + suspect.runs, walked.deliveries + suspect.deliveries)
+        """Take up one batch, and some suspects."""
+        walked = await self._walk(epoch, self.settings.batch_max)
+        for _ in range(SUSPECTS_MAX):
+            suspect = await self._walk(epoch, 0)
+            walked = Walked(walked.runs + suspect.runs, walked.deliveries + suspect.deliveries)
+            if not suspect.runs or self._stopped:
+                break
+        return walked
 
-    async def _walk(self, epoch: int, count: int, *, suspect: bool = False) -> Walked:
-        """Walk a batch, and see to the note of it where that fails."""
-        noted: list[int] = []
+    async def _walk(self, epoch: int, count: int) -> Walked:
+        """Walk a batch, or a suspect where none is counted, and see to the note of it where that fails."""
+        taken: list[int] = []
         try:
-            return await self._transaction(epoch, count, noted, suspect=suspect)
+            return await self._transaction(epoch, count, taken)
         except OF_DATA as fault:
-            # What one of them has cannot be written. Which one is found by walking each alone; that one is at fault.
-            log.warning("walk.refused", error=type(fault).__name__, detail=str(fault)[:200], alone=count == 1)
-            await self._put_down(noted, died=count == 1)
-            self._alone = True
-            return Walked(1, 0)
+            await self._answer_for(epoch, taken, fault)
+            return Walked(len(taken), 0)
         except PASSING:
-            await self._put_down(noted, died=False)
+            await self._database.persist("walk", lambda: walking.put_down(self._database, epoch))
             raise
         except Exception:
-            await self._put_down(noted, died=True)
+            await self._database.persist("walk", lambda: walking.suspect_ours(self._database, epoch))
             raise
 
-    async def _put_down(self, noted: Sequence[int], *, died: bool) -> None:
-        for walk in noted:
-            await self._database.persist("walk", lambda walk=walk: walking.put_down(self._database, walk, died=died))  # type: ignore[misc]  # bound now
+    async def _answer_for(self, epoch: int, taken: Sequence[int], fault: Exception) -> None:
+        """What one of them has cannot be read or written. Which one, each shows alone."""
+        words = ascii(str(fault))[1:-1][:WORDS_MAX]
+        log.warning("walk.refused", error=type(fault).__name__, detail=words, runs=len(taken))
+        if len(taken) > 1:
+            await self._database.persist("walk", lambda: walking.suspect_ours(self._database, epoch))
+            return
+        words = f"data: {words}"
+        for _ in await self._database.persist("walk", lambda: walking.refuse(self._database, epoch, words)):
+            self._metrics.runs.labels("failed").inc()
 
-    async def _transaction(self, epoch: int, count: int, noted: list[int], *, suspect: bool) -> Walked:
+    async def _transaction(self, epoch: int, count: int, noted: list[int]) -> Walked:
         async with self._database.connection() as connection, connection.transaction():
-            batch = await walking.take(connection, count, suspect=suspect)
-            if not batch:
+            rows = await (walking.take(connection, count) if count else walking.take_suspect(connection, TAKES_MAX))
+            if not rows:
                 return Walked(0, 0)
-            ids = [taken.run.id for taken in batch]
+            noted += [row["id"] for row in rows]
             # Committed before the walk: a run that kills its walker is found by what it leaves here.
-            walk = await walking.note(self._database, epoch, ids)
-            noted.append(walk)
+            died = await walking.note(self._database, epoch, noted)
             if faultpoints.ARMED:
                 faultpoints.passing("walk.noted")
-            now = await walking.forget_wakes(connection, ids)
+            if died:
+                # One of these runs was its walker's death, whoever that was: from now on each is walked alone.
+                suspects = await walking.suspect(connection, died)
+                log.warning("walk.died", runs=len(suspects))
+                await walking.write(connection, epoch, ())
+                return Walked(len(rows), 0)
+            batch = [walking.opened(row) for row in rows]
+            now = await walking.forget_wakes(connection, noted)
             walked = await self._advance(connection, batch, now)
             frozen = await self._freeze(connection, walked)
             await walking.write_orders(connection, frozen, now)
-            await walking.write(connection, walked)
-            await walking.end(connection, walk)
+            await walking.write(connection, epoch, walked)
             if faultpoints.ARMED:
                 faultpoints.passing("walk.before_commit")
         if faultpoints.ARMED:
@@ -266,5 +292,7 @@ class Walker:
             return SETTLE_SECONDS[0]
         self._settling += 1
         due = await walking.next_due(self._database)
-        wait = self.settings.poll_seconds if due is None else min(self.settings.poll_seconds, max(due, 0.001))
+        wait = self.settings.poll_seconds
+        if due is not None:
+            wait = min(wait, due if due > 0 else LOCKED_SECONDS)
         return min(wait, SETTLE_SECONDS[self._settling]) if self._settling < len(SETTLE_SECONDS) else wait

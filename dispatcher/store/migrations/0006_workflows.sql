@@ -413,11 +413,54 @@ CREATE TRIGGER copied_runs_rest BEFORE INSERT ON dispatcher.runs
     EXECUTE FUNCTION dispatcher.copied_runs_rest_v1();
 
 
--- Nobody leaves an item with a run that has ended before its time; a failed one that is replayed has what it had collected.
+-- What others have left with the leader of a digest that it has not collected goes to another, which stands in for it: a run
+-- as that of the oldest of them was, at the digest and nowhere else, until the same time. The leader keeps what it brought
+-- itself, for the case that it is replayed.
+CREATE FUNCTION dispatcher.hand_over_digests_v1(p_run_id bigint, p_state jsonb) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    digest dispatcher.digests;
+    oldest dispatcher.digest_items;
+    heir   bigint;
+    passed bigint := 0;
+BEGIN
+    FOR digest IN SELECT d.* FROM dispatcher.digests d WHERE d.run_id = p_run_id ORDER BY d.id FOR UPDATE LOOP
+        UPDATE dispatcher.digests d SET is_open = false WHERE d.id = digest.id AND d.is_open;
+        CONTINUE WHEN NOT coalesce(p_state -> 'cursor' ? digest.node, false);
+        SELECT i.* INTO oldest FROM dispatcher.digest_items i JOIN dispatcher.runs r ON r.id = i.run_id
+         WHERE i.digest_id = digest.id AND i.run_id <> p_run_id ORDER BY i.id LIMIT 1;
+        CONTINUE WHEN NOT FOUND;
+        INSERT INTO dispatcher.runs (workflow_id, version_id, tenant_id, workspace_id, workflow, triggered_by, status,
+                                     started_at, available_at, input, state)
+        SELECT r.workflow_id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, 'digest of run ' || p_run_id, 'waiting',
+               statement_timestamp(), digest.until, r.input,
+               jsonb_build_object('entries', 1, 'vars', coalesce(r.state -> 'vars', '{}'), 'cursor',
+                   jsonb_build_object(digest.node, jsonb_build_object('standing', 'digesting',
+                       'since', extract(epoch FROM statement_timestamp()), 'until', extract(epoch FROM digest.until))))
+          FROM dispatcher.runs r WHERE r.id = oldest.run_id
+        RETURNING id INTO heir;
+        INSERT INTO dispatcher.run_entries (run_id, number, step, event, node)
+        SELECT heir, 0, (v.plan -> 'nodes' -> digest.node ->> 'step')::integer, 'started', digest.node
+          FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id WHERE r.id = heir;
+        WITH another AS (
+            INSERT INTO dispatcher.digests (workflow_id, run_id, until, items, items_max, is_open, node, key)
+            SELECT digest.workflow_id, heir, digest.until, count(*), digest.items_max, digest.is_open, digest.node, digest.key
+              FROM dispatcher.digest_items i WHERE i.digest_id = digest.id AND i.run_id <> p_run_id
+            RETURNING id
+        )
+        UPDATE dispatcher.digest_items i
+           SET digest_id = another.id, run_id = CASE i.run_id WHEN oldest.run_id THEN heir ELSE i.run_id END
+          FROM another WHERE i.digest_id = digest.id AND i.run_id <> p_run_id;
+        passed := passed + 1;
+    END LOOP;
+    RETURN passed;
+END $$;
+
+-- Nobody leaves an item with a run that has ended before its time, and what was left with it is not lost.
 CREATE FUNCTION dispatcher.ended_runs_collect_no_more_v1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE dispatcher.digests SET is_open = false WHERE run_id = NEW.id AND is_open;
+    PERFORM dispatcher.hand_over_digests_v1(NEW.id, NEW.state);
     RETURN NEW;
 END $$;
 
@@ -472,5 +515,6 @@ END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due_v3, dispatcher.wake_run_v1, dispatcher.deliveries_without_template_v2,
     dispatcher.wakes_its_run_v1, dispatcher.of_an_ended_run_v1, dispatcher.the_dead_are_listed_v1,
-    dispatcher.deliveries_go_whole_v2, dispatcher.copied_runs_rest_v1, dispatcher.ended_runs_collect_no_more_v1,
+    dispatcher.deliveries_go_whole_v2, dispatcher.copied_runs_rest_v1, dispatcher.hand_over_digests_v1,
+    dispatcher.ended_runs_collect_no_more_v1,
     dispatcher.enter_digest_v1, dispatcher.collect_digest_v1 FROM PUBLIC;

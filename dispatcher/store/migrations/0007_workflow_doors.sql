@@ -621,8 +621,8 @@ BEGIN
 END $$;
 
 -- Replay a failed run from where it failed: its failed deliveries are sent again, and so is what was skipped because of
--- it; what was sent stays sent. A node that has ordered nothing yet is entered anew; one whose deliveries have all gone out
--- after all has only to be looked at. Answers replayed, unknown, or what it is.
+-- it; what was sent stays sent. Where it goes on from is for the walk that has failed to say: it has left the cursor so.
+-- Answers replayed, unknown, or what it is.
 CREATE FUNCTION dispatcher.replay_run_v1(
     p_run_id bigint, p_reason text DEFAULT '', p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default',
     p_actor text DEFAULT session_user
@@ -638,11 +638,7 @@ BEGIN
     UPDATE dispatcher.runs
        SET status = 'running', available_at = statement_timestamp(), finished_at = NULL, dead = false, error = NULL,
            error_node = NULL, note = NULL, discarded_at = NULL, takes = 0, retries = least(retries + 1, 32767),
-           state = CASE WHEN run.error_node IS NOT NULL AND NOT EXISTS (
-                            SELECT FROM dispatcher.deliveries d WHERE d.run_id = p_run_id AND d.node = run.error_node)
-                        THEN jsonb_set(state, ARRAY['cursor', run.error_node], jsonb_build_object(
-                                 'standing', 'joining', 'since', extract(epoch FROM statement_timestamp())))
-                        ELSE state END - 'worked_seconds' - 'working_since'
+           state = state - 'worked_seconds' - 'working_since'
      WHERE id = p_run_id;
     PERFORM dispatcher.note_run_v1(p_run_id, 'replayed', actor, p_reason);
     FOR one IN
@@ -655,6 +651,17 @@ BEGIN
     END LOOP;
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
     RETURN 'replayed';
+END $$;
+
+-- A run that cannot be walked is a dead letter. The run is locked.
+CREATE FUNCTION dispatcher.bury_run_v1(p_run_id bigint, p_error text, p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE dispatcher.runs SET status = 'failed', dead = true, finished_at = statement_timestamp(), available_at = NULL,
+           error = p_error, error_node = NULL
+     WHERE id = p_run_id;
+    PERFORM dispatcher.note_run_v1(p_run_id, 'failed', 'dispatcher', p_reason);
+    PERFORM dispatcher.cancel_deliveries_of_v1(p_run_id, 'dispatcher', 'its run has failed');
 END $$;
 
 -- Discard a failed run, or a failed delivery that belongs to none: it is no dead letter any more, and stays what it is.
@@ -754,6 +761,6 @@ REVOKE ALL ON FUNCTION dispatcher.refuse_v1, dispatcher.fault_v1, dispatcher.obj
     dispatcher.enqueue_delivery_v1, dispatcher.enqueue_delivery, dispatcher.lock_run_v1, dispatcher.note_run_v1,
     dispatcher.signal_run_v1, dispatcher.signal_run, dispatcher.cancel_deliveries_of_v1, dispatcher.cancel_run_v1,
     dispatcher.cancel_run, dispatcher.pause_run_v1, dispatcher.resume_run_v1, dispatcher.replay_run_v1,
-    dispatcher.discard_run_v1, dispatcher.discard_delivery_v1 FROM PUBLIC;
+    dispatcher.bury_run_v1, dispatcher.discard_run_v1, dispatcher.discard_delivery_v1 FROM PUBLIC;
 -- It would tell anybody which templates there are.
 REVOKE ALL ON FUNCTION dispatcher.template_fault_v1 FROM PUBLIC;
