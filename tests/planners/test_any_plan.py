@@ -10,19 +10,21 @@ from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dispatcher import faultpoints
 from dispatcher.config import Database as Settings
 from dispatcher.domain.life import Failed, Held, Outcome, Succeeded
-from dispatcher.domain.plans.plan import Plan
+from dispatcher.domain.plans.plan import Digest, Edge, Plan
 from dispatcher.domain.plans.walk import advance
 from dispatcher.faultpoints import FaultPointError
 from dispatcher.store.database import Database
 from tests.planners.stage import Stage
 from tests.store.scene import Scene
 from tests.unit.domain.plans.test_walk_any import INPUT, plans
+from tests.unit.domain.plans.walks import send
 
-EXAMPLES = int(os.environ.get("DISPATCHER_MODEL_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("DISPATCHER_MODEL_EXAMPLES", "40"))
 RUNS = 3
 STEPS = 15
 END_MAX = 40
@@ -63,7 +65,7 @@ class Chaos:
             self.end: 8,
             self.signal: 3,
             self.stage.pass_time: 3,
-            self.operate: 3,
+            self.operate: 5,
             self.settle: 2,
             self.stage.gravedigger.run_once: 1,
             self.die: 1,
@@ -75,8 +77,8 @@ class Chaos:
         """One of them walks or both do, and one may die, or meet a bug."""
         if self.dice.random() < 0.2:
             self.deadly = {self.dice.choice(self.runs)}
-        if self.dice.random() < 0.2:
-            faultpoints.arm({"FAULT": f"{self.dice.choice(POINTS)}:{self.dice.randint(1, 3)}:raise"})
+        if self.dice.random() < 0.5:
+            faultpoints.arm({"FAULT": f"{self.dice.choice(POINTS)}:{self.dice.randint(1, 2)}:raise"})
         asked = self.walkers if self.dice.random() < 0.5 else [self.dice.choice(self.walkers)]
         came = await asyncio.gather(*(one.walk() for one in asked), return_exceptions=True)
         faultpoints.arm({})
@@ -138,10 +140,17 @@ class Chaos:
         raise AssertionError("some runs do not end")
 
 
+def _with_a_send_and_a_digest(plan: Plan) -> Plan:
+    """Whatever else it does, it sends something, and meets the other runs."""
+    first, pool = send(90, "ann"), Digest(step=91, key="{{ yes }}", window_seconds=60.0)
+    edges = {**plan.edges, "first": (Edge("pool"), Edge(plan.entry))}
+    return replace(plan, entry="first", nodes={**plan.nodes, "first": first, "pool": pool}, edges=edges)
+
+
 async def _play(database: Database, plan: Plan, seed: int) -> None:
     walkers = [Stage(await Scene.open(database), batch_max=2) for _ in range(2)]
     chaos = Chaos(random.Random(seed), walkers)  # noqa: S311 - it hides nothing
-    await chaos.stage.put(plan)
+    await chaos.stage.put(_with_a_send_and_a_digest(plan))
     chaos.runs = [await chaos.stage.trigger(**INPUT) for _ in range(RUNS)]
     with mock.patch("dispatcher.planners.walker.advance", chaos.advance):
         for _ in range(STEPS):
@@ -149,6 +158,10 @@ async def _play(database: Database, plan: Plan, seed: int) -> None:
         await chaos.to_the_end()
     stage = chaos.stage
     assert set((await stage.ordered()).values()) <= {1}
+    lost = """SELECT g.id FROM dispatcher.digests g JOIN dispatcher.runs r ON r.id = g.run_id
+               WHERE r.status IN ('failed', 'cancelled') AND r.state -> 'cursor' ? g.node
+                 AND EXISTS (SELECT FROM dispatcher.digest_items i WHERE i.digest_id = g.id AND i.run_id <> r.id)"""
+    assert await database.fetch(lost) == []
     await stage.walk_on()
     await stage.gravedigger.run_once()
     left = (
