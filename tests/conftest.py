@@ -136,6 +136,16 @@ async def shared_url(template: str) -> str:
     return await _database(template, TEMPLATE)
 
 
+@pytest.fixture(scope="module")
+async def serving(template: str) -> AsyncIterator[Program]:
+    """The real program, serving on a database that the tests of one module share."""
+    program = Program(await _database(template, TEMPLATE))
+    try:
+        yield await program.start()
+    finally:
+        program.end()
+
+
 async def _database(server: str, template: str) -> str:
     """Never dropped, since that costs a checkpoint, three times as much as making it: all go with the server."""
     name = f"test_{uuid4().hex[:12]}"

@@ -72,6 +72,7 @@ class Client:
         self._resolver = resolver
         self._turns = asyncio.Semaphore(bounds.connections)
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def reach(self, url: str) -> None:
         """Return when a server answers, whatever it says: its connection is kept for what comes."""
@@ -98,12 +99,14 @@ class Client:
                 return head or _lost(call, trouble)
 
     async def close(self) -> None:
-        """Let connections go."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        """Let connections go, for good: what was about to begin finds none."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
 
     def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise aiohttp.ClientConnectionError("closed")
         if self._session is None:
             trace = aiohttp.TraceConfig()
             trace.on_request_headers_sent.append(_about_to_write)

@@ -70,8 +70,7 @@ class Posts(Generic[TargetT]):
 
     async def close(self) -> None:
         """Let connections go."""
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
+        for client in self._clients.values():
             await client.close()
 
     async def _deliver(self, envelope: Envelope, report: Report) -> None:

@@ -13,13 +13,12 @@ from dispatcher.domain.addresses import address
 from dispatcher.domain.life import STORED, Back, Claimed, Failed, Skipped
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.template import Sources
-from dispatcher.domain.unsubscribe import Links, Subscription
+from dispatcher.domain.unsubscribe import VARIABLE, Links, Subscription
 from dispatcher.errors import TemplateError
 from dispatcher.metrics import Metrics
 
 # Rendering holds the loop: after so many deliveries others get a turn. It bounds what is loaded at once, too.
 TURN_MAX = 100
-UNSUBSCRIBE_VARIABLE = "unsubscribe_url"
 
 Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Sources]]]
 
@@ -138,7 +137,7 @@ def _unsubscribable(links: Links, item: Claimed, options: Mapping[str, Any]) -> 
     url = links.url(Subscription(item.tenant_id, contact.kind, contact.text, item.topic))
     # Put first: where the key is there twice, the last one counts.
     rest = item.variables[1:]
-    variables = f'{{"{UNSUBSCRIBE_VARIABLE}":"{url}"{"" if rest == "}" else ","}{rest}'
+    variables = f'{{"{VARIABLE}":"{url}"{"" if rest == "}" else ","}{rest}'
     return variables, {"list_unsubscribe": url} | dict(options)
 
 

@@ -18,10 +18,12 @@ from msgspec import Struct, structs
 
 from dispatcher import logs
 from dispatcher.cli.deliveries import readable
+from dispatcher.cli.demo_run import begin_run, ended_run, run_channels
 from dispatcher.cli.page import Facts, page
 from dispatcher.cli.program import launcher
 from dispatcher.cli.samples import samples
 from dispatcher.cli.session import Session
+from dispatcher.cli.watching import record
 from dispatcher.config import Config
 from dispatcher.configfile.shown import hide_password
 from dispatcher.errors import ConfigError, DatabaseUnavailable, DispatcherError, Fault
@@ -50,7 +52,7 @@ def demo(session: Session, serve: ServeOption = False) -> None:
             session.launch(_serve(session, place))
         return
     config = session.config
-    used = {new.channel for new in samples(datetime.now(UTC))}
+    used = {new.channel for new in samples(datetime.now(UTC))} | run_channels(config)
     real = [name for name in sorted(used) if config.channels[name].provider not in HARMLESS]
     if real:
         raise ConfigError(
@@ -59,11 +61,16 @@ def demo(session: Session, serve: ServeOption = False) -> None:
     with session.database() as database:
         written = session.run(lambda: store.insert(database, samples(datetime.now(UTC))))
         rows = session.run(lambda: _rows(database, written))
+        run = session.run(lambda: begin_run(database, config))
     for row in rows:
         if session.voice.as_json:
             session.voice.record(row)
         else:
             session.voice.text(f"delivery {row['id']}: {row['channel']}, {row['life']}")
+    if session.voice.as_json:
+        session.voice.record(record(run))
+    else:
+        session.voice.text(f"run {run['id']}: {run['workflow']}, {run['status']}")
 
 
 class Place(Struct):
@@ -163,8 +170,10 @@ async def _introduce(session: Session, app: "App", place: Place) -> None:
     while app.health.unready() or (config.http.enabled and app.listener.address is None):  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(STEP_SECONDS)
     written = await store.insert(app.database, samples(datetime.now(UTC)))
+    begun = await begin_run(app.database, config)
     rows = await _settled(app.database, written)
-    facts = _facts(session, app, place, rows, again=all(answer.duplicate for answer in written))
+    run = await ended_run(app.database, begun["id"], SETTLE_SECONDS_MAX)
+    facts = _facts(session, app, place, rows, run, again=all(answer.duplicate for answer in written))
     place.sign(f"process {os.getpid()}" + (facts.address and f" at {facts.address}"))
     if session.voice.as_json:
         session.voice.record(structs.asdict(facts))
@@ -195,7 +204,9 @@ async def _rows(database: Database, written: Sequence[Written]) -> list[dict[str
     return rows
 
 
-def _facts(session: Session, app: "App", place: Place, rows: list[dict[str, Any]], again: bool) -> Facts:
+def _facts(
+    session: Session, app: "App", place: Place, rows: list[dict[str, Any]], run: dict[str, Any], *, again: bool
+) -> Facts:
     embedded = not app.config.database.url
     prefix = f" --config {shlex.quote(str(session.config_path))}" if session.config_path else ""
     return Facts(
@@ -207,6 +218,7 @@ def _facts(session: Session, app: "App", place: Place, rows: list[dict[str, Any]
         log=str(place.log),
         embedded=embedded,
         deliveries=rows,
+        run=run,
         again=again,
     )
 

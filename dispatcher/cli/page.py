@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from dispatcher.cli.samples import AHEAD_SECONDS
+from dispatcher.cli.samples import AHEAD_SECONDS, INPUT
 from dispatcher.cli.voice import plain
 from dispatcher.version import VERSION
 
@@ -20,6 +21,8 @@ _LINES = (
     r"""printf '%s\n' '{"idempotency_key": "line-1", "channel": "push", "to": "device-1", "body": "One"}' """
     r"""'{"idempotency_key": "line-2", "channel": "chat", "to": "#team", "body": "Two"}'"""
 )
+# Its order is a small one: it takes the other branch.
+_INPUT = msgspec.json.encode({**INPUT, "order": {"id": 1003, "total": 20}}).decode()
 
 
 class Facts(Struct, frozen=True):
@@ -33,6 +36,7 @@ class Facts(Struct, frozen=True):
     log: str
     embedded: bool
     deliveries: Sequence[Mapping[str, Any]]
+    run: Mapping[str, Any]
     again: bool
 
 
@@ -57,6 +61,15 @@ def commands(facts: Facts) -> list[tuple[str, list[str]]]:
             [
                 f"{run} send --channel sms --to +4915550000003 --body 'Hello {{{{ name }}}}' --var name=Ann",
                 f"{_LINES} | {run} send --file -",
+            ],
+        ),
+        (
+            "Look at a workflow and at its run, and begin another one",
+            [
+                f"{run} workflows show {facts.run['workflow']} --graph",
+                f"{run} runs show {facts.run['id']}",
+                f"{run} runs plan {facts.run['workflow']} --input '{_INPUT}'",
+                f"{run} trigger {facts.run['workflow']} --input '{_INPUT}' --wait",
             ],
         ),
         ("Send it from SQL, in any language", [f'{facts.psql} -c "{_INSERT}"'] if facts.psql else []),
@@ -84,6 +97,7 @@ def page(facts: Facts) -> str:
         "Its deliveries were sent at an earlier start, and are not sent twice:" if facts.again else "It has just sent:",
         "",
         *(f"  {_row(row)}" for row in facts.deliveries),
+        plain(f"  run {facts.run['id']} of the workflow {facts.run['workflow']}: {facts.run['status']}"),
     ]
     for heading, examples in commands(facts):
         if examples:

@@ -10,6 +10,7 @@ from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.slow import SlowSession
 from dispatcher.store import held, settling
+from dispatcher.store.held import Suspects
 
 
 def quarantine(
@@ -21,8 +22,8 @@ def quarantine(
 ) -> None:
     """Hold everything that is due and was created before a time, until somebody says what became of it.
 
-    For a database that was put back to an earlier state: it may have forgotten what it sent since. Says first how many
-    deliveries that would be.
+    For a database that was put back to an earlier state: it may have forgotten what it sent since. Runs of workflows
+    that may have come further are paused. Says first how many deliveries and runs that would be.
     """
     try:
         time = instant(before)
@@ -32,14 +33,23 @@ def quarantine(
     by = who(actor)
     slow = SlowSession.of(session)
     with slow.database() as database:
-        count = slow.run(lambda: settling.suspects(database, time))
+        found = slow.run(lambda: settling.suspects(database, time))
+        count = found.deliveries + found.runs
         if count:
-            words = f"{deliveries_in_words(count)} created before {second(time)} would be held"
-            confirm(slow.voice, yes, count, words)
-        held_now = slow.run(lambda: held.quarantine(database, time, by, reason)) if count else 0
+            confirm(slow.voice, yes, count, _in_words(found, f"created before {second(time)} would be "))
+            found = slow.run(lambda: held.quarantine(database, time, by, reason))
     if slow.voice.as_json:
-        slow.voice.record({"before": time, "held": held_now})
+        slow.voice.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
     elif not count:
         slow.voice.text(f"nothing that is due was created before {second(time)}")
     else:
-        slow.voice.text(f"{deliveries_in_words(held_now)} held: see `{launcher()} held list`")
+        places = [f"`{launcher()} held list`"] * bool(found.deliveries)
+        places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
+        slow.voice.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
+
+
+def _in_words(found: Suspects, about: str = "") -> str:
+    """Both counts, or the one that there is."""
+    runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
+    words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not found.runs)
+    return ", ".join(words + [f"{runs} {'' if words else about}paused"] * bool(found.runs))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from dispatcher.cli import run_acting
@@ -13,6 +14,7 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.intake import instant
 from dispatcher.cli.operating import require_text, second
 from dispatcher.cli.run_acting import Id
+from dispatcher.cli.run_plan import plan
 from dispatcher.cli.run_steps import Steps
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
@@ -31,6 +33,7 @@ command(app, "resume")(run_acting.resume)
 command(app, "cancel")(run_acting.cancel)
 command(app, "retry")(run_acting.retry)
 command(app, "signal")(run_acting.signal)
+command(app, "plan")(plan)
 
 
 @command(app, "list")
@@ -100,21 +103,23 @@ def show(
     """Show a run: its steps, what it knows, its log, and what became of its deliveries."""
     with session.database() as database:
         found = session.run(lambda: store.show(database, run_id, limit))
-        plan = session.run(lambda: store.plan(database, run_id))
-    if found is None or plan is None:
+        walked = session.run(lambda: store.plan(database, run_id))
+    if found is None or walked is None:
         session.voice.fail("NotFound", f"there is no run {run_id}")
         raise typer.Exit(FAILED)
     if session.voice.as_json:
         session.voice.record(record(found))
     else:
-        _show_all(session.voice, found, plan)
+        _show_all(session.voice, found, walked)
 
 
-def _show_all(voice: Voice, found: Mapping[str, Any], plan: Plan) -> None:
+def _show_all(voice: Voice, found: Mapping[str, Any], walked: Plan) -> None:
     facts = [(name, _fact(value)) for name, value in found.items() if name not in NOT_FACTS and value]
-    documents = [(name, bytes(found[name]).decode()) for name in ("input", "context")]
-    voice.table(("run", str(found["id"])), [*facts, *documents])
-    steps = Steps(plan)
+    voice.table(("run", str(found["id"])), facts)
+    for name in ("input", "context"):
+        voice.text(f"\n{name}")
+        voice.content(msgspec.json.format(bytes(found[name]), indent=2).decode())
+    steps = Steps(walked)
     steps.read(entry for entry in found["log"] if "number" in entry)
     rows = steps.rows(found, found["cursor"], found["counts"])
     voice.text()
@@ -174,8 +179,8 @@ def watch(
 ) -> None:
     """Show the progress of a run, and end as it does: the exit code is 0 where it is completed."""
     with session.database() as database:
-        plan = session.run(lambda: store.plan(database, run_id))
-        if plan is None:
+        walked = session.run(lambda: store.plan(database, run_id))
+        if walked is None:
             session.voice.fail("NotFound", f"there is no run {run_id}")
             raise typer.Exit(FAILED)
-        follow(session, database, run_id, plan, Patience(poll, timeout))
+        follow(session, database, run_id, walked, Patience(poll, timeout))

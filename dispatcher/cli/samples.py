@@ -1,4 +1,4 @@
-"""The demonstration's deliveries: a few of each kind of ending, under keys that are the same at every start."""
+"""What the demonstration sends: deliveries of each kind of ending, and a workflow, under keys that never change."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -42,6 +42,37 @@ def samples(now: datetime) -> list[New]:
         _new("whatsapp", "+4915550000002", "missing", {"body": "Hello {{ name }}, you forgot something."}, {}),
         code,
     ]
+
+
+# Every kind of step that needs nobody: a mail, a pause, a choice, two paths and where they meet.
+WORKFLOW = "demonstration"
+DEFINITION = """
+name: demonstration
+description: Thanks for an order, and a little later says where it is.
+required_fields: [name, order]
+entryNodeId: thanks
+nodes:
+  - {id: thanks, type: email, to: "{{ email }}", subject: "Order {{ order.id }}", text: "Thank you, {{ name }}."}
+  - {id: a_while, type: delay, duration: 1s}
+  - {id: how, type: branch}
+  - {id: express, type: sms, to: "{{ phone }}", body: "{{ name }}, your order {{ order.id }} arrives today."}
+  - {id: parcel, type: push, to: "{{ device }}", body: "Your order is on its way."}
+  - {id: team, type: chat, to: orders, body: "{{ order.id }} is out; {{ name }} was written to: {{ thanks.status }}."}
+edges:
+  - {from: thanks, to: a_while}
+  - {from: a_while, to: how}
+  - {from: how, to: express, condition: order.total > 100}
+  - {from: how, to: parcel}
+  - {from: express, to: team}
+  - {from: parcel, to: team}
+"""
+INPUT: Mapping[str, object] = {
+    "name": "Dora",
+    "email": "dora@example.org",
+    "phone": "+4915550000004",
+    "device": "device-dora",
+    "order": {"id": 1002, "total": 240},
+}
 
 
 def _new(

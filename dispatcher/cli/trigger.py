@@ -13,7 +13,7 @@ from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.cli.voice import plain
 from dispatcher.cli.watching import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow
-from dispatcher.cli.workflow_work import Workflow
+from dispatcher.cli.workflow_work import Workflow, naming
 from dispatcher.store import runs as store
 from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
@@ -60,7 +60,8 @@ def trigger(  # noqa: PLR0913 - each is an option of the command line
     own_key = key if key is not None else f"cli-{uuid4()}"
     asked = given(name, data, var, own_key, place(tenant, workspace), who(actor))
     with session.database() as database:
-        answer = session.run(lambda: store.trigger(database, asked))
+        with naming(session, database, asked.workspace, name):
+            answer = session.run(lambda: store.trigger(database, asked))
         if key is None:
             # Nobody else can have it: the answer to the first try was lost on the way.
             answer = msgspec.structs.replace(answer, duplicate=False)

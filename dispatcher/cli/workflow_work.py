@@ -1,5 +1,7 @@
 """What the commands about workflows share: finding a version, and saying what there is where there is none."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, NoReturn
 
 import typer
@@ -7,7 +9,7 @@ import typer
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import require_text
 from dispatcher.cli.session import Session
-from dispatcher.errors import did_you_mean
+from dispatcher.errors import TriggerRefused, did_you_mean
 from dispatcher.store import workflows as store
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
@@ -41,3 +43,16 @@ def missing(
         names = session.run(lambda: store.names(database, workspace))
         session.voice.fail("NotFound", f"there is no workflow {name}{did_you_mean(name, names)}")
     raise typer.Exit(FAILED)
+
+
+@contextmanager
+def naming(session: Session, database: Database, workspace: Workspace, name: str) -> Iterator[None]:
+    """Where a trigger is refused because there is no workflow of that name, say which one may be meant."""
+    try:
+        yield
+    except TriggerRefused as refused:
+        names = session.run(lambda: store.names(database, workspace))
+        hint = "" if name in names else did_you_mean(name, names)
+        if not hint:
+            raise
+        raise TriggerRefused(refused.faults, f"{refused.message}{hint}") from refused

@@ -12,6 +12,8 @@ from dispatcher.domain.addresses import Address, Kind
 PATH = "/u/"
 # The longest that is made has an address of 500 characters, of 4 bytes each, a tenant of 100 and a topic of 64.
 TOKEN_CHARACTERS_MAX = 4_000
+# What templates read it by.
+VARIABLE = "unsubscribe_url"
 # What is signed begins with what it is for: a secret that signs something else too signs nothing that looks like this.
 _PURPOSE = b"dispatcher unsubscribe 1\0"
 _MAC_CHARACTERS = 43

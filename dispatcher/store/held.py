@@ -3,12 +3,21 @@
 from datetime import datetime
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
 _SQL = statements("held")
 
 SettleAs = Literal["sent", "failed", "requeue"]
+
+
+class Suspects(Struct, frozen=True):
+    """What may have gone further in another life of this database."""
+
+    deliveries: int
+    runs: int
 
 
 async def listed(
@@ -40,9 +49,9 @@ async def settle_by_evidence(database: Database) -> int:
     return int(await database.value(_SQL["settle_by_evidence"]))
 
 
-async def quarantine(database: Database, before: datetime, actor: str, reason: str) -> int:
-    """Hold everything that is due and was created before a time; says how many it were."""
-    return int(await database.value(_SQL["quarantine"], before, actor, reason))
+async def quarantine(database: Database, before: datetime, actor: str, reason: str) -> Suspects:
+    """Hold everything that is due and was created before a time, and pause its runs; says how many it were."""
+    return Suspects(*(await database.fetch(_SQL["quarantine"], before, actor, reason))[0])
 
 
 async def expire(database: Database, page: int) -> int:

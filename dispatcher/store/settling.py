@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from dispatcher.store.database import Database
-from dispatcher.store.held import SettleAs
+from dispatcher.store.held import SettleAs, Suspects
 from dispatcher.store.queries import statements
 
 _SQL = statements("settling")
@@ -59,6 +59,6 @@ async def standing(database: Database, ids: Sequence[int]) -> dict[int, Standing
     return {found[0]: Standing(*found[1:]) for found in await database.fetch(_SQL["standing"], ids)}
 
 
-async def suspects(database: Database, before: datetime) -> int:
-    """How many a quarantine would hold."""
-    return int(await database.value(_SQL["suspects"], before))
+async def suspects(database: Database, before: datetime) -> Suspects:
+    """How many a quarantine would hold and pause."""
+    return Suspects(*(await database.fetch(_SQL["suspects"], before))[0])

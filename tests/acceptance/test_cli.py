@@ -364,7 +364,14 @@ def demonstration() -> Iterator[Demonstration]:
 
 def test_the_demonstration_shows_each_kind_of_ending(demonstration: Demonstration) -> None:
     assert demonstration.process.poll() is None, demonstration.process.communicate()
-    for words in ("sms to +4915550000001: sent", "social: posted", "waits for", "'name' is undefined", "Ctrl-C"):
+    for words in (
+        "sms to +4915550000001: sent",
+        "of the workflow demonstration: completed",
+        "social: posted",
+        "waits for",
+        "'name' is undefined",
+        "Ctrl-C",
+    ):
         assert words in demonstration.page
     for row in rows(done(demonstration.shell("./ops/run deliveries list --json"))):
         assert row["life"] in {"sent", "posted", "failed", "pending"}

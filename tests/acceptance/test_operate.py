@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dispatcher.store import checks
+from tests.acceptance.violations import VIOLATIONS
 from tests.conformance.outbox import QUICK
 from tests.program import ROOT, Program
 from tests.store.scene import Connection
@@ -270,57 +271,6 @@ async def test_a_paused_tenant_s_deliveries_are_parked_and_nobody_else_s(
     (resumed,) = rows(program.run("resume", "tenant", "acme", "--json"))
     assert resumed == {"scope": "tenant", "name": "acme", "resumed": True}
     await until_lives(connection, theirs, "sent")
-
-
-# A violation of each invariant, under an id of its own. Nothing in the schema's constraints forbids them; what forbids
-# them is how the functions and statements write.
-DELIVERY = """INSERT INTO dispatcher.deliveries (id, idempotency_key, channel, recipient, template)
-              VALUES ({id}, 'k{id}', 'sms', '+49', '{{"body": "x"}}');"""
-
-
-def state(**columns: str) -> str:
-    """A state row, pending unless something else is said."""
-    row = {"id": "{id}", "run_at": "now()", "lane": "1", "channel": "'sms'", "ready": "false"} | columns
-    return f"INSERT INTO dispatcher.delivery_state ({', '.join(row)}) VALUES ({', '.join(row.values())});"
-
-
-def attempt(number: int, outcome: str, ended: str = "now()", due: str = "now()") -> str:
-    """An earlier attempt."""
-    return f"""INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, next_at)
-               VALUES ({{id}}, 1, {number}, '{outcome}', {ended}, {due});"""
-
-
-def claim(token: str, epoch: str, ids: str) -> str:
-    """A claim."""
-    return f"INSERT INTO dispatcher.claims (token, epoch, ids) VALUES ({token}, {epoch}, '{{{{{ids}}}}}');"
-
-
-HELD = {"held": "true", "marked": "true", "token": "5", "attempt": "1", "held_at": "now()"}
-ENDED = {"marked": "true", "token": "5", "finished_at": "now()"}
-EVIDENCE = "INSERT INTO dispatcher.delivery_evidence (delivery_id, token, verdict) VALUES ({id}, 9, 'accepted');"
-TOKEN = "({id}::bigint << 24)"
-VIOLATIONS = {
-    "every_delivery_has_a_state": DELIVERY,
-    "every_state_has_a_delivery": state(ready="true"),
-    "terminal_ones_have_an_outcome": DELIVERY + state(status="'sent'", attempt="1", **ENDED),
-    "claimed_ones_are_named_by_a_claim": DELIVERY + state(token=TOKEN),
-    "nothing_is_stuck": DELIVERY + state(),
-    "attempts_are_bounded": DELIVERY + state(status="'failed'", attempt="6", error="'no'", **ENDED),
-    # The second is there, the first is not.
-    "attempts_are_gapless": DELIVERY + state(ready="true", attempt="2") + attempt(2, "retry"),
-    "unknown_attempts_were_sent_again_by_leave": DELIVERY + state(ready="true", attempt="1") + attempt(1, "unknown"),
-    "what_may_have_gone_out_has_not_failed": DELIVERY
-    + state(status="'skipped'", attempt="1", error="'expired'", finished_at="now()")
-    + attempt(1, "unknown"),
-    "backoff_is_respected": DELIVERY
-    + state(ready="true", attempt="2")
-    + attempt(1, "retry", due="now() + interval '1 minute'")
-    + attempt(2, "retry", ended="now() + interval '1 second'"),
-    "held_ones_are_explained": DELIVERY + state(error="''", **HELD),
-    "one_token_has_one_owner": claim("{id}", "77", ""),
-    "one_delivery_has_one_owner": DELIVERY + state(token=TOKEN) + claim(TOKEN, "{id}", "{id},{id}"),
-    "no_evidence_is_thrown_away": DELIVERY + state(error="'unknown'", **HELD) + EVIDENCE,
-}
 
 
 async def test_a_planted_violation_of_each_invariant_is_found_and_named(

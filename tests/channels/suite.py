@@ -49,7 +49,9 @@ class Post:
         licence, attempts = await marks.mark(self.scene.database, self.scene.epoch, items, clock, 10.0)
         # A mailbox tells deliveries apart by their subjects.
         rendered = [
-            Rendered(_to(item), {"subject": str(item.id), "text": CONTENT, "body": _body(item)} | self.parts, options)
+            Rendered(
+                _to(item), {"subject": str(item.id), "text": CONTENT, "body": body_of(item.id)} | self.parts, options
+            )
             for item in items
         ]
         return [_envelope(licence, one, attempts[one.item.id]) for one in rendered]
@@ -137,9 +139,9 @@ class Providers:
         return calls + lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
 
 
-def _body(item: Claimed) -> str:
+def body_of(delivery_id: int) -> str:
     """What a function is sent, and at the same time a text for a chat."""
-    return json.dumps({"action": "tell", "payload": {"delivery": item.id, "text": CONTENT}})
+    return json.dumps({"action": "tell", "payload": {"delivery": delivery_id, "text": CONTENT}})
 
 
 async def _called(http: web.Request) -> web.StreamResponse:

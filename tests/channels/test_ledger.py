@@ -14,7 +14,7 @@ from channels.contract import Accepted, Envelope, NotCalled, Refused, RetryAfter
 from channels.ledger import Ledger, LedgerOptions, channel, wire
 from dispatcher.selftest.proxy import Proxy
 from dispatcher.store.database import Database
-from tests.channels.suite import CONTENT, RECIPIENT, Post, Verdicts
+from tests.channels.suite import CONTENT, RECIPIENT, Post, Verdicts, body_of
 from tests.faults.provider import Provider
 from tests.faults.upstream import Streams, Upstream
 from tests.store.scene import Scene
@@ -114,7 +114,11 @@ async def test_an_answer_is_a_verdict(ledger: Ledger, far: Upstream, post: Post,
         "delivery_id": delivering.envelopes[0].delivery_id,
         "attempt": 1,
         "recipient": RECIPIENT,
-        "body": {"subject": str(delivering.envelopes[0].delivery_id), "text": CONTENT},
+        "body": {
+            "subject": str(delivering.envelopes[0].delivery_id),
+            "text": CONTENT,
+            "body": body_of(delivering.envelopes[0].delivery_id),
+        },
     }
 
 

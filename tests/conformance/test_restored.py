@@ -156,7 +156,7 @@ async def _quarantined_in_a_call(program: Program, outbox: Outbox) -> int:
     await program.start(**BRISK, **hanging("chat"), **SHORT_CALLS)
     delivery = await outbox.put("chat")
     await outbox.until_life(delivery, "sending")
-    quarantine = "SELECT dispatcher.quarantine_v1(now() + interval '1 minute', 'ann', 'restored')"
+    quarantine = "SELECT deliveries FROM dispatcher.quarantine_v2(now() + interval '1 minute', 'ann', 'restored')"
     assert await outbox.connection.fetchval(quarantine) == 1
     assert await outbox.life(delivery) == "held"
     return delivery

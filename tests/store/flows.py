@@ -1,4 +1,4 @@
-"""Workflows as the tests of the store have them: plans that are put by hand, runs at a node, and refusals taken apart."""
+"""Workflows as the tests of the store have them: plans put by hand, runs at a node, and refusals taken apart."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ async def ordered(connection: Connection, run_id: int, count: int = 1, node: str
     rows = await connection.fetch(
         f"""INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template{columns})
             SELECT $1, $2, concat_ws('-', $1::bigint, $2::text, n), 'sms', '+4917012345', '{{"body": "hello"}}'{values}
-              FROM generate_series(1, $3::int) AS n RETURNING id""",  # noqa: S608 - names of ours
+              FROM generate_series(1, $3::int) AS n RETURNING id""",
         run_id,
         node,
         count,

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dispatcher.config import Database as Settings
-from dispatcher.store import settling
+from dispatcher.store import held, settling
 from dispatcher.store.database import Database
+from dispatcher.store.held import Suspects
 from tests.store.scene import Connection, Scene
 from tests.store.waits import until_blocked
 
@@ -160,8 +161,8 @@ async def test_what_has_an_owner_may_have_been_sent_whenever_it_is_due(watched: 
     (item,) = await scene.claim()
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET run_at = now() + interval '1 day'")
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    assert await settling.suspects(watched, tomorrow) == 1
-    assert await watched.value("SELECT dispatcher.quarantine_v1($1, 'ann', 'restored')", tomorrow) == 1
+    assert await settling.suspects(watched, tomorrow) == Suspects(1, 0)
+    assert await held.quarantine(watched, tomorrow, "ann", "restored") == Suspects(1, 0)
     assert await scene.life(item.id) == "held"
 
 
@@ -205,7 +206,7 @@ async def test_who_comes_second_waits_and_holds_nothing_of_what_came_meanwhile(
     scene = await Scene.open(database)
     await connection.execute(PROMOTED)
     async with connection.transaction():
-        assert await connection.fetchval("SELECT dispatcher.see_cluster_v1()") == 0
+        assert await connection.fetchval("SELECT dispatcher.see_cluster_v2()") == 0
         looking = asyncio.create_task(watched.look())
         await until_blocked(connection)
         (new,) = await scene.write(1)
@@ -215,7 +216,7 @@ async def test_who_comes_second_waits_and_holds_nothing_of_what_came_meanwhile(
 
 async def test_two_may_be_the_first_at_the_same_time(database: Database, connection: Connection) -> None:
     async with connection.transaction():
-        assert await connection.fetchval("SELECT dispatcher.see_cluster_v1()") is None
+        assert await connection.fetchval("SELECT dispatcher.see_cluster_v2()") is None
         looking = asyncio.create_task(database.watch())
         await until_blocked(connection)
     await looking

@@ -93,15 +93,19 @@ async def test_WF_05_an_old_look_starts_nothing_of_a_deleted_workflow(
                     await trigger(other)
     finally:
         await other.close()
-    async with connection.transaction(isolation=isolation):
-        with pytest.raises(asyncpg.ActiveSQLTransactionError):
-            async with connection.transaction():
-                await put(connection)
-                await connection.fetchval(DELETE)
+    await put(connection)
+    transaction = connection.transaction(isolation=isolation)
+    await transaction.start()
+    with pytest.raises(asyncpg.ActiveSQLTransactionError):
+        await connection.fetchval(DELETE)
+    await transaction.rollback()
 
 
 async def test_WF_06_one_answer_names_everything_that_is_missing(connection: Connection, database: Database) -> None:
-    await save(database, draft("hello", body="{{ guest.name }} {{ step_1_result.x }} {{ mail.y }} {{ given }}"))
+    await save(
+        database,
+        draft("hello", body="{{ guest.name }} {{ step_1_result.x }} {{ mail.y }} {{ given }} {{ unsubscribe_url }}"),
+    )
     stored = Stored(node="mail", channel="sms", name="hello", provides=("given",))
     variable = Stored(node="mail", channel="sms", variable=Read("template_id", ("template_id",)), provides=("given",))
     templates = [stored, variable]
@@ -215,7 +219,10 @@ async def test_a_role_with_nothing_but_execute_calls_the_faces_and_does_nothing_
     try:
         await app.execute(f"SET ROLE {role}")
         run = (await trigger(app, key="k"))["execution_id"]
-        written = await app.fetchrow("SELECT * FROM dispatcher.enqueue_delivery('sms', '+49', 'k', '{\"body\": \"x\"}')")
+        written = await app.fetchrow(
+            "SELECT * FROM dispatcher.enqueue_delivery('sms', '+49', 'k', '{\"body\": \"x\"}')"
+        )
+        assert written is not None
         assert (written["duplicate"], written["status"]) == (False, "queued")
         assert await app.fetchval("SELECT dispatcher.signal_run($1, 'paid')", run) == "accepted"
         assert await app.fetchval("SELECT dispatcher.cancel_run($1)", run) == "cancelled"
@@ -235,7 +242,8 @@ async def test_a_role_with_nothing_but_execute_calls_the_faces_and_does_nothing_
 async def _has_nothing_else(app: Connection) -> None:
     """Neither a table, nor a sequence, nor a function that runs with other rights."""
     tables = await app.fetch(
-        """SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'dispatcher'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+        """SELECT c.relname FROM pg_class c
+            WHERE c.relnamespace = 'dispatcher'::regnamespace AND c.relkind IN ('r', 'v', 'S')
               AND CASE c.relkind WHEN 'S' THEN has_sequence_privilege(c.oid, 'USAGE, SELECT, UPDATE')
                        ELSE has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE') END"""
     )
@@ -271,7 +279,8 @@ async def test_a_signal_and_the_end_of_its_run_wait_for_each_other(connection: C
         await transaction.start()
         await walker.execute("SELECT FROM dispatcher.runs WHERE id = $1 FOR UPDATE", run)
         await walker.execute(
-            "UPDATE dispatcher.runs SET status = 'completed', available_at = NULL, finished_at = now() WHERE id = $1", run
+            "UPDATE dispatcher.runs SET status = 'completed', available_at = NULL, finished_at = now() WHERE id = $1",
+            run,
         )
         async with asyncio.TaskGroup() as group:
             signal = group.create_task(connection.fetchval("SELECT dispatcher.signal_run($1, 'paid')", run))

@@ -23,7 +23,7 @@ GOOD: dict[str, Any] = {
 
 async def _enqueue(connection: Connection, **given: Any) -> Any:
     named = ", ".join(f"{name} => ${number}" for number, name in enumerate(given, 1))
-    return await connection.fetchrow(f"SELECT * FROM dispatcher.enqueue_delivery({named})", *given.values())  # noqa: S608 - names of ours
+    return await connection.fetchrow(f"SELECT * FROM dispatcher.enqueue_delivery({named})", *given.values())
 
 
 async def test_a_delivery_is_written_as_it_was_asked_for(connection: Connection) -> None:
@@ -53,11 +53,14 @@ async def test_a_delivery_is_written_as_it_was_asked_for(connection: Connection)
 
 
 async def test_what_is_left_out_or_null_is_as_it_is_by_default(connection: Connection) -> None:
-    nulls = dict.fromkeys(("variables", "options", "lane", "scheduled_for", "max_attempts", "tenant_id", "workspace_id"))
+    nulls = dict.fromkeys(
+        ("variables", "options", "lane", "scheduled_for", "max_attempts", "tenant_id", "workspace_id")
+    )
     one = await _enqueue(connection, **GOOD)
     other = await _enqueue(connection, **{**GOOD, "idempotency_key": "l"}, **nulls)
     rows = await connection.fetch(
-        """SELECT to_jsonb(d) - '{id,idempotency_key,created_at,scheduled_for}'::text[] AS said FROM dispatcher.deliveries d
+        """SELECT to_jsonb(d) - '{id,idempotency_key,created_at,scheduled_for}'::text[] AS said
+             FROM dispatcher.deliveries d
             WHERE id = ANY ($1)""",
         [one["delivery_id"], other["delivery_id"]],
     )

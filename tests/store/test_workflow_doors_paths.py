@@ -10,7 +10,9 @@ from dispatcher.domain.liquid import BoundedEnvironment
 from dispatcher.domain.sources import Sources, variables
 from tests.store.scene import Connection
 
-FINDS = """SELECT bool_and(dispatcher.has_path_v1($1, dispatcher.path_steps_v1(path))) FROM unnest($2::text[]) AS path"""
+FINDS = (
+    """SELECT bool_and(dispatcher.has_path_v1($1, dispatcher.path_steps_v1(path))) FROM unnest($2::text[]) AS path"""
+)
 
 # Each reads its paths whatever stands there; what it makes of them does not matter.
 TEMPLATES = (
@@ -23,7 +25,7 @@ TEMPLATES = (
     "{{ a['x-y'].d }}",
     "{{ a['x.y'] }}",
     "{{ a['x]y'] }}",
-    "{{ a[\"it's\"] }}",
+    '{{ a["it\'s"] }}',
     "{{ a['say \"x\"'] }}",
     "{{ a[''] }}",
     "{{ ['a b'].c }}",

@@ -50,6 +50,8 @@ async def test_a_verb_answers_what_it_found(connection: Connection, run: int, wh
             await _do(connection, "cancel_run_v1", run)
         case "unknown":
             run += 1
+        case _:
+            pass
     assert await _do(connection, verb, run) == ANSWERS[what][VERBS.index(verb)]
 
 
@@ -61,9 +63,12 @@ async def test_nulls_are_what_is_left_out(connection: Connection, run: int, verb
     elif verb == "resume_run_v1":
         await _do(connection, "pause_run_v1", run)
     answer = await _do(connection, verb, run, None, None, None, None)
-    assert answer == ANSWERS["failed" if verb[0] == "d" or "replay" in verb else "paused" if "resume" in verb else "running"][
-        VERBS.index(verb)
-    ]
+    assert (
+        answer
+        == ANSWERS["failed" if verb[0] == "d" or "replay" in verb else "paused" if "resume" in verb else "running"][
+            VERBS.index(verb)
+        ]
+    )
     said = "SELECT error FROM dispatcher.run_entries WHERE run_id = $1 ORDER BY number DESC LIMIT 1"
     assert await connection.fetchval(said, run) == await connection.fetchval("SELECT session_user::text")
     assert await _do(connection, verb, run, "", "elsewhere") == "unknown"
@@ -207,7 +212,9 @@ async def test_runs_that_others_hold_keep_no_others_from_walking(
     try:
         transaction = holder.transaction()
         await transaction.start()
-        await holder.execute("SELECT dispatcher.signal_run(id, 'x') FROM unnest($1::bigint[]) AS id", [*runs[:2], runs[3]])
+        await holder.execute(
+            "SELECT dispatcher.signal_run(id, 'x') FROM unnest($1::bigint[]) AS id", [*runs[:2], runs[3]]
+        )
         async with scene.database.connection() as session, session.transaction():
             taken = await walking.take(session, 1)
         await transaction.rollback()

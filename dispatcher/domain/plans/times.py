@@ -21,7 +21,6 @@ _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 MOMENT_WORDS = "RFC 3339 such as 2030-01-31T12:00:00Z"
-_FRACTION = re.compile(r"\.([0-9]+)")
 
 
 def duration(text: str) -> float | None:
@@ -54,9 +53,6 @@ def moment(text: str) -> float | None:
     text = text.strip()
     if not _MOMENT.fullmatch(text):
         return None
-    digits = _FRACTION.search(text)
-    if digits is not None:
-        text = text.replace(digits[0], f".{digits[1][:6]:0<6}")
     try:
         return datetime.fromisoformat(text.upper()).timestamp()
     except (ValueError, OverflowError):

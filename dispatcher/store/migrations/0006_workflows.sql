@@ -69,10 +69,11 @@ CREATE TABLE dispatcher.workflows (
 COMMENT ON COLUMN dispatcher.workflows.current IS 'the version that triggers run on: the newest';
 CREATE UNIQUE INDEX workflows_name ON dispatcher.workflows (tenant_id, workspace_id, name) WHERE deleted_at IS NULL;
 
+-- No foreign keys: a restore with several jobs brings tables in any order.
 -- What a trigger checks stands in columns of its own: a plan of a thousand nodes is not read for it.
 CREATE TABLE dispatcher.plan_versions (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    workflow_id     bigint NOT NULL REFERENCES dispatcher.workflows,
+    workflow_id     bigint NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT statement_timestamp(),
     number          integer NOT NULL CHECK (number > 0),
     total_steps     integer NOT NULL,
@@ -200,7 +201,7 @@ CREATE INDEX digests_by_run ON dispatcher.digests (run_id);
 
 CREATE TABLE dispatcher.digest_items (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    digest_id bigint NOT NULL REFERENCES dispatcher.digests ON DELETE CASCADE,
+    digest_id bigint NOT NULL,
     run_id    bigint NOT NULL,
     item      jsonb NOT NULL
 );

@@ -224,7 +224,8 @@ BEGIN
           JOIN dispatcher.template_versions v ON v.id = t.published, unnest(v.variables) AS read,
                LATERAL (SELECT dispatcher.path_steps_v1(read) AS at) AS steps
          WHERE t.tenant_id = p_tenant_id AND t.workspace_id = p_workspace_id AND t.name = called
-           AND NOT starts_with(at[1], 'step_') AND at[1] <> ALL (p_version.node_ids) AND NOT used.provides ? at[1]
+           -- (The link by which one unsubscribes comes with each message.)
+           AND NOT starts_with(at[1], 'step_') AND at[1] <> 'unsubscribe_url' AND at[1] <> ALL (p_version.node_ids) AND NOT used.provides ? at[1]
            AND NOT dispatcher.has_path_v1(p_input, at);
     END LOOP;
     SELECT faults || coalesce(jsonb_agg(jsonb_build_object('path', '$.' || (r.value ->> 'path'), 'kind', 'variable',

@@ -72,8 +72,17 @@ BEGIN
 END $$;
 
 
--- Runs that may have come further in another life of this database rest until somebody looks at them. One that does nothing
--- but wait for a time after p_due has come nowhere.
+-- Runs that may have come further in another life of this database. One that does nothing but wait for a time after p_due has
+-- come nowhere.
+CREATE FUNCTION dispatcher.suspect_runs_v1(p_before timestamptz, p_due timestamptz) RETURNS SETOF bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.id FROM dispatcher.runs r
+     WHERE r.finished_at IS NULL AND r.status <> 'paused' AND r.created_at < p_before
+       AND NOT (r.status = 'waiting' AND coalesce(r.available_at > p_due, false)
+                AND NOT jsonb_path_exists(r.state, '$.cursor.* ? (@.standing != "delaying")'))
+$$;
+
+-- They rest until somebody looks at them. (What a walk changes meanwhile is locked, and rests as it is then.)
 CREATE FUNCTION dispatcher.quarantine_runs_v1(
     p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
 ) RETURNS bigint
@@ -83,9 +92,7 @@ DECLARE
 BEGIN
     WITH suspect AS (
         SELECT r.id FROM dispatcher.runs r
-         WHERE r.finished_at IS NULL AND r.status <> 'paused' AND r.created_at < p_before
-           AND NOT (r.status = 'waiting' AND coalesce(r.available_at > p_due, false)
-                    AND NOT jsonb_path_exists(r.state, '$.cursor.* ? (@.standing != "delaying")'))
+         WHERE r.finished_at IS NULL AND r.status <> 'paused' AND r.id IN (SELECT dispatcher.suspect_runs_v1(p_before, p_due))
          ORDER BY r.id FOR UPDATE
     ), rested AS (
         UPDATE dispatcher.runs r
@@ -134,5 +141,5 @@ BEGIN
 END $$;
 
 
-REVOKE ALL ON FUNCTION dispatcher.recover_v3, dispatcher.quarantine_runs_v1, dispatcher.quarantine_v2,
-    dispatcher.see_cluster_v2 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.recover_v3, dispatcher.suspect_runs_v1, dispatcher.quarantine_runs_v1,
+    dispatcher.quarantine_v2, dispatcher.see_cluster_v2 FROM PUBLIC;

@@ -22,8 +22,8 @@ SELECT id FROM dispatcher.delivery_state
  ORDER BY held_at LIMIT $3;
 
 -- name: quarantine
--- Hold everything that is due and was created before a time.
-SELECT dispatcher.quarantine_v1($1, $2, $3);
+-- Hold everything that is due and was created before a time, and pause the runs that may have come further.
+SELECT deliveries, runs FROM dispatcher.quarantine_v2($1, $2, $3);
 
 -- name: expire
 -- Skip what waits, in the queue or for a pause to end, and has expired, or hold it where an attempt is unknown; says how

@@ -27,7 +27,8 @@ SELECT s.id, l.life, s.held_at, s.settle_after, s.error,
  WHERE s.id = ANY ($1::bigint[]);
 
 -- name: suspects
--- How many a quarantine would hold.
-SELECT count(*) FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
- WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= statement_timestamp() OR s.token IS NOT NULL)
-   AND d.created_at < $1;
+-- How many deliveries a quarantine would hold, and how many runs it would pause.
+SELECT (SELECT count(*) FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
+         WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= statement_timestamp() OR s.token IS NOT NULL)
+           AND d.created_at < $1) AS deliveries,
+       (SELECT count(*) FROM dispatcher.suspect_runs_v1($1, statement_timestamp())) AS runs;

@@ -214,6 +214,14 @@ async def test_nothing_in_the_environment_leads_elsewhere(far: FarSide, monkeypa
     assert isinstance(answer, Answer)
 
 
+async def test_what_begins_after_the_close_opens_nothing(far: FarSide) -> None:
+    client = Client(Guard(LOOPBACK), BOUNDS)
+    assert isinstance(await client.post(call(far.url)), Answer)
+    await client.close()
+    assert await client.post(call(far.url)) == Lost(written=False, why="ClientConnectionError")
+    assert len(far.requests) == 1
+
+
 async def test_cookies_are_not_kept(far: FarSide) -> None:
     far.next.append(says(200, {}, Set_Cookie="a=b"))
     await posted(call(far.url), times=2)

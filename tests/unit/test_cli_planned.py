@@ -1,0 +1,84 @@
+"""Properties of planned messages: the bytes that would be sent, from which version, and why some cannot be made."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+from msgspec import structs
+
+from dispatcher.cli.planned import Rendering, Stage
+from dispatcher.config import Config, Unsubscribe
+from dispatcher.domain.plans.run import Order
+from dispatcher.domain.plans.simulation import Step
+from dispatcher.domain.sources import Sources
+from dispatcher.store.templates import Found, Workspace
+
+ORDER = Order(
+    node="mail",
+    channel="email",
+    recipients=("a@b.c", "d@e.f"),
+    template=None,
+    parts={"text": "Hello {{ name }}", "subject": "Hä"},
+    variables={"name": "Ann", "other": 1},
+    options={},
+    attempts=3,
+)
+WELCOME = Found(
+    name="welcome",
+    channel="email",
+    latest=2,
+    published=2,
+    id=9,
+    number=2,
+    default_locale="en",
+    rights=(),
+    variables=("name", "step_1_error"),
+    sources={"en": Sources({"text": "Hi {{ name }}{{ step_1_error }}"}), "de": Sources({"text": "Hallo {{ name }}"})},
+    author="ann",
+    created_at=datetime(2030, 1, 1, tzinfo=UTC),
+)
+
+
+def rendering(stored: Mapping[str, Found] | None = None, config: Config | None = None) -> Rendering:
+    return Rendering(config or Config(), Workspace(), stored or {})
+
+
+def test_each_recipient_gets_the_parts_in_their_order_with_their_bytes() -> None:
+    first, second = rendering().messages(ORDER)
+    assert (first.recipient, second.recipient) == ("a@b.c", "d@e.f")
+    assert list(first.parts.items()) == [("subject", "Hä"), ("text", "Hello Ann")]
+    assert first.bytes == 3 + 9
+
+
+@pytest.mark.parametrize(("locale", "text", "found"), [("de-AT", "Hallo Ann", "de"), (None, "Hi Ann", "en")])
+def test_a_stored_template_is_taken_in_the_nearest_locale(locale: str | None, text: str, found: str) -> None:
+    order = structs.replace(ORDER, template="welcome", parts=None, locale=locale)
+    message = rendering({"welcome": WELCOME}).messages(order)[0]
+    assert (message.parts, message.locale, message.version) == ({"text": text}, found, 2)
+
+
+@pytest.mark.parametrize("channel", ["email", "sms"])
+def test_a_template_that_is_not_there_for_the_channel_is_an_error(channel: str) -> None:
+    stored = {} if channel == "email" else {"welcome": WELCOME}
+    order = structs.replace(ORDER, template="welcome", parts=None, channel=channel)
+    errors = [message.error for message in rendering(stored).messages(order)]
+    assert errors == [f"template: there is no published template welcome for {channel}"] * 2
+
+
+def test_a_mail_about_a_topic_has_the_link_of_its_recipient() -> None:
+    config = Config(unsubscribe=Unsubscribe("https://example.org", "a-secret-of-more-than-thirty-two-characters"))
+    order = structs.replace(ORDER, topic="news", parts={"text": "{{ unsubscribe_url }}"})
+    first, second = (message.parts["text"] for message in rendering(config=config).messages(order))
+    assert first.startswith("https://example.org/u/")
+    assert first != second
+    assert rendering(config=config).messages(structs.replace(order, topic=None))[0].error is not None
+
+
+def test_a_node_fails_where_none_of_its_messages_can_be_made() -> None:
+    step = Step(node="mail", step=1, kind="send", at=0.0)
+    good, bad = rendering().messages(ORDER)[0], rendering().messages(structs.replace(ORDER, variables={}))[0]
+    assert bad.error is not None
+    assert "name" in bad.error
+    assert Stage(step, [bad, bad]).fails == bad.error
+    assert Stage(step, [good, bad]).fails is None
+    assert Stage(step, []).fails is None
