@@ -177,7 +177,7 @@ REFUSED: Mapping[str, tuple[Definition, Mapping[str, str]]] = {
         graph("x", [node(f"n{number}", "join") for number in range(10_000)], []),
         {"$.nodes": "1000"},
     ),
-}  # fmt: skip
+}
 
 Faults = Mapping[str, Mapping[str, str]]
 
