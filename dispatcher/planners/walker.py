@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import asyncpg
 import msgspec
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher import faultpoints
 from dispatcher.clock import Clock
@@ -19,7 +20,7 @@ from dispatcher.domain.plans.walk import Walkable, advance, failed
 from dispatcher.metrics import Metrics
 from dispatcher.store import instances, walking
 from dispatcher.store.database import PASSING, Database
-from dispatcher.store.walking import Frozen, Place, Taken
+from dispatcher.store.walking import Frozen, Place, Taken, Template
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,7 @@ LOCKED_SECONDS = 0.05
 TAKES_MAX = 5
 # Suspects are walked alone, so many after each batch: what is well does not wait for them.
 SUSPECTS_MAX = 20
+MOVING = ("pending", "running", "waiting")
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
 OF_DATA: tuple[type[Exception], ...] = (
     asyncpg.DataError,
@@ -48,6 +50,38 @@ OF_DATA: tuple[type[Exception], ...] = (
     RecursionError,
 )
 WORDS_MAX = 300
+
+
+class _Walk(Struct):
+    """A run on its way: what it is told, and what that comes to."""
+
+    taken: Taken
+    facts: Facts
+    came: Advance | None = None
+
+    def places(self) -> Iterator[tuple[tuple[int, str], Place]]:
+        """The stored templates of what it orders, by run and node."""
+        if self.came is not None:
+            yield from _places(self.taken, self.came)
+
+
+def _places(taken: Taken, came: Advance) -> Iterator[tuple[tuple[int, str], Place]]:
+    for order in came.orders:
+        if order.template is not None:
+            yield (taken.run.id, order.node), (taken.tenant_id, taken.workspace_id, order.template, order.channel)
+
+
+def _frozen(walked: Sequence[tuple[Taken, Advance]], templates: Mapping[Place, Template]) -> list[Frozen]:
+    """Each order with the version of its template that is published now, and with what that reads."""
+    frozen = []
+    for taken, came in walked:
+        places = dict(_places(taken, came))
+        for order in came.orders:
+            place = places.get((taken.run.id, order.node))
+            template = None if place is None else templates[place]
+            variables = order.variables if template is None else cut(order.variables, template.reads)
+            frozen.append(Frozen(taken, order, None if template is None else template.version_id, variables))
+    return frozen
 
 
 class Walked(Struct, frozen=True):
@@ -170,8 +204,7 @@ class Walker:
                 return Walked(len(rows), 0)
             batch = [walking.opened(row) for row in rows]
             now = await walking.forget_wakes(connection, noted)
-            walked = await self._advance(connection, batch, now)
-            frozen = await self._freeze(connection, walked)
+            walked, frozen = await self._walk_all(connection, batch, now)
             await walking.write_orders(connection, frozen, now)
             await walking.write(connection, epoch, walked)
             if faultpoints.ARMED:
@@ -183,9 +216,25 @@ class Walker:
 
     # What the domain is told, and what it says
 
-    async def _advance(self, connection: Any, batch: Sequence[Taken], now: float) -> list[tuple[Taken, Advance]]:  # noqa: ANN401 - the pool's connection carries no types of ours
-        """Walk those that are not at rest."""
-        moving = [taken for taken in batch if taken.run.status in ("pending", "running", "waiting")]
+    async def _walk_all(
+        self,
+        connection: Any,  # noqa: ANN401 - the pool's connection carries no types of ours
+        batch: Sequence[Taken],
+        now: float,
+    ) -> tuple[list[tuple[Taken, Advance]], list[Frozen]]:
+        """Walk those that are not at rest, and freeze what they order."""
+        walks = await self._told(connection, [taken for taken in batch if taken.run.status in MOVING], now)
+        templates: dict[Place, Template] = {}
+        again = walks
+        while again:
+            for walk in again:
+                await self._walk_one(connection, walk)
+            again = await self._refuse(connection, again, templates)
+        walked = [(walk.taken, walk.came) for walk in walks if walk.came is not None]
+        return walked, _frozen(walked, templates)
+
+    async def _told(self, connection: Any, moving: Sequence[Taken], now: float) -> list[_Walk]:  # noqa: ANN401 - as above
+        """What the world says to each."""
         await self._load(connection, {taken.version_id for taken in moving})
         sending = [
             (taken.run.id, node)
@@ -197,35 +246,61 @@ class Walker:
         # Also of those that do not wait for one: the node that does may be reached now.
         listening = [taken.run.id for taken in moving if self._plans[taken.version_id].listens]
         signals = await walking.signals(connection, listening)
-        walked = []
-        for taken in moving:
-            digests = await self._due_digests(connection, taken, now)
-            facts = Facts(
-                now=now,
-                results=results.get(taken.run.id, {}),
-                signals=signals.get(taken.run.id, ()),
-                digests=digests,
+        return [
+            _Walk(
+                taken,
+                Facts(
+                    now=now,
+                    results=results.get(taken.run.id, {}),
+                    signals=signals.get(taken.run.id, ()),
+                    digests=await self._due_digests(connection, taken, now),
+                ),
             )
-            walked.append((taken, await self._walk_one(connection, taken, facts)))
-        return walked
+            for taken in moving
+        ]
 
-    async def _walk_one(self, connection: Any, taken: Taken, facts: Facts) -> Advance:  # noqa: ANN401 - as above
+    async def _walk_one(self, connection: Any, walk: _Walk) -> None:  # noqa: ANN401 - as above
         """Walk one run, asking the database for each digest that it comes to."""
-        walkable = self._plans[taken.version_id]
-        digests: dict[str, Leading | Joined | Collected] = dict(facts.digests)
+        taken = walk.taken
         for _ in range(ROUNDS_MAX):
-            told = Facts(now=facts.now, results=facts.results, signals=facts.signals, digests=digests)
             try:
-                came = advance(walkable, taken.run, told)
+                walk.came = advance(self._plans[taken.version_id], taken.run, walk.facts)
             except Exception as fault:  # a fault of ours in one run keeps no other from walking
                 log.exception("walk.failed", run_id=taken.run.id)
-                return failed(taken.run, f"walk: {type(fault).__name__}")
-            new = [wish for wish in came.wishes if wish.node not in digests]
-            if not new:
-                return came
-            for wish in new:
-                digests[wish.node] = await walking.enter_digest(connection, taken, wish)
-        return failed(taken.run, f"walk: more than {ROUNDS_MAX} digests")
+                walk.came = failed(taken.run, f"walk: {type(fault).__name__}")
+                return
+            digests = dict(walk.facts.digests)
+            for wish in walk.came.wishes:
+                if wish.node not in digests:
+                    digests[wish.node] = await walking.enter_digest(connection, taken, wish)
+            if len(digests) == len(walk.facts.digests):
+                return
+            walk.facts = replace(walk.facts, digests=digests)
+        walk.came = failed(taken.run, f"walk: more than {ROUNDS_MAX} digests")
+
+    async def _refuse(
+        self,
+        connection: Any,  # noqa: ANN401 - as above
+        walks: Sequence[_Walk],
+        templates: dict[Place, Template],
+    ) -> list[_Walk]:
+        """Find what stored templates stand at; answers those that have ordered what cannot be frozen.
+
+        They have to go another way: a delivery would stay without its template for ever, and no replay could mend it.
+        """
+        asked = {key: place for walk in walks for key, place in walk.places()}
+        templates |= await walking.published(connection, set(asked.values()) - templates.keys())
+        missing = {key: place for key, place in asked.items() if place not in templates}
+        if not missing:
+            return []
+        words = await walking.unpublished(connection, dict.fromkeys(missing.values()))
+        again = []
+        for walk in walks:
+            refused = {key[1]: words[place] for key, place in walk.places() if key in missing}
+            if refused:
+                walk.facts = replace(walk.facts, refused={**walk.facts.refused, **refused})
+                again.append(walk)
+        return again
 
     async def _due_digests(self, connection: Any, taken: Taken, now: float) -> dict[str, Leading | Joined | Collected]:  # noqa: ANN401 - as above
         due: dict[str, Leading | Joined | Collected] = {}
@@ -247,23 +322,6 @@ class Walker:
                 self._plans[version] = Walkable.of(plan)
         while len(self._plans) > max(PLANS_KEPT_MAX, len(versions)):
             self._plans.popitem(last=False)
-
-    async def _freeze(self, connection: Any, walked: Sequence[tuple[Taken, Advance]]) -> list[Frozen]:  # noqa: ANN401 - as above
-        """Each order with the version of its template that is published now, and with what that reads."""
-        asked: dict[tuple[int, str], Place] = {}
-        for taken, came in walked:
-            for order in came.orders:
-                if order.template is not None:
-                    asked[taken.run.id, order.node] = taken.tenant_id, taken.workspace_id, order.template, order.channel
-        templates = await walking.published(connection, dict.fromkeys(asked.values()))
-        frozen = []
-        for taken, came in walked:
-            for order in came.orders:
-                place = asked.get((taken.run.id, order.node))
-                template = None if place is None else templates.get(place)
-                variables = order.variables if template is None else cut(order.variables, template.reads)
-                frozen.append(Frozen(taken, order, None if template is None else template.version_id, variables))
-        return frozen
 
     def _count(self, walked: Sequence[tuple[Taken, Advance]]) -> None:
         for _, came in walked:

@@ -198,6 +198,13 @@ async def published(connection: Any, places: Iterable[Place]) -> dict[Place, Tem
     return {tuple(row[:4]): Template(row["id"], row["variables"]) for row in rows}
 
 
+async def unpublished(connection: Any, places: Iterable[Place]) -> dict[Place, str]:  # noqa: ANN401 - as above
+    """Why there is no version of these stored templates."""
+    columns = [list(column) for column in zip(*places, strict=True)]
+    rows = await connection.fetch(_SQL["unpublished"], *columns)
+    return {tuple(row[:4]): f"template: {row['words'] or 'was published too late'}" for row in rows}
+
+
 async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) -> None:  # noqa: ANN401 - as above
     """Write the deliveries of orders, one for each recipient."""
     scheduled_for = datetime.fromtimestamp(now, UTC)

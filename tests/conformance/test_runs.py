@@ -317,6 +317,10 @@ async def test_WF_15_the_log_has_each_start_success_failure_retry_and_skip(flows
     ]
     at = [entry["at"] for entry in log]
     assert at == sorted(at)
+    stored = "SELECT event, node FROM dispatcher.run_log WHERE run_id = $1 ORDER BY at, number"
+    assert [tuple(row) for row in await flows.connection.fetch(stored, run)] == [
+        (entry["event"], entry["node"]) for entry in log
+    ]
     assert (log[1]["attempt"], "503" in log[1]["error"], log[1]["next_at"] > log[1]["at"]) == (1, True, True)
     contexts = {entry["node"]: entry["context"] for entry in log if entry["event"] == "started"}
     assert contexts["bill"] == {"name": "Ann"}

@@ -50,6 +50,26 @@ async def test_what_a_walk_writes_stands_together(stage: Stage) -> None:
     await stage.sound()
 
 
+async def test_a_template_that_is_not_there_any_more_fails_its_node_and_a_replay_finds_it(stage: Stage) -> None:
+    # The trigger would have refused it: here the plan names what comes later.
+    await stage.put(plan({"mail": send(1, "{{ to }}", parts=None, template="later"), "text": send(2, "{{ to }}")}))
+    run = await stage.trigger(to="+49", name="Ann")
+    await stage.play()
+    row = await stage.run(run)
+    assert (row["status"], row["error"], row["error_node"]) == (
+        "failed",
+        "template: there is no template 'later'",
+        "mail",
+    )
+    assert not await stage.deliveries(run)
+    await stage.sound()
+    await save(stage.database, draft("later", "sms"))
+    assert await stage.do("replay", run) == "replayed"
+    await stage.play()
+    assert (await stage.run(run))["status"] == "completed"
+    assert [one["node"] for one in await stage.deliveries(run)] == ["mail", "text"]
+
+
 async def test_a_run_goes_to_its_end(stage: Stage) -> None:
     await stage.put(LINE)
     run = await stage.trigger(to="+49")

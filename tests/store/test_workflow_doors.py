@@ -194,6 +194,18 @@ async def test_WF_07_a_known_key_answers_after_deactivation_and_with_another_inp
     assert await connection.fetchval("SELECT input ->> 'name' FROM dispatcher.runs") == "Ann"
 
 
+async def test_WF_07_correlation_id_is_another_name_for_the_key(connection: Connection) -> None:
+    await put(connection)
+    first = await trigger(connection, {}, "k")
+    named = "SELECT * FROM dispatcher.trigger_workflow('welcome', correlation_id => $1, idempotency_key => $2)"
+    for keys in (("k", None), ("k", "k")):
+        (again,) = await connection.fetch(named, *keys)
+        assert (again["execution_id"], again["duplicate"]) == (first["execution_id"], True)
+    with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
+        await connection.fetchrow(named, "k", "other")
+    assert faults(refused.value) == {"$.correlation_id": "another name for idempotency_key: give one of them"}
+
+
 async def test_a_trigger_goes_with_the_callers_transaction(connection: Connection) -> None:
     await put(connection)
     transaction = connection.transaction()

@@ -5,6 +5,7 @@
 --   plan_versions     one row a version: the definition as it was given, and the plan that it was compiled to
 --   workflow_actions  who made, activated, deactivated or deleted what, and when
 --   runs              one walk through one version: its input, and its state (cursor, and what its nodes have added)
+--   run_log           a view: the log of a run, with the retries of its deliveries
 --   run_entries       the log of a run: one row for each thing that happened to a node, or that somebody did
 --   wakes             runs of which a delivery has ended, or an event has come: notes for the walker
 --   signals           events that were sent to a run

@@ -329,15 +329,24 @@ BEGIN
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
 END $$;
 
+-- `correlation_id` is what others call the key.
 CREATE FUNCTION dispatcher.trigger_workflow(
     workflow text, input jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
-    workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user,
+    workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user, correlation_id text DEFAULT NULL,
     OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
     OUT duplicate boolean
 )
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT * FROM dispatcher.trigger_workflow_v1(workflow, input, idempotency_key, tenant_id, workspace_id, triggered_by)
-$$;
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF idempotency_key <> correlation_id THEN
+        PERFORM dispatcher.refuse_v1('idempotency_key and correlation_id are one thing, and differ',
+            '[{"path": "$.correlation_id", "words": "another name for idempotency_key: give one of them"}]');
+    END IF;
+    SELECT t.execution_id, t.workflow_name, t.version, t.status, t.total_steps, t.duplicate
+      INTO execution_id, workflow_name, version, status, total_steps, duplicate
+      FROM dispatcher.trigger_workflow_v1(workflow, input, coalesce(idempotency_key, correlation_id), tenant_id,
+                                          workspace_id, triggered_by) AS t;
+END $$;
 
 
 -- What is wrong with a template's parts; null: nothing. Their Liquid is read by whoever renders them.
@@ -741,6 +750,16 @@ SELECT 'delivery', d.id, d.tenant_id, d.workspace_id, d.template_name, NULL, d.c
   FROM dispatcher.dead_deliveries l JOIN dispatcher.deliveries d ON d.id = l.delivery_id
   JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
  WHERE l.discarded_at IS NULL;
+
+-- The log of a run, with the retries of its deliveries between the lines of its nodes.
+CREATE VIEW dispatcher.run_log AS
+SELECT e.run_id, e.at, e.number, e.step, e.node, e.event, e.context, e.added, e.error, NULL::bigint AS delivery_id,
+       NULL::smallint AS attempt
+  FROM dispatcher.run_entries e
+UNION ALL
+SELECT d.run_id, a.ended_at, NULL, NULL, d.node, 'retry', NULL, NULL, a.reason, d.id, a.attempt
+  FROM dispatcher.deliveries d JOIN dispatcher.delivery_attempts a ON a.delivery_id = d.id
+ WHERE d.node IS NOT NULL AND a.next_at IS NOT NULL;
 
 CREATE VIEW dispatcher.workflow_executions AS
 SELECT r.id AS execution_id, r.tenant_id, r.workspace_id, r.workflow AS workflow_name, v.number AS version,

@@ -128,6 +128,12 @@ SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel, v.id, v.v
                              AND t.name = asked.name AND t.channel = asked.channel
   JOIN dispatcher.template_versions v ON v.id = t.published;
 
+-- name: unpublished
+-- Why deliveries cannot have these templates.
+SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel,
+       dispatcher.template_fault_v1(asked.tenant_id, asked.workspace_id, asked.name, asked.channel) AS words
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS asked (tenant_id, workspace_id, name, channel);
+
 -- name: order
 -- Write deliveries that nodes have ordered, due at $19: their keys were made with that. A key that stands is not written
 -- again.
