@@ -9,9 +9,10 @@ import msgspec
 import structlog
 from litestar import Request, Response, post
 from litestar.datastructures import State
-from litestar.exceptions import ClientException
+from litestar.exceptions import ClientException, InternalServerException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath
 from msgspec import Struct
 
 from dispatcher.domain.receipts import door
@@ -60,7 +61,7 @@ def receiving(office: Office) -> list[HTTPRouteHandler]:
     turn = asyncio.Semaphore(AT_ONCE_MAX)
 
     @post(PATH + "{provider:str}", request_max_body_size=BODY_BYTES_MAX)
-    async def receive(request: Request[object, object, State], provider: str) -> Response[bytes]:
+    async def receive(request: Request[object, object, State], provider: FromPath[str]) -> Response[bytes]:
         opened = office.doors().get(provider)
         if opened is None:
             return _problem(404)
@@ -93,7 +94,8 @@ async def _body(request: Request[object, object, State]) -> bytes | int:
         return 408
     except RequestEntityTooLarge:
         return 413
-    except ClientException:
+    except (ClientException, InternalServerException):
+        # The latter is how somebody who hangs up in the middle looks.
         return 400
 
 

@@ -219,6 +219,26 @@ async def test_receipts_of_an_earlier_life_settle_nothing(scene: Scene) -> None:
     assert await scene.life(item.id) == "failed"
 
 
+async def test_the_rank_of_an_earlier_life_counts_for_nothing_in_the_next(scene: Scene) -> None:
+    (item,) = await scene.marked()
+    await scene.flush((item, Failed("busy")), spent=[item.token])
+    await _hear(scene, Receipt("failed", delivery_id=item.id, reason="busy"))
+    await deliveries.reopen(scene.database, item.id, "ann", "again")
+    (again,) = await scene.claim()
+    await scene.mark([again])
+    await scene.flush((again, UNKNOWN), spent=[again.token])
+    assert await _hear(scene, Receipt("sent", delivery_id=item.id)) == ["settled"]
+    assert await scene.life(item.id) == "sent"
+
+
+async def test_what_its_provider_refused_for_now_is_tried_again_whatever_is_said(scene: Scene) -> None:
+    """No attempt of it is unknown: no receipt can be about one."""
+    (item,) = await scene.marked()
+    await scene.flush((item, Again(0.0, "busy")), spent=[item.token])
+    assert await _hear(scene, Receipt("delivered", delivery_id=item.id)) == ["recorded"]
+    assert await scene.life(item.id) == "pending"
+
+
 async def test_what_an_operator_settled_stays_so(scene: Scene) -> None:
     delivery = await _held(scene)
     assert await held.settle(scene.database, delivery, "failed", "ann", "looked it up") == "settled"

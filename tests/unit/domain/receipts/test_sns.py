@@ -1,6 +1,7 @@
 """SNS: what openssl has signed with the configured certificate's key counts, for our topics, and nothing else."""
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 
@@ -65,6 +66,18 @@ def test_no_byte_of_the_signature_can_be_changed(sns: Sns, door: Door) -> None:
         assert isinstance(_answer(door, said | {"Signature": base64.b64encode(signature).decode()}), Forged)
     for text in ("", "!", "\u00fc", said["Signature"][:-4]):
         assert isinstance(_answer(door, said | {"Signature": text}), Forged)
+
+
+def test_a_signature_has_one_number() -> None:
+    """Of a key whose primes are Mersenne's, so that a signature and the modulus together have no more bytes than it."""
+    first, second, exponent = 2**1279 - 1, 2**2203 - 1, 65_537
+    key = certificate.Key(first * second, exponent)
+    size = (key.modulus.bit_length() + 7) // 8
+    ending = bytes.fromhex("3031300d060960864801650304020105000420") + hashlib.sha256(b"data").digest()
+    padded = b"\0\1" + b"\xff" * (size - len(ending) - 3) + b"\0" + ending
+    right = pow(int.from_bytes(padded, "big"), pow(exponent, -1, (first - 1) * (second - 1)), key.modulus)
+    assert key.has_signed(b"data", right.to_bytes(size, "big"), "sha256")
+    assert not key.has_signed(b"data", (right + key.modulus).to_bytes(size, "big"), "sha256")
 
 
 def test_each_version_has_its_own_digest(sns: Sns, door: Door) -> None:

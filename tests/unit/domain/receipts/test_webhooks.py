@@ -53,6 +53,14 @@ def test_no_byte_of_the_body_can_be_changed_added_or_left_out() -> None:
         assert isinstance(_verify(_headers(), BODY[:at] + b" " + BODY[at:]), Forged)
 
 
+def test_what_was_signed_cannot_be_cut_elsewhere() -> None:
+    """The parts are joined by dots: a body that begins with a time would make an old message a new one."""
+    old = receipts.webhook(SECRET, b"%d.{}" % (AT + 1_000), AT, "m")
+    cut = {"svix-id": f"m.{AT}", "svix-timestamp": str(AT + 1_000), "svix-signature": old["svix-signature"]}
+    assert webhooks.sign(KEYS[0], cut["svix-id"], AT + 1_000, b"{}") == old["svix-signature"]
+    assert isinstance(_verify(cut, b"{}", AT + 1_000), Forged)
+
+
 def test_no_byte_of_the_signature_can_be_changed() -> None:
     mac = base64.b64decode(SIGNATURE[3:])
     for at in range(len(mac)):
