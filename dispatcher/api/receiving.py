@@ -1,6 +1,7 @@
 """Receipts over HTTP: what providers post about deliveries, each by a door that lets only the signed in."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -31,6 +32,8 @@ BODY_SECONDS_MAX = 10.0
 # Written at a time: a flood of receipts leaves the other connections of the pool to the deliveries.
 AT_ONCE_MAX = 2
 RETRY_SECONDS = "30"
+# Anybody can post what is not signed: the counter counts it, and the log says why now and then.
+FORGED_LOGGED_SECONDS = 10.0
 HEADERS = {"cache-control": "no-store"}
 
 # Also before the schema is there.
@@ -59,6 +62,7 @@ class Office(Struct, frozen=True):
 def receiving(office: Office) -> list[HTTPRouteHandler]:
     """The routes. A provider that nothing is configured of is not there."""
     turn = asyncio.Semaphore(AT_ONCE_MAX)
+    logged: dict[str, float] = {}
 
     @post(PATH + "{provider:str}", request_max_body_size=BODY_BYTES_MAX)
     async def receive(request: Request[object, object, State], provider: FromPath[str]) -> Response[bytes]:
@@ -72,7 +76,9 @@ def receiving(office: Office) -> list[HTTPRouteHandler]:
         match opened(door.Request(_headers(request), query, body, office.now())):
             case Forged(why=why):
                 office.metrics.receipts.labels(provider, "forged").inc()
-                log.warning("receipt.forged", provider=provider, why=why)
+                if abs(office.now() - logged.get(provider, -math.inf)) >= FORGED_LOGGED_SECONDS:
+                    logged[provider] = office.now()
+                    log.warning("receipt.forged", provider=provider, why=why)
                 return _problem(401)
             case Garbled(why=why):
                 office.metrics.receipts.labels(provider, "garbled").inc()

@@ -142,6 +142,7 @@ async def test_OP_06_what_is_not_signed_by_who_may_is_refused_without_a_word_why
     assert said[0][2]["content-type"] == "application/problem+json"
     assert await _nothing_heard(outbox)
     assert program.metric("dispatcher_receipts_total", provider="resend", became="forged") == len(said)
+    assert [line["why"] for line in program.events("receipt.forged")][:1] == ["a header is missing, or is none"]
     assert poster.post("/receipts/resend", body, right)[0] == 204
 
 
