@@ -8,11 +8,14 @@ from typing import Any
 
 import anyio
 import structlog
+from msgspec import structs
 
+from channels.mail.identity import message_identity
 from channels.registry import Named, named_by, open_channel
 from dispatcher import logs
 from dispatcher.actors.controls import Controls
 from dispatcher.actors.janitor import Janitor
+from dispatcher.actors.matcher import Matcher
 from dispatcher.actors.recoverer import Recoverer
 from dispatcher.actors.sender import Terms
 from dispatcher.actors.streams import Epoch
@@ -20,11 +23,15 @@ from dispatcher.actors.supervisor import Supervisor
 from dispatcher.actors.suppressor import Suppressor
 from dispatcher.actors.wakeup import Wakeup
 from dispatcher.api.listener import Listener, application
+from dispatcher.api.receiving import Office, receiving
 from dispatcher.api.unsubscribing import unsubscribing
 from dispatcher.clock import Clock
 from dispatcher.config import Channel as ChannelSettings
 from dispatcher.config import Config, Limits
 from dispatcher.domain.rates import Rates
+from dispatcher.domain.receipts.door import Doors
+from dispatcher.domain.receipts.doors import doors_of
+from dispatcher.domain.receipts.receipt import Candidate
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import ConfigError
@@ -73,7 +80,9 @@ class App:
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
         self._links = _links(config)
-        pages = unsubscribing(lambda: self._links, lambda: self.database)
+        self._doors = _doors(config)
+        office = Office(lambda: self._doors, lambda: self.database, _identity, self.metrics)
+        pages = [*unsubscribing(lambda: self._links, lambda: self.database), *receiving(office)]
         self.listener = Listener(application(self.health, self.metrics.registry, self.measure, pages), config.http)
         self.url = ""
         self.database: Database
@@ -159,6 +168,7 @@ class App:
             group.start_soon(keep, "wakeup", wakeup.run)
             group.start_soon(keep, "controls", controls.run)
             group.start_soon(keep, "suppressor", Suppressor(self.database, wakeup.suppressed).run)
+            group.start_soon(keep, "matcher", Matcher(self.database, _identity, self.metrics).run)
             group.start_soon(keep, "recoverer", self._recoverer.run)
             group.start_soon(keep, "janitor", self._janitor.run)
             group.start_soon(keep, "walker", self._walker.run)
@@ -270,6 +280,7 @@ class App:
         if config.limits != old.limits:
             self._templates = _templates(config.limits)
         self._links = _links(config)
+        self._doors = _doors(config)
         for name in self._terms:
             self._apply_channel(name, old)
         self._instruct_janitor()
@@ -316,6 +327,20 @@ class App:
 
 def _links(config: Config) -> Links | None:
     return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
+
+
+def _doors(config: Config) -> Doors:
+    said = structs.asdict(config.receipts)
+    try:
+        return doors_of(**said)
+    except ValueError as fault:
+        log.error("receipts.certificate_unusable", why=str(fault))  # noqa: TRY400 - the fault is the story
+        return doors_of(**(said | {"ses_topics": "", "ses_certificates": ""}))
+
+
+def _identity(one: Candidate) -> str:
+    key = one.tenant_id, one.workspace_id, one.idempotency_key
+    return message_identity(*key, one.id, one.dated, one.recipient)
 
 
 def _named(config: Config) -> Named:

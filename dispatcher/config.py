@@ -59,6 +59,40 @@ AddressRanges = Annotated[
         extra={"expects": 'ranges of addresses with spaces between them, for example "10.1.0.0/16 fd00::/8"'},
     ),
 ]
+# Where what the listener serves can be reached from outside.
+PublicUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\Z|https://[^\s/?#@]+(/[^\s?#]*)?\Z|http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?(/[^\s?#]*)?\Z)",
+        max_length=1_000,
+        extra={"expects": "a URL that begins with https:// (http:// at localhost), without query and login"},
+    ),
+]
+Secrets = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\Z|\s*[!-~]{32,}(\s+[!-~]{32,}){0,15}\s*\Z)",
+        max_length=4_096,
+        extra={
+            "secret": True,
+            "expects": "1 to 16 secrets of 32 characters or more each, spaces or line ends between them",
+        },
+    ),
+]
+# As Standard Webhooks write them: 24 to 64 bytes in base64.
+_WHSEC = r"whsec_(?=[A-Za-z0-9+/]{32,86}={0,2}(\s|\Z))([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+WebhookSecrets = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(\Z|\s*{_WHSEC}(\s+{_WHSEC}){{0,15}}\s*\Z)",
+        max_length=4_096,
+        extra={
+            "secret": True,
+            "expects": "1 to 16 secrets, each whsec_ and 24 to 64 bytes in base64, spaces or line ends between them",
+        },
+    ),
+]
+_TOPIC = r"arn:aws[a-z-]{0,20}:sns:[a-z0-9-]{2,40}:[0-9]{12}:[A-Za-z0-9_.-]{1,256}"
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Rate = Annotated[float, Meta(ge=0, le=1_000_000)]
@@ -153,24 +187,38 @@ class Unsubscribe(Struct, frozen=True, forbid_unknown_fields=True):
     """Links by which recipients unsubscribe. Both or neither: without them there are no links, and no pages."""
 
     # Where the listener's /u/ can be reached from outside.
-    public_url: Annotated[
+    public_url: PublicUrl = ""
+    # The first signs, all verify: a new one goes before the old ones, which stay for as long as their mails are read.
+    secrets: Secrets = ""
+
+
+class Receipts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may tell what became of deliveries, at /receipts/PROVIDER. Who has no secret here has no page there.
+
+    Several secrets of one provider all count, so that one can be replaced by another.
+    """
+
+    # Where the listener's /receipts/ can be reached from outside: Twilio signs the URL that it calls.
+    public_url: PublicUrl = ""
+    twilio_tokens: Secrets = ""
+    resend_secrets: WebhookSecrets = ""
+    generic_secrets: WebhookSecrets = ""
+    # Anybody's messages are signed with SNS's key: these are the topics that are ours.
+    ses_topics: Annotated[
         str,
         Meta(
-            pattern=r"^(\Z|https://[^\s/?#@]+(/[^\s?#]*)?\Z|http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?(/[^\s?#]*)?\Z)",
-            max_length=1_000,
-            extra={"expects": "a URL that begins with https:// (http:// at localhost), without query and login"},
+            pattern=rf"^(\Z|\s*{_TOPIC}(\s+{_TOPIC}){{0,15}}\s*\Z)",
+            max_length=8_192,
+            extra={"expects": "1 to 16 ARNs of SNS topics with spaces between them"},
         ),
     ] = ""
-    # The first signs, all verify: a new one goes before the old ones, which stay for as long as their mails are read.
-    secrets: Annotated[
+    # What SNS signs with, in PEM: the one of our region, fetched once by a person.
+    ses_certificates: Annotated[
         str,
         Meta(
-            pattern=r"^(\Z|\s*[!-~]{32,}(\s+[!-~]{32,}){0,15}\s*\Z)",
-            max_length=4_096,
-            extra={
-                "secret": True,
-                "expects": "1 to 16 secrets of 32 characters or more each, spaces or line ends between them",
-            },
+            pattern=r"^(\Z|\s*-----BEGIN CERTIFICATE-----[\s\S]*-----END CERTIFICATE-----\s*\Z)",
+            max_length=65_536,
+            extra={"expects": "certificates in PEM, one behind the other"},
         ),
     ] = ""
 
@@ -282,6 +330,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     http: Http = Http()
     unsubscribe: Unsubscribe = Unsubscribe()
+    receipts: Receipts = Receipts()
     log: Log = Log()
     supervisor: Supervisor = Supervisor()
     janitor: Janitor = Janitor()

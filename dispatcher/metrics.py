@@ -39,6 +39,9 @@ class Metrics:
         self.barred = counter(
             "barred", "Deliveries that were claimed and not sent: suppressed, or unsubscribed from", "channel"
         )
+        self.receipts = counter(
+            "receipts", "Receipts by what became of them, or of who posted them", "provider", "became"
+        )
         self.fenced_writes = counter(
             "fenced_writes", "Results that came when the claim was not ours any more", "channel", "became"
         )
@@ -60,6 +63,7 @@ class Metrics:
         self.channel_ready = gauge(
             "channel_ready", "1 when the last connection that a channel needed was there, 0 when it was not", "channel"
         )
+        self.receipts_waiting = gauge("receipts_waiting", "Receipts whose delivery was not found yet")
         self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")
         self.database_away = gauge("database_away_seconds", "How long Postgres has been away; 0 when it is not")

@@ -21,6 +21,7 @@ LIVE = (
     "walk.**",
     "janitor.**",
     "unsubscribe.**",
+    "receipts.**",
     "channels.*.**",
     # They come and go by themselves: nothing runs for one but its calls.
     "functions",

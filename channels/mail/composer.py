@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
@@ -29,13 +28,13 @@ from channels.mail.bodies import text_part
 from channels.mail.errors import MailFault
 from channels.mail.files import Files
 from channels.mail.headers import Head, compile_head
+from channels.mail.identity import message_identity
 from channels.mail.plain import plain_text
 from channels.mail.settings import MailSettings
 from channels.mail.words import LINE_MAX, one_line, unstructured
 
 HEADS_KEPT_MAX = 1_024
 DATES_KEPT_MAX = 4_096
-IDENTITY_BYTES = 16
 SUBJECT_ROOM = LINE_MAX - len("Subject: ")
 # A URL is not folded, and its line has 998 bytes at the most.
 URL_CHARACTERS_MAX = 900
@@ -157,12 +156,14 @@ def _subject(parts: Mapping[str, str]) -> str:
 
 
 def _identity(envelope: Envelope) -> str:
-    """What no other delivery has, here or in another database: its key, and everything that makes it its own."""
-    source = (
-        f"{envelope.tenant_id}\0{envelope.workspace_id}\0{envelope.idempotency_key}"
-        f"\0{envelope.delivery_id}\0{envelope.dated}\0{envelope.recipient}"
+    return message_identity(
+        envelope.tenant_id,
+        envelope.workspace_id,
+        envelope.idempotency_key,
+        envelope.delivery_id,
+        envelope.dated,
+        envelope.recipient,
     )
-    return blake2b(source.encode("utf-8", "surrogatepass"), digest_size=IDENTITY_BYTES).hexdigest()
 
 
 @lru_cache(maxsize=DATES_KEPT_MAX)

@@ -23,7 +23,7 @@ from dispatcher.store.database import Database
 ID_MAX = 2**63 - 1
 LIMIT_MAX = 10_000
 LIVES = ("pending", "claimed", "sending", "held", "parked", *get_args(Status))
-TRACE = ("attempts", "evidence", "actions", "captured")
+TRACE = ("attempts", "evidence", "receipts", "actions", "captured")
 DOCUMENTS = ("template", "variables", "options", "parts")
 
 app = group(help="List and show deliveries; retry, cancel or move them.")

@@ -1,13 +1,14 @@
 """The relations between configured values: what must hold although each value is within its own bounds."""
 
 import math
+import ssl
 from collections.abc import Iterator
 from ipaddress import ip_network
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dispatcher.config import Channel, Config, Faults, Function, Instance, Webhook
+from dispatcher.config import Channel, Config, Faults, Function, Instance, Receipts, Webhook
 from dispatcher.configfile.schema import Keys
 
 # 0.1 seven times over is a little more than 0.7.
@@ -59,6 +60,7 @@ def relations(config: Config) -> Iterator[Relation]:
         bool(links.public_url) or not links.secrets,
         "is missing: it is where the links that the secrets sign lead to",
     )
+    yield from _receipts(config.receipts)
     for name, channel in config.channels.items():
         yield from _channel(("channels", name), channel)
     for name, function in config.functions.items():
@@ -89,6 +91,43 @@ def _instance(instance: Instance) -> Iterator[Relation]:
         f"must be at least {HEARTBEATS_PER_LEASE} heartbeats of {heartbeat:g}, or one late heartbeat loses it,"
         f" got {lease:g}",
     )
+
+
+def _receipts(receipts: Receipts) -> Iterator[Relation]:
+    at = ("receipts",)
+    topics, certificates = receipts.ses_topics, receipts.ses_certificates
+    yield _relation(
+        at,
+        ("public_url", "twilio_tokens"),
+        bool(receipts.public_url) or not receipts.twilio_tokens,
+        "is missing: Twilio signs the URL that it calls, so that we must know it",
+    )
+    yield _relation(
+        at,
+        ("ses_certificates", "ses_topics"),
+        bool(certificates) or not topics,
+        "is missing: it has the key that messages of ses_topics are signed with",
+    )
+    yield _relation(
+        at,
+        ("ses_topics", "ses_certificates"),
+        bool(topics) or not certificates,
+        "is missing: the key of ses_certificates signs the messages of everybody's topics, and not only of ours",
+    )
+    yield _relation(
+        at,
+        ("ses_certificates",),
+        not certificates or _are_certificates(certificates),
+        "has something that is no certificate",
+    )
+
+
+def _are_certificates(text: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text.strip())
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
 
 
 def _channel(section: Keys, channel: Channel) -> Iterator[Relation]:

@@ -127,7 +127,7 @@ async def show(database: Database, delivery_id: int) -> dict[str, Any] | None:
         return None
     trace = {
         name: [dict(found) for found in await database.fetch(_SQL[name], delivery_id)]
-        for name in ("attempts", "evidence", "actions", "captured")
+        for name in ("attempts", "evidence", "receipts", "actions", "captured")
     }
     return dict(rows[0]) | trace
 

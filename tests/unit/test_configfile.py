@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct, structs
 
 from channels import registry
-from dispatcher.config import CHANNELS, Channel, Config, Database, Faults, Function, Unsubscribe, Webhook
+from dispatcher.config import CHANNELS, Channel, Config, Database, Faults, Function, Receipts, Unsubscribe, Webhook
 from dispatcher.configfile import load
 from dispatcher.configfile.rules import relations
 from dispatcher.configfile.schema import Keys, Leaf, Many, Node, Options, expected, table_of
@@ -28,6 +28,20 @@ URL = "https://f.example.org/call"
 CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
 POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
 LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
+PEM = """\
+-----BEGIN CERTIFICATE-----
+MIIBcjCCARegAwIBAgIUcaShior/6Ayq0bx0NhIX+o1RQpYwCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCZWMwIBcNMjYxMTE4MTY0NzE1WhgPMjEyNjEwMjUxNjQ3MTVa
+MA0xCzAJBgNVBAMMAmVjMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAENC+Gc3Kp
+KXVJVxp1W4qAPlACstmDht02I7ArU7nKuWjSz+bMMFqwQfHY0UYVOJnJghU0Tpf5
+ADkuLlDdJvVmJ6NTMFEwHQYDVR0OBBYEFKKWLGGjKf1HBbwZlYx5Stxg1CNvMB8G
+A1UdIwQYMBaAFKKWLGGjKf1HBbwZlYx5Stxg1CNvMA8GA1UdEwEB/wQFMAMBAf8w
+CgYIKoZIzj0EAwIDSQAwRgIhALhxoh328E2ibwW+qZtSA+tncXlzY+qbyErhthQX
+mc2SAiEA0HnjmL1bmtG70hyAzku8VviWPYwO0Vnr4Dna3xaKlTc=
+-----END CERTIFICATE-----"""
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:mail"
+WHSEC = "whsec_" + "c2Vj" * 11
+HEARD = Receipts("https://mail.example.org", "t" * 32, WHSEC, f"{WHSEC} {WHSEC}", TOPIC, PEM)
 ANNOTATED = Path(__file__).parents[2] / "ops" / "dispatcher.toml"
 
 
@@ -143,13 +157,16 @@ def test_a_variable_reaches_a_nested_key_of_a_channel() -> None:
 
 @pytest.mark.parametrize("keys", LEAVES, ids=".".join)
 def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
-    there = Config(database=Database(url="postgresql://h/d"), unsubscribe=LINKS, functions=CALLED, webhooks=POSTED)
+    there = Config(
+        database=Database(url="postgresql://h/d"), unsubscribe=LINKS, receipts=HEARD, functions=CALLED, webhooks=POSTED
+    )
     value = msgspec.to_builtins(there)
     for key in keys:
         value = value[key]
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    # These two go together, and so does a name with what it stands for.
+    # These go together, and so does a name with what it stands for.
     beside = {f"DISPATCHER_UNSUBSCRIBE__{key.upper()}": value for key, value in structs.asdict(LINKS).items()}
+    beside |= {f"DISPATCHER_RECEIPTS__{key.upper()}": value for key, value in structs.asdict(HEARD).items()}
     beside |= _target(keys)
     given = {"DISPATCHER_" + "__".join(keys).upper(): text}
     config = loaded(environ=beside | given)
@@ -217,6 +234,39 @@ def test_links_that_would_not_work_are_refused(given: str, path: str, words: str
     message = faults(f"[unsubscribe]\n{given}")[path]
     assert words in message
     assert "s" * 31 not in message
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "words"),
+    [
+        ({"twilio_tokens": "t" * 32}, "public_url", "Twilio signs the URL"),
+        ({"public_url": "ftp://mail.example.org"}, "public_url", "begins with https://"),
+        ({"public_url": "https://m.example.org?x=1"}, "public_url", "begins with https://"),
+        ({"twilio_tokens": "t" * 31, "public_url": "https://m.example.org"}, "twilio_tokens", "32 characters"),
+        ({"resend_secrets": WHSEC.removeprefix("whsec_")}, "resend_secrets", "whsec_"),
+        ({"resend_secrets": "whsec_" + "c2Vj" * 7}, "resend_secrets", "24 to 64 bytes"),
+        ({"resend_secrets": WHSEC + "c"}, "resend_secrets", "base64"),
+        ({"resend_secrets": WHSEC + "c==="}, "resend_secrets", "base64"),
+        ({"resend_secrets": f"{WHSEC},{WHSEC}"}, "resend_secrets", "spaces or line ends"),
+        ({"generic_secrets": "whsec_" + "c2Vj" * 30}, "generic_secrets", "24 to 64 bytes"),
+        ({"ses_topics": TOPIC}, "ses_certificates", "signed with"),
+        ({"ses_certificates": PEM}, "ses_topics", "everybody's topics"),
+        ({"ses_topics": TOPIC.replace(":sns:", ":sqs:"), "ses_certificates": PEM}, "ses_topics", "ARNs"),
+        ({"ses_topics": TOPIC, "ses_certificates": PEM.replace("MII", "MIJ")}, "ses_certificates", "no certificate"),
+        ({"ses_topics": TOPIC, "ses_certificates": "/etc/sns.pem"}, "ses_certificates", "in PEM"),
+    ],
+)
+def test_receipts_that_could_not_be_verified_are_refused(given: Mapping[str, str], path: str, words: str) -> None:
+    environ = {f"DISPATCHER_RECEIPTS__{key.upper()}": value for key, value in given.items()}
+    message = faults(environ=environ)[f"receipts.{path}"]
+    assert words in message
+    assert "c2Vj" not in message
+    assert "ttt" not in message
+
+
+@pytest.mark.parametrize("ending", ["", "cw==", "c2U=", "c2Vj"])
+def test_a_webhook_secret_may_have_any_length_within_its_bounds(ending: str) -> None:
+    assert loaded(f'[receipts]\nresend_secrets = "{WHSEC}{ending}"').receipts.resend_secrets.endswith(ending)
 
 
 @pytest.mark.parametrize("name", ["DISPATCHER_CONFIG", "DISPATCHER_URL", "DISPATCHER_KEY", "DISPATCHER_CLAIM", "PATH"])

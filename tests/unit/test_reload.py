@@ -121,6 +121,7 @@ def test_which_sections_are_live() -> None:
         "walk",
         "janitor",
         "unsubscribe",
+        "receipts",
         "channels",
         "functions",
         "webhooks",

@@ -37,6 +37,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
        v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
        d.run_id, d.job_id, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
+       (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt,
        l.token, l.owner
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_life l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version WHERE d.id = $1;
@@ -53,6 +54,11 @@ SELECT attempt, outcome, ended_at, next_at, reason FROM dispatcher.delivery_atte
 -- Late results of a delivery.
 SELECT seen_at, verdict, resolved, provider_message_id, reason FROM dispatcher.delivery_evidence
  WHERE delivery_id = $1 ORDER BY seen_at;
+
+-- name: receipts
+-- What its provider said about a delivery later on.
+SELECT seen_at, said_at, provider, kind, provider_message_id, reason FROM dispatcher.delivery_receipts
+ WHERE delivery_id = $1 ORDER BY rank;
 
 -- name: actions
 -- What operators did to a delivery.
