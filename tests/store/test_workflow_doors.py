@@ -219,6 +219,7 @@ async def test_a_role_with_nothing_but_execute_calls_the_faces_and_does_nothing_
         written = await app.fetchrow(
             "SELECT * FROM dispatcher.enqueue_delivery('sms', '+49', 'k', '{\"body\": \"x\"}')"
         )
+        assert written is not None
         assert (written["duplicate"], written["status"]) == (False, "queued")
         assert await app.fetchval("SELECT dispatcher.signal_run($1, 'paid')", run) == "accepted"
         assert await app.fetchval("SELECT dispatcher.cancel_run($1)", run) == "cancelled"

@@ -196,11 +196,10 @@ async def test_an_end_wakes_its_run_and_waits_for_no_walker(stage: Stage, url: s
 @pytest.mark.parametrize("end", ["held", "a retry", "nothing"])
 async def test_what_is_no_end_wakes_nobody(stage: Stage, end: str) -> None:
     item = await stage.marked()
-    match end:
-        case "held":
-            await stage.scene.flush((item, Held("unknown: x")))
-        case "a retry":
-            await stage.scene.flush((item, Again(60.0, "try later", RESEND)))
+    if end == "held":
+        await stage.scene.flush((item, Held("unknown: x")))
+    elif end == "a retry":
+        await stage.scene.flush((item, Again(60.0, "try later", RESEND)))
     assert await wakes(stage.connection) == []
 
 
