@@ -32,6 +32,7 @@ from dispatcher.health import Health
 from dispatcher.metrics import Metrics
 from dispatcher.pipeline import Pipeline, fingerprint
 from dispatcher.planners.gravedigger import Gravedigger
+from dispatcher.planners.ticker import Ticker
 from dispatcher.planners.walker import Walker
 from dispatcher.reload import diff, merge
 from dispatcher.store import embedded, schema
@@ -68,6 +69,7 @@ class App:
         self._recoverer: Recoverer | None = None
         self._walker: Walker | None = None
         self._gravedigger: Gravedigger | None = None
+        self._ticker: Ticker | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
         self._links = _links(config)
@@ -151,6 +153,7 @@ class App:
             wakeup.walking,
         )
         self._gravedigger = Gravedigger(self.database, self.config.walk, self.metrics, wakeup.walking.set)
+        self._ticker = Ticker(self.database, self.config.walk, self.metrics, wakeup.walking.set)
         keep = self._supervisor.keep
         async with anyio.create_task_group() as group:
             group.start_soon(keep, "wakeup", wakeup.run)
@@ -160,6 +163,7 @@ class App:
             group.start_soon(keep, "janitor", self._janitor.run)
             group.start_soon(keep, "walker", self._walker.run)
             group.start_soon(keep, "gravedigger", self._gravedigger.run)
+            group.start_soon(keep, "ticker", self._ticker.run)
             await keep("pipeline", lambda: self._epoch(wakeup, controls))
             # A walk under way ends as it does: cut off, it would count as its runs' fault.
             with anyio.move_on_after(WALK_SECONDS_MAX):
@@ -271,6 +275,8 @@ class App:
             self._walker.settings = config.walk
         if self._gravedigger is not None:
             self._gravedigger.settings = config.walk
+        if self._ticker is not None:
+            self._ticker.settings = config.walk
         if self._recoverer is not None:
             self._recoverer.config_hash = fingerprint(config)
         if self.pipeline is not None:

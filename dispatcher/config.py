@@ -114,7 +114,8 @@ class Flush(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Walk(Struct, frozen=True, forbid_unknown_fields=True):
-    """How runs of workflows are taken up: so many in one transaction, and how often without being woken."""
+    """How runs of workflows are taken up: so many in one transaction, and how often without being woken. Schedules are
+    looked at as often."""
 
     batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 500
     poll_seconds: Seconds = 1.0

@@ -4,6 +4,7 @@ DispatcherError
 ├── FaultyInput                     has `faults`: every one, each with its path
 │   ├── ConfigError
 │   ├── InputError
+│   ├── ScheduleRefused
 │   ├── TemplateRefused
 │   ├── TriggerRefused
 │   └── WorkflowRefused
@@ -91,6 +92,10 @@ class ConfigError(FaultyInput):
 
 class InputError(FaultyInput):
     """The input has faults."""
+
+
+class ScheduleRefused(FaultyInput):
+    """The schedule has faults."""
 
 
 class TemplateRefused(FaultyInput):

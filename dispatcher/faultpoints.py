@@ -29,6 +29,8 @@ POINTS = (
     "walk.noted",
     "walk.before_commit",
     "walk.committed",
+    "tick.before_commit",
+    "tick.committed",
     "recovery.fenced",
     "recovery.done",
     "drain.begun",

@@ -35,6 +35,7 @@ class Metrics:
             "outcome",
         )
         self.runs = counter("runs", "Runs of workflows that have ended by themselves: completed, failed", "status")
+        self.ticks = counter("ticks", "Ticks of schedules: triggered, refused, missed", "result")
         self.barred = counter(
             "barred", "Deliveries that were claimed and not sent: suppressed, or unsubscribed from", "channel"
         )

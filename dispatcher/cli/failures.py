@@ -14,6 +14,7 @@ from dispatcher.errors import (
     Fault,
     InputError,
     RestartBudgetSpent,
+    ScheduleRefused,
     SchemaBehind,
     TemplateRefused,
     TriggerRefused,
@@ -65,7 +66,7 @@ def _failure(error: BaseException) -> Failure | None:
             return Failure(kind, "the configuration has faults", UNUSABLE, faults)
         case InputError(faults=faults):
             return Failure(kind, "what was to be sent is refused", REFUSED, faults)
-        case TemplateRefused(faults=faults) | WorkflowRefused(faults=faults):
+        case ScheduleRefused(faults=faults) | TemplateRefused(faults=faults) | WorkflowRefused(faults=faults):
             return Failure(kind, "nothing was saved: there are faults", REFUSED, faults)
         case TriggerRefused(faults=faults, message=words):
             return Failure(kind, words, REFUSED, faults)

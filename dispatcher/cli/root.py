@@ -46,6 +46,7 @@ GROUPS = {
     "runs": "runs",
     "suppressions": "suppressions",
     "topics": "topics",
+    "schedules": "schedules",
     "config": "configuration",
 }
 

@@ -41,6 +41,8 @@ WHERE = {
     "result.put": "actors/sender.py",
     "flush.asked": "actors/flusher.py",
     "flush.written": "actors/flusher.py",
+    "tick.before_commit": "planners/ticker.py",
+    "tick.committed": "planners/ticker.py",
     "recovery.fenced": "actors/recoverer.py",
     "recovery.done": "actors/recoverer.py",
     "drain.begun": "pipeline.py",
