@@ -47,6 +47,7 @@ GROUPS = {
     "suppressions": "suppressions",
     "topics": "topics",
     "schedules": "schedules",
+    "keys": "keys",
     "config": "configuration",
 }
 
