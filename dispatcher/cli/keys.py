@@ -10,7 +10,6 @@ from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.importing import require_name
-from dispatcher.cli.intake import instant
 from dispatcher.cli.operating import Actor, Reason, require_words, second, who
 from dispatcher.cli.session import Session
 from dispatcher.domain.bearer import Bearer
@@ -18,6 +17,7 @@ from dispatcher.domain.plans.times import DURATION_WORDS, duration
 from dispatcher.domain.roles import MATRIX, Role
 from dispatcher.store import keys as store
 from dispatcher.store import runs
+from dispatcher.store.intake import instant
 from dispatcher.store.templates import Workspace
 
 app = group(help="Make, list, rotate and revoke the keys of the HTTP door.")

@@ -11,7 +11,6 @@ from dispatcher.cli import run_acting
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.intake import instant
 from dispatcher.cli.operating import require_text, second
 from dispatcher.cli.run_acting import Id
 from dispatcher.cli.run_plan import plan
@@ -23,6 +22,7 @@ from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.run import RUN_STATUSES
 from dispatcher.domain.plans.times import duration, said
 from dispatcher.store import runs as store
+from dispatcher.store.intake import instant
 from dispatcher.store.runs import Filter
 
 NOT_FACTS = ("id", "input", "context", "cursor", "counts", "log", "deliveries")
