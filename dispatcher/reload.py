@@ -21,6 +21,13 @@ LIVE = (
     "walk.**",
     "janitor.**",
     "unsubscribe.**",
+    "api.body_bytes_max",
+    "api.batch_bytes_max",
+    "api.body_seconds_max",
+    "api.request_seconds_max",
+    "api.key_rate_per_second",
+    "api.key_rate_burst",
+    "api.shed_after_seconds",
     "channels.*.**",
     # They come and go by themselves: nothing runs for one but its calls.
     "functions",
