@@ -56,6 +56,8 @@ async def create_many(call: Call) -> Done:
 
 def _read(call: Call, line: bytes, path: str, tree: Any) -> New:  # noqa: ANN401 - whatever the request says
     """A delivery as the command line reads one. Whose it is, the key says."""
+    if not isinstance(tree, dict):
+        raise faulty([Fault(path, "expected an object")])
     foreign = [Fault(f"{path}.{name}", "unknown field: the key says whose it is") for name in _SCOPE if name in tree]
     try:
         new = call.served.intake().read(line)

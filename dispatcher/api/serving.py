@@ -11,6 +11,7 @@ import msgspec
 import structlog
 from litestar import HttpMethod, Request, Response
 from litestar.datastructures import State
+from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
@@ -150,6 +151,9 @@ class Serving:
                     if size > most:
                         raise _too_large(most)
                     chunks.append(chunk)
+        except HTTPException as fault:
+            # Nobody is there any more to be told.
+            raise Problem(TIMED_OUT, "its body ended in the middle") from fault
         except TimeoutError as fault:
             raise Problem(TIMED_OUT, f"its body was not there within {settings.body_seconds_max:g} s") from fault
         return b"".join(chunks)
