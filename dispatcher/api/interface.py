@@ -11,7 +11,7 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import deliveries, enqueueing, reference_page, runs
+from dispatcher.api import deliveries, enqueueing, held, reference_page, runs
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -32,7 +32,12 @@ from dispatcher.store.intake import Intake
 
 log = structlog.get_logger(__name__)
 
-ENDPOINTS: Sequence[Endpoint] = (*deliveries.ENDPOINTS, *runs.ENDPOINTS, *enqueueing.ENDPOINTS)
+ENDPOINTS: Sequence[Endpoint] = (
+    *deliveries.ENDPOINTS,
+    *held.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *enqueueing.ENDPOINTS,
+)
 
 # Smaller answers fit into a packet as they are.
 GZIP_BYTES_MIN = 1_024

@@ -177,6 +177,42 @@ class Acted(Struct, frozen=True):
     message: str
 
 
+class HeldQuery(Asked, frozen=True):
+    """Which held deliveries."""
+
+    channel: Text | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class HeldDelivery(Struct, frozen=True, kw_only=True):
+    """A delivery whose call was begun, and of which nobody knows how it ended."""
+
+    id: int
+    idempotency_key: str
+    channel: str
+    recipient: str
+    attempt: int
+    held_at: datetime
+    settle_after: Annotated[datetime | None, Meta(description="Before, a call of its dead owner may go on.")]
+    error: str | None
+
+
+class HeldDeliveries(Struct, frozen=True):
+    """A page, the longest held first."""
+
+    held: list[HeldDelivery]
+    next_cursor: str | None
+
+
+class Settle(Asked, frozen=True):
+    """What became of it, as somebody has found out, or that it is sent again."""
+
+    settle_as: Literal["sent", "failed", "requeue"]
+    reason: Reason
+    provider_message_id: Annotated[Text | None, Meta(description="What its provider calls it.")] = None
+
+
 # Runs
 
 

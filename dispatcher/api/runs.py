@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 
 from dispatcher.api import models
-from dispatcher.api.cursors import below, cursor
+from dispatcher.api.cursors import behind, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
 from dispatcher.domain.answers import run_sentence
@@ -103,7 +103,7 @@ async def log(call: Call) -> Done:
     """What happened to one."""
     run_id = await _own(call)
     asked: models.LogQuery = call.query
-    first = 0 if asked.cursor is None else below(LOG_NOUN, asked.cursor)
+    first = 0 if asked.cursor is None else behind(LOG_NOUN, asked.cursor, 1)[0]
     entries = await store.log(call.database, run_id, first, asked.limit + 1)
     page = entries[: asked.limit]
     more = cursor(LOG_NOUN, entries[-1]["number"]) if len(entries) > asked.limit else None

@@ -21,6 +21,8 @@ OPERATIONS = [
     "moveDelivery",
     "cancelDeliveryByKey",
     "moveDeliveryByKey",
+    "listHeld",
+    "resolveHeld",
     "triggerWorkflow",
     "listRuns",
     "getRun",

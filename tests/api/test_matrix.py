@@ -22,6 +22,8 @@ ABOUT = {
     "moveDelivery": "deliveries",
     "cancelDeliveryByKey": "deliveries",
     "moveDeliveryByKey": "deliveries",
+    "listHeld": "held",
+    "resolveHeld": "held",
     "triggerWorkflow": "triggers",
     "listRuns": "logs",
     "getRun": "logs",
