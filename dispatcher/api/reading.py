@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -136,7 +137,11 @@ def _length_faults(value: list[object], meta: Meta | None, path: str) -> Iterato
 
 def _leaf_faults(value: object, annotation: Any, path: str, *, strict: bool) -> list[Fault]:  # noqa: ANN401 - as above
     try:
-        msgspec.convert(value, annotation, strict=strict)
+        found = msgspec.convert(value, annotation, strict=strict)
+        if isinstance(found, datetime):
+            found.astimezone(UTC)
+    except OverflowError:
+        return [Fault(path, "is out of range")]
     except msgspec.ValidationError as fault:
         match = _PLACE.match(str(fault))
         words, below = (match[1], match[2]) if match else (str(fault), None)

@@ -75,3 +75,6 @@ async def test_what_waits_is_moved_and_cancelled_by_id_and_by_key(admin: Caller,
     assert admin.post("/deliveries/cancel", {"idempotency_key": "nobody's"} | WHY).status == 404
     naive = admin.post(f"/deliveries/{by_id}/move", {"run_at": "2039-01-01T00:00:00"} | WHY)
     assert list(naive.faults) == ["$.run_at"]
+    # In UTC it is in a year that there is not.
+    beyond = admin.post(f"/deliveries/{by_id}/move", {"run_at": "9999-12-31T23:59:59-14:00"} | WHY)
+    assert beyond.faults == {"$.run_at": "is out of range"}
