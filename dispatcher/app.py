@@ -213,7 +213,9 @@ class App:
 
     def _epoch_number(self) -> int | None:
         current = self._current()
-        return None if current is None or current.fenced.is_set() else current.number
+        if current is None or current.fenced.is_set() or self.pipeline is None or not self.pipeline.joined:
+            return None
+        return current.number
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
         channel = open_channel(

@@ -65,7 +65,10 @@ class Pipeline:
         self._config = config
         self._database = database
         self._metrics = metrics
+        self._walking = walking
         self.draining = asyncio.Event()
+        # From then on others know of us: nobody says before that what he has taken up, or that he wants to be woken.
+        self.joined = False
         # Not from a seed anyone knows: two processes that start alike must differ.
         number = random.SystemRandom().randrange(1, 1 << Tokens.EPOCH_BITS)
         self.lanes = Lanes()
@@ -121,6 +124,8 @@ class Pipeline:
         """Live until drained; raises what crashed. Either way nothing that can be settled is left unsettled."""
         if not await self._join():
             return
+        self.joined = True
+        self._walking.set()
         log.info("pipeline.started", epoch=self.epoch.number, channels=sorted(self.senders))
         flushing = asyncio.create_task(self.flusher.run())
         try:

@@ -35,6 +35,8 @@ REPEATED = (
     "tests/conformance/test_outbox",
     "tests/conformance/test_results",
     "tests/conformance/test_signals",
+    "tests/conformance/test_triggers",
+    "tests/conformance/test_walkers",
 )
 
 # One test that takes as long as hundreds: begun last, it would keep one worker busy and the others waiting.
@@ -131,9 +133,15 @@ async def url(template: str) -> str:
 
 
 @pytest.fixture(scope="module")
-async def serving(template: str) -> AsyncIterator[Program]:
+async def shared_url(template: str) -> str:
+    """A database with the schema, for all tests of a module: each keeps to names of its own."""
+    return await _database(template, TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+async def serving(shared_url: str) -> AsyncIterator[Program]:
     """The real program, serving on a database that the tests of one module share."""
-    program = Program(await _database(template, TEMPLATE))
+    program = Program(shared_url)
     try:
         yield await program.start()
     finally:

@@ -1,7 +1,8 @@
-"""What is given: JSON objects on the command line, in a file or on standard input, and NAME=VALUE beside them."""
+"""What is given: JSON objects on the command line, in a file or on standard input, NAME=VALUE, and times."""
 
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import typer
 
 from dispatcher.cli.failures import unreadable
 from dispatcher.cli.voice import plain
+from dispatcher.domain.plans.times import duration
+from dispatcher.store.intake import instant
 
 STANDARD_INPUT = "-"
 # Far over what the database takes of any such object: a file of the wrong kind is refused before it fills the memory.
@@ -77,3 +80,13 @@ def _json_or_text(text: str) -> msgspec.Raw | str:
     except (ValueError, RecursionError):
         return text
     return msgspec.Raw(text)
+
+
+def moment(option: str, text: str) -> datetime:
+    """A time as it is, or so long ago."""
+    seconds = duration(text)
+    try:
+        return instant(text) if seconds is None else datetime.now(UTC) - timedelta(seconds=seconds)
+    except (ValueError, OverflowError) as fault:
+        words = "expected a time in RFC 3339, such as 2030-12-31T08:00:00Z, or how long ago, such as 2h30m"
+        raise typer.BadParameter(words, param_hint=option) from fault

@@ -53,7 +53,7 @@ def _refuse(option: str, fault: str | None) -> None:
         raise typer.BadParameter(fault, param_hint=option)
 
 
-def confirm(voice: Voice, yes: bool, count: int, sentence: str) -> None:
+def confirm(voice: Voice, yes: bool, count: int, sentence: str, of: str = "deliveries") -> None:
     """Say how many it would be, and go on only when somebody means it."""
     voice.say(sentence)
     if yes:
@@ -62,7 +62,7 @@ def confirm(voice: Voice, yes: bool, count: int, sentence: str) -> None:
         message = f"{sentence}; nothing was done: confirm with --yes"
         voice.note(
             "error: nothing was done: confirm with --yes",
-            {"error": "Unconfirmed", "message": message, "deliveries": count},
+            {"error": "Unconfirmed", "message": message, of: count},
         )
         raise typer.Exit(FAILED)
     if not typer.confirm("Go on?", err=True):

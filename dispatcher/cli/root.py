@@ -40,6 +40,7 @@ COMMANDS = {
 GROUPS = {
     "deliveries": "deliveries",
     "held": "held",
+    "dead": "dead",
     "objects": "objects",
     "templates": "templates",
     "workflows": "workflows",

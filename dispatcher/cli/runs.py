@@ -1,7 +1,7 @@
 """The `runs` commands: what workflows do and did, each run with its steps, its log and its deliveries."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +11,7 @@ from dispatcher.cli import run_acting
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX
 from dispatcher.cli.failures import FAILED
+from dispatcher.cli.given import moment
 from dispatcher.cli.operating import require_text, second
 from dispatcher.cli.run_acting import Id
 from dispatcher.cli.run_plan import plan
@@ -20,9 +21,8 @@ from dispatcher.cli.voice import Voice
 from dispatcher.cli.watching import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow, record
 from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.run import RUN_STATUSES
-from dispatcher.domain.plans.times import duration, said
+from dispatcher.domain.plans.times import said
 from dispatcher.store import runs as store
-from dispatcher.store.intake import instant
 from dispatcher.store.runs import Filter
 
 NOT_FACTS = ("id", "input", "context", "cursor", "counts", "log", "deliveries")
@@ -60,7 +60,7 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     which = Filter(
         workflow=workflow,
         status=status,
-        since=None if since is None else _since(since),
+        since=None if since is None else moment("--since", since),
         tenant_id=tenant,
         workspace_id=workspace,
         key=key,
@@ -75,15 +75,6 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     session.voice.table(columns, map(_cells, found))
     if len(found) == limit:
         session.voice.say(f"older ones: --before {found[-1]['id']}")
-
-
-def _since(text: str) -> datetime:
-    seconds = duration(text)
-    try:
-        return instant(text) if seconds is None else datetime.now(UTC) - timedelta(seconds=seconds)
-    except (ValueError, OverflowError) as fault:
-        words = "expected a time in RFC 3339, such as 2030-12-31T08:00:00Z, or how long ago, such as 2h30m"
-        raise typer.BadParameter(words, param_hint="--since") from fault
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -25,7 +25,10 @@ Input = Annotated[
     typer.Option("--input", metavar="JSON|@FILE|-", help="What it is given, as an object; - is the standard input."),
 ]
 Var = Annotated[list[str] | None, typer.Option("--var", metavar="NAME=VALUE", help="More of it: JSON, else text.")]
-Key = Annotated[str | None, typer.Option(help="What makes it unique; without one a random key is made.")]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", "--correlation-id", help="What makes it unique; without one a random key is made."),
+]
 
 
 def given(name: str, data: str | None, var: list[str] | None, key: str | None, here: Workspace, by: str) -> Trigger:

@@ -14,7 +14,7 @@ from dispatcher.errors import Fault
 # Output that is no terminal has no width: a table there is as wide as its content, so that nothing is cut off.
 WIDTH_UNBOUNDED = 10_000
 # Columns that are short and useless in pieces; the others share what a terminal leaves them.
-KEPT_WHOLE = frozenset({"id", "channel", "life", "tries", "due or ended"})
+KEPT_WHOLE = frozenset({"id", "letter", "channel", "life", "tries", "due or ended"})
 
 
 def plain(value: object) -> str:

@@ -16,6 +16,12 @@ DELIVERY_ANSWERS: Mapping[str, Mapping[str, str]] = {
         "moved": "is moved",
         "skipped": "was skipped or cancelled, so there is nothing to move",
     },
+    "discard": {
+        "discarded": "is discarded: it stays failed, and is no dead letter any more",
+        "same": "was discarded before",
+        "queued": "is not finished, so there is nothing to discard",
+        "failed": "belongs to a run: discard that, if it has failed",
+    },
 }
 COMMON_ANSWERS = {
     "unknown": "does not exist",
@@ -33,8 +39,15 @@ RUN_ANSWERS: Mapping[str, Mapping[str, str]] = {
     "resume": {"done": "goes on", "same": "is not paused"},
     "cancel": {"cancelled": "is cancelled: it sends nothing more"},
     "replay": {"replayed": "goes on from where it had failed; what was sent is not sent again"},
+    "discard": {
+        "discarded": "is discarded: it stays failed, and is no dead letter any more",
+        "same": "was discarded before",
+    },
     "signal": {"accepted": "has the event"},
 }
+ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
+# Of what was named as a dead letter and is none.
+NO_LETTER = "none"
 ENDED = {"completed": "is completed", "failed": "has failed", "cancelled": "was cancelled"}
 
 
@@ -52,6 +65,15 @@ def run_sentence(verb: str, run_id: int, answer: str) -> tuple[bool, str]:
     answers = RUN_ANSWERS[verb]
     if answer in answers:
         return answer == next(iter(answers)), f"run {run_id} {answers[answer]}"
-    why = "only a failed one can be retried" if verb == "replay" else "too late"
+    why = f"only a failed one can be {ONLY_FAILED[verb]}" if verb in ONLY_FAILED else "too late"
     # Cancelled twice is cancelled, but not by this.
     return False, f"run {run_id} {ENDED.get(answer, f'is {answer}')}: {why}"
+
+
+def letter_sentence(verb: str, kind: str, number: int, answer: str) -> tuple[bool, str]:
+    """The same of a dead letter: what is said to whoever does it to that run or delivery."""
+    if answer == NO_LETTER:
+        return False, f"{kind} {number} is no dead letter"
+    if kind == "run":
+        return run_sentence(verb, number, answer)
+    return delivery_sentence("retry" if verb == "replay" else verb, number, answer)

@@ -7,13 +7,14 @@ import structlog
 
 from dispatcher.config import Walk as Settings
 from dispatcher.metrics import Metrics
+from dispatcher.planners.walker import TAKES_MAX
 from dispatcher.store import walking
 from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
 
-# Taken up so often without coming further, a run is no accident's victim.
-TAKES_MAX = 5
+# Wakes of runs that are gone are few.
+ORPHANS_EVERY = 60
 
 
 class Gravedigger:
@@ -24,6 +25,7 @@ class Gravedigger:
         self.settings = settings
         self._metrics = metrics
         self._suspected = suspected
+        self._looks = 0
 
     async def run(self) -> None:
         """Look, for ever."""
@@ -36,6 +38,9 @@ class Gravedigger:
         for run_id in await walking.bury(self._database, TAKES_MAX):
             log.error("run.poison", run_id=run_id)
             self._metrics.runs.labels("failed").inc()
+        if self._looks % ORPHANS_EVERY == 0:
+            await walking.forget_orphans(self._database)
+        self._looks += 1
         suspects = await walking.count_deaths(self._database)
         if suspects:
             log.warning("walk.died", runs=len(suspects))

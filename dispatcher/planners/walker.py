@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import asyncpg
+import msgspec
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher import faultpoints
 from dispatcher.clock import Clock
@@ -18,7 +20,7 @@ from dispatcher.domain.plans.walk import Walkable, advance, failed
 from dispatcher.metrics import Metrics
 from dispatcher.store import instances, walking
 from dispatcher.store.database import PASSING, Database
-from dispatcher.store.walking import Frozen, Place, Taken
+from dispatcher.store.walking import Frozen, Place, Taken, Template
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +32,56 @@ ROUNDS_MAX = 1_000
 BUSY_SECONDS = 0.25
 # Whoever looked for idle walkers just before we said that we are may commit just after our last look.
 SETTLE_SECONDS = (0.02, 0.08, 0.3)
+# What is due and cannot be taken is locked by somebody, who may take long.
+LOCKED_SECONDS = 0.05
+# Taken up so often without coming further, a run is no accident's victim.
+TAKES_MAX = 5
+# Suspects are walked alone, so many after each batch: what is well does not wait for them.
+SUSPECTS_MAX = 20
+MOVING = ("pending", "running", "waiting")
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
-OF_DATA: tuple[type[Exception], ...] = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+OF_DATA: tuple[type[Exception], ...] = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    msgspec.MsgspecError,
+    UnicodeError,
+    OverflowError,
+    RecursionError,
+)
+WORDS_MAX = 300
+
+
+class _Walk(Struct):
+    """A run on its way: what it is told, and what that comes to."""
+
+    taken: Taken
+    facts: Facts
+    came: Advance | None = None
+
+    def places(self) -> Iterator[tuple[tuple[int, str], Place]]:
+        """The stored templates of what it orders, by run and node."""
+        if self.came is not None:
+            yield from _places(self.taken, self.came)
+
+
+def _places(taken: Taken, came: Advance) -> Iterator[tuple[tuple[int, str], Place]]:
+    for order in came.orders:
+        if order.template is not None:
+            yield (taken.run.id, order.node), (taken.tenant_id, taken.workspace_id, order.template, order.channel)
+
+
+def _frozen(walked: Sequence[tuple[Taken, Advance]], templates: Mapping[Place, Template]) -> list[Frozen]:
+    """Each order with the version of its template that is published now, and with what that reads."""
+    frozen = []
+    for taken, came in walked:
+        places = dict(_places(taken, came))
+        for order in came.orders:
+            place = places.get((taken.run.id, order.node))
+            template = None if place is None else templates[place]
+            variables = order.variables if template is None else cut(order.variables, template.reads)
+            frozen.append(Frozen(taken, order, None if template is None else template.version_id, variables))
+    return frozen
 
 
 class Walked(Struct, frozen=True):
@@ -65,7 +115,6 @@ class Walker:
         # Set when it walks no more.
         self.ended = asyncio.Event()
         self._plans: OrderedDict[int, Walkable] = OrderedDict()
-        self._alone = False
         # The epoch that has asked to be woken.
         self._asking: int | None = None
         self._busy_since: float | None = None
@@ -102,52 +151,62 @@ class Walker:
         return await self._rest(epoch)
 
     async def run_once(self, epoch: int) -> Walked:
-        """Take up one batch, and one suspect."""
-        walked = await self._walk(epoch, 1 if self._alone else self.settings.batch_max)
-        suspect = await self._walk(epoch, 1, suspect=True)
-        if not walked.runs:
-            self._alone = False
-        return Walked(walked.runs + suspect.runs, walked.deliveries + suspect.deliveries)
+        """Take up one batch, and some suspects."""
+        walked = await self._walk(epoch, self.settings.batch_max)
+        for _ in range(SUSPECTS_MAX):
+            suspect = await self._walk(epoch, 0)
+            walked = Walked(walked.runs + suspect.runs, walked.deliveries + suspect.deliveries)
+            if not suspect.runs or self._stopped:
+                break
+        return walked
 
-    async def _walk(self, epoch: int, count: int, *, suspect: bool = False) -> Walked:
-        """Walk a batch, and see to the note of it where that fails."""
-        noted: list[int] = []
+    async def _walk(self, epoch: int, count: int) -> Walked:
+        """Walk a batch, or a suspect where none is counted, and see to the note of it where that fails."""
+        taken: list[int] = []
         try:
-            return await self._transaction(epoch, count, noted, suspect=suspect)
+            return await self._transaction(epoch, count, taken)
         except OF_DATA as fault:
-            # What one of them has cannot be written. Which one is found by walking each alone; that one is at fault.
-            log.warning("walk.refused", error=type(fault).__name__, detail=str(fault)[:200], alone=count == 1)
-            await self._put_down(noted, died=count == 1)
-            self._alone = True
-            return Walked(1, 0)
+            await self._answer_for(epoch, taken, fault)
+            return Walked(len(taken), 0)
         except PASSING:
-            await self._put_down(noted, died=False)
+            await self._database.persist("walk", lambda: walking.put_down(self._database, epoch))
             raise
         except Exception:
-            await self._put_down(noted, died=True)
+            await self._database.persist("walk", lambda: walking.suspect_ours(self._database, epoch))
             raise
 
-    async def _put_down(self, noted: Sequence[int], *, died: bool) -> None:
-        for walk in noted:
-            await self._database.persist("walk", lambda walk=walk: walking.put_down(self._database, walk, died=died))  # type: ignore[misc]  # bound now
+    async def _answer_for(self, epoch: int, taken: Sequence[int], fault: Exception) -> None:
+        """What one of them has cannot be read or written. Which one, each shows alone."""
+        words = ascii(str(fault))[1:-1][:WORDS_MAX]
+        log.warning("walk.refused", error=type(fault).__name__, detail=words, runs=len(taken))
+        if len(taken) > 1:
+            await self._database.persist("walk", lambda: walking.suspect_ours(self._database, epoch))
+            return
+        words = f"data: {words}"
+        for _ in await self._database.persist("walk", lambda: walking.refuse(self._database, epoch, words)):
+            self._metrics.runs.labels("failed").inc()
 
-    async def _transaction(self, epoch: int, count: int, noted: list[int], *, suspect: bool) -> Walked:
+    async def _transaction(self, epoch: int, count: int, noted: list[int]) -> Walked:
         async with self._database.connection() as connection, connection.transaction():
-            batch = await walking.take(connection, count, suspect=suspect)
-            if not batch:
+            rows = await (walking.take(connection, count) if count else walking.take_suspect(connection, TAKES_MAX))
+            if not rows:
                 return Walked(0, 0)
-            ids = [taken.run.id for taken in batch]
+            noted += [row["id"] for row in rows]
             # Committed before the walk: a run that kills its walker is found by what it leaves here.
-            walk = await walking.note(self._database, epoch, ids)
-            noted.append(walk)
+            died = await walking.note(self._database, epoch, noted)
             if faultpoints.ARMED:
                 faultpoints.passing("walk.noted")
-            now = await walking.forget_wakes(connection, ids)
-            walked = await self._advance(connection, batch, now)
-            frozen = await self._freeze(connection, walked)
+            if died:
+                # One of these runs was its walker's death, whoever that was: from now on each is walked alone.
+                suspects = await walking.suspect(connection, died)
+                log.warning("walk.died", runs=len(suspects))
+                await walking.write(connection, epoch, ())
+                return Walked(len(rows), 0)
+            batch = [walking.opened(row) for row in rows]
+            now = await walking.forget_wakes(connection, noted)
+            walked, frozen = await self._walk_all(connection, batch, now)
             await walking.write_orders(connection, frozen, now)
-            await walking.write(connection, walked)
-            await walking.end(connection, walk)
+            await walking.write(connection, epoch, walked)
             if faultpoints.ARMED:
                 faultpoints.passing("walk.before_commit")
         if faultpoints.ARMED:
@@ -157,9 +216,25 @@ class Walker:
 
     # What the domain is told, and what it says
 
-    async def _advance(self, connection: Any, batch: Sequence[Taken], now: float) -> list[tuple[Taken, Advance]]:  # noqa: ANN401 - the pool's connection carries no types of ours
-        """Walk those that are not at rest."""
-        moving = [taken for taken in batch if taken.run.status in ("pending", "running", "waiting")]
+    async def _walk_all(
+        self,
+        connection: Any,  # noqa: ANN401 - the pool's connection carries no types of ours
+        batch: Sequence[Taken],
+        now: float,
+    ) -> tuple[list[tuple[Taken, Advance]], list[Frozen]]:
+        """Walk those that are not at rest, and freeze what they order."""
+        walks = await self._told(connection, [taken for taken in batch if taken.run.status in MOVING], now)
+        templates: dict[Place, Template] = {}
+        again = walks
+        while again:
+            for walk in again:
+                await self._walk_one(connection, walk)
+            again = await self._refuse(connection, again, templates)
+        walked = [(walk.taken, walk.came) for walk in walks if walk.came is not None]
+        return walked, _frozen(walked, templates)
+
+    async def _told(self, connection: Any, moving: Sequence[Taken], now: float) -> list[_Walk]:  # noqa: ANN401 - as above
+        """What the world says to each."""
         await self._load(connection, {taken.version_id for taken in moving})
         sending = [
             (taken.run.id, node)
@@ -171,35 +246,61 @@ class Walker:
         # Also of those that do not wait for one: the node that does may be reached now.
         listening = [taken.run.id for taken in moving if self._plans[taken.version_id].listens]
         signals = await walking.signals(connection, listening)
-        walked = []
-        for taken in moving:
-            digests = await self._due_digests(connection, taken, now)
-            facts = Facts(
-                now=now,
-                results=results.get(taken.run.id, {}),
-                signals=signals.get(taken.run.id, ()),
-                digests=digests,
+        return [
+            _Walk(
+                taken,
+                Facts(
+                    now=now,
+                    results=results.get(taken.run.id, {}),
+                    signals=signals.get(taken.run.id, ()),
+                    digests=await self._due_digests(connection, taken, now),
+                ),
             )
-            walked.append((taken, await self._walk_one(connection, taken, facts)))
-        return walked
+            for taken in moving
+        ]
 
-    async def _walk_one(self, connection: Any, taken: Taken, facts: Facts) -> Advance:  # noqa: ANN401 - as above
+    async def _walk_one(self, connection: Any, walk: _Walk) -> None:  # noqa: ANN401 - as above
         """Walk one run, asking the database for each digest that it comes to."""
-        walkable = self._plans[taken.version_id]
-        digests: dict[str, Leading | Joined | Collected] = dict(facts.digests)
+        taken = walk.taken
         for _ in range(ROUNDS_MAX):
-            told = Facts(now=facts.now, results=facts.results, signals=facts.signals, digests=digests)
             try:
-                came = advance(walkable, taken.run, told)
+                walk.came = advance(self._plans[taken.version_id], taken.run, walk.facts)
             except Exception as fault:  # a fault of ours in one run keeps no other from walking
                 log.exception("walk.failed", run_id=taken.run.id)
-                return failed(taken.run, f"walk: {type(fault).__name__}")
-            new = [wish for wish in came.wishes if wish.node not in digests]
-            if not new:
-                return came
-            for wish in new:
-                digests[wish.node] = await walking.enter_digest(connection, taken, wish)
-        return failed(taken.run, f"walk: more than {ROUNDS_MAX} digests")
+                walk.came = failed(taken.run, f"walk: {type(fault).__name__}")
+                return
+            digests = dict(walk.facts.digests)
+            for wish in walk.came.wishes:
+                if wish.node not in digests:
+                    digests[wish.node] = await walking.enter_digest(connection, taken, wish)
+            if len(digests) == len(walk.facts.digests):
+                return
+            walk.facts = replace(walk.facts, digests=digests)
+        walk.came = failed(taken.run, f"walk: more than {ROUNDS_MAX} digests")
+
+    async def _refuse(
+        self,
+        connection: Any,  # noqa: ANN401 - as above
+        walks: Sequence[_Walk],
+        templates: dict[Place, Template],
+    ) -> list[_Walk]:
+        """Find what stored templates stand at; answers those that have ordered what cannot be frozen.
+
+        They have to go another way: a delivery would stay without its template for ever, and no replay could mend it.
+        """
+        asked = {key: place for walk in walks for key, place in walk.places()}
+        templates |= await walking.published(connection, set(asked.values()) - templates.keys())
+        missing = {key: place for key, place in asked.items() if place not in templates}
+        if not missing:
+            return []
+        words = await walking.unpublished(connection, dict.fromkeys(missing.values()))
+        again = []
+        for walk in walks:
+            refused = {key[1]: words[place] for key, place in walk.places() if key in missing}
+            if refused:
+                walk.facts = replace(walk.facts, refused={**walk.facts.refused, **refused})
+                again.append(walk)
+        return again
 
     async def _due_digests(self, connection: Any, taken: Taken, now: float) -> dict[str, Leading | Joined | Collected]:  # noqa: ANN401 - as above
         due: dict[str, Leading | Joined | Collected] = {}
@@ -221,23 +322,6 @@ class Walker:
                 self._plans[version] = Walkable.of(plan)
         while len(self._plans) > max(PLANS_KEPT_MAX, len(versions)):
             self._plans.popitem(last=False)
-
-    async def _freeze(self, connection: Any, walked: Sequence[tuple[Taken, Advance]]) -> list[Frozen]:  # noqa: ANN401 - as above
-        """Each order with the version of its template that is published now, and with what that reads."""
-        asked: dict[tuple[int, str], Place] = {}
-        for taken, came in walked:
-            for order in came.orders:
-                if order.template is not None:
-                    asked[taken.run.id, order.node] = taken.tenant_id, taken.workspace_id, order.template, order.channel
-        templates = await walking.published(connection, dict.fromkeys(asked.values()))
-        frozen = []
-        for taken, came in walked:
-            for order in came.orders:
-                place = asked.get((taken.run.id, order.node))
-                template = None if place is None else templates.get(place)
-                variables = order.variables if template is None else cut(order.variables, template.reads)
-                frozen.append(Frozen(taken, order, None if template is None else template.version_id, variables))
-        return frozen
 
     def _count(self, walked: Sequence[tuple[Taken, Advance]]) -> None:
         for _, came in walked:
@@ -266,5 +350,7 @@ class Walker:
             return SETTLE_SECONDS[0]
         self._settling += 1
         due = await walking.next_due(self._database)
-        wait = self.settings.poll_seconds if due is None else min(self.settings.poll_seconds, max(due, 0.001))
+        wait = self.settings.poll_seconds
+        if due is not None:
+            wait = min(wait, due if due > 0 else LOCKED_SECONDS)
         return min(wait, SETTLE_SECONDS[self._settling]) if self._settling < len(SETTLE_SECONDS) else wait

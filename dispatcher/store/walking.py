@@ -27,6 +27,8 @@ from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
 _SQL = statements("walking")
+# Deliveries that one statement writes: a batch of runs can order hundreds of thousands, and a statement has its time.
+ROWS_MAX = 5_000
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 _objects = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _json = msgspec.json.Encoder().encode
@@ -61,50 +63,70 @@ class Frozen(Struct, frozen=True):
 Place = tuple[str, str, str, str]
 
 
-async def take(connection: Any, count: int, *, suspect: bool = False) -> list[Taken]:  # noqa: ANN401 - the pool's connection carries no types of ours
-    """Lock runs that are due or woken, for as long as the transaction lasts; or the one that has killed its walker."""
-    rows = await (connection.fetch(_SQL["take_suspect"]) if suspect else connection.fetch(_SQL["take"], count))
-    return [
-        Taken(
-            Run(
-                id=row["id"],
-                created_at=row["created_at"],
-                status=row["status"],
-                input=_object(row["input"]),
-                state=decode_state(row["state"]),
-            ),
-            row["version_id"],
-            row["workflow_id"],
-            row["tenant_id"],
-            row["workspace_id"],
-        )
-        for row in rows
-    ]
+async def take(connection: Any, count: int) -> Sequence[Any]:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """Lock runs that are due or woken, for as long as the transaction lasts."""
+    rows: Sequence[Any] = await connection.fetch(_SQL["take"], count)
+    return rows
 
 
-async def note(database: Database, epoch: int, ids: Sequence[int]) -> int:
-    """Say which runs are taken up, durably enough to outlive us; answers what `end` takes back."""
-    return int(await database.value(_SQL["note_walk"], epoch, ids))
+async def take_suspect(connection: Any, takes_max: int) -> Sequence[Any]:  # noqa: ANN401 - as above
+    """Lock one that has killed its walker, and not too often."""
+    rows: Sequence[Any] = await connection.fetch(_SQL["take_suspect"], takes_max)
+    return rows
 
 
-async def end(connection: Any, walk: int) -> None:  # noqa: ANN401 - as above
-    """They were put down again, in this transaction."""
-    await connection.execute(_SQL["end_walk"], walk)
+def opened(row: Any) -> Taken:  # noqa: ANN401 - as above
+    """What was locked, read. What cannot be read raises: it is noted before."""
+    run = Run(
+        id=row["id"],
+        created_at=row["created_at"],
+        status=row["status"],
+        input=_object(row["input"]),
+        state=decode_state(row["state"]),
+    )
+    return Taken(run, row["version_id"], row["workflow_id"], row["tenant_id"], row["workspace_id"])
 
 
-async def put_down(database: Database, walk: int, *, died: bool) -> None:
-    """A walk has come to nothing; where its runs are what it died of, they are suspects now."""
-    await database.fetch(_SQL["put_down"], walk, died)
+async def note(database: Database, epoch: int, ids: Sequence[int]) -> list[int]:
+    """Say which runs are taken up, durably enough to outlive us; answers the walks that have died over some of them."""
+    return [row["id"] for row in await database.fetch(_SQL["note_walk"], epoch, ids)]
+
+
+async def put_down(database: Database, epoch: int) -> None:
+    """The walk of this epoch has come to nothing, and its runs are as they were."""
+    await database.fetch(_SQL["put_down"], epoch)
+
+
+async def suspect(connection: Any, walks: Sequence[int]) -> list[int]:  # noqa: ANN401 - as above
+    """Runs whose walker has died over them are suspects now, which are walked alone; answers them."""
+    return [row["id"] for row in await connection.fetch(_SQL["count_deaths"], walks)]
+
+
+async def suspect_ours(database: Database, epoch: int) -> None:
+    """The runs of this epoch's walk are what it died of."""
+    walks = [row["id"] for row in await database.fetch(_SQL["walks_of"], epoch)]
+    await database.fetch(_SQL["count_deaths"], walks)
 
 
 async def count_deaths(database: Database) -> list[int]:
-    """Runs whose walker has died over them are suspects now; answers them."""
-    return [row["id"] for row in await database.fetch(_SQL["count_deaths"])]
+    """Runs whose walker is gone are suspects now; answers them."""
+    walks = [row["id"] for row in await database.fetch(_SQL["walks_of_the_dead"])]
+    return [row["id"] for row in await database.fetch(_SQL["count_deaths"], walks)] if walks else []
+
+
+async def refuse(database: Database, epoch: int, words: str) -> list[int]:
+    """The one run that was taken up is a dead letter, with these words."""
+    return [row["id"] for row in await database.fetch(_SQL["refuse"], epoch, words)]
 
 
 async def bury(database: Database, takes_max: int) -> list[int]:
     """Make dead letters of runs that were taken up too often."""
     return [row["id"] for row in await database.fetch(_SQL["bury"], takes_max)]
+
+
+async def forget_orphans(database: Database) -> None:
+    """Drop wakes that wake nobody."""
+    await database.fetch(_SQL["forget_orphans"])
 
 
 async def next_due(database: Database) -> float | None:
@@ -120,8 +142,7 @@ async def plans(connection: Any, ids: Iterable[int]) -> dict[int, Plan]:  # noqa
 
 async def forget_wakes(connection: Any, ids: Sequence[int]) -> float:  # noqa: ANN401 - as above
     """Take back what woke these runs. Whatever is looked at from now on is newer than that. Answers the time."""
-    await connection.execute(_SQL["forget_wakes"], ids)
-    return float(await connection.fetchval(_SQL["now"]))
+    return float(await connection.fetchval(_SQL["forget_wakes"], ids))
 
 
 async def results(connection: Any, nodes: Sequence[tuple[int, str]]) -> dict[int, dict[str, list[Sent]]]:  # noqa: ANN401 - as above
@@ -177,12 +198,21 @@ async def published(connection: Any, places: Iterable[Place]) -> dict[Place, Tem
     return {tuple(row[:4]): Template(row["id"], row["variables"]) for row in rows}
 
 
+async def unpublished(connection: Any, places: Iterable[Place]) -> dict[Place, str]:  # noqa: ANN401 - as above
+    """Why there is no version of these stored templates."""
+    columns = [list(column) for column in zip(*places, strict=True)]
+    rows = await connection.fetch(_SQL["unpublished"], *columns)
+    return {tuple(row[:4]): f"template: {row['words'] or 'was published too late'}" for row in rows}
+
+
 async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) -> None:  # noqa: ANN401 - as above
     """Write the deliveries of orders, one for each recipient."""
     scheduled_for = datetime.fromtimestamp(now, UTC)
     rows = [row for frozen in orders for row in _rows(frozen, scheduled_for)]
-    if rows:
-        await connection.execute(_SQL["order"], *(list(column) for column in zip(*rows, strict=True)))
+    for first in range(0, len(rows), ROWS_MAX):
+        page = rows[first : first + ROWS_MAX]
+        columns = [list(column) for column in zip(*page, strict=True)]
+        await connection.execute(_SQL["order"], *columns, scheduled_for)
 
 
 def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...]]:
@@ -214,35 +244,36 @@ def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...
         )
 
 
-async def write(connection: Any, walked: Sequence[tuple[Taken, Advance]]) -> None:  # noqa: ANN401 - as above
-    """Write where runs stand now, their log, and what their walks have used up."""
-    if not walked:
-        return
-    await _write_entries(connection, walked)
+async def write(connection: Any, epoch: int, walked: Sequence[tuple[Taken, Advance]]) -> None:  # noqa: ANN401 - as above
+    """Write where runs stand now, their log, and what their walks have used up; the walk of this epoch is over."""
     taken_signals = [number for _, advance in walked for number in advance.taken]
     if taken_signals:
         await connection.execute(_SQL["take_signals"], taken_signals)
     await connection.execute(
         _SQL["advance"],
+        epoch,
         [taken.run.id for taken, _ in walked],
         [advance.status for _, advance in walked],
         [advance.available_at for _, advance in walked],
         [advance.error for _, advance in walked],
         [advance.error_node for _, advance in walked],
         [encode_state(advance.state).decode() for _, advance in walked],
+        *_entries(walked),
     )
     cancelled = [taken.run.id for taken, advance in walked if advance.cancels]
     if cancelled:
         await connection.execute(_SQL["cancel_deliveries"], cancelled)
 
 
-async def _write_entries(connection: Any, walked: Sequence[tuple[Taken, Advance]]) -> None:  # noqa: ANN401 - as above
-    rows = []
+def _entries(walked: Sequence[tuple[Taken, Advance]]) -> list[list[object]]:
+    """What is new in the logs, by columns."""
+    columns: list[list[object]] = [[] for _ in range(8)]
     for taken, advance in walked:
         first = advance.state.entries - len(advance.entries)
         for number, entry in enumerate(advance.entries, first):
             context = None if entry.context is None else _json(entry.context).decode()
             added = None if entry.added is None else _json(entry.added).decode()
-            rows.append((taken.run.id, number, entry.step, entry.event, entry.node, context, added, entry.error))
-    if rows:
-        await connection.execute(_SQL["log"], *(list(column) for column in zip(*rows, strict=True)))
+            row = (taken.run.id, number, entry.step, entry.event, entry.node, context, added, entry.error)
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+    return columns

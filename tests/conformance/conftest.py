@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.channels.web.far import LOOPBACK, FarSide, says
+from tests.conformance.flows import PAGER, Flows, flowing
 from tests.conformance.outbox import Outbox
 from tests.conformance.servers import another
 from tests.program import Program
@@ -38,3 +40,28 @@ async def elsewhere(connection: Connection) -> AsyncIterator[str]:
 def config_file(tmp_path: Path) -> Path:
     """Where a configuration can be written."""
     return tmp_path / "dispatcher.toml"
+
+
+@pytest.fixture(scope="module")
+async def bill() -> AsyncIterator[FarSide]:
+    """The function `bill` of these workflows; it succeeds unless it is told otherwise."""
+    async with FarSide(says(200, {"success": True, "data": {"invoice": 17}})) as far:
+        yield far
+
+
+@pytest.fixture(scope="module")
+async def rooms() -> AsyncIterator[FarSide]:
+    """Where the channel `pager` posts: it knows ann and bob, and whoever else is written to there has a bad address."""
+    async with FarSide(says(200, raw=b"ok")) as far:
+        yield far
+
+
+@pytest.fixture(scope="module")
+async def flows(shared_url: str, bill: FarSide, rooms: FarSide) -> AsyncIterator[Flows]:
+    """Workflows and their runs, on a program that runs as long as the module's tests do."""
+    targets = {"FUNCTIONS__BILL": bill, "WEBHOOKS__ANN": rooms, "WEBHOOKS__BOB": rooms}
+    settings = {"CHANNELS__HTTP__PROVIDER": "functions", f"CHANNELS__{PAGER.upper()}__PROVIDER": "slack"}
+    settings |= {f"{name}__URL": far.url for name, far in targets.items()}
+    settings |= {f"{name}__ALLOW_ADDRESSES": LOOPBACK for name in targets}
+    async with flowing(shared_url, **{f"DISPATCHER_{name}": text for name, text in settings.items()}) as flows:
+        yield flows

@@ -12,6 +12,7 @@ from dispatcher.errors import Fenced
 from dispatcher.store import templates
 from dispatcher.store.database import SESSION, Database
 from tests.store.drafts import draft, save
+from tests.store.explained import Asked, explained
 from tests.store.scene import Connection, Scene
 from tests.store.waits import until
 
@@ -52,7 +53,6 @@ class Overheard(Database):
 
 
 Verb = Callable[[Scene, Claimed], Awaitable[object]]
-Asked = tuple[str, tuple[object, ...]]
 
 
 async def _asked(scene: Scene, item: Claimed, verb: Verb) -> Asked:
@@ -64,29 +64,6 @@ async def _asked(scene: Scene, item: Claimed, verb: Verb) -> Asked:
         return scene.database.asked[0]
     finally:
         scene.database = ours
-
-
-def _literal(value: object) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case list() | tuple():
-            return "'{" + ",".join(_literal(one).strip("'") for one in value) + "}'"
-        case str():
-            return f"'{value}'"
-        case _:
-            return str(value)
-
-
-async def _plan(session: Connection, asked: Asked) -> str:
-    """The plan that a prepared statement gets for good, with what it did."""
-    query, arguments = asked
-    types = ", ".join(kind.name for kind in (await session.prepare(query)).get_parameters())
-    await session.execute("SET plan_cache_mode = force_generic_plan")
-    await session.execute(f"PREPARE asked ({types}) AS {query}")
-    values = ", ".join(map(_literal, arguments))
-    lines = await session.fetch(f"EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) EXECUTE asked ({values})")
-    return "\n".join(line[0] for line in lines)
 
 
 VERBS: dict[str, Verb] = {
@@ -111,7 +88,7 @@ async def test_a_claim_reads_its_index_and_none_of_the_future(
     await scene.write(1)
     (item,) = await scene.claim()
     await scene.write(10)
-    plan = await _plan(session, await _asked(scene, item, VERBS["claim"]))
+    plan = await explained(session, await _asked(scene, item, VERBS["claim"]))
     scan = plan[plan.index("delivery_state_due") :]
     assert "Seq Scan on delivery_state" not in plan
     assert "Seq Scan on deliveries" not in plan
@@ -147,7 +124,7 @@ async def test_marks_and_flushes_find_their_rows_by_key(scene: Scene, session: C
     (item,) = await scene.claim()
     if verb != "mark":
         await scene.mark([item])
-    plan = await _plan(session, await _asked(scene, item, VERBS[verb]))
+    plan = await explained(session, await _asked(scene, item, VERBS[verb]))
     assert "Index Scan using delivery_state_pkey" in plan
     assert "Seq Scan on delivery_state" not in plan
 
@@ -157,7 +134,7 @@ async def test_versions_are_loaded_by_key(scene: Scene, session: Connection) -> 
     keys = [f"v:{one.version_id}:default" for one in saved]
     overheard = Overheard()
     await templates.load(overheard, keys)
-    plan = await _plan(session, overheard.asked[0])
+    plan = await explained(session, overheard.asked[0])
     assert "Index Scan using template_versions_pkey" in plan
     assert "Seq Scan" not in plan
 

@@ -102,7 +102,10 @@ async def test_WF_05_an_old_look_starts_nothing_of_a_deleted_workflow(
 
 
 async def test_WF_06_one_answer_names_everything_that_is_missing(connection: Connection, database: Database) -> None:
-    await save(database, draft("hello", body="{{ guest.name }} {{ step_1_result.x }} {{ mail.y }} {{ given }}"))
+    await save(
+        database,
+        draft("hello", body="{{ guest.name }} {{ step_1_result.x }} {{ mail.y }} {{ given }} {{ unsubscribe_url }}"),
+    )
     stored = Stored(node="mail", channel="sms", name="hello", provides=("given",))
     variable = Stored(node="mail", channel="sms", variable=Read("template_id", ("template_id",)), provides=("given",))
     templates = [stored, variable]
@@ -189,6 +192,18 @@ async def test_WF_07_a_known_key_answers_after_deactivation_and_with_another_inp
     again = await trigger(connection, {}, "k")
     assert (again["execution_id"], again["duplicate"], again["total_steps"]) == (first["execution_id"], True, 2)
     assert await connection.fetchval("SELECT input ->> 'name' FROM dispatcher.runs") == "Ann"
+
+
+async def test_WF_07_correlation_id_is_another_name_for_the_key(connection: Connection) -> None:
+    await put(connection)
+    first = await trigger(connection, {}, "k")
+    named = "SELECT * FROM dispatcher.trigger_workflow('welcome', correlation_id => $1, idempotency_key => $2)"
+    for keys in (("k", None), ("k", "k")):
+        (again,) = await connection.fetch(named, *keys)
+        assert (again["execution_id"], again["duplicate"]) == (first["execution_id"], True)
+    with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
+        await connection.fetchrow(named, "k", "other")
+    assert faults(refused.value) == {"$.correlation_id": "another name for idempotency_key: give one of them"}
 
 
 async def test_a_trigger_goes_with_the_callers_transaction(connection: Connection) -> None:

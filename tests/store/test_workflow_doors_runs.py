@@ -172,10 +172,12 @@ async def test_WF_14_what_went_out_after_all_is_not_ordered_again(
     assert await _standing(connection, run) == "sending"
 
 
-async def test_a_node_that_had_ordered_nothing_is_entered_anew(connection: Connection, run: int) -> None:
+@pytest.mark.parametrize("standing", ["sending", "joining"])
+async def test_a_replay_leaves_the_cursor_to_the_walk(connection: Connection, run: int, standing: str) -> None:
+    await at_node(connection, run, standing=standing)
     await fail(connection, run)
     assert await _do(connection, "replay_run_v1", run) == "replayed"
-    assert await _standing(connection, run) == "joining"
+    assert await _standing(connection, run) == standing
 
 
 async def test_two_replays_at_once_are_one(connection: Connection, run: int, url: str) -> None:
@@ -220,7 +222,7 @@ async def test_runs_that_others_hold_keep_no_others_from_walking(
         await transaction.rollback()
     finally:
         await holder.close()
-    assert [one.run.id for one in taken] == [runs[2], runs[5]]
+    assert [row["id"] for row in taken] == [runs[2], runs[5]]
 
 
 async def test_the_dead_are_listed_until_somebody_discards_them(connection: Connection, scene: Scene, run: int) -> None:

@@ -89,6 +89,17 @@ def test_without_a_terminal_nobody_is_asked(as_json: bool, capfd: pytest.Capture
         ("pause channel sms", "--reason"),
         (f"pause tenant {'x' * 101} --reason x", "100 characters"),
         ("quarantine --before 2020-01-01T00:00:00 --reason x", "zone"),
+        ("dead list --kind mail", "run or delivery"),
+        ("dead list --workflow welcome --channel sms", "nothing has both"),
+        ("dead list --kind run --template welcome", "nothing has both"),
+        ("dead list --before 7", "run:ID or delivery:ID"),
+        ("dead list --since yesterday", "RFC 3339"),
+        ("dead show delivery:0", "run:ID or delivery:ID"),
+        ("dead replay run:1", "--reason"),
+        ("dead replay run:1 --reason=", "--reason"),
+        ("dead replay --reason x", "--all"),
+        ("dead replay run:1 --all --reason x", "--all"),
+        ("dead discard run:1 --tenant acme --reason x", "filters go with --all"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused_before_anything_is_asked(arguments: str, words: str) -> None:

@@ -18,6 +18,7 @@ from dispatcher.domain.plans.places import ROOT, Faults, inside
 from dispatcher.domain.plans.plan import Branch, Call, Digest, Edge, Node, Plan, Read, Send, Stored, Wait
 from dispatcher.domain.plans.reads import Reader, lone
 from dispatcher.domain.plans.texts import has_liquid
+from dispatcher.domain.unsubscribe import VARIABLE as LINK
 from dispatcher.errors import Fault, quoted
 
 __all__ = ["Known", "compile_definition", "read_definition"]
@@ -297,9 +298,12 @@ def _branching(fields: Fields, place: str, ways: Sequence[graph.Way], edges: Seq
 
 
 def _is_provided(made: _Made, order: graph.Order, name: str, read: Read) -> bool:
-    """Whether a step provides what a node reads: one that comes before it, by its id or as `step_...`."""
+    """Whether what a node reads need not come with a trigger.
+
+    A step provides it, one that comes before it, by its id or as `step_...`; or it is the link that each message has.
+    """
     top = read.at[0]
-    if top.startswith(PROVIDED):
+    if top.startswith(PROVIDED) or (top == LINK and isinstance(made.nodes.get(name), Send)):
         return True
     return isinstance(made.nodes.get(top), Send | Call | Wait | Digest) and order.is_before(top, name)
 

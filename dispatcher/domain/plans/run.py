@@ -89,6 +89,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     results: Mapping[str, Sequence[Sent]] = field(default_factory=dict)
     signals: Sequence[Signal] = ()
     digests: Mapping[str, Leading | Joined | Collected] = field(default_factory=dict)
+    # Why a node's order cannot be written, by node: its template is not there to be frozen.
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 class Order(Struct, frozen=True, kw_only=True):

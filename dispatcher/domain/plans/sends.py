@@ -11,6 +11,7 @@ from dispatcher.domain.plans.fields import Fields, kind_of
 from dispatcher.domain.plans.places import inside
 from dispatcher.domain.plans.plan import Read, Send, Text
 from dispatcher.domain.plans.reads import lone
+from dispatcher.domain.plans.source import WHOLE_MAX
 from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.errors import quoted
@@ -103,7 +104,13 @@ def _lines(label: str, value: object, place: str) -> Iterator[tuple[str, str, st
     elif isinstance(value, str):
         yield label, value, place
     else:
-        yield label, "" if value is None else json.dumps(value, default=str), place
+        yield label, _scalar(value), place
+
+
+def _scalar(value: object) -> str:
+    """What is neither text nor nested, as JSON writes it. A number that is too large was refused already."""
+    is_shown = value is not None and not (isinstance(value, int) and abs(value) > WHOLE_MAX)
+    return json.dumps(value, default=str) if is_shown else ""
 
 
 def _names(fields: Fields, reads: Sequence[Read], variables: Mapping[str, object]) -> tuple[str, ...]:

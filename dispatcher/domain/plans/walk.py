@@ -213,6 +213,10 @@ class _Walk:
     def _enter_delivery(self, place: Place) -> None:
         context = self._journal.context()
         self._journal.started(place, context)
+        words = self._facts.refused.get(place.id)
+        if words is not None:
+            self._fail(place, words)
+            return
         try:
             order = place.ready.order(context)
         except TemplateError as fault:

@@ -5,6 +5,7 @@
 --   plan_versions     one row a version: the definition as it was given, and the plan that it was compiled to
 --   workflow_actions  who made, activated, deactivated or deleted what, and when
 --   runs              one walk through one version: its input, and its state (cursor, and what its nodes have added)
+--   run_log           a view: the log of a run, with the retries of its deliveries
 --   run_entries       the log of a run: one row for each thing that happened to a node, or that somebody did
 --   wakes             runs of which a delivery has ended, or an event has come: notes for the walker
 --   signals           events that were sent to a run
@@ -39,8 +40,9 @@ COMMENT ON COLUMN dispatcher.deliveries.key_honoured IS
     'its receiver de-duplicates by the key, though its channel does not promise it: what is unknown may be sent again';
 CREATE INDEX deliveries_of_run ON dispatcher.deliveries (run_id, node) WHERE run_id IS NOT NULL;
 
-ALTER TABLE dispatcher.delivery_state ADD COLUMN wakes bigint;
+ALTER TABLE dispatcher.delivery_state ADD COLUMN wakes bigint, ADD COLUMN held_seconds real;
 COMMENT ON COLUMN dispatcher.delivery_state.wakes IS 'the run that waits for it';
+COMMENT ON COLUMN dispatcher.delivery_state.held_seconds IS 'for how long it was held, now aside: no run has worked meanwhile';
 
 ALTER TABLE dispatcher.instances ADD COLUMN wants_runs boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN dispatcher.instances.wants_runs IS 'its walker is idle: a trigger or a wake should wake it';
@@ -290,6 +292,8 @@ CREATE TRIGGER deliveries_without_template AFTER INSERT ON dispatcher.deliveries
 CREATE FUNCTION dispatcher.wakes_its_run_v1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- Begun anew, it has all of its time again.
+    IF NEW.status = 'queued' THEN NEW.held_seconds := NULL; END IF;
     PERFORM dispatcher.wake_run_v1(NEW.wakes);
     RETURN NEW;
 END $$;
@@ -297,6 +301,18 @@ END $$;
 CREATE TRIGGER wakes_its_run BEFORE UPDATE OF status ON dispatcher.delivery_state
     FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status)
     EXECUTE FUNCTION dispatcher.wakes_its_run_v1();
+
+-- Whoever settles it forgets since when it was held; the clock of its run does not.
+CREATE FUNCTION dispatcher.held_time_is_kept_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.held_seconds := coalesce(OLD.held_seconds, 0) + extract(epoch FROM statement_timestamp() - OLD.held_at);
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER held_time_is_kept BEFORE UPDATE OF held_at ON dispatcher.delivery_state
+    FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.held_at IS NOT NULL AND NEW.held_at IS NULL)
+    EXECUTE FUNCTION dispatcher.held_time_is_kept_v1();
 
 -- A run that has failed or was cancelled sends nothing more: what would become ready again, after an attempt that was under
 -- way when it ended, is skipped, or held where an attempt is unknown. Whoever ends a run holds the state rows of what is
@@ -398,11 +414,54 @@ CREATE TRIGGER copied_runs_rest BEFORE INSERT ON dispatcher.runs
     EXECUTE FUNCTION dispatcher.copied_runs_rest_v1();
 
 
--- Nobody leaves an item with a run that has ended before its time; a failed one that is replayed has what it had collected.
+-- What others have left with the leader of a digest that it has not collected goes to another, which stands in for it: a run
+-- as that of the oldest of them was, at the digest and nowhere else, until the same time. The leader keeps what it brought
+-- itself, for the case that it is replayed.
+CREATE FUNCTION dispatcher.hand_over_digests_v1(p_run_id bigint, p_state jsonb) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    digest dispatcher.digests;
+    oldest dispatcher.digest_items;
+    heir   bigint;
+    passed bigint := 0;
+BEGIN
+    FOR digest IN SELECT d.* FROM dispatcher.digests d WHERE d.run_id = p_run_id ORDER BY d.id FOR UPDATE LOOP
+        UPDATE dispatcher.digests d SET is_open = false WHERE d.id = digest.id AND d.is_open;
+        CONTINUE WHEN NOT coalesce(p_state -> 'cursor' ? digest.node, false);
+        SELECT i.* INTO oldest FROM dispatcher.digest_items i JOIN dispatcher.runs r ON r.id = i.run_id
+         WHERE i.digest_id = digest.id AND i.run_id <> p_run_id ORDER BY i.id LIMIT 1;
+        CONTINUE WHEN NOT FOUND;
+        INSERT INTO dispatcher.runs (workflow_id, version_id, tenant_id, workspace_id, workflow, triggered_by, status,
+                                     started_at, available_at, input, state)
+        SELECT r.workflow_id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, 'digest of run ' || p_run_id, 'waiting',
+               statement_timestamp(), digest.until, r.input,
+               jsonb_build_object('entries', 1, 'vars', coalesce(r.state -> 'vars', '{}'), 'cursor',
+                   jsonb_build_object(digest.node, jsonb_build_object('standing', 'digesting',
+                       'since', extract(epoch FROM statement_timestamp()), 'until', extract(epoch FROM digest.until))))
+          FROM dispatcher.runs r WHERE r.id = oldest.run_id
+        RETURNING id INTO heir;
+        INSERT INTO dispatcher.run_entries (run_id, number, step, event, node)
+        SELECT heir, 0, (v.plan -> 'nodes' -> digest.node ->> 'step')::integer, 'started', digest.node
+          FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id WHERE r.id = heir;
+        WITH another AS (
+            INSERT INTO dispatcher.digests (workflow_id, run_id, until, items, items_max, is_open, node, key)
+            SELECT digest.workflow_id, heir, digest.until, count(*), digest.items_max, digest.is_open, digest.node, digest.key
+              FROM dispatcher.digest_items i WHERE i.digest_id = digest.id AND i.run_id <> p_run_id
+            RETURNING id
+        )
+        UPDATE dispatcher.digest_items i
+           SET digest_id = another.id, run_id = CASE i.run_id WHEN oldest.run_id THEN heir ELSE i.run_id END
+          FROM another WHERE i.digest_id = digest.id AND i.run_id <> p_run_id;
+        passed := passed + 1;
+    END LOOP;
+    RETURN passed;
+END $$;
+
+-- Nobody leaves an item with a run that has ended before its time, and what was left with it is not lost.
 CREATE FUNCTION dispatcher.ended_runs_collect_no_more_v1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE dispatcher.digests SET is_open = false WHERE run_id = NEW.id AND is_open;
+    PERFORM dispatcher.hand_over_digests_v1(NEW.id, NEW.state);
     RETURN NEW;
 END $$;
 
@@ -457,5 +516,6 @@ END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due_v3, dispatcher.wake_run_v1, dispatcher.deliveries_without_template_v2,
     dispatcher.wakes_its_run_v1, dispatcher.of_an_ended_run_v1, dispatcher.the_dead_are_listed_v1,
-    dispatcher.deliveries_go_whole_v2, dispatcher.copied_runs_rest_v1, dispatcher.ended_runs_collect_no_more_v1,
+    dispatcher.deliveries_go_whole_v2, dispatcher.copied_runs_rest_v1, dispatcher.hand_over_digests_v1,
+    dispatcher.ended_runs_collect_no_more_v1,
     dispatcher.enter_digest_v1, dispatcher.collect_digest_v1 FROM PUBLIC;

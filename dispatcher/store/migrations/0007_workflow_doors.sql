@@ -224,7 +224,8 @@ BEGIN
           JOIN dispatcher.template_versions v ON v.id = t.published, unnest(v.variables) AS read,
                LATERAL (SELECT dispatcher.path_steps_v1(read) AS at) AS steps
          WHERE t.tenant_id = p_tenant_id AND t.workspace_id = p_workspace_id AND t.name = called
-           AND NOT starts_with(at[1], 'step_') AND at[1] <> ALL (p_version.node_ids) AND NOT used.provides ? at[1]
+           -- (The link by which one unsubscribes comes with each message.)
+           AND NOT starts_with(at[1], 'step_') AND at[1] <> 'unsubscribe_url' AND at[1] <> ALL (p_version.node_ids) AND NOT used.provides ? at[1]
            AND NOT dispatcher.has_path_v1(p_input, at);
     END LOOP;
     SELECT faults || coalesce(jsonb_agg(jsonb_build_object('path', '$.' || (r.value ->> 'path'), 'kind', 'variable',
@@ -328,15 +329,24 @@ BEGIN
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
 END $$;
 
+-- `correlation_id` is what others call the key.
 CREATE FUNCTION dispatcher.trigger_workflow(
     workflow text, input jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
-    workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user,
+    workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user, correlation_id text DEFAULT NULL,
     OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
     OUT duplicate boolean
 )
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT * FROM dispatcher.trigger_workflow_v1(workflow, input, idempotency_key, tenant_id, workspace_id, triggered_by)
-$$;
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF idempotency_key <> correlation_id THEN
+        PERFORM dispatcher.refuse_v1('idempotency_key and correlation_id are one thing, and differ',
+            '[{"path": "$.correlation_id", "words": "another name for idempotency_key: give one of them"}]');
+    END IF;
+    SELECT t.execution_id, t.workflow_name, t.version, t.status, t.total_steps, t.duplicate
+      INTO execution_id, workflow_name, version, status, total_steps, duplicate
+      FROM dispatcher.trigger_workflow_v1(workflow, input, coalesce(idempotency_key, correlation_id), tenant_id,
+                                          workspace_id, triggered_by) AS t;
+END $$;
 
 
 -- What is wrong with a template's parts; null: nothing. Their Liquid is read by whoever renders them.
@@ -620,8 +630,8 @@ BEGIN
 END $$;
 
 -- Replay a failed run from where it failed: its failed deliveries are sent again, and so is what was skipped because of
--- it; what was sent stays sent. A node that has ordered nothing yet is entered anew; one whose deliveries have all gone out
--- after all has only to be looked at. Answers replayed, unknown, or what it is.
+-- it; what was sent stays sent. Where it goes on from is for the walk that has failed to say: it has left the cursor so.
+-- Answers replayed, unknown, or what it is.
 CREATE FUNCTION dispatcher.replay_run_v1(
     p_run_id bigint, p_reason text DEFAULT '', p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default',
     p_actor text DEFAULT session_user
@@ -637,11 +647,7 @@ BEGIN
     UPDATE dispatcher.runs
        SET status = 'running', available_at = statement_timestamp(), finished_at = NULL, dead = false, error = NULL,
            error_node = NULL, note = NULL, discarded_at = NULL, takes = 0, retries = least(retries + 1, 32767),
-           state = CASE WHEN run.error_node IS NOT NULL AND NOT EXISTS (
-                            SELECT FROM dispatcher.deliveries d WHERE d.run_id = p_run_id AND d.node = run.error_node)
-                        THEN jsonb_set(state, ARRAY['cursor', run.error_node], jsonb_build_object(
-                                 'standing', 'joining', 'since', extract(epoch FROM statement_timestamp())))
-                        ELSE state END - 'worked_seconds' - 'working_since'
+           state = state - 'worked_seconds' - 'working_since'
      WHERE id = p_run_id;
     PERFORM dispatcher.note_run_v1(p_run_id, 'replayed', actor, p_reason);
     FOR one IN
@@ -654,6 +660,17 @@ BEGIN
     END LOOP;
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
     RETURN 'replayed';
+END $$;
+
+-- A run that cannot be walked is a dead letter. The run is locked.
+CREATE FUNCTION dispatcher.bury_run_v1(p_run_id bigint, p_error text, p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE dispatcher.runs SET status = 'failed', dead = true, finished_at = statement_timestamp(), available_at = NULL,
+           error = p_error, error_node = NULL
+     WHERE id = p_run_id;
+    PERFORM dispatcher.note_run_v1(p_run_id, 'failed', 'dispatcher', p_reason);
+    PERFORM dispatcher.cancel_deliveries_of_v1(p_run_id, 'dispatcher', 'its run has failed');
 END $$;
 
 -- Discard a failed run, or a failed delivery that belongs to none: it is no dead letter any more, and stays what it is.
@@ -676,11 +693,18 @@ BEGIN
     RETURN 'discarded';
 END $$;
 
+ALTER TABLE dispatcher.operator_actions DROP CONSTRAINT operator_actions_action_check;
+ALTER TABLE dispatcher.operator_actions ADD CONSTRAINT operator_actions_action_check CHECK (action IN
+    ('cancel', 'move', 'reopen', 'discard', 'settle_sent', 'settle_failed', 'settle_requeue', 'quarantine'));
+
+-- The answers are discarded, same, unknown, or what it is: failed is one that belongs to a run.
 CREATE FUNCTION dispatcher.discard_delivery_v1(
     p_id bigint, p_reason text DEFAULT '', p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default',
     p_actor text DEFAULT session_user
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    actor CONSTANT text := coalesce(nullif(p_actor, ''), session_user);
 BEGIN
     IF NOT EXISTS (SELECT FROM dispatcher.deliveries d
                     WHERE d.id = p_id AND d.tenant_id = coalesce(p_tenant_id, 'default')
@@ -688,10 +712,17 @@ BEGIN
         RETURN 'unknown';
     END IF;
     UPDATE dispatcher.dead_deliveries SET discarded_at = statement_timestamp(),
-           note = concat_ws(': ', 'discarded by ' || coalesce(nullif(p_actor, ''), session_user), nullif(p_reason, ''))
+           note = concat_ws(': ', 'discarded by ' || actor, nullif(p_reason, ''))
      WHERE delivery_id = p_id AND discarded_at IS NULL;
-    RETURN CASE WHEN FOUND THEN 'discarded' ELSE coalesce((SELECT CASE s.status WHEN 'failed' THEN 'same' ELSE s.status END
-                                                             FROM dispatcher.delivery_state s WHERE s.id = p_id), 'unknown') END;
+    IF FOUND THEN
+        -- Kept here as well: the list forgets what is sent again.
+        INSERT INTO dispatcher.operator_actions (delivery_id, actor, action, status_before, reason)
+        VALUES (p_id, actor, 'discard', 'failed', coalesce(p_reason, ''));
+        RETURN 'discarded';
+    END IF;
+    RETURN coalesce((SELECT CASE WHEN l.delivery_id IS NOT NULL THEN 'same' ELSE s.status END
+                       FROM dispatcher.delivery_state s LEFT JOIN dispatcher.dead_deliveries l ON l.delivery_id = s.id
+                      WHERE s.id = p_id), 'unknown');
 END $$;
 
 
@@ -720,6 +751,16 @@ SELECT 'delivery', d.id, d.tenant_id, d.workspace_id, d.template_name, NULL, d.c
   JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
  WHERE l.discarded_at IS NULL;
 
+-- The log of a run, with the retries of its deliveries between the lines of its nodes.
+CREATE VIEW dispatcher.run_log AS
+SELECT e.run_id, e.at, e.number, e.step, e.node, e.event, e.context, e.added, e.error, NULL::bigint AS delivery_id,
+       NULL::smallint AS attempt
+  FROM dispatcher.run_entries e
+UNION ALL
+SELECT d.run_id, a.ended_at, NULL, NULL, d.node, 'retry', NULL, NULL, a.reason, d.id, a.attempt
+  FROM dispatcher.deliveries d JOIN dispatcher.delivery_attempts a ON a.delivery_id = d.id
+ WHERE d.node IS NOT NULL AND a.next_at IS NOT NULL;
+
 CREATE VIEW dispatcher.workflow_executions AS
 SELECT r.id AS execution_id, r.tenant_id, r.workspace_id, r.workflow AS workflow_name, v.number AS version,
        CASE r.status WHEN 'waiting' THEN 'running' WHEN 'paused' THEN 'running' ELSE r.status END AS status,
@@ -739,6 +780,6 @@ REVOKE ALL ON FUNCTION dispatcher.refuse_v1, dispatcher.fault_v1, dispatcher.obj
     dispatcher.enqueue_delivery_v1, dispatcher.enqueue_delivery, dispatcher.lock_run_v1, dispatcher.note_run_v1,
     dispatcher.signal_run_v1, dispatcher.signal_run, dispatcher.cancel_deliveries_of_v1, dispatcher.cancel_run_v1,
     dispatcher.cancel_run, dispatcher.pause_run_v1, dispatcher.resume_run_v1, dispatcher.replay_run_v1,
-    dispatcher.discard_run_v1, dispatcher.discard_delivery_v1 FROM PUBLIC;
+    dispatcher.bury_run_v1, dispatcher.discard_run_v1, dispatcher.discard_delivery_v1 FROM PUBLIC;
 -- It would tell anybody which templates there are.
 REVOKE ALL ON FUNCTION dispatcher.template_fault_v1 FROM PUBLIC;

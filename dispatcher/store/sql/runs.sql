@@ -13,13 +13,15 @@ SELECT id FROM dispatcher.runs
  ORDER BY id DESC LIMIT $2;
 
 -- name: newest_of_workflow
--- The same of the workflows called $7, deleted ones too: each has an index of its own runs.
+-- The same of the workflows called $7, deleted ones too. BETWEEN and the order by workflow leave runs_by_workflow as the
+-- only index that fits: beside it the primary key looks as cheap, and where a workflow has few runs is read to its end
+-- (160 ms with a million of them, where this takes 1).
 SELECT r.id
   FROM dispatcher.workflows w,
        LATERAL (SELECT id FROM dispatcher.runs
-                 WHERE workflow_id = w.id AND id < $1 AND ($3::text IS NULL OR status = $3)
+                 WHERE workflow_id BETWEEN w.id AND w.id AND id < $1 AND ($3::text IS NULL OR status = $3)
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
-                 ORDER BY id DESC LIMIT $2) AS r
+                 ORDER BY workflow_id DESC, id DESC LIMIT $2) AS r
  WHERE w.name = $7 AND ($5::text IS NULL OR w.tenant_id = $5) AND ($6::text IS NULL OR w.workspace_id = $6)
  ORDER BY r.id DESC LIMIT $2;
 

@@ -16,11 +16,11 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
 -- name: take_suspect
--- Lock one run that is due and has killed its walker before.
+-- Lock one run that is due and has killed its walker before; after $1 times it is left to be buried.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
- WHERE r.takes > 0 AND r.available_at <= statement_timestamp()
+ WHERE r.takes > 0 AND r.takes < $1 AND r.available_at <= statement_timestamp()
  ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: next_due
@@ -30,61 +30,82 @@ SELECT extract(epoch FROM min(available_at) - statement_timestamp())::float8 FRO
 
 -- name: note_walk
 -- Say, on a connection of its own, which runs are taken up now. A crash of Postgres may forget it: that was no run's fault.
-WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
-INSERT INTO dispatcher.walks (epoch, run_ids) SELECT $1, $2 FROM unhurried RETURNING id;
-
--- name: end_walk
-DELETE FROM dispatcher.walks WHERE id = $1;
+-- Answers the walks that have taken up some of them too: whoever notes holds their locks, so that those walks are over, and
+-- since their notes stand, they have come to nothing.
+WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)), noted AS (
+    INSERT INTO dispatcher.walks (epoch, run_ids) SELECT $1, $2 FROM unhurried
+)
+SELECT DISTINCT w.id FROM dispatcher.walks w, unnest(w.run_ids) AS run_id
+ WHERE (run_id IN (SELECT unnest($2::bigint[]))) IS TRUE;  -- as it stands, it is hashed
 
 -- name: put_down
--- A walk has come to nothing; through its runs' own fault where $2 says so.
-WITH ended AS (
-    DELETE FROM dispatcher.walks WHERE id = $1 RETURNING run_ids
-)
-UPDATE dispatcher.runs r
-   SET takes = least(r.takes + 1, 32767), available_at = CASE WHEN r.status <> 'paused' THEN statement_timestamp() END
-  FROM ended e WHERE $2::boolean AND r.id = ANY (e.run_ids) AND r.finished_at IS NULL;
+-- A walk has come to nothing, and not through its runs' fault. (A process walks one batch at a time.)
+DELETE FROM dispatcher.walks WHERE epoch = $1;
+
+-- name: walks_of
+-- What a process has noted, in a transaction that is over.
+SELECT id FROM dispatcher.walks WHERE epoch = $1;
+
+-- name: walks_of_the_dead
+-- What was noted by who is gone.
+SELECT w.id FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = w.epoch);
 
 -- name: count_deaths
--- Whoever had taken up these runs is gone: they have come no further.
+-- These walks have come to nothing: their runs are suspects. One that is locked is walked already, by somebody who lives.
 WITH ended AS (
-    DELETE FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = w.epoch)
-    RETURNING w.run_ids
+    DELETE FROM dispatcher.walks w WHERE w.id = ANY ($1::bigint[]) RETURNING w.run_ids
 ), counted AS (
-    SELECT id, count(*)::smallint AS deaths FROM ended, unnest(run_ids) AS id GROUP BY id
+    SELECT id, count(*) AS deaths FROM ended, unnest(run_ids) AS id GROUP BY id
+), open AS (
+    SELECT r.id, c.deaths FROM counted c JOIN dispatcher.runs r ON r.id = c.id WHERE r.finished_at IS NULL
+     ORDER BY r.id FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE dispatcher.runs r
-   SET takes = least(r.takes + c.deaths, 32767), available_at = CASE WHEN r.status <> 'paused' THEN statement_timestamp() END
-  FROM counted c WHERE r.id = c.id AND r.finished_at IS NULL
+   SET takes = least(r.takes + o.deaths, 32767), available_at = CASE WHEN r.status <> 'paused' THEN statement_timestamp() END
+  FROM open o WHERE r.id = o.id
 RETURNING r.id;
+
+-- name: refuse
+-- What one run has, which was taken up alone, cannot be read or written: it is a dead letter.
+WITH ended AS (
+    DELETE FROM dispatcher.walks WHERE epoch = $1 RETURNING run_ids
+), at_fault AS (
+    SELECT r.id FROM ended e JOIN dispatcher.runs r ON r.id = ANY (e.run_ids)
+     WHERE r.finished_at IS NULL AND r.status <> 'paused' FOR UPDATE OF r
+)
+SELECT f.id FROM at_fault f, dispatcher.bury_run_v1(f.id, $2, 'walk');
+
+-- name: forget_orphans
+-- Wakes of runs that nobody will take up: they are gone, or have ended as poison.
+DELETE FROM dispatcher.wakes w
+ WHERE NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = w.run_id AND (r.takes = 0 OR r.finished_at IS NULL));
 
 -- name: bury
 -- Runs that were taken up $1 times without coming further are dead letters.
 WITH poison AS (
-    SELECT id FROM dispatcher.runs WHERE takes >= $1 AND finished_at IS NULL AND available_at IS NOT NULL
+    SELECT id FROM dispatcher.runs WHERE takes > 0 AND takes >= $1 AND available_at <= statement_timestamp()
      ORDER BY id FOR UPDATE SKIP LOCKED
 )
-UPDATE dispatcher.runs r
-   SET status = 'failed', dead = true, finished_at = statement_timestamp(), available_at = NULL,
-       error = 'poison: it was taken up ' || r.takes || ' times, and whoever did has died'
-  FROM poison p WHERE r.id = p.id
-RETURNING r.id, dispatcher.note_run_v1(r.id, 'failed', 'dispatcher', 'poison')::text,
-          dispatcher.cancel_deliveries_of_v1(r.id, 'dispatcher', 'its run has failed');
+SELECT p.id
+  FROM poison p JOIN dispatcher.runs r ON r.id = p.id,
+       dispatcher.bury_run_v1(p.id, 'poison: it was taken up ' || r.takes || ' times, and whoever did has died', 'poison');
 
 -- name: plans
 -- Versions by id.
 SELECT id, plan::text FROM dispatcher.plan_versions WHERE id = ANY ($1::bigint[]);
 
 -- name: forget_wakes
-DELETE FROM dispatcher.wakes WHERE run_id = ANY ($1::bigint[]);
-
--- name: now
+-- Take back what woke these runs, and say what time it is.
+WITH gone AS (
+    DELETE FROM dispatcher.wakes WHERE run_id = ANY ($1::bigint[])
+)
 SELECT extract(epoch FROM statement_timestamp())::float8;
 
 -- name: results
 -- How the deliveries of nodes stand that are under way, with what functions have answered.
 SELECT d.run_id, d.node, d.recipient, s.status, s.held,
-       CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END::float8 AS held_seconds,
+       (coalesce(s.held_seconds, 0)
+        + CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END)::float8 AS held_seconds,
        s.provider_message_id, extract(epoch FROM s.finished_at)::float8 AS finished_at, s.error, a.data::text
   FROM unnest($1::bigint[], $2::text[]) AS asked (run_id, node)
   JOIN dispatcher.deliveries d ON d.run_id = asked.run_id AND d.node = asked.node
@@ -107,13 +128,21 @@ SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel, v.id, v.v
                              AND t.name = asked.name AND t.channel = asked.channel
   JOIN dispatcher.template_versions v ON v.id = t.published;
 
+-- name: unpublished
+-- Why deliveries cannot have these templates.
+SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel,
+       dispatcher.template_fault_v1(asked.tenant_id, asked.workspace_id, asked.name, asked.channel) AS words
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS asked (tenant_id, workspace_id, name, channel);
+
 -- name: order
--- Write deliveries that nodes have ordered. A key that stands is not written again.
+-- Write deliveries that nodes have ordered, due at $19: their keys were made with that. A key that stands is not written
+-- again.
 INSERT INTO dispatcher.deliveries (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template,
-       template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, key_honoured)
+       template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, key_honoured,
+       scheduled_for)
 SELECT o.run_id, o.node, o.tenant_id, o.workspace_id, o.idempotency_key, o.channel, o.recipient, o.template::jsonb,
        o.template_name, o.template_version, o.variables::jsonb, o.options::jsonb, o.max_attempts, o.lane, o.locale,
-       o.topic, now() + make_interval(secs => o.expires_seconds), o.key_honoured
+       o.topic, $19::timestamptz + make_interval(secs => o.expires_seconds), o.key_honoured, $19
   FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::bigint[], $11::text[], $12::text[], $13::smallint[], $14::smallint[], $15::text[],
               $16::text[], $17::float8[], $18::boolean[])
@@ -122,20 +151,22 @@ SELECT o.run_id, o.node, o.tenant_id, o.workspace_id, o.idempotency_key, o.chann
 ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
 
 -- name: advance
--- Write where runs stand now.
+-- Write where runs stand now, with their log. Their walk is over.
+WITH ended AS (
+    DELETE FROM dispatcher.walks WHERE epoch = $1
+), logged AS (
+    INSERT INTO dispatcher.run_entries (run_id, number, step, event, node, context, added, error)
+    SELECT e.run_id, e.number, e.step, e.event, e.node, e.context::jsonb, e.added::jsonb, e.error
+      FROM unnest($8::bigint[], $9::integer[], $10::integer[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+        AS e (run_id, number, step, event, node, context, added, error)
+)
 UPDATE dispatcher.runs r
    SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, now()),
        finished_at = CASE WHEN a.status IN ('completed', 'failed', 'cancelled') THEN statement_timestamp() END,
        error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, state = a.state::jsonb
-  FROM unnest($1::bigint[], $2::text[], $3::float8[], $4::text[], $5::text[], $6::text[])
+  FROM unnest($2::bigint[], $3::text[], $4::float8[], $5::text[], $6::text[], $7::text[])
     AS a (id, status, available_at, error, error_node, state)
  WHERE r.id = a.id;
-
--- name: log
-INSERT INTO dispatcher.run_entries (run_id, number, step, event, node, context, added, error)
-SELECT e.run_id, e.number, e.step, e.event, e.node, e.context::jsonb, e.added::jsonb, e.error
-  FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
-    AS e (run_id, number, step, event, node, context, added, error);
 
 -- name: cancel_deliveries
 -- What a run that has failed had queued is not sent.

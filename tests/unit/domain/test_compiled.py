@@ -1,5 +1,6 @@
 """Compiled templates render what python-liquid renders, byte for byte, or leave it to python-liquid."""
 
+import re
 import tracemalloc
 from typing import Any
 
@@ -54,6 +55,11 @@ def _library(kind: str, text: str, values: dict[str, Any]) -> str | Exception:
         return fault
 
 
+def _placeless(text: str | Exception) -> str:
+    """A list that has the word `empty` in it is shown with the address of that, which is another one each time."""
+    return re.sub(r"0x[0-9a-f]+", "0x", str(text))
+
+
 # Making templates takes longer than rendering them, and longer still beside other work.
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), templates, data)
@@ -66,7 +72,7 @@ def test_what_is_compiled_renders_what_the_library_renders(kind: str, text: str,
     bounded = _bounded(part, values)
     compiled = _compiled(part, values)
     if isinstance(bounded, str):
-        assert bounded == _library(kind, text, values)
+        assert _placeless(bounded) == _placeless(_library(kind, text, values))
         assert compiled in {None, bounded}
     else:
         assert compiled is None

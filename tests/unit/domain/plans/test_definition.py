@@ -476,6 +476,20 @@ def test_what_a_trigger_must_bring_is_what_no_step_provides() -> None:
     assert first.reads == ("a", "d", "e", "given", "odd", "rows", "shop", "z")
 
 
+def test_the_link_that_each_message_has_need_not_be_brought() -> None:
+    body = "{{ unsubscribe_url }} {{ name }}"
+    made = plan(
+        graph(
+            mail("a", template=None, subject="x", text=body),
+            node("b", "delay", until="{{ unsubscribe_url }}"),
+            edges=[edge("a", "b")],
+        )
+    )
+    assert [read.path for read in made.reads] == ["email", "name", "unsubscribe_url"]
+    made = plan(graph(mail("a", template=None, subject="x", text=body)))
+    assert [read.path for read in made.reads] == ["email", "name"]
+
+
 def test_stored_templates_are_named_unless_a_step_names_them() -> None:
     made = plan(
         graph(

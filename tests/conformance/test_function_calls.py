@@ -1,0 +1,194 @@
+"""WF-19: function calls as nodes of runs, to what their answers add, and whatever a function does instead."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.channels.web.far import LOOPBACK, METADATA, Endless, FarSide, Silent, dropped, json_of, says
+from tests.conformance.runs import BRISK, Running, Runs, call, running, sms, steps
+from tests.program import Program
+from tests.store.scene import Connection
+from tests.store.waits import until
+
+# Which functions there are: `again` is idempotent, and `hasty` does not wait.
+FUNCTIONS = {"bill": {}, "again": {"IDEMPOTENT": "true"}, "hasty": {"TIMEOUT_SECONDS": "0.3"}}
+KNOWN = {name: name == "again" for name in FUNCTIONS}
+DONE = says(200, {"success": True, "data": {"invoice": 17, "to": {"name": "Ann"}}})
+
+
+def at(far: FarSide) -> dict[str, str]:
+    """All of them are at one server."""
+    given = {"URL": far.url, "TOKEN": "sesame-4711", "ALLOW_ADDRESSES": LOOPBACK}
+    return {"DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions"} | {
+        f"DISPATCHER_FUNCTIONS__{name.upper()}__{key}": text
+        for name, own in FUNCTIONS.items()
+        for key, text in (given | own).items()
+    }
+
+
+@pytest.fixture(scope="module")
+async def place(shared_url: str) -> AsyncIterator[tuple[Running, FarSide]]:
+    """A program and its functions."""
+    async with FarSide(DONE) as far, running(shared_url, at(far), KNOWN) as here:
+        yield here, far
+
+
+@pytest.fixture
+def runs(place: tuple[Running, FarSide]) -> Runs:
+    """The runs of the program that all share."""
+    return place[0].runs
+
+
+@pytest.fixture
+def program_here(place: tuple[Running, FarSide]) -> Program:
+    """That program."""
+    return place[0].program
+
+
+@pytest.fixture
+def far(place: tuple[Running, FarSide]) -> FarSide:
+    """Its functions, with nothing asked of them yet."""
+    far = place[1]
+    far.requests.clear()
+    far.next.clear()
+    far.always = DONE
+    return far
+
+
+async def test_WF_19_a_call_posts_action_and_payload_with_its_token_and_a_key_and_its_data_comes_into_vars(
+    runs: Runs, far: FarSide
+) -> None:
+    second = call(payload={"of": "{{ bill.to.name }}", "step": "{{ step_1_result.invoice }}", "for": ["{{ who }}"]})
+    run = await runs.start(steps({**call(), "id": "bill"}, second), who='A "quoted" one')
+    await runs.until_status(run, "completed")
+    first, then = far.requests
+    assert [(one.method, one.headers["authorization"]) for one in (first, then)] == [("POST", "Bearer sesame-4711")] * 2
+    assert json_of(first) == {"action": "create", "payload": {"order": 7}}
+    assert json_of(then) == {"action": "create", "payload": {"of": "Ann", "step": 17, "for": ['A "quoted" one']}}
+    keys = {one.headers["idempotency-key"] for one in (first, then)}
+    assert len(keys) == 2
+    data = {"invoice": 17, "to": {"name": "Ann"}}
+    assert await runs.vars(run) == dict.fromkeys(("bill", "step_1_result", "n2", "step_2_result"), data)
+
+
+async def test_WF_19_in_the_list_form_data_is_merged_into_the_context_as_well(runs: Runs, far: FarSide) -> None:
+    run = await runs.start(
+        {
+            "steps": [
+                {"name": "bill", "function": "bill", "action": "create", "payload_template": {"order": "{{ order }}"}}
+            ]
+        },
+        order=7,
+    )
+    await runs.until_status(run, "completed")
+    data = {"invoice": 17, "to": {"name": "Ann"}}
+    assert await runs.vars(run) == {**data, "bill": data, "step_1_result": data}
+    assert json_of(far.requests[0]) == {"action": "create", "payload": {"order": 7}}
+
+
+PERMANENT = {
+    "said": (says(200, {"success": False, "error": "full"}), "full"),
+    "status": (says(422, {"error": "no such order"}), "422"),
+    "page": (says(200, raw=b"<html>hello</html>"), "no JSON object"),
+    "redirect": (says(302, {}, Location=METADATA), "redirect"),
+}
+PASSING = {
+    "status": says(503, {"success": False}),
+    "says so": says(200, {"success": False, "error": "busy", "retryable": True}),
+}
+
+
+@pytest.mark.parametrize("what", PERMANENT)
+async def test_WF_19_a_failure_that_will_not_pass_fails_the_run_at_once(runs: Runs, far: FarSide, what: str) -> None:
+    answer, words = PERMANENT[what]
+    far.next.append(answer)
+    run = await runs.start(steps(call(), sms()))
+    row = await runs.until_status(run, "failed", "completed")
+    assert (row["status"], row["error_node"]) == ("failed", "n1")
+    assert words in row["error"]
+    assert len(far.requests) == 1
+
+
+@pytest.mark.parametrize("what", PASSING)
+async def test_WF_19_a_failure_that_may_pass_is_tried_again_with_its_key(runs: Runs, far: FarSide, what: str) -> None:
+    far.next += [PASSING[what]] * 2
+    run = await runs.start(steps(call()))
+    await runs.until_status(run, "completed")
+    assert len(far.requests) == 3
+    assert len({one.headers["idempotency-key"] for one in far.requests}) == 1
+
+
+async def test_WF_19_an_answer_without_an_end_is_cut_off_and_fails(runs: Runs, far: FarSide) -> None:
+    endless = Endless()
+    far.next.append(endless)
+    run = await runs.start(steps(call()))
+    row = await runs.until_status(run, "failed", "completed")
+    assert "more than 65536 bytes" in row["error"]
+    await endless.stopped.wait()
+    assert len(far.requests) == 1
+
+
+async def test_WF_19_a_time_out_of_an_idempotent_function_is_asked_for_again_with_its_key(
+    runs: Runs, far: FarSide
+) -> None:
+    far.next.append(dropped)
+    run = await runs.start(steps(call("again")))
+    await runs.until_status(run, "completed")
+    assert len(far.requests) == 2
+    assert len({one.headers["idempotency-key"] for one in far.requests}) == 1
+
+
+@pytest.mark.parametrize(("as_what", "status"), [("--sent", "completed"), ("--failed", "failed")])
+async def test_WF_19_a_time_out_of_another_is_held_and_its_run_stays_open_until_somebody_says_what_became_of_it(
+    runs: Runs, program_here: Program, far: FarSide, as_what: str, status: str
+) -> None:
+    """Nothing for a minute, of a function that is not waited for as long."""
+    silent = Silent()
+    far.next.append(silent)
+    run = await runs.start(steps(call("hasty"), sms()))
+    held = await runs.delivery(run, "n1", "held")
+    silent.let_go.set()
+    shown = program_here.run("runs", "show", str(run), "--json")
+    found = json.loads(shown.stdout)
+    assert (found["status"], found["held"]) == ("running", 1)
+    said = program_here.run("held", "resolve", str(held), as_what, "--reason", "looked it up")
+    assert said.returncode == 0, said.stderr
+    await runs.until_status(run, status)
+    assert len(far.requests) == 1
+
+
+@pytest.mark.parametrize("function", ["again", "bill"])
+async def test_WF_19_a_call_under_way_when_its_program_is_killed_is_made_again_only_where_its_key_is_honoured(
+    program: Program, second: Program, connection: Connection, function: str
+) -> None:
+    silent = Silent()
+    async with FarSide(DONE) as far:
+        far.next.append(silent)
+        runs = Runs(connection, KNOWN)
+        # What a dead owner has begun can be settled once no call of its can be under way any more.
+        brief = {f"DISPATCHER_FUNCTIONS__{name.upper()}__TIMEOUT_SECONDS": "3" for name in FUNCTIONS}
+        environment = BRISK | at(far) | brief | {"DISPATCHER_CHANNELS__HTTP__CALL_SECONDS_MAX": "3"}
+        await program.start(**environment)
+        run = await runs.start(steps(call(function), sms()))
+        await silent.begun.wait()
+        await program.kill()
+        await second.start(**environment)
+        if function == "bill":
+            held = await runs.delivery(run, "n1", "held")
+            assert (await runs.row(run))["status"] == "running"
+            await settle(connection, held)
+        await runs.until_status(run, "completed")
+        assert len(far.requests) == (1 if function == "bill" else 2)
+        assert len({one.headers["idempotency-key"] for one in far.requests}) == 1
+
+
+async def settle(connection: Connection, delivery: int) -> Any:
+    """Say that it has arrived, once that can be said."""
+    settling = "SELECT dispatcher.settle_held_v1($1, 'sent', 'ann', 'looked it up')"
+
+    async def done() -> bool:
+        return bool(await connection.fetchval(settling, delivery) == "settled")
+
+    return await until(done, "it is settled")
