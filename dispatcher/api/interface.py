@@ -11,7 +11,7 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import deliveries, enqueueing, held, reference_page, runs
+from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 ENDPOINTS: Sequence[Endpoint] = (
     *deliveries.ENDPOINTS,
     *held.ENDPOINTS,
+    *dead_letters.ENDPOINTS,
     *runs.ENDPOINTS,
     *enqueueing.ENDPOINTS,
 )

@@ -213,6 +213,53 @@ class Settle(Asked, frozen=True):
     provider_message_id: Annotated[Text | None, Meta(description="What its provider calls it.")] = None
 
 
+# Dead letters
+
+
+class LetterQuery(Asked, frozen=True):
+    """Which dead letters. A name is a run's workflow, or a delivery's template."""
+
+    name: ShortText | None = None
+    channel: Text | None = None
+    error: Annotated[Text | None, Meta(description="What stands in its error.")] = None
+    since: Annotated[datetime, Meta(description="Failed then or later.", tz=True)] | None = None
+    until: Annotated[datetime, Meta(description="Failed before.", tz=True)] | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class Letter(Struct, frozen=True, kw_only=True):
+    """A run or a delivery that has failed for good, until somebody replays or discards it."""
+
+    kind: Literal["run", "delivery"]
+    id: int
+    name: str | None
+    node: str | None
+    channel: str | None
+    recipient: str | None
+    idempotency_key: str | None
+    error: str | None
+    created_at: datetime
+    failed_at: datetime
+    retries: int
+
+
+class Letters(Struct, frozen=True):
+    """A page, the newest first."""
+
+    dead_letters: list[Letter]
+    next_cursor: str | None
+
+
+class LetterActed(Struct, frozen=True):
+    """What became of one."""
+
+    kind: Literal["run", "delivery"]
+    id: int
+    answer: str
+    message: str
+
+
 # Runs
 
 

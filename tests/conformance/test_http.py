@@ -84,6 +84,38 @@ async def test_OB_12_an_operator_resolves_held_deliveries(program: Program, outb
     assert actor.startswith("key triggerOperator.")
 
 
+async def test_WF_18_dead_letters_are_listed_replayed_and_discarded(program: Program, outbox: Outbox) -> None:
+    await program.start(DISPATCHER_CHANNELS__SMS__FAULTS__REFUSE="1.0")
+    await flows.put(outbox.connection)
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    foreign = Caller(program, make_key(program, tenant="acme"))
+    first, second = await outbox.fill(2)
+    run = operator.post("/workflows/welcome/triggers", {"idempotency_key": "dead"}).json["execution_id"]
+
+    def dead(many: str, caller: Caller = operator) -> list[int]:
+        return [one["id"] for one in caller.get(f"/dead-letters/{many}?limit=50").json["dead_letters"]]
+
+    await program.until(lambda: dead("deliveries") == [second, first], "both deliveries are dead letters")
+    await program.until(lambda: dead("runs") == [run], "the run is one")
+    page = operator.get("/dead-letters/deliveries?limit=1").json
+    rest = operator.get(f"/dead-letters/deliveries?limit=1&cursor={page['next_cursor']}").json
+    assert [one["id"] for one in (*page["dead_letters"], *rest["dead_letters"])] == [second, first]
+    assert operator.get("/dead-letters/deliveries?error=nonsense").json["dead_letters"] == []
+    assert dead("deliveries", foreign) == dead("runs", foreign) == []
+    assert foreign.post(f"/dead-letters/deliveries/{first}/discard", WHY).status == 404
+    assert operator.post(f"/dead-letters/deliveries/{first}/discard", WHY).json["answer"] == "discarded"
+    assert operator.post(f"/dead-letters/deliveries/{first}/discard", WHY).status == 409
+    assert operator.post(f"/dead-letters/deliveries/{second}/replay", WHY).json["answer"] == "reopened"
+    assert operator.post(f"/dead-letters/runs/{run}/replay", WHY).json["answer"] == "replayed"
+
+    def again() -> bool:
+        return bool(operator.get(f"/runs/{run}").json["retry_count"] == 1 and dead("runs") == [run])
+
+    await program.until(again, "the run has failed again")
+    assert operator.post(f"/dead-letters/runs/{run}/discard", WHY).json["answer"] == "discarded"
+    assert dead("runs") == []
+
+
 async def test_OB_20_a_delivery_is_cancelled_or_moved_by_id_or_key(program: Program, outbox: Outbox) -> None:
     await program.start()
     admin = Caller(program, make_key(program))
