@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.api.endpoints import Endpoint
+from dispatcher.api.examples import EXAMPLES, REFUSED
 from dispatcher.api.problems import (
     BROKEN,
     FAULTY,
@@ -106,7 +107,8 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
     headers = {"X-Request-Id": _REQUEST_ID}
-    answer = {"description": one.summary, "headers": headers, "content": {JSON: {"schema": schema_of[one.answer]}}}
+    content = {"schema": schema_of[one.answer], "example": EXAMPLES[one.answer]}
+    answer = {"description": one.summary, "headers": headers, "content": {JSON: content}}
     made = {"200": answer, str(one.status): answer}
     kinds = [*_ALWAYS, *one.problems, *(_WITH_BODY if one.given is not None else ())]
     for status in sorted({kind.status for kind in kinds}):
@@ -114,7 +116,9 @@ def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
         made[str(status)] = {
             "description": "; or: ".join(kind.title for kind in of_status),
             "headers": headers,
-            "content": {JSON: {"schema": schema_of[one.answer]}} if one.enveloped else _problem(of_status, schema_of),
+            "content": {JSON: {"schema": schema_of[one.answer], "example": REFUSED}}
+            if one.enveloped
+            else _problem(of_status, schema_of),
         }
     return made
 

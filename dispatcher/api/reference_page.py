@@ -68,6 +68,8 @@ def _operation(method: str, path: str, one: Mapping[str, Any]) -> str:
     if "requestBody" in one:
         ((_, content),) = one["requestBody"]["content"].items()
         parts.append(f"<p>Body: {_reference(content['schema'])}</p>{_json(content['example'])}")
+    answer = next(iter(one["responses"]["200"]["content"].values()))
+    parts.append(f"<p>Answer: {_reference(answer['schema'])}</p>{_json(answer['example'])}")
     rows = (
         (status, escape(each["description"]), _reference(next(iter(each["content"].values()))["schema"]))
         for status, each in one["responses"].items()

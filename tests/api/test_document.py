@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from dispatcher.api import models, reading
+from dispatcher.api.examples import EXAMPLES
 from dispatcher.api.interface import ENDPOINTS
 from dispatcher.store.intake import ALIASES, FIELDS
-from tests.api.caller import Caller
+from tests.api.caller import Caller, delivery
 
 # Clients are made of these: one that changes breaks them.
 OPERATIONS = [
@@ -79,6 +80,26 @@ async def test_the_page_has_everything_and_fetches_nothing(admin: Caller) -> Non
 @pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.given], ids=lambda one: one.operation)
 def test_every_example_is_sound(one: Any) -> None:
     assert reading.read(msgspec.json.encode(one.example), one.given)
+
+
+@pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
+def test_every_answer_has_an_example_of_its_model(one: Any) -> None:
+    assert type(msgspec.convert(EXAMPLES[one.answer], one.answer)) is one.answer
+
+
+async def test_answers_keep_to_what_is_described(admin: Caller) -> None:
+    """Every field of an answer is one of its model, and none is missing."""
+    number = admin.post("/deliveries", delivery("described")).json["id"]
+    for path, model in (
+        ("/deliveries", models.Deliveries),
+        (f"/deliveries/{number}", models.WholeDelivery),
+        ("/runs", models.Runs),
+        ("/held", models.HeldDeliveries),
+        ("/dead-letters/runs", models.Letters),
+    ):
+        answer = admin.get(path)
+        assert set(answer.json) == {field.encode_name for field in msgspec.structs.fields(model)}
+        msgspec.json.decode(answer.body, type=model)
 
 
 def test_a_delivery_is_described_with_the_fields_that_are_read() -> None:
