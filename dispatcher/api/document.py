@@ -38,6 +38,12 @@ _IDEMPOTENCY = {
     "description": "The same key with the same request has the same answer for a day; with another one it is refused.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
+_IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "description": "The ETag that it has to have still; it is refused (412) where it has another one by now.",
+    "schema": {"type": "string"},
+}
 _REQUEST_ID = {"description": "What this request is called in the log.", "schema": {"type": "string"}}
 _DESCRIPTION = (
     "Every request shows a key (`dispatcher keys create`), which is good for one workspace and has a role. "
@@ -73,13 +79,19 @@ def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[
         "tags": [one.tag],
         "summary": one.summary,
         "description": f"{one.description}\n\nRoles: {roles}.".strip(),
-        "parameters": [*_of_path(one), *_of_query(one, components), *([_IDEMPOTENCY] if one.method == "POST" else ())],
+        "parameters": [*_of_path(one), *_of_query(one, components), *_of_header(one)],
         "responses": _responses(one, schema_of),
     }
     if one.given is not None:
         content = {"schema": schema_of[one.given], "example": one.example}
         made["requestBody"] = {"required": True, "content": {JSON: content}}
     return made
+
+
+def _of_header(one: Endpoint) -> list[dict[str, Any]]:
+    return ([_IDEMPOTENCY] if one.method == "POST" else []) + (
+        [_IF_MATCH] if one.tagged and one.method != "GET" else []
+    )
 
 
 def _of_path(one: Endpoint) -> list[dict[str, Any]]:

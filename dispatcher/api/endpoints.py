@@ -42,6 +42,8 @@ class Call(Struct, frozen=True):
     body: bytes
     # Of its Idempotency-Key; None without one.
     idempotency_key: str | None
+    # What has to be there still for it to be done; None where anything may be.
+    if_match: str | None
 
     @property
     def workspace(self) -> Workspace:
@@ -76,13 +78,14 @@ class Done(Struct, frozen=True):
 
     body: object
     status: int = 200
+    headers: Mapping[str, str] = {}
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One way to ask for one thing."""
 
     operation: str
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     right: Right
     summary: str
@@ -102,6 +105,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     large: bool = False
     # The older interface, whose answers have a form of their own.
     enveloped: bool = False
+    # Whether what it answers has an ETag, for If-Match.
+    tagged: bool = False
 
     @property
     def tag(self) -> str:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dispatcher.api import models, reading, runs
+from dispatcher.api import reading, run_models, runs
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, faulty
 from dispatcher.domain.roles import Right
@@ -17,18 +17,18 @@ M = TypeVar("M", bound=Struct)
 
 async def enqueue(call: Call) -> Done:
     """Do what the action says."""
-    given: models.Enqueue = call.given
+    given: run_models.Enqueue = call.given
     match given.action:
         case "enqueue":
-            return _told(await _enqueued(call, _payload(given.payload, models.EnqueuePayload)))
+            return _told(await _enqueued(call, _payload(given.payload, run_models.EnqueuePayload)))
         case "status":
-            asked = _payload(given.payload, models.StatusPayload)
+            asked = _payload(given.payload, run_models.StatusPayload)
             return _told(await runs.whole(call, asked.execution_id))
         case "health":
             return _told({"status": "healthy", "version": VERSION})
 
 
-async def _enqueued(call: Call, asked: models.EnqueuePayload) -> models.Triggered:
+async def _enqueued(call: Call, asked: run_models.EnqueuePayload) -> run_models.Triggered:
     named = {one for one in (asked.idempotency_key, asked.correlation_id) if one is not None}
     if len(named) > 1:
         raise faulty([Fault("$.payload.correlation_id", "is another name for idempotency_key: keep one of them")])
@@ -45,7 +45,7 @@ def _payload(given: dict[str, Any], model: type[M]) -> M:
 
 
 def _told(data: object) -> Done:
-    return Done(models.Envelope(success=True, data=data))
+    return Done(run_models.Envelope(success=True, data=data))
 
 
 ENDPOINTS = (
@@ -57,9 +57,9 @@ ENDPOINTS = (
         summary="Trigger a workflow or ask about a run, as callers of the older interface do",
         description="`enqueue` takes `workflow_name`, `input` and `correlation_id`; `status` an `execution_id`; "
         "`health` nothing. Whatever goes wrong is `success: false` with the `error` in words.",
-        given=models.Enqueue,
+        given=run_models.Enqueue,
         example={"action": "enqueue", "payload": {"workflow_name": "order_shipped", "input": {"order": {"id": 17}}}},
-        answer=models.Envelope,
+        answer=run_models.Envelope,
         problems=(NOT_FOUND, CONFLICT, OVERLOADED),
         handle=enqueue,
         enveloped=True,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dispatcher.api import models
+from dispatcher.api import models, run_models
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
@@ -67,8 +67,11 @@ _letter = models.Letter(
     failed_at=_ENDED,
     retries=0,
 )
-_triggered = models.Triggered(23, "order_shipped", 3, "queued", 4, duplicate=False)
-_run = models.Run(
+_workflow = run_models.Workflow(
+    name="order_shipped", active=True, version=3, total_steps=1, author="key ann", created_at=_BEGUN
+)
+_triggered = run_models.Triggered(23, "order_shipped", 3, "queued", 4, duplicate=False)
+_run = run_models.Run(
     execution_id=23,
     workflow_name="order_shipped",
     version=3,
@@ -86,7 +89,7 @@ _run = models.Run(
     started_at=_BEGUN,
     finished_at=None,
 )
-_whole_run = models.WholeRun(
+_whole_run = run_models.WholeRun(
     **structs.asdict(_run),
     input={"order": {"id": 17}},
     context={"order": {"id": 17}, "step_1_result": {"status": "sent", "message_id": "m-4711"}},
@@ -94,7 +97,7 @@ _whole_run = models.WholeRun(
     deliveries_total=1,
     deliveries=[{"id": 17, "node": "mail", "channel": "email", "status": "sent"}],
 )
-_entry = models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
+_entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
 
 _ALL: tuple[Struct, ...] = (
     _written,
@@ -105,11 +108,18 @@ _ALL: tuple[Struct, ...] = (
     models.HeldDeliveries([_held], next_cursor=None),
     models.Letters([_letter], next_cursor=None),
     models.LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again"),
+    run_models.Workflows([_workflow], next_cursor=None),
+    run_models.WholeWorkflow(
+        **structs.asdict(_workflow),
+        definition={"name": "order_shipped", "entryNodeId": "mail", "nodes": [], "edges": []},
+    ),
+    run_models.SavedWorkflow("order_shipped", 3, created=True, active=True),
+    run_models.Switched("order_shipped", "done"),
     _triggered,
-    models.Runs([_run], next_cursor=None),
+    run_models.Runs([_run], next_cursor=None),
     _whole_run,
-    models.Log([_entry], next_cursor=None),
-    models.Envelope(success=True, data=_triggered),
+    run_models.Log([_entry], next_cursor=None),
+    run_models.Envelope(success=True, data=_triggered),
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
-REFUSED = msgspec.to_builtins(models.Envelope(success=False, error="there is no workflow 'order_shipped'"))
+REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))

@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from dispatcher.api import models
+from dispatcher.api import models, run_models
 from dispatcher.api.cursors import behind, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
@@ -24,12 +24,12 @@ DELIVERIES_MAX = 100
 
 async def trigger(call: Call) -> Done:
     """Start a run of the workflow in the path."""
-    given: models.NewTrigger = call.given
+    given: run_models.NewTrigger = call.given
     found = await started(call, call.path["name"], call.raw("input"), _key(given, call))
     return Done(found, 200 if found.duplicate else 201)
 
 
-def _key(given: models.NewTrigger, call: Call) -> str | None:
+def _key(given: run_models.NewTrigger, call: Call) -> str | None:
     named = [one for one in (given.idempotency_key, given.correlation_id) if one is not None]
     if len(set(named)) > 1:
         raise faulty([Fault("$.correlation_id", "is another name for idempotency_key: keep one of them")])
@@ -37,7 +37,7 @@ def _key(given: models.NewTrigger, call: Call) -> str | None:
     return named[0] if named else call.idempotency_key
 
 
-async def started(call: Call, workflow: str, given: str, key: str | None) -> models.Triggered:
+async def started(call: Call, workflow: str, given: str, key: str | None) -> run_models.Triggered:
     """The run of a trigger, or the one that its key has started already."""
     await call.served.shed(None)
     asked = Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor)
@@ -45,7 +45,7 @@ async def started(call: Call, workflow: str, given: str, key: str | None) -> mod
         found = await store.trigger(call.database, asked)
     except TriggerRefused as refused:
         raise _refusal(refused) from refused
-    return msgspec.convert(found, models.Triggered, from_attributes=True)
+    return msgspec.convert(found, run_models.Triggered, from_attributes=True)
 
 
 def _refusal(refused: TriggerRefused) -> Problem:
@@ -60,7 +60,7 @@ def _refusal(refused: TriggerRefused) -> Problem:
 
 async def list_(call: Call) -> Done:
     """The newest."""
-    asked: models.RunQuery = call.query
+    asked: run_models.RunQuery = call.query
     which = store.Filter(
         workflow=asked.workflow,
         status=asked.status,
@@ -72,7 +72,7 @@ async def list_(call: Call) -> Done:
     rows = await store.listed(call.database, which, below(NOUN, asked.cursor), asked.limit + 1)
     page = rows[: asked.limit]
     more = cursor(NOUN, page[-1]["id"]) if len(rows) > asked.limit else None
-    return Done(models.Runs([msgspec.convert(shown(row), models.Run) for row in page], more))
+    return Done(run_models.Runs([msgspec.convert(shown(row), run_models.Run) for row in page], more))
 
 
 async def show(call: Call) -> Done:
@@ -80,12 +80,12 @@ async def show(call: Call) -> Done:
     return Done(await whole(call, await _own(call)))
 
 
-async def whole(call: Call, run_id: int) -> models.WholeRun:
+async def whole(call: Call, run_id: int) -> run_models.WholeRun:
     """A run as its status is told. Another tenant's is none."""
     found = await store.show(call.database, run_id, DELIVERIES_MAX)
     if found is None or not call.owns(found):
         raise not_found(f"run {run_id}")
-    return msgspec.convert(shown(found), models.WholeRun)
+    return msgspec.convert(shown(found), run_models.WholeRun)
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def shown(row: Mapping[str, Any]) -> dict[str, Any]:
 async def log(call: Call) -> Done:
     """What happened to one."""
     run_id = await _own(call)
-    asked: models.LogQuery = call.query
+    asked: run_models.LogQuery = call.query
     first = 0 if asked.cursor is None else behind(LOG_NOUN, asked.cursor, 1)[0]
     entries = await store.log(call.database, run_id, first, asked.limit + 1)
     page = entries[: asked.limit]
     more = cursor(LOG_NOUN, entries[-1]["number"]) if len(entries) > asked.limit else None
-    return Done(models.Log([msgspec.convert(one, models.Entry) for one in page], more))
+    return Done(run_models.Log([msgspec.convert(one, run_models.Entry) for one in page], more))
 
 
 async def _own(call: Call) -> int:
@@ -120,7 +120,7 @@ async def _own(call: Call) -> int:
 async def signal(call: Call) -> Done:
     """Send one an event."""
     run_id = await _own(call)
-    given: models.Signal = call.given
+    given: run_models.Signal = call.given
     try:
         answer = await store.signal(call.database, run_id, given.event, call.raw("data"), call.actor)
     except TriggerRefused as refused:
@@ -169,9 +169,9 @@ ENDPOINTS = (
         right=Right.TRIGGERS,
         summary="Start a run of a workflow",
         description="A key starts one run: who triggers with it again gets the first one, with `duplicate: true`.",
-        given=models.NewTrigger,
+        given=run_models.NewTrigger,
         example={"input": {"order": {"id": 17}}, "idempotency_key": "order-17"},
-        answer=models.Triggered,
+        answer=run_models.Triggered,
         status=201,
         problems=(NOT_FOUND, CONFLICT, OVERLOADED),
         handle=trigger,
@@ -182,8 +182,8 @@ ENDPOINTS = (
         path="/runs",
         right=Right.LOGS,
         summary="List runs, the newest first",
-        query=models.RunQuery,
-        answer=models.Runs,
+        query=run_models.RunQuery,
+        answer=run_models.Runs,
         handle=list_,
     ),
     Endpoint(
@@ -192,7 +192,7 @@ ENDPOINTS = (
         path="/runs/{run_id}",
         right=Right.LOGS,
         summary="Show a run: where it stands, its input, its context and its deliveries",
-        answer=models.WholeRun,
+        answer=run_models.WholeRun,
         problems=(NOT_FOUND,),
         handle=show,
     ),
@@ -202,8 +202,8 @@ ENDPOINTS = (
         path="/runs/{run_id}/log",
         right=Right.LOGS,
         summary="Show what happened to a run",
-        query=models.LogQuery,
-        answer=models.Log,
+        query=run_models.LogQuery,
+        answer=run_models.Log,
         problems=(NOT_FOUND,),
         handle=log,
     ),
@@ -214,7 +214,7 @@ ENDPOINTS = (
         path="/runs/{run_id}/signal",
         right=Right.TRIGGERS,
         summary="Send a run an event",
-        given=models.Signal,
+        given=run_models.Signal,
         example={"event": "paid", "data": {"amount": 120}},
         answer=models.Acted,
         problems=(NOT_FOUND, CONFLICT),

@@ -83,9 +83,11 @@ class Serving:
             )
 
         path = "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in endpoint.path.split("/"))
-        method = HttpMethod.POST if endpoint.method == "POST" else HttpMethod.GET
+        method = HttpMethod(endpoint.method)
         # Its size is watched here, before any of it is read into anything.
-        made = HTTPRouteHandler(path, http_method=method, request_max_body_size=None, name=endpoint.operation)
+        made = HTTPRouteHandler(
+            path, http_method=method, status_code=endpoint.status, request_max_body_size=None, name=endpoint.operation
+        )
         return made(handle)
 
     async def _answered(self, endpoint: Endpoint, request: AnyRequest, called: str) -> _Answer:
@@ -113,7 +115,8 @@ class Serving:
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
         given = await _given(endpoint, body)
         again = _idempotency_key(request)
-        call = Call(self._served, key, self._database(), request.path_params, query, given, body, again)
+        match = request.headers.get("if-match")
+        call = Call(self._served, key, self._database(), request.path_params, query, given, body, again, match)
         if again is not None and endpoint.method == "POST":
             return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
         if endpoint.whole:
@@ -171,7 +174,7 @@ async def _given(endpoint: Endpoint, body: bytes) -> Any:  # noqa: ANN401 - of t
 
 async def _do(endpoint: Endpoint, call: Call) -> _Answer:
     done = await endpoint.handle(call)
-    return _Answer(done.status, msgspec.json.encode(done.body), {})
+    return _Answer(done.status, msgspec.json.encode(done.body), dict(done.headers))
 
 
 def _on(call: Call, database: Database) -> Call:

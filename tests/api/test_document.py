@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.api import models, reading
+from dispatcher.api import models, reading, run_models
 from dispatcher.api.examples import EXAMPLES
 from dispatcher.api.interface import ENDPOINTS
 from dispatcher.store.intake import ALIASES, FIELDS
@@ -30,6 +30,12 @@ OPERATIONS = [
     "discardDeadRun",
     "replayDeadDelivery",
     "discardDeadDelivery",
+    "listWorkflows",
+    "getWorkflow",
+    "putWorkflow",
+    "deleteWorkflow",
+    "activateWorkflow",
+    "deactivateWorkflow",
     "triggerWorkflow",
     "listRuns",
     "getRun",
@@ -93,7 +99,7 @@ async def test_answers_keep_to_what_is_described(admin: Caller) -> None:
     for path, model in (
         ("/deliveries", models.Deliveries),
         (f"/deliveries/{number}", models.WholeDelivery),
-        ("/runs", models.Runs),
+        ("/runs", run_models.Runs),
         ("/held", models.HeldDeliveries),
         ("/dead-letters/runs", models.Letters),
     ):

@@ -11,6 +11,7 @@ from tests.store.scene import Connection
 
 UNKNOWN = {"DISPATCHER_CHANNELS__SMS__FAULTS__UNKNOWN": "1.0"}
 LATER = "2040-01-01T00:00:00Z"
+FOREIGN = (("acme", "default"), ("default", "other"))
 WHY = {"reason": "looked it up"}
 
 
@@ -56,10 +57,8 @@ async def test_OP_02_while_the_database_is_away_callers_are_told_to_come_again(
 
 async def test_OB_12_an_operator_resolves_held_deliveries(program: Program, outbox: Outbox) -> None:
     await program.start(**UNKNOWN)
-    operator, foreign = (
-        Caller(program, make_key(program, "triggerOperator")),
-        Caller(program, make_key(program, tenant="b")),
-    )
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    foreign, beside = (Caller(program, make_key(program, "systemAdmin", *place)) for place in FOREIGN)
     ids = await outbox.fill(3)
     for one in ids:
         await outbox.until_life(one, "held")
@@ -67,7 +66,7 @@ async def test_OB_12_an_operator_resolves_held_deliveries(program: Program, outb
     second = operator.get(f"/held?limit=2&cursor={first['next_cursor']}").json
     assert sorted(one["id"] for one in (*first["held"], *second["held"])) == ids
     assert second["next_cursor"] is None
-    assert foreign.get("/held").json["held"] == []
+    assert foreign.get("/held").json["held"] == beside.get("/held").json["held"] == []
 
     def resolve(caller: Caller, one: int, settle_as: str) -> tuple[int, Any]:
         answer = caller.post(f"/held/{one}/resolve", WHY | {"settle_as": settle_as})
@@ -88,7 +87,7 @@ async def test_WF_18_dead_letters_are_listed_replayed_and_discarded(program: Pro
     await program.start(DISPATCHER_CHANNELS__SMS__FAULTS__REFUSE="1.0")
     await flows.put(outbox.connection)
     operator = Caller(program, make_key(program, "triggerOperator"))
-    foreign = Caller(program, make_key(program, tenant="acme"))
+    foreign, beside = (Caller(program, make_key(program, "systemAdmin", *place)) for place in FOREIGN)
     first, second = await outbox.fill(2)
     run = operator.post("/workflows/welcome/triggers", {"idempotency_key": "dead"}).json["execution_id"]
 
@@ -101,7 +100,8 @@ async def test_WF_18_dead_letters_are_listed_replayed_and_discarded(program: Pro
     rest = operator.get(f"/dead-letters/deliveries?limit=1&cursor={page['next_cursor']}").json
     assert [one["id"] for one in (*page["dead_letters"], *rest["dead_letters"])] == [second, first]
     assert operator.get("/dead-letters/deliveries?error=nonsense").json["dead_letters"] == []
-    assert dead("deliveries", foreign) == dead("runs", foreign) == []
+    for elsewhere in (foreign, beside):
+        assert dead("deliveries", elsewhere) == dead("runs", elsewhere) == []
     assert foreign.post(f"/dead-letters/deliveries/{first}/discard", WHY).status == 404
     assert operator.post(f"/dead-letters/deliveries/{first}/discard", WHY).json["answer"] == "discarded"
     assert operator.post(f"/dead-letters/deliveries/{first}/discard", WHY).status == 409
