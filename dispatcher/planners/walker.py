@@ -194,14 +194,14 @@ class Walker:
             noted += [row["id"] for row in rows]
             # Committed before the walk: a run that kills its walker is found by what it leaves here.
             died = await walking.note(self._database, epoch, noted)
-            if faultpoints.ARMED:
-                faultpoints.passing("walk.noted")
             if died:
                 # One of these runs was its walker's death, whoever that was: from now on each is walked alone.
                 suspects = await walking.suspect(connection, died)
                 log.warning("walk.died", runs=len(suspects))
                 await walking.write(connection, epoch, ())
                 return Walked(len(rows), 0)
+            if faultpoints.ARMED:
+                faultpoints.passing("walk.noted")
             batch = [walking.opened(row) for row in rows]
             now = await walking.forget_wakes(connection, noted)
             walked, frozen = await self._walk_all(connection, batch, now)

@@ -189,7 +189,8 @@ async def test_a_failed_run_ends_the_command_and_is_retried_from_where_it_failed
     events = [(one["event"], one.get("node")) for one in run["log"]]
     assert (events.count(("started", "mail")), events.count(("failed", "late"))) == (1, 2)
     assert ("replayed", None) in events
-    assert [one["node"] for one in run["deliveries"]] == ["mail", "late"]
+    # A node whose template is not there has ordered nothing.
+    assert [one["node"] for one in run["deliveries"]] == ["mail"]
     text(serving.run("runs", "cancel", str(run_id), *WHY), 1)
     waiting = begin(serving, "failing")
     assert "only a failed one can be retried" in text(serving.run("runs", "retry", str(waiting), *WHY), 1)
