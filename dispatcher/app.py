@@ -22,12 +22,14 @@ from dispatcher.actors.streams import Epoch
 from dispatcher.actors.supervisor import Supervisor
 from dispatcher.actors.suppressor import Suppressor
 from dispatcher.actors.wakeup import Wakeup
+from dispatcher.api.interface import Interface
 from dispatcher.api.listener import Listener, application
 from dispatcher.api.receiving import Office, receiving
 from dispatcher.api.unsubscribing import unsubscribing
 from dispatcher.clock import Clock
 from dispatcher.config import Channel as ChannelSettings
 from dispatcher.config import Config, Limits
+from dispatcher.config import Database as DatabaseSettings
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.receipts.door import Doors
 from dispatcher.domain.receipts.doors import doors_of
@@ -82,17 +84,26 @@ class App:
         self._links = _links(config)
         self._doors = _doors(config)
         office = Office(lambda: self._doors, lambda: self.database, _identity, self.metrics)
-        pages = [*unsubscribing(lambda: self._links, lambda: self.database), *receiving(office)]
-        self.listener = Listener(application(self.health, self.metrics.registry, self.measure, pages), config.http)
+        pages = [
+            *unsubscribing(lambda: self._links, lambda: self.database),
+            *receiving(office),
+            *Interface(lambda: self.config, lambda: self.callers).handlers(),
+        ]
+        routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
+        self.listener = Listener(routes, config.http)
         self.url = ""
         self.database: Database
+        # Of those who call the API, so that they cannot keep the dispatcher from its own.
+        self.callers: Database
 
     async def serve(self) -> None:
         """Run until a signal stops it; returns when everything in flight is settled."""
         self._take_signals()
         self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
         self.database = Database(self.config.database, self.url)
+        self.callers = Database(_for_callers(self.config), self.url)
         await self.database.open()
+        await self.callers.open()
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._tick)
@@ -104,6 +115,7 @@ class App:
         finally:
             for terms in self._terms.values():
                 await terms.channel.close()
+            await self.callers.close()
             await self.database.close()
             if server is not None:
                 await asyncio.to_thread(server.cleanup)
@@ -323,6 +335,11 @@ class App:
         task = asyncio.create_task(close())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _for_callers(config: Config) -> DatabaseSettings:
+    seconds = min(config.database.statement_seconds_max, config.api.request_seconds_max)
+    return structs.replace(config.database, pool_max=config.api.connections, statement_seconds_max=seconds)
 
 
 def _links(config: Config) -> Links | None:

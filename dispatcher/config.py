@@ -175,12 +175,38 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Http(Struct, frozen=True, forbid_unknown_fields=True):
-    """The listener for health and metrics. Port 0 picks a free one and logs it; `enabled = false` opens none."""
+    """The listener of health, metrics and API. Port 0 picks a free one and logs it; `enabled = false` opens none."""
 
     enabled: bool = True
     # Never empty: asyncio would take that for every interface.
     host: ShortText = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8085
+
+
+class Api(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the HTTP API takes, from each of its callers and from all of them."""
+
+    # Of its own, so that callers cannot keep the dispatcher from the database.
+    connections: Annotated[int, Meta(ge=4, le=200)] = 10
+    body_bytes_max: Annotated[int, Meta(ge=1_024, le=16 * 1024 * 1024)] = 2 * 1024 * 1024
+    # Of many deliveries at once.
+    batch_bytes_max: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 16 * 1024 * 1024
+    body_seconds_max: Seconds = 5.0
+    request_seconds_max: Seconds = 15.0
+    # Of each key, in each process; a rate of 0 is no limit.
+    key_rate_per_second: Rate = 5_000.0
+    key_rate_burst: Rate = 5_000.0
+    # While what is due in a channel, and not in bulk, has waited for this long, more is refused. 0 never refuses.
+    shed_after_seconds: Annotated[float, Meta(ge=0, le=604_800)] = 600.0
+    # Pages of these origins may call it.
+    allow_origins: Annotated[
+        str,
+        Meta(
+            pattern=r"^\s*(\Z|https?://[A-Za-z0-9.:\[\]-]+(\s+https?://[A-Za-z0-9.:\[\]-]+)*\s*\Z)",
+            max_length=4_096,
+            extra={"expects": "origins such as https://shop.example.org, spaces between them"},
+        ),
+    ] = ""
 
 
 class Unsubscribe(Struct, frozen=True, forbid_unknown_fields=True):
@@ -329,6 +355,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     retry: Retry = Retry()
     limits: Limits = Limits()
     http: Http = Http()
+    api: Api = Api()
     unsubscribe: Unsubscribe = Unsubscribe()
     receipts: Receipts = Receipts()
     log: Log = Log()

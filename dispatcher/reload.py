@@ -22,6 +22,13 @@ LIVE = (
     "janitor.**",
     "unsubscribe.**",
     "receipts.**",
+    "api.body_bytes_max",
+    "api.batch_bytes_max",
+    "api.body_seconds_max",
+    "api.request_seconds_max",
+    "api.key_rate_per_second",
+    "api.key_rate_burst",
+    "api.shed_after_seconds",
     "channels.*.**",
     # They come and go by themselves: nothing runs for one but its calls.
     "functions",

@@ -8,7 +8,7 @@ import structlog
 from dispatcher.actors.streams import Epoch, Lanes, Tokens
 from dispatcher.config import Janitor as Settings
 from dispatcher.metrics import Metrics
-from dispatcher.store import claims, held, pauses, suppressions
+from dispatcher.store import answers, claims, held, pauses, suppressions
 from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -52,6 +52,7 @@ class Janitor:
             log.warning("deliveries.unserved", failed=unserved)
         await pauses.unpark(self._database, self.settings.page_max)
         await suppressions.drop_expired(self._database, self.settings.page_max)
+        await answers.drop(self._database, self.settings.page_max)
         await self._settle_held()
         current = self._current()
         if current is None:

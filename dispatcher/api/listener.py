@@ -1,4 +1,4 @@
-"""The HTTP listener: metrics, probes and the recipients' pages, on Litestar so that the API can grow here."""
+"""The HTTP listener: metrics and probes, and what else it is given: the recipients' pages and the API."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 import structlog
 import uvicorn
 from litestar import Litestar, MediaType, Response, get
+from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from dispatcher.api.interface import compression, cors, crashed, refused
 from dispatcher.config import Http as Settings
 from dispatcher.errors import ListenerError
 from dispatcher.health import Health
@@ -23,7 +25,11 @@ REQUESTS_AT_ONCE_MAX = 200
 
 
 def application(
-    health: Health, registry: CollectorRegistry, measure: Callable[[], None], pages: Sequence[HTTPRouteHandler] = ()
+    health: Health,
+    registry: CollectorRegistry,
+    measure: Callable[[], None],
+    pages: Sequence[HTTPRouteHandler] = (),
+    allow_origins: str = "",
 ) -> Litestar:
     """The routes. `measure` brings the gauges up to date before they are read."""
 
@@ -43,7 +49,14 @@ def application(
         text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # the library has no annotation here
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    return Litestar([healthz, readyz, metrics, *pages], openapi_config=None, logging_config=None)
+    return Litestar(
+        [healthz, readyz, metrics, *pages],
+        openapi_config=None,
+        logging_config=None,
+        cors_config=cors(allow_origins),
+        compression_config=compression(),
+        exception_handlers={HTTPException: refused, Exception: crashed},
+    )
 
 
 class _Server(uvicorn.Server):

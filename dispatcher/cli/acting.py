@@ -1,6 +1,6 @@
 """Acting: what an operator does to deliveries named by id or key, once everything that was given is sound."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import typer
 from msgspec import Struct
@@ -8,42 +8,10 @@ from msgspec import Struct
 from dispatcher.cli.failures import FAILED, UNUSABLE
 from dispatcher.cli.operating import known_as, text_fault, words_fault
 from dispatcher.cli.session import Session
+from dispatcher.domain.answers import delivery_sentence
 from dispatcher.errors import Fault
 from dispatcher.store import deliveries as store
 from dispatcher.store.database import Database
-
-# What the functions of the schema answer, in words. The first of each action is the one that means done.
-ANSWERS: Mapping[str, Mapping[str, str]] = {
-    "retry": {
-        "reopened": "will be sent again",
-        "queued": "is not finished, so there is nothing to retry",
-    },
-    "cancel": {
-        "cancelled": "is cancelled",
-        "stopped": "is not sent again, but held: an earlier attempt may have gone out",
-        "skipped": "was skipped or cancelled before",
-    },
-    "move": {
-        "moved": "is moved",
-        "skipped": "was skipped or cancelled, so there is nothing to move",
-    },
-    "discard": {
-        "discarded": "is discarded: it stays failed, and is no dead letter any more",
-        "same": "was discarded before",
-        "queued": "is not finished, so there is nothing to discard",
-        "failed": "belongs to a run: discard that, if it has failed",
-    },
-}
-COMMON_ANSWERS = {
-    "unknown": "does not exist",
-    "sending": "is with its provider: too late",
-    "held": "is held: a call was begun and nobody knows how it ended",
-    "sent": "has been sent: too late",
-    "called": "has been called: too late",
-    "posted": "has been posted: too late",
-    "failed": "has failed",
-    "skipped": "was skipped",
-}
 
 Verb = Callable[[Database, int, str, str], Awaitable[str]]
 
@@ -65,13 +33,6 @@ class Action(Struct, frozen=True):
     faults: Sequence[Fault] = ()
 
 
-def sentence(action: str, delivery_id: int, answer: str) -> tuple[bool, str]:
-    """Whether it was done, and what to say about it."""
-    answers = ANSWERS[action]
-    words = answers.get(answer) or COMMON_ANSWERS.get(answer, answer)
-    return answer == next(iter(answers)), f"delivery {delivery_id} {words}"
-
-
 def act(session: Session, action: Action, named: Named, reason: str, actor: str | None) -> None:
     """Do it to each, and say what became of it; or to none, and say everything that is wrong with what was given."""
     who = known_as(actor)
@@ -82,7 +43,7 @@ def act(session: Session, action: Action, named: Named, reason: str, actor: str 
     with session.database() as database:
         for delivery_id, key in _find(session, database, named, faults):
             answer = session.run(lambda one=delivery_id: action.verb(database, one, who, reason))  # type: ignore[misc]  # bound now
-            done, words = sentence(action.name, delivery_id, answer)
+            done, words = delivery_sentence(action.name, delivery_id, answer)
             all_done = all_done and done
             if session.voice.as_json:
                 of_key = {} if key is None else {"key": key}

@@ -11,7 +11,6 @@ import typer
 from dispatcher.cli.acting import Action, Named, act
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.intake import instant
 from dispatcher.cli.operating import Actor, Reason, require_text
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
@@ -19,6 +18,7 @@ from dispatcher.domain.life import Lane, Status
 from dispatcher.errors import Fault
 from dispatcher.store import deliveries as store
 from dispatcher.store.database import Database
+from dispatcher.store.intake import instant
 
 ID_MAX = 2**63 - 1
 LIMIT_MAX = 10_000

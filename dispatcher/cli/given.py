@@ -10,9 +10,9 @@ import msgspec
 import typer
 
 from dispatcher.cli.failures import unreadable
-from dispatcher.cli.intake import instant
 from dispatcher.cli.voice import plain
 from dispatcher.domain.plans.times import duration
+from dispatcher.store.intake import instant
 
 STANDARD_INPUT = "-"
 # Far over what the database takes of any such object: a file of the wrong kind is refused before it fills the memory.

@@ -11,7 +11,6 @@ import typer
 from msgspec import structs
 
 from dispatcher.cli.failures import REFUSED
-from dispatcher.cli.intake import instant
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
 from dispatcher.cli.operating import require_text
 from dispatcher.cli.progress import progress_bar
@@ -20,6 +19,7 @@ from dispatcher.cli.voice import Voice
 from dispatcher.domain.addresses import KINDS, given
 from dispatcher.domain.suppression import SOURCES
 from dispatcher.errors import Fault, did_you_mean
+from dispatcher.store.intake import instant
 from dispatcher.store.suppressions import Entry
 
 # They are kept in memory until the last line is known to be sound: some 300 bytes each.

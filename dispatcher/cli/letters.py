@@ -6,11 +6,11 @@ from typing import get_args
 import typer
 from msgspec import Struct, structs
 
-from dispatcher.cli import acting, run_acting
 from dispatcher.cli.deliveries import ID_MAX
 from dispatcher.cli.session import Session
 from dispatcher.cli.sweeping import PAGE, Told, Words, act_on_named, sweep
 from dispatcher.cli.voice import plain
+from dispatcher.domain.answers import NO_LETTER, letter_sentence
 from dispatcher.store import dead as store
 from dispatcher.store.database import Database
 from dispatcher.store.dead import Filter, Kind, Letter, Verb
@@ -21,7 +21,6 @@ WORDS = {
     "replay": structs.replace(_LETTERS, doing="replaying", done="replayed", done_as="replayed"),
     "discard": structs.replace(_LETTERS, doing="discarding", done="discarded", done_as="discarded"),
 }
-NO_LETTER = "none"
 
 
 class Act(Struct, frozen=True):
@@ -48,12 +47,7 @@ def letter(text: str, option: str = "LETTER") -> Letter:
 
 def sentence(verb: Verb, one: Letter, answer: str) -> LetterTold:
     """What to say about an answer: what the commands say that do it to one run or delivery."""
-    if answer == NO_LETTER:
-        return LetterTold(one.id, False, answer, f"{one.kind} {one.id} is no dead letter", one.kind)
-    if one.kind == "run":
-        done, words = run_acting.sentence(verb, one.id, answer)
-    else:
-        done, words = acting.sentence("retry" if verb == "replay" else verb, one.id, answer)
+    done, words = letter_sentence(verb, one.kind, one.id, answer)
     return LetterTold(one.id, done, answer, plain(words), one.kind)
 
 

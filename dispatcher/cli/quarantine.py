@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from dispatcher.cli.intake import instant
 from dispatcher.cli.operating import Actor, Reason, Yes, confirm, deliveries_in_words, require_words, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.slow import SlowSession
 from dispatcher.store import held, settling
 from dispatcher.store.held import Suspects
+from dispatcher.store.intake import instant
 
 
 def quarantine(

@@ -48,6 +48,7 @@ GROUPS = {
     "suppressions": "suppressions",
     "topics": "topics",
     "schedules": "schedules",
+    "keys": "keys",
     "config": "configuration",
 }
 

@@ -1,6 +1,6 @@
 """What an operator does to runs: pause, resume, cancel and retry them, and send them events."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -11,39 +11,13 @@ from dispatcher.cli.given import object_text
 from dispatcher.cli.operating import Actor, Reason, require_text, require_words, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import plain
+from dispatcher.domain.answers import run_sentence
 from dispatcher.store import runs as store
 from dispatcher.store.database import Database
 from dispatcher.store.runs import Verb
 
 Id = Annotated[int, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
 Ids = Annotated[list[int], typer.Argument(min=1, max=ID_MAX, metavar="ID...")]
-
-# What the functions of the schema answer, in words. The first of each means done.
-ANSWERS: Mapping[str, Mapping[str, str]] = {
-    "pause": {"done": "is paused", "same": "is paused already"},
-    "resume": {"done": "goes on", "same": "is not paused"},
-    "cancel": {"cancelled": "is cancelled: it sends nothing more"},
-    "replay": {"replayed": "goes on from where it had failed; what was sent is not sent again"},
-    "discard": {
-        "discarded": "is discarded: it stays failed, and is no dead letter any more",
-        "same": "was discarded before",
-    },
-    "signal": {"accepted": "has the event"},
-}
-ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
-ENDED = {"completed": "is completed", "failed": "has failed", "cancelled": "was cancelled"}
-
-
-def sentence(verb: str, run_id: int, answer: str) -> tuple[bool, str]:
-    """Whether it was done, and what to say about it."""
-    if answer == "unknown":
-        return False, f"there is no run {run_id}"
-    answers = ANSWERS[verb]
-    if answer in answers:
-        return answer == next(iter(answers)), f"run {run_id} {answers[answer]}"
-    why = f"only a failed one can be {ONLY_FAILED[verb]}" if verb in ONLY_FAILED else "too late"
-    # Cancelled twice is cancelled, but not by this.
-    return False, f"run {run_id} {ENDED.get(answer, f'is {answer}')}: {why}"
 
 
 def pause(session: Session, ids: Ids, reason: Reason, actor: Actor = None) -> None:
@@ -92,7 +66,7 @@ def _each(session: Session, verb: str, ids: Sequence[int], act: Callable[[Databa
     with session.database() as database:
         for run_id in dict.fromkeys(ids):
             answer = session.run(lambda one=run_id: act(database, one))  # type: ignore[misc]  # bound now
-            done, words = sentence(verb, run_id, answer)
+            done, words = run_sentence(verb, run_id, answer)
             all_done = all_done and done
             if session.voice.as_json:
                 session.voice.record({"execution_id": run_id, "done": done, "answer": answer, "message": words})

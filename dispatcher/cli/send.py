@@ -9,11 +9,12 @@ import typer
 
 from dispatcher.cli.failures import REFUSED
 from dispatcher.cli.given import pair, with_pairs
-from dispatcher.cli.intake import Intake
-from dispatcher.cli.sending import send_file, write
+from dispatcher.cli.sending import send_file
 from dispatcher.cli.session import Session
 from dispatcher.domain.life import LANES
 from dispatcher.errors import Fault, InputError
+from dispatcher.store.intake import Intake
+from dispatcher.store.writing import write
 
 Text = str | None
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -6,31 +6,22 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-import asyncpg
 import typer
 from msgspec import Struct
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dispatcher.cli.intake import Intake
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice, plain
 from dispatcher.errors import Fault, InputError
-from dispatcher.store import templates
 from dispatcher.store.database import Database
-from dispatcher.store.deliveries import New, Written, insert
+from dispatcher.store.deliveries import New, Written
+from dispatcher.store.intake import Intake
+from dispatcher.store.writing import write
 
 STANDARD_INPUT = Path("-")
 # Beyond these a person stops reading; JSON names them all.
 DUPLICATES_SHOWN_MAX = 20
-
-# The database says no to a row, whoever asks and however often.
-_REFUSED_BY_DATABASE = (
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-    asyncpg.UntranslatableCharacterError,
-)
 
 
 class Tally(Struct):
@@ -43,32 +34,6 @@ class Tally(Struct):
 
     def __str__(self) -> str:
         return f"sent {self.sent:,}, duplicates {self.duplicates:,}, refused {self.refused:,}"
-
-
-async def write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
-    """Write a batch, but for those whose stored template is not there: whoever waits for the answer wants to know."""
-    places = [number for number, new in enumerate(batch) if new.template is None]
-    asked = [
-        (one.tenant_id, one.workspace_id, one.template_name or "", one.channel)
-        for one in map(batch.__getitem__, places)
-    ]
-    found = zip(places, await templates.faults(database, asked), strict=True)
-    refused = {number: Fault("template_name", words) for number, words in found if words is not None}
-    written = iter(await _write(database, [new for number, new in enumerate(batch) if number not in refused]))
-    return [refused[number] if number in refused else next(written) for number in range(len(batch))]
-
-
-async def _write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
-    """Where the database refuses a batch, halves find the guilty, so that nobody else suffers."""
-    if not batch:
-        return []
-    try:
-        return list(await insert(database, batch))
-    except _REFUSED_BY_DATABASE as refusal:
-        if len(batch) == 1:
-            return [Fault("database", f"refuses it: {refusal}")]
-        middle = len(batch) // 2
-        return await _write(database, batch[:middle]) + await _write(database, batch[middle:])
 
 
 def send_file(session: Session, path: Path) -> Tally:

@@ -11,7 +11,6 @@ import typer
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.importing import import_file, require_name
-from dispatcher.cli.intake import instant
 from dispatcher.cli.operating import Actor, Reason, require_text, require_words, second, who
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
@@ -23,6 +22,7 @@ from dispatcher.store import barring
 from dispatcher.store import suppressions as store
 from dispatcher.store.barring import Candidate
 from dispatcher.store.database import Database
+from dispatcher.store.intake import instant
 from dispatcher.store.suppressions import Entry
 
 app = group(help="List, add, remove, import and check addresses that get nothing more.")

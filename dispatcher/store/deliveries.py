@@ -109,9 +109,18 @@ async def listed(
     life: str | None = None,
     channel: str | None = None,
     tenant_id: str | None = None,
+    workspace_id: str | None = None,
+    idempotency_key: str | None = None,
 ) -> list[dict[str, Any]]:
     """The newest deliveries below an id."""
-    return [dict(found) for found in await database.fetch(_SQL["list"], below, life, channel, tenant_id, count)]
+    asked = below, life, channel, tenant_id, count, workspace_id, idempotency_key
+    return [dict(found) for found in await database.fetch(_SQL["list"], *asked)]
+
+
+async def owner(database: Database, delivery_id: int) -> dict[str, Any] | None:
+    """Whose a delivery is, or None."""
+    rows = await database.fetch(_SQL["owner"], delivery_id)
+    return dict(rows[0]) if rows else None
 
 
 async def find(database: Database, tenant_id: str, workspace_id: str, idempotency_key: str) -> int | None:

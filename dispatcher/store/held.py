@@ -21,10 +21,17 @@ class Suspects(Struct, frozen=True):
 
 
 async def listed(
-    database: Database, count: int, *, channel: str | None = None, tenant_id: str | None = None
+    database: Database,
+    count: int,
+    *,
+    channel: str | None = None,
+    tenant_id: str | None = None,
+    workspace_id: str | None = None,
+    behind: tuple[datetime, int] | None = None,
 ) -> list[dict[str, Any]]:
     """Held deliveries, the longest held first."""
-    return [dict(found) for found in await database.fetch(_SQL["list"], channel, tenant_id, count)]
+    asked = channel, tenant_id, count, workspace_id, *(behind or (None, None))
+    return [dict(found) for found in await database.fetch(_SQL["list"], *asked)]
 
 
 async def counts(database: Database) -> dict[str, int]:

@@ -150,6 +150,17 @@ async def find(database: Database, run_id: int) -> dict[str, Any] | None:
     return dict(rows[0]) if rows else None
 
 
+async def owner(database: Database, run_id: int) -> dict[str, Any] | None:
+    """Whose a run is, or None."""
+    rows = await database.fetch(_SQL["owner"], run_id)
+    return dict(rows[0]) if rows else None
+
+
+async def log(database: Database, run_id: int, first: int, count: int) -> list[dict[str, Any]]:
+    """The log of a run from a number on."""
+    return [_with_json(dict(row)) for row in await database.fetch(_SQL["entries"], run_id, first, count)]
+
+
 async def plan(database: Database, run_id: int) -> Plan | None:
     """The plan of the version that a run walks through; None where there is no such run."""
     found = await database.value(_SQL["plan"], run_id)

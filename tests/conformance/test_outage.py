@@ -15,7 +15,7 @@ SESSIONS = "application_name LIKE 'dispatcher%' AND datname = current_database()
 
 
 @asynccontextmanager
-async def _no_new_connections(connection: Connection, server: str) -> AsyncIterator[None]:
+async def no_new_connections(connection: Connection, server: str) -> AsyncIterator[None]:
     """The database lets nobody in, and whoever was in is thrown out."""
     name = await connection.fetchval("SELECT current_database()")
     admin = await asyncpg.connect(server)
@@ -47,7 +47,7 @@ async def test_OB_12_while_nobody_is_let_in_nothing_is_lost_and_nothing_is_held(
 ) -> None:
     await program.start(**BLACKHOLE)
     ids = await outbox.fill(2_000, channel)
-    async with _no_new_connections(outbox.connection, server):
+    async with no_new_connections(outbox.connection, server):
         ids += await outbox.fill(500, channel)
         await program.until(lambda: program.get("/readyz")[0] == 503, "it says that it is not ready")
         await program.until(

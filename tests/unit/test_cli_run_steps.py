@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.cli.run_acting import sentence
 from dispatcher.cli.run_steps import Row, Steps, ending, window
+from dispatcher.domain.answers import run_sentence
 from dispatcher.domain.plans.plan import Delay, Edge, Plan, Send
 from dispatcher.domain.plans.run import Visit
 
@@ -131,5 +131,5 @@ def test_an_ending_is_a_sentence(changes: dict[str, object], words: str) -> None
     ],
 )
 def test_every_answer_of_the_database_has_words(verb: str, answer: str, done: bool, words: str) -> None:
-    was_done, said = sentence(verb, 7, answer)
+    was_done, said = run_sentence(verb, 7, answer)
     assert (was_done, words in said) == (done, True)

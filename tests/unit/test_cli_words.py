@@ -3,23 +3,23 @@
 import asyncpg
 import pytest
 
-from dispatcher.cli.acting import ANSWERS, COMMON_ANSWERS, sentence
 from dispatcher.cli.deliveries import readable
 from dispatcher.cli.failures import FAILED, REFUSED, UNUSABLE, explain
 from dispatcher.cli.voice import plain
+from dispatcher.domain.answers import COMMON_ANSWERS, DELIVERY_ANSWERS, delivery_sentence
 from dispatcher.errors import ConfigError, Fault, InputError, RestartBudgetSpent, SchemaBehind, UnsafeDatabase
 
 
 @pytest.mark.parametrize(("action", "answer"), [("retry", "reopened"), ("cancel", "cancelled"), ("move", "moved")])
 def test_only_the_answer_that_means_done_is_done(action: str, answer: str) -> None:
     everything = {*COMMON_ANSWERS, "queued", "reopened", "cancelled", "moved"}
-    assert [word for word in everything if sentence(action, 7, word)[0]] == [answer]
+    assert [word for word in everything if delivery_sentence(action, 7, word)[0]] == [answer]
 
 
 def test_every_answer_is_a_sentence_about_the_delivery() -> None:
-    for action in ANSWERS:
-        for answer in (*ANSWERS[action], *COMMON_ANSWERS):
-            words = sentence(action, 7, answer)[1]
+    for action in DELIVERY_ANSWERS:
+        for answer in (*DELIVERY_ANSWERS[action], *COMMON_ANSWERS):
+            words = delivery_sentence(action, 7, answer)[1]
             assert words.startswith("delivery 7 ")
             assert words != f"delivery 7 {answer}"
 

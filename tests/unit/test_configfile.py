@@ -11,7 +11,18 @@ import pytest
 from msgspec import Struct, structs
 
 from channels import registry
-from dispatcher.config import CHANNELS, Channel, Config, Database, Faults, Function, Receipts, Unsubscribe, Webhook
+from dispatcher.config import (
+    CHANNELS,
+    Api,
+    Channel,
+    Config,
+    Database,
+    Faults,
+    Function,
+    Receipts,
+    Unsubscribe,
+    Webhook,
+)
 from dispatcher.configfile import load
 from dispatcher.configfile.rules import relations
 from dispatcher.configfile.schema import Keys, Leaf, Many, Node, Options, expected, table_of
@@ -158,7 +169,12 @@ def test_a_variable_reaches_a_nested_key_of_a_channel() -> None:
 @pytest.mark.parametrize("keys", LEAVES, ids=".".join)
 def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
     there = Config(
-        database=Database(url="postgresql://h/d"), unsubscribe=LINKS, receipts=HEARD, functions=CALLED, webhooks=POSTED
+        database=Database(url="postgresql://h/d"),
+        api=Api(allow_origins="https://shop.example.org http://localhost:3000"),
+        unsubscribe=LINKS,
+        receipts=HEARD,
+        functions=CALLED,
+        webhooks=POSTED,
     )
     value = msgspec.to_builtins(there)
     for key in keys:

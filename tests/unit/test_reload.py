@@ -122,12 +122,14 @@ def test_which_sections_are_live() -> None:
         "janitor",
         "unsubscribe",
         "receipts",
+        "api",
         "channels",
         "functions",
         "webhooks",
     }
-    assert fixed == {"database", "instance", "http", "log", "supervisor"}
+    assert fixed == {"database", "instance", "http", "log", "supervisor", "api"}
     assert [path for path in PATHS if path[0] == "log" and is_live(path)] == [("log", "level")]
+    assert {path[1] for path in PATHS if path[0] == "api" and not is_live(path)} == {"connections", "allow_origins"}
 
 
 @pytest.mark.parametrize("path", ["unheard_of", "unheard_of.key", "log", "log.level.x", "channels", "channels.sms"])

@@ -23,12 +23,13 @@ SELECT d.tenant_id, d.workspace_id, d.idempotency_key, d.id
   JOIN dispatcher.deliveries d USING (tenant_id, workspace_id, idempotency_key);
 
 -- name: list
--- The newest deliveries below id $1, filtered by life, channel and tenant where given.
+-- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, d.recipient
   FROM dispatcher.delivery_life l JOIN dispatcher.deliveries d USING (id)
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
-   AND ($4::text IS NULL OR l.tenant_id = $4)
+   AND ($4::text IS NULL OR l.tenant_id = $4) AND ($6::text IS NULL OR l.workspace_id = $6)
+   AND ($7::text IS NULL OR l.idempotency_key = $7)
  ORDER BY l.id DESC LIMIT $5;
 
 -- name: show
@@ -45,6 +46,10 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
 -- name: find
 -- The id behind a key.
 SELECT id FROM dispatcher.deliveries WHERE tenant_id = $1 AND workspace_id = $2 AND idempotency_key = $3;
+
+-- name: owner
+-- Whose a delivery is.
+SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = $1;
 
 -- name: attempts
 -- Earlier attempts of a delivery.

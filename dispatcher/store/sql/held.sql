@@ -1,9 +1,10 @@
 -- name: list
--- Held deliveries, the longest held first.
+-- Held deliveries, the longest held first, behind a time and an id where given.
 SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, d.recipient, s.attempt, s.held_at, s.settle_after,
        s.error
   FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
  WHERE s.held AND ($1::text IS NULL OR s.channel = $1) AND ($2::text IS NULL OR d.tenant_id = $2)
+   AND ($4::text IS NULL OR d.workspace_id = $4) AND ($5::timestamptz IS NULL OR (s.held_at, s.id) > ($5, $6::bigint))
  ORDER BY s.held_at, s.id LIMIT $3;
 
 -- name: count

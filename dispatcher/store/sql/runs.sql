@@ -50,6 +50,10 @@ SELECT input::text, (input || coalesce(state -> 'vars', '{}'))::text AS context,
        coalesce(state -> 'cursor', '{}')::text AS cursor, paused_at, discarded_at
   FROM dispatcher.runs WHERE id = $1;
 
+-- name: owner
+-- Whose a run is.
+SELECT tenant_id, workspace_id FROM dispatcher.runs WHERE id = $1;
+
 -- name: plan
 -- The version that a run walks through.
 SELECT v.plan::text FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id WHERE r.id = $1;

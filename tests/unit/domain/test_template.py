@@ -265,3 +265,11 @@ def test_a_thousand_small_messages_take_no_time_to_speak_of() -> None:
     for number in range(1_000):
         renderer.render('{"body": "Hello {{ name }}, {{ n }}"}', json.dumps({"name": "Ann", "n": number}))
     assert time.process_time() - start < 2.0
+
+
+def test_a_source_is_refused_however_often_it_is_checked_and_however_many_sound_ones_came_between() -> None:
+    renderer = Renderer(1_000, 1_000, 1_000, kept_max=2)
+    for number in range(5):
+        renderer.check(f'{{"body": "sound {number}"}}')
+        with pytest.raises(TemplateError, match="body"):
+            renderer.check('{"body": "{{ x | nonsense }}"}')

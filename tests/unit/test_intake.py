@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.cli.intake import FIELDS, Intake, instant
 from dispatcher.config import Config
 from dispatcher.domain.life import Lane
 from dispatcher.errors import InputError
 from dispatcher.store.deliveries import New
+from dispatcher.store.intake import FIELDS, Intake, instant
 
 GOOD = {"idempotency_key": "k", "channel": "sms", "recipient": "+49155", "body": "Hello {{ name }}"}
 INTAKE = Intake(Config())

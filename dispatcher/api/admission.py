@@ -1,0 +1,133 @@
+"""Admission: whether a request is served at all, told by its key, by how often that is used, and by what is waiting."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+from msgspec import Struct
+
+from dispatcher.api.problems import FORBIDDEN, OVERLOADED, TOO_MANY, UNAUTHENTICATED, Problem
+from dispatcher.config import Config
+from dispatcher.domain import bearer
+from dispatcher.domain.bucket import Bucket
+from dispatcher.domain.life import Lane
+from dispatcher.domain.roles import Right, may, who_may
+from dispatcher.store import claims, keys, pauses
+from dispatcher.store.database import Database
+from dispatcher.store.keys import Found as Key
+
+log = structlog.get_logger(__name__)
+
+# A key that was revoked is good for so long yet: what it is was read before.
+FRESH_SECONDS = 1.0
+TOUCH_SECONDS = 60.0
+# More are not used at a time; forgetting them all costs each one look.
+KEYS_KNOWN_MAX = 10_000
+BACKLOG_SECONDS = 1.0
+RETRY_SECONDS_MAX = 300
+_CHALLENGE = {"www-authenticate": "Bearer"}
+# What is in bulk waits by intention.
+_LANES = (Lane.TRANSACTIONAL, Lane.NORMAL)
+
+
+class _Known(Struct):
+    """What is remembered of a key between requests."""
+
+    key: Key
+    read_at: float
+
+
+class Admission:
+    """Decides for one process."""
+
+    def __init__(
+        self, config: Callable[[], Config], database: Callable[[], Database], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._config = config
+        self._database = database
+        self._now = now
+        self._known: dict[str, _Known] = {}
+        self._touched: dict[int, float] = {}
+        self._buckets: dict[int, Bucket] = {}
+        self._ages: dict[str, float] = {}
+        self._looked_at = float("-inf")
+
+    async def key(self, header: str | None) -> Key:
+        """The key that a request shows, where it is good."""
+        if header is None:
+            raise Problem(UNAUTHENTICATED, "show a key: Authorization: Bearer dsp_…", headers=_CHALLENGE)
+        scheme, _, text = header.partition(" ")
+        shown = bearer.read(text.strip()) if scheme.lower() == "bearer" else None
+        found = None if shown is None else await self._find(shown.prefix)
+        if shown is None or found is None or not shown.is_of(found.hash):
+            raise Problem(UNAUTHENTICATED, "this is no key of ours", headers=_CHALLENGE)
+        if found.state != "live":
+            # Who has the secret may know what became of it.
+            raise Problem(UNAUTHENTICATED, f"the key {found.name} is {found.state}", headers=_CHALLENGE)
+        return found
+
+    async def _find(self, prefix: str) -> Key | None:
+        now = self._now()
+        known = self._known.get(prefix)
+        if known is not None and now - known.read_at < FRESH_SECONDS:
+            return known.key
+        found = await keys.find(self._database(), prefix)
+        if found is None:
+            self._known.pop(prefix, None)
+            return None
+        if len(self._known) >= KEYS_KNOWN_MAX:
+            self._known.clear()
+            self._touched.clear()
+            self._buckets.clear()
+        self._known[prefix] = _Known(found, now)
+        return found
+
+    async def admit(self, key: Key, right: Right) -> None:
+        """Let a request through that its key is good for, and not too often."""
+        if not may(key.role, right):
+            roles = " or ".join(role.value for role in who_may(right))
+            raise Problem(FORBIDDEN, f"the key {key.name} is a {key.role.value}; this takes a {roles}")
+        settings, now = self._config().api, self._now()
+        bucket = self._buckets.get(key.id)
+        rate, burst = settings.key_rate_per_second, settings.key_rate_burst
+        if bucket is None:
+            bucket = self._buckets[key.id] = Bucket.full(rate, burst, now)
+        else:
+            bucket.tune(now, rate, burst)
+        if not bucket.take(now, 1):
+            wait = _seconds(bucket.wait(now))
+            words = f"the key {key.name} is used over {rate:g} times a second"
+            raise Problem(TOO_MANY, words, headers={"retry-after": wait})
+        if now - self._touched.get(key.id, float("-inf")) >= TOUCH_SECONDS:
+            self._touched[key.id] = now
+            await keys.touch(self._database(), key.id)
+
+    async def shed(self, channels: Sequence[str] | None) -> None:
+        """Refuse more work for channels (or for any) in which what is due has been waiting for too long."""
+        limit = self._config().api.shed_after_seconds
+        if limit <= 0:
+            return
+        await self._look()
+        late = {name: age for name, age in self._ages.items() if age > limit and (channels is None or name in channels)}
+        if late:
+            name, age = max(late.items(), key=lambda one: one[1])
+            words = f"deliveries by {name} that are due have been waiting for {age:.0f} s"
+            raise Problem(OVERLOADED, words, headers={"retry-after": _seconds(age - limit)})
+
+    async def _look(self) -> None:
+        """How late each channel is that is not paused; others use what was seen last, meanwhile."""
+        if self._now() - self._looked_at < BACKLOG_SECONDS:
+            return
+        self._looked_at = self._now()
+        database, channels = self._database(), self._config().channels
+        stopped = await pauses.current(database)
+        going = [name for name, channel in channels.items() if not stopped.stops(name, channel.provider)]
+        ages = dict.fromkeys(channels, 0.0)
+        for one in await claims.depth(database, [(name, lane) for name in going for lane in _LANES], 1):
+            ages[one.channel] = max(ages[one.channel], one.age_seconds)
+        self._ages = ages
+
+
+def _seconds(wait: float) -> str:
+    """Seconds to wait, in whole ones and within reason."""
+    return str(min(max(int(wait) + 1, 1), RETRY_SECONDS_MAX))

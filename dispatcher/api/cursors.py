@@ -1,0 +1,54 @@
+"""Cursors: where the next page of a list begins. What is in one is nobody's business, and may change."""
+
+import binascii
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from dispatcher.api.problems import faulty
+from dispatcher.errors import Fault
+
+_FORM = re.compile(rb"([a-z_]{1,32})((?: [1-9][0-9]{0,18}){1,2})")
+_NOT_OURS = Fault("query.cursor", "is none of this list: take next_cursor from its last answer")
+# What an id can be, and what all are below.
+ID_MAX = 2**63 - 1
+
+
+def cursor(noun: str, *last: int) -> str:
+    """The cursor of what comes behind these numbers in a list."""
+    return urlsafe_b64encode(" ".join((noun, *map(str, last))).encode()).decode().rstrip("=")
+
+
+def cursor_after(noun: str, name: str) -> str:
+    """The cursor of what comes after a name in a list."""
+    return urlsafe_b64encode(f"{noun} after {name}".encode()).decode().rstrip("=")
+
+
+def after(noun: str, text: str | None) -> str:
+    """The name that a cursor of this list leads behind; without one, before all of them. Raises Problem."""
+    if text is None:
+        return ""
+    try:
+        head, _, name = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)).decode().partition(" after ")
+    except (ValueError, binascii.Error):
+        head = name = ""
+    if head != noun or not name or "\0" in name or cursor_after(noun, name) != text:
+        raise faulty([_NOT_OURS])
+    return name
+
+
+def behind(noun: str, text: str, count: int) -> list[int]:
+    """The numbers in a cursor of this list. Raises Problem."""
+    try:
+        match = _FORM.fullmatch(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
+    except (ValueError, binascii.Error):
+        match = None
+    numbers = [int(number) for number in match[2].split()] if match else []
+    # Another text may decode to the same.
+    if len(numbers) != count or max(numbers) > ID_MAX or cursor(noun, *numbers) != text:
+        raise faulty([_NOT_OURS])
+    return numbers
+
+
+def below(noun: str, text: str | None) -> int:
+    """The id that a cursor leads below; without one, over all of them. Raises Problem."""
+    return ID_MAX if text is None else behind(noun, text, 1)[0]

@@ -1,0 +1,149 @@
+"""The OpenAPI document, made of the endpoints: what they say of themselves is what there is to know."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dispatcher.api.endpoints import Endpoint
+from dispatcher.api.examples import EXAMPLES, REFUSED
+from dispatcher.api.problems import (
+    BROKEN,
+    FAULTY,
+    FORBIDDEN,
+    KEY_REUSED,
+    MEDIA_TYPE,
+    SLOW,
+    TIMED_OUT,
+    TOO_LARGE,
+    TOO_MANY,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    UNSUPPORTED,
+    Document,
+    Kind,
+    Problem,
+)
+from dispatcher.domain.roles import who_may
+from dispatcher.errors import Fault
+from dispatcher.version import VERSION
+
+JSON = "application/json"
+_SCHEMAS = "#/components/schemas/{name}"
+_ALWAYS = (FAULTY, UNAUTHENTICATED, FORBIDDEN, TOO_MANY, BROKEN, UNAVAILABLE, SLOW)
+_WITH_BODY = (TIMED_OUT, TOO_LARGE, UNSUPPORTED, KEY_REUSED)
+_IDEMPOTENCY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The same key with the same request has the same answer for a day; with another one it is refused.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+_IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "description": "The ETag that it has to have still; it is refused (412) where it has another one by now.",
+    "schema": {"type": "string"},
+}
+_REQUEST_ID = {"description": "What this request is called in the log.", "schema": {"type": "string"}}
+_DESCRIPTION = (
+    "Every request shows a key (`dispatcher keys create`), which is good for one workspace and has a role. "
+    "What is in another workspace is not found. Errors are problem documents (RFC 9457) with every fault and its path."
+)
+
+
+def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """All of it."""
+    models = [model for one in endpoints for model in (one.given, one.answer, one.query) if model is not None]
+    schemas, components = msgspec.json.schema_components([*models, Document], ref_template=_SCHEMAS)
+    schema_of = dict(zip([*models, Document], schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for one in endpoints:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schema_of, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Dispatcher", "version": VERSION, "description": _DESCRIPTION},
+        "security": [{"key": []}],
+        "tags": [{"name": name} for name in dict.fromkeys(one.tag for one in endpoints)],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    roles = ", ".join(role.value for role in who_may(one.right))
+    made: dict[str, Any] = {
+        "operationId": one.operation,
+        "tags": [one.tag],
+        "summary": one.summary,
+        "description": f"{one.description}\n\nRoles: {roles}.".strip(),
+        "parameters": [*_of_path(one), *_of_query(one, components), *_of_header(one)],
+        "responses": _responses(one, schema_of),
+    }
+    if one.given is not None:
+        content = {"schema": schema_of[one.given], "example": one.example}
+        made["requestBody"] = {"required": True, "content": {JSON: content}}
+    return made
+
+
+def _of_header(one: Endpoint) -> list[dict[str, Any]]:
+    return ([_IDEMPOTENCY] if one.method == "POST" else []) + (
+        [_IF_MATCH] if one.tagged and one.method != "GET" else []
+    )
+
+
+def _of_path(one: Endpoint) -> list[dict[str, Any]]:
+    number = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
+    return [
+        {"name": name, "in": "path", "required": True, "schema": number if name.endswith("_id") else {"type": "string"}}
+        for name in one.names
+    ]
+
+
+def _of_query(one: Endpoint, components: Mapping[str, Any]) -> list[dict[str, Any]]:
+    properties = components[one.query.__name__].get("properties", {})
+    return [
+        {"name": name, "in": "query", "description": schema.get("description", ""), "schema": _without_null(schema)}
+        for name, schema in properties.items()
+    ]
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Who leaves a parameter out does not write it."""
+    made = {name: value for name, value in schema.items() if name not in ("description", "default")}
+    others = [inner for inner in made.pop("anyOf", []) if inner != {"type": "null"}]
+    return {**made, **others[0]} if len(others) == 1 else made | ({"anyOf": others} if others else {})
+
+
+def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    headers = {"X-Request-Id": _REQUEST_ID}
+    content = {"schema": schema_of[one.answer], "example": EXAMPLES[one.answer]}
+    answer = {"description": one.summary, "headers": headers, "content": {JSON: content}}
+    made = {"200": answer, str(one.status): answer}
+    kinds = [*_ALWAYS, *one.problems, *(_WITH_BODY if one.given is not None else ())]
+    for status in sorted({kind.status for kind in kinds}):
+        of_status = [kind for kind in kinds if kind.status == status]
+        made[str(status)] = {
+            "description": "; or: ".join(kind.title for kind in of_status),
+            "headers": headers,
+            "content": {JSON: {"schema": schema_of[one.answer], "example": REFUSED}}
+            if one.enveloped
+            else _problem(of_status, schema_of),
+        }
+    return made
+
+
+def _problem(kinds: Sequence[Kind], schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        MEDIA_TYPE: {
+            "schema": schema_of[Document],
+            "examples": {kind.name: {"value": msgspec.json.decode(_example(kind))} for kind in kinds},
+        }
+    }
+
+
+def _example(kind: Kind) -> bytes:
+    faults = [Fault("$.reason", "is required")] if kind is FAULTY else []
+    return Problem(kind, kind.title, faults).document("7d0f2c6a5b3e4f19")

@@ -1,0 +1,119 @@
+"""Endpoints: each says once what it is called, who may use it, what it takes and what it answers; all else follows."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dispatcher.api import cursors
+from dispatcher.api.problems import Kind, not_found
+from dispatcher.config import Config
+from dispatcher.domain.roles import Right
+from dispatcher.store.database import Database
+from dispatcher.store.intake import Intake
+from dispatcher.store.keys import Found as Key
+from dispatcher.store.templates import Workspace
+
+_raw = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class Served(Struct, frozen=True):
+    """What endpoints work with. `shed` raises a Problem where too much is waiting for some channels, or for any."""
+
+    config: Callable[[], Config]
+    intake: Callable[[], Intake]
+    shed: Callable[[Sequence[str] | None], Awaitable[None]]
+
+
+class Call(Struct, frozen=True):
+    """One request that may be made, read and sound."""
+
+    served: Served
+    key: Key
+    database: Database
+    path: Mapping[str, str]
+    query: Any
+    given: Any
+    body: bytes
+    # Of its Idempotency-Key; None without one.
+    idempotency_key: str | None
+    # What has to be there still for it to be done; None where anything may be.
+    if_match: str | None
+
+    @property
+    def workspace(self) -> Workspace:
+        """What the key opens, and nothing else is seen of."""
+        return self.key.workspace
+
+    @property
+    def actor(self) -> str:
+        """Who does it, for whoever asks later."""
+        return f"key {self.key.name}"
+
+    def owns(self, row: Mapping[str, Any] | None) -> bool:
+        """Whether there is a row, and the key opens it."""
+        whose = None if row is None else (row["tenant_id"], row["workspace_id"])
+        return whose == (self.workspace.tenant_id, self.workspace.workspace_id)
+
+    def number(self, name: str, what: str) -> int:
+        """An id in the path. What cannot be one is the id of nothing."""
+        text = self.path[name]
+        if not (text.isascii() and text.isdecimal() and len(text) < len(str(cursors.ID_MAX))):
+            raise not_found(f"{what} {text[:40]}")
+        return int(text)
+
+    def raw(self, name: str) -> str:
+        """An object in the body as it was written: reading and writing it would round its numbers."""
+        found = _raw(self.body).get(name)
+        return "{}" if found is None else bytes(found).decode()
+
+
+class Done(Struct, frozen=True):
+    """What is answered. It is encoded as it is."""
+
+    body: object
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """One way to ask for one thing."""
+
+    operation: str
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    right: Right
+    summary: str
+    description: str = ""
+    query: type[Struct] = Nothing
+    given: type[Struct] | None = None
+    example: Mapping[str, Any] | None = None
+    answer: Any
+    status: int = 200
+    # What it may answer beside what all may.
+    problems: Sequence[Kind] = ()
+    handle: Callable[[Call], Awaitable[Done]]
+    # Whether the body is only scanned, and read by the endpoint itself.
+    reads_itself: bool = False
+    # Whether all of it, in one transaction, or nothing is done.
+    whole: bool = False
+    large: bool = False
+    # The older interface, whose answers have a form of their own.
+    enveloped: bool = False
+    # Whether what it answers has an ETag, for If-Match.
+    tagged: bool = False
+
+    @property
+    def tag(self) -> str:
+        """What it is listed under."""
+        return self.path.split("/")[1]
+
+    @property
+    def names(self) -> list[str]:
+        """The names in its path."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]

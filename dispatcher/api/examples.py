@@ -1,0 +1,125 @@
+"""Examples of answers, one of each model, for whoever reads the document before having a key."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from dispatcher.api import models, run_models
+
+_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
+
+_written = models.Written(17, "order-17:shipped", duplicate=False)
+_delivery = models.Delivery(
+    id=17,
+    idempotency_key="order-17:shipped",
+    channel="email",
+    recipient="ann@example.org",
+    lane="normal",
+    life="sent",
+    status="sent",
+    attempt=2,
+    max_attempts=5,
+    run_at=_BEGUN,
+    finished_at=_ENDED,
+    provider_message_id="m-4711",
+    error=None,
+)
+_whole_delivery = models.WholeDelivery(
+    **structs.asdict(_delivery),
+    template_name=None,
+    template_version=None,
+    locale=None,
+    template={"subject": "Order {{ id }}", "text": "It is on its way."},
+    variables={"id": 17},
+    options={},
+    topic=None,
+    run_id=None,
+    scheduled_for=_BEGUN,
+    expires_at=None,
+    created_at=_BEGUN,
+    attempts=[models.Attempt(attempt=1, outcome="retry", ended_at=_BEGUN, next_at=_ENDED, reason="451 try again")],
+    actions=[models.Action(at=_BEGUN, actor="key shop", action="move", status_before="queued", reason="in doubt")],
+)
+_held = models.HeldDelivery(
+    id=18,
+    idempotency_key="order-18:shipped",
+    channel="sms",
+    recipient="+4917012345",
+    attempt=1,
+    held_at=_BEGUN,
+    settle_after=_ENDED,
+    error="no answer",
+)
+_letter = models.Letter(
+    kind="delivery",
+    id=19,
+    name=None,
+    node=None,
+    channel="sms",
+    recipient="+4917012345",
+    idempotency_key="order-19:shipped",
+    error="exhausted",
+    created_at=_BEGUN,
+    failed_at=_ENDED,
+    retries=0,
+)
+_workflow = run_models.Workflow(
+    name="order_shipped", active=True, version=3, total_steps=1, author="key ann", created_at=_BEGUN
+)
+_triggered = run_models.Triggered(23, "order_shipped", 3, "queued", 4, duplicate=False)
+_run = run_models.Run(
+    execution_id=23,
+    workflow_name="order_shipped",
+    version=3,
+    status="waiting",
+    current_steps=["later"],
+    total_steps=4,
+    idempotency_key="order-17",
+    triggered_by="key shop",
+    retry_count=0,
+    error=None,
+    error_step=None,
+    note=None,
+    available_at=_ENDED,
+    created_at=_BEGUN,
+    started_at=_BEGUN,
+    finished_at=None,
+)
+_whole_run = run_models.WholeRun(
+    **structs.asdict(_run),
+    input={"order": {"id": 17}},
+    context={"order": {"id": 17}, "step_1_result": {"status": "sent", "message_id": "m-4711"}},
+    held=0,
+    deliveries_total=1,
+    deliveries=[{"id": 17, "node": "mail", "channel": "email", "status": "sent"}],
+)
+_entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
+
+_ALL: tuple[Struct, ...] = (
+    _written,
+    models.WrittenMany([_written]),
+    models.Deliveries([_delivery], next_cursor="ZGVsaXZlcmllcyAxNw"),
+    _whole_delivery,
+    models.Acted(17, "cancelled", "delivery 17 is cancelled"),
+    models.HeldDeliveries([_held], next_cursor=None),
+    models.Letters([_letter], next_cursor=None),
+    models.LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again"),
+    run_models.Workflows([_workflow], next_cursor=None),
+    run_models.WholeWorkflow(
+        **structs.asdict(_workflow),
+        definition={"name": "order_shipped", "entryNodeId": "mail", "nodes": [], "edges": []},
+    ),
+    run_models.SavedWorkflow("order_shipped", 3, created=True, active=True),
+    run_models.Switched("order_shipped", "done"),
+    _triggered,
+    run_models.Runs([_run], next_cursor=None),
+    _whole_run,
+    run_models.Log([_entry], next_cursor=None),
+    run_models.Envelope(success=True, data=_triggered),
+)
+EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
+REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))

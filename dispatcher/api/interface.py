@@ -1,0 +1,119 @@
+"""The interface: every endpoint there is, as routes, with the document that describes them."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import msgspec
+import structlog
+from litestar import MediaType, Response, get
+from litestar.config.compression import CompressionConfig
+from litestar.config.cors import CORSConfig
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+
+from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs, workflows
+from dispatcher.api.admission import Admission
+from dispatcher.api.document import document
+from dispatcher.api.endpoints import Endpoint, Served
+from dispatcher.api.problems import (
+    BROKEN,
+    FAULTY,
+    MEDIA_TYPE,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    TOO_LARGE,
+    Kind,
+    Problem,
+)
+from dispatcher.api.serving import AnyRequest, Serving, request_id
+from dispatcher.config import Config, Limits
+from dispatcher.store.database import Database
+from dispatcher.store.intake import Intake
+
+log = structlog.get_logger(__name__)
+
+ENDPOINTS: Sequence[Endpoint] = (
+    *deliveries.ENDPOINTS,
+    *held.ENDPOINTS,
+    *dead_letters.ENDPOINTS,
+    *workflows.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *enqueueing.ENDPOINTS,
+)
+
+# Smaller answers fit into a packet as they are.
+GZIP_BYTES_MIN = 1_024
+_KINDS: dict[int, Kind] = {kind.status: kind for kind in (NOT_FOUND, METHOD_NOT_ALLOWED, TOO_LARGE, FAULTY)}
+
+
+class Interface:
+    """The API of one process."""
+
+    def __init__(self, config: Callable[[], Config], database: Callable[[], Database]) -> None:
+        self._config = config
+        self._intakes: tuple[Limits, Sequence[str], Intake] | None = None
+        admission = Admission(config, database)
+        self._serving = Serving(Served(config, self._intake, admission.shed), admission, database)
+
+    @cached_property
+    def _document(self) -> bytes:
+        return msgspec.json.encode(document(ENDPOINTS))
+
+    @cached_property
+    def _page(self) -> str:
+        return reference_page.page(document(ENDPOINTS))
+
+    def _intake(self) -> Intake:
+        """What reads deliveries, as the configuration is now. It keeps the templates that it has checked."""
+        config = self._config()
+        known = config.limits, tuple(config.channels)
+        if self._intakes is None or self._intakes[:2] != known:
+            self._intakes = (*known, Intake(config))
+        return self._intakes[2]
+
+    def handlers(self) -> list[HTTPRouteHandler]:
+        """The routes."""
+
+        @get("/openapi.json", media_type=MediaType.JSON, sync_to_thread=False)
+        def openapi() -> Response[bytes]:
+            return Response(self._document, media_type=MediaType.JSON, headers={"cache-control": "no-cache"})
+
+        @get("/reference", media_type=MediaType.HTML, sync_to_thread=False)
+        def reference() -> Response[str]:
+            return Response(self._page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
+
+        return [openapi, reference, *map(self._serving.handler, ENDPOINTS)]
+
+
+def cors(origins: str) -> CORSConfig | None:
+    """Which pages may call us; none without any."""
+    if not origins.split():
+        return None
+    return CORSConfig(
+        allow_origins=origins.split(),
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_headers=["authorization", "content-type", "idempotency-key", "if-match", "x-request-id"],
+        expose_headers=["etag", "idempotency-replayed", "retry-after", "x-request-id"],
+    )
+
+
+def compression() -> CompressionConfig:
+    """Long answers are compressed for whoever says that they can read that."""
+    return CompressionConfig(backend="gzip", minimum_size=GZIP_BYTES_MIN)
+
+
+def crashed(request: AnyRequest, fault: Exception) -> Response[bytes]:
+    """A bug: the log says which."""
+    called = request_id(request)
+    log.error("http.failed", request_id=called, path=request.scope["path"], exc_info=fault)
+    problem = Problem(BROKEN, f"it is in the log as {called}")
+    return Response(problem.document(called), status_code=BROKEN.status, media_type=MEDIA_TYPE)
+
+
+def refused(request: AnyRequest, fault: HTTPException) -> Response[bytes]:
+    """What the routes themselves refuse, in the form of everything else that is refused."""
+    kind = _KINDS.get(fault.status_code, FAULTY if fault.status_code < BROKEN.status else BROKEN)
+    problem = Problem(kind, fault.detail if kind is not BROKEN else kind.title)
+    called = request_id(request)
+    headers = {**(fault.headers or {}), "x-request-id": called, "x-content-type-options": "nosniff"}
+    return Response(problem.document(called), status_code=kind.status, media_type=MEDIA_TYPE, headers=headers)

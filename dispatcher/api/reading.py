@@ -1,0 +1,206 @@
+"""Reading: the JSON of a request into a model, or every fault that it has, each with its path."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct, structs
+
+from dispatcher.api.problems import faulty
+from dispatcher.errors import Fault, did_you_mean, quoted
+
+# What a run takes of an object, and some levels around it.
+DEPTH_MAX = 136
+
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_KEEP = b"[]{}"
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_OTHERS = bytes(set(range(256)) - set(_KEEP))
+# Escapes of what Postgres cannot keep: NUL, and half of a pair.
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_PLACE = re.compile(r"^(.*?)(?: - at `\$(.*)`)?$", re.DOTALL)
+
+M = TypeVar("M", bound=Struct)
+
+
+class _Object(dict[str, Any]):
+    """An object of a request; `twice` has the names that stood in it more than once."""
+
+    twice: tuple[str, ...] = ()
+
+
+def depth(body: bytes) -> int:
+    """How deep brackets stand in each other, without reading anything; all that are never closed count."""
+    brackets = _TEXTS.sub(b"", body).translate(_BRACKETS, _OTHERS)
+    levels = 0
+    while levels <= DEPTH_MAX:
+        fewer = brackets.replace(b"[]", b"")
+        if len(fewer) == len(brackets):
+            break
+        brackets, levels = fewer, levels + 1
+    return levels + brackets.count(b"[")
+
+
+def tree(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
+    """The JSON of a body whose names stand once each, without what nobody can keep. Raises Problem."""
+    if depth(body) > DEPTH_MAX:
+        raise faulty([Fault("$", f"is nested more than {DEPTH_MAX} deep")])
+    seen: list[_Object] = []
+
+    def pairs(given: list[tuple[str, Any]]) -> _Object:
+        made = _Object(given)
+        if len(made) < len(given):
+            names = [name for name, _ in given]
+            made.twice = tuple(name for name in made if names.count(name) > 1)
+            seen.append(made)
+        return made
+
+    try:
+        found = json.loads(body.decode(), object_pairs_hook=pairs, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as fault:
+        raise faulty([Fault("$", f"is not UTF-8 at byte {fault.start + 1}")]) from fault
+    except (ValueError, RecursionError) as fault:
+        raise faulty([Fault("$", f"is not JSON: {fault}")]) from fault
+    faults = [
+        *(_repeated(found, "$") if seen else ()),
+        *(_unkeepable(found, "$") if _SUSPECT.search(body) else ()),
+    ]
+    if faults:
+        raise faulty(faults)
+    return found
+
+
+def read(body: bytes, model: type[M]) -> M:
+    """A model out of the JSON of a body. Raises Problem, with every fault."""
+    found = tree(body)
+    faults = list(faults_of(found, model, "$"))
+    if faults:
+        raise faulty(faults)
+    return msgspec.convert(found, model)
+
+
+def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
+    """A model out of the parameters of a URL, each of which stands once."""
+    names = [name for name, _ in given]
+    faults = [Fault(f"query.{name}", "stands twice") for name in dict.fromkeys(names) if names.count(name) > 1]
+    fields = _fields(model)
+    for name, text in given:
+        if name not in fields:
+            faults.append(Fault(_at("query", name), f"unknown parameter{did_you_mean(name, fields)}"))
+        elif "\0" in text:
+            faults.append(Fault(f"query.{name}", "has a NUL character"))
+        else:
+            faults += _leaf_faults(text, fields[name].type, f"query.{name}", strict=False)
+    if faults:
+        raise faulty(faults)
+    return msgspec.convert(dict(given), model, strict=False)
+
+
+def faults_of(value: object, annotation: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401 - as it was written
+    """Everything in which a value is not what an annotation says."""
+    bare, meta = _bare(annotation)
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        yield from _object_faults(value, bare, path)
+    elif get_origin(bare) is list and isinstance(value, list):
+        yield from _length_faults(value, meta, path)
+        for number, one in enumerate(value):
+            yield from faults_of(one, get_args(bare)[0], f"{path}[{number}]")
+    else:
+        yield from _leaf_faults(value, annotation, path, strict=True)
+
+
+def _object_faults(value: object, model: type[Struct], path: str) -> Iterator[Fault]:
+    if not isinstance(value, Mapping):
+        yield Fault(path, "expected an object")
+        return
+    fields = _fields(model)
+    for name, one in value.items():
+        if name in fields:
+            yield from faults_of(one, fields[name].type, _at(path, name))
+        else:
+            yield Fault(_at(path, name), f"unknown field{did_you_mean(name, fields)}")
+    for name, field in fields.items():
+        if name not in value and field.default is NODEFAULT and field.default_factory is NODEFAULT:
+            yield Fault(_at(path, name), "is required")
+
+
+def _length_faults(value: list[object], meta: Meta | None, path: str) -> Iterator[Fault]:
+    if meta is not None and meta.min_length is not None and len(value) < meta.min_length:
+        yield Fault(path, f"has {len(value)} items, under {meta.min_length}")
+    if meta is not None and meta.max_length is not None and len(value) > meta.max_length:
+        yield Fault(path, f"has {len(value)} items, over {meta.max_length}")
+
+
+def _leaf_faults(value: object, annotation: Any, path: str, *, strict: bool) -> list[Fault]:  # noqa: ANN401 - as above
+    try:
+        found = msgspec.convert(value, annotation, strict=strict)
+        if isinstance(found, datetime):
+            found.astimezone(UTC)
+    except OverflowError:
+        return [Fault(path, "is out of range")]
+    except msgspec.ValidationError as fault:
+        match = _PLACE.match(str(fault))
+        words, below = (match[1], match[2]) if match else (str(fault), None)
+        return [Fault(path + (below or ""), words[:1].lower() + words[1:])]
+    return []
+
+
+@cache
+def _fields(model: type[Struct]) -> dict[str, structs.FieldInfo]:
+    return {field.encode_name: field for field in structs.fields(model)}
+
+
+def _bare(annotation: Any) -> tuple[Any, Meta | None]:  # noqa: ANN401 - as above
+    """An annotation without what is noted beside it."""
+    if hasattr(annotation, "__metadata__"):
+        meta = next((one for one in annotation.__metadata__ if isinstance(one, Meta)), None)
+        return get_args(annotation)[0], meta
+    return annotation, None
+
+
+def _repeated(value: object, path: str) -> Iterator[Fault]:
+    match value:
+        case _Object():
+            for name in value.twice:
+                yield Fault(_at(path, name), "stands twice")
+            for name, one in value.items():
+                yield from _repeated(one, _at(path, name))
+        case list():
+            for number, one in enumerate(value):
+                yield from _repeated(one, f"{path}[{number}]")
+        case _:
+            pass
+
+
+def _unkeepable(value: object, path: str) -> Iterator[Fault]:
+    match value:
+        case str():
+            yield from _text_faults(value, path)
+        case dict():
+            for name, one in value.items():
+                yield from _text_faults(name, _at(path, name))
+                yield from _unkeepable(one, _at(path, name))
+        case list():
+            for number, one in enumerate(value):
+                yield from _unkeepable(one, f"{path}[{number}]")
+        case _:
+            pass
+
+
+def _text_faults(text: str, path: str) -> Iterator[Fault]:
+    if "\0" in text:
+        yield Fault(path, "has a NUL character, which Postgres cannot keep")
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        yield Fault(path, "has half of a surrogate pair, which nobody can write")
+
+
+def _at(path: str, name: str) -> str:
+    return f"{path}.{name}" if re.fullmatch(r"\w{1,64}", name, re.ASCII) else f"{path}[{quoted(name)}]"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,103 @@
+"""The reference as a page: the OpenAPI document for people, with everything in it, and nothing to run or to fetch."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from html import escape
+from typing import Any
+
+import msgspec
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1.25rem; font: 1rem/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
+details { border: 1px solid #8886; border-radius: .4rem; margin: .5rem 0; padding: .4rem .8rem; }
+summary { cursor: pointer; overflow-wrap: anywhere; }
+summary b { display: inline-block; min-width: 3.2rem; }
+pre { overflow-x: auto; background: #8881; padding: .6rem; border-radius: .3rem; }
+table { border-collapse: collapse; } td { padding: .1rem 1rem .1rem 0; vertical-align: top; }
+"""
+HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'none'; style-src 'sha256-"
+    + b64encode(sha256(STYLE.encode()).digest()).decode()
+    + "'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "x-content-type-options": "nosniff",
+}
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """All of it."""
+    info = document["info"]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(info["title"])} API</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<h1>{escape(info["title"])} API {escape(info["version"])}</h1>
+<p>{escape(info["description"])}</p>
+<p>For programs: <a href="openapi.json">openapi.json</a></p>
+{"".join(_operations(document))}
+<h2>Schemas</h2>
+{"".join(_schemas(document))}
+</body>
+</html>
+"""
+
+
+def _operations(document: Mapping[str, Any]) -> Iterator[str]:
+    for tag in document["tags"]:
+        yield f"<h2>{escape(tag['name'])}</h2>\n"
+        for path, methods in document["paths"].items():
+            for method, one in methods.items():
+                if tag["name"] in one["tags"]:
+                    yield _operation(method.upper(), path, one)
+
+
+def _operation(method: str, path: str, one: Mapping[str, Any]) -> str:
+    head = f"<b>{method}</b> <code>{escape(path)}</code>: {escape(one['summary'])}"
+    parts = [f"<p>{escape(one['description'])}</p>"]
+    if one["parameters"]:
+        rows = ((_code(each["name"]), each["in"], escape(each.get("description", ""))) for each in one["parameters"])
+        parts.append(_table(rows))
+    if "requestBody" in one:
+        ((_, content),) = one["requestBody"]["content"].items()
+        parts.append(f"<p>Body: {_reference(content['schema'])}</p>{_json(content['example'])}")
+    answer = next(iter(one["responses"]["200"]["content"].values()))
+    parts.append(f"<p>Answer: {_reference(answer['schema'])}</p>{_json(answer['example'])}")
+    rows = (
+        (status, escape(each["description"]), _reference(next(iter(each["content"].values()))["schema"]))
+        for status, each in one["responses"].items()
+    )
+    return _folded(escape(one["operationId"]), head, "".join(parts) + _table(rows))
+
+
+def _schemas(document: Mapping[str, Any]) -> Iterator[str]:
+    for name, schema in document["components"]["schemas"].items():
+        yield _folded(f"schema-{escape(name)}", escape(f"{name}: {schema.get('description', '')}"), _json(schema))
+
+
+def _folded(place: str, head: str, body: str) -> str:
+    return f'<details id="{place}"><summary>{head}</summary>{body}</details>\n'
+
+
+def _reference(schema: Mapping[str, Any]) -> str:
+    name = escape(str(schema.get("$ref", "")).rpartition("/")[2])
+    return f'<a href="#schema-{name}">{name}</a>' if name else _json(schema)
+
+
+def _table(rows: Any) -> str:  # noqa: ANN401 - rows of cells that are HTML already
+    return "<table>" + "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows) + "</table>"
+
+
+def _code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
+
+
+def _json(value: object) -> str:
+    return f"<pre>{escape(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())}</pre>"

@@ -1,0 +1,215 @@
+"""Models of workflows and runs: what requests say and what answers say about them."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from dispatcher.api.models import Asked, Cursor, Json, Limit, ShortText, Text
+from dispatcher.errors import Fault
+
+RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
+
+
+# Workflows
+
+
+class Definition(Asked, frozen=True, kw_only=True):
+    """A workflow as people write it: a graph (entryNodeId, nodes, edges), or a list of steps."""
+
+    name: ShortText
+    description: str | None = None
+    entry_node_id: str | None = field(default=None, name="entryNodeId")
+    nodes: list[Json] | None = None
+    edges: list[Json] | None = None
+    steps: list[Json] | None = None
+    required_fields: list[str] | None = None
+    max_retries: int | None = None
+    timeout_seconds: float | None = None
+    visibility_timeout: float | None = None
+
+
+class WorkflowQuery(Asked, frozen=True):
+    """Which workflows."""
+
+    cursor: Annotated[str, Meta(max_length=600, description="next_cursor of the answer before.")] | None = None
+    limit: Limit = 50
+
+
+class Workflow(Struct, frozen=True, kw_only=True):
+    """A workflow in short: its newest version."""
+
+    name: str
+    active: bool
+    version: int
+    total_steps: int
+    author: str
+    created_at: datetime
+
+
+class Workflows(Struct, frozen=True):
+    """A page, by name."""
+
+    workflows: list[Workflow]
+    next_cursor: str | None
+
+
+class WholeWorkflow(Workflow, frozen=True, kw_only=True):
+    """A version of a workflow with what it says."""
+
+    definition: Json
+
+
+class SavedWorkflow(Struct, frozen=True):
+    """Which version says it now, and whether that is new."""
+
+    name: str
+    version: int
+    created: bool
+    active: bool
+
+
+class Switched(Struct, frozen=True):
+    """What became of it."""
+
+    name: str
+    answer: str
+
+
+# Runs
+
+
+class NewTrigger(Asked, frozen=True):
+    """What a run of a workflow begins with."""
+
+    input: Annotated[Json, Meta(description="What its workflow reads.")] = field(default_factory=dict)
+    idempotency_key: Annotated[Text | None, Meta(description="It starts one run; the second trigger gets that.")] = None
+    correlation_id: Annotated[Text | None, Meta(description="Another name for idempotency_key.")] = None
+
+
+class Triggered(Struct, frozen=True):
+    """The run of a trigger; a duplicate is one that its key had started before."""
+
+    execution_id: int
+    workflow_name: str
+    version: int
+    status: str
+    total_steps: int
+    duplicate: bool
+
+
+class RunQuery(Asked, frozen=True):
+    """Which runs."""
+
+    workflow: ShortText | None = None
+    status: RunStatus | None = None
+    since: Annotated[datetime, Meta(description="Begun then or later.", tz=True)] | None = None
+    idempotency_key: Text | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run in short."""
+
+    execution_id: int
+    workflow_name: str
+    version: int
+    status: str
+    current_steps: list[str]
+    total_steps: int
+    idempotency_key: str | None
+    triggered_by: str
+    retry_count: int
+    error: str | None
+    error_step: str | None
+    note: str | None
+    available_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class Runs(Struct, frozen=True):
+    """A page, the newest first."""
+
+    runs: list[Run]
+    next_cursor: str | None
+
+
+class WholeRun(Run, frozen=True, kw_only=True):
+    """A run with what it was given, what its nodes have added to that, and the deliveries that it has ordered."""
+
+    input: Any
+    context: Any
+    held: int
+    deliveries_total: int
+    deliveries: list[dict[str, Any]]
+
+
+class LogQuery(Asked, frozen=True):
+    """Which part of a log."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 100
+
+
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that happened to a run."""
+
+    number: int
+    at: datetime
+    event: str
+    step: int | None = None
+    node: str | None = None
+    context: Any = None
+    added: Any = None
+    error: str | None = None
+
+
+class Log(Struct, frozen=True):
+    """A page, the oldest first."""
+
+    entries: list[Entry]
+    next_cursor: str | None
+
+
+class Signal(Asked, frozen=True):
+    """An event for a run, kept for the node that waits for it."""
+
+    event: Text
+    data: Annotated[Json, Meta(description="What it says.")] = field(default_factory=dict)
+
+
+# The older interface
+
+
+class Enqueue(Asked, frozen=True):
+    """What the older interface is asked."""
+
+    action: Literal["enqueue", "status", "health"]
+    payload: Json = field(default_factory=dict)
+
+
+class EnqueuePayload(Asked, frozen=True):
+    """Which workflow is triggered, and with what."""
+
+    workflow_name: ShortText
+    input: Json = field(default_factory=dict)
+    correlation_id: Text | None = None
+    idempotency_key: Text | None = None
+
+
+class StatusPayload(Asked, frozen=True):
+    """Which run is asked about."""
+
+    execution_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
+class Envelope(Struct, frozen=True, omit_defaults=True):
+    """What the older interface answers: data, or the error in words."""
+
+    success: bool
+    data: Any = None
+    error: str | None = None
+    faults: list[Fault] = []

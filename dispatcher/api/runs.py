@@ -1,0 +1,223 @@
+"""Triggers and runs over HTTP: starting runs, looking at them and at their logs, and what may be done to one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from dispatcher.api import models, run_models
+from dispatcher.api.cursors import behind, below, cursor
+from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
+from dispatcher.domain.answers import run_sentence
+from dispatcher.domain.roles import Right
+from dispatcher.errors import Fault, TriggerRefused
+from dispatcher.store import runs as store
+from dispatcher.store.runs import Trigger
+
+NOUN = "runs"
+# Behind the first of all.
+LOG_NOUN = "log"
+DELIVERIES_MAX = 100
+
+
+async def trigger(call: Call) -> Done:
+    """Start a run of the workflow in the path."""
+    given: run_models.NewTrigger = call.given
+    found = await started(call, call.path["name"], call.raw("input"), _key(given, call))
+    return Done(found, 200 if found.duplicate else 201)
+
+
+def _key(given: run_models.NewTrigger, call: Call) -> str | None:
+    named = [one for one in (given.idempotency_key, given.correlation_id) if one is not None]
+    if len(set(named)) > 1:
+        raise faulty([Fault("$.correlation_id", "is another name for idempotency_key: keep one of them")])
+    # A trigger that is sent again with the same header has the same run, also after its answer was forgotten.
+    return named[0] if named else call.idempotency_key
+
+
+async def started(call: Call, workflow: str, given: str, key: str | None) -> run_models.Triggered:
+    """The run of a trigger, or the one that its key has started already."""
+    await call.served.shed(None)
+    asked = Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor)
+    try:
+        found = await store.trigger(call.database, asked)
+    except TriggerRefused as refused:
+        raise _refusal(refused) from refused
+    return msgspec.convert(found, run_models.Triggered, from_attributes=True)
+
+
+def _refusal(refused: TriggerRefused) -> Problem:
+    match refused.__cause__:
+        case asyncpg.NoDataFoundError():
+            return Problem(NOT_FOUND, refused.message)
+        case asyncpg.ObjectNotInPrerequisiteStateError():
+            return Problem(CONFLICT, refused.message, refused.faults)
+        case _:
+            return faulty(refused.faults, refused.message)
+
+
+async def list_(call: Call) -> Done:
+    """The newest."""
+    asked: run_models.RunQuery = call.query
+    which = store.Filter(
+        workflow=asked.workflow,
+        status=asked.status,
+        since=asked.since,
+        tenant_id=call.workspace.tenant_id,
+        workspace_id=call.workspace.workspace_id,
+        key=asked.idempotency_key,
+    )
+    rows = await store.listed(call.database, which, below(NOUN, asked.cursor), asked.limit + 1)
+    page = rows[: asked.limit]
+    more = cursor(NOUN, page[-1]["id"]) if len(rows) > asked.limit else None
+    return Done(run_models.Runs([msgspec.convert(shown(row), run_models.Run) for row in page], more))
+
+
+async def show(call: Call) -> Done:
+    """One, whole."""
+    return Done(await whole(call, await _own(call)))
+
+
+async def whole(call: Call, run_id: int) -> run_models.WholeRun:
+    """A run as its status is told. Another tenant's is none."""
+    found = await store.show(call.database, run_id, DELIVERIES_MAX)
+    if found is None or not call.owns(found):
+        raise not_found(f"run {run_id}")
+    return msgspec.convert(shown(found), run_models.WholeRun)
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row in the words of this door."""
+    return {
+        **row,
+        "execution_id": row["id"],
+        "workflow_name": row["workflow"],
+        "retry_count": row["retries"],
+        "error_step": row["error_node"],
+    }
+
+
+async def log(call: Call) -> Done:
+    """What happened to one."""
+    run_id = await _own(call)
+    asked: run_models.LogQuery = call.query
+    first = 0 if asked.cursor is None else behind(LOG_NOUN, asked.cursor, 1)[0]
+    entries = await store.log(call.database, run_id, first, asked.limit + 1)
+    page = entries[: asked.limit]
+    more = cursor(LOG_NOUN, entries[-1]["number"]) if len(entries) > asked.limit else None
+    return Done(run_models.Log([msgspec.convert(one, run_models.Entry) for one in page], more))
+
+
+async def _own(call: Call) -> int:
+    run_id = call.number("run_id", "run")
+    if not call.owns(await store.owner(call.database, run_id)):
+        raise not_found(f"run {run_id}")
+    return run_id
+
+
+async def signal(call: Call) -> Done:
+    """Send one an event."""
+    run_id = await _own(call)
+    given: run_models.Signal = call.given
+    try:
+        answer = await store.signal(call.database, run_id, given.event, call.raw("data"), call.actor)
+    except TriggerRefused as refused:
+        raise _refusal(refused) from refused
+    return _done("signal", run_id, answer)
+
+
+def _acting(verb: store.Verb, summary: str) -> Endpoint:
+    async def act(call: Call) -> Done:
+        run_id = await _own(call)
+        return _done(verb, run_id, await store.act(call.database, verb, run_id, call.given.reason, call.actor))
+
+    return Endpoint(
+        operation=f"{verb}Run",
+        method="POST",
+        path=f"/runs/{{run_id}}/{verb}",
+        right=Right.TRIGGERS,
+        summary=summary,
+        given=models.Why,
+        example={"reason": "the order is in doubt"},
+        answer=models.Acted,
+        problems=(NOT_FOUND, CONFLICT),
+        handle=act,
+    )
+
+
+def _done(verb: str, run_id: int, answer: str) -> Done:
+    done, words = run_sentence(verb, run_id, answer)
+    if not done:
+        raise Problem(CONFLICT, words)
+    return Done(models.Acted(run_id, answer, words))
+
+
+_VERBS: Mapping[store.Verb, str] = {
+    "pause": "Let a run go no further; what it has queued waits",
+    "resume": "Let a paused run go on",
+    "cancel": "Cancel a run: it sends nothing more",
+    "replay": "Let a failed run go on from where it failed; what was sent is not sent again",
+}
+
+ENDPOINTS = (
+    Endpoint(
+        operation="triggerWorkflow",
+        method="POST",
+        path="/workflows/{name}/triggers",
+        right=Right.TRIGGERS,
+        summary="Start a run of a workflow",
+        description="A key starts one run: who triggers with it again gets the first one, with `duplicate: true`.",
+        given=run_models.NewTrigger,
+        example={"input": {"order": {"id": 17}}, "idempotency_key": "order-17"},
+        answer=run_models.Triggered,
+        status=201,
+        problems=(NOT_FOUND, CONFLICT, OVERLOADED),
+        handle=trigger,
+    ),
+    Endpoint(
+        operation="listRuns",
+        method="GET",
+        path="/runs",
+        right=Right.LOGS,
+        summary="List runs, the newest first",
+        query=run_models.RunQuery,
+        answer=run_models.Runs,
+        handle=list_,
+    ),
+    Endpoint(
+        operation="getRun",
+        method="GET",
+        path="/runs/{run_id}",
+        right=Right.LOGS,
+        summary="Show a run: where it stands, its input, its context and its deliveries",
+        answer=run_models.WholeRun,
+        problems=(NOT_FOUND,),
+        handle=show,
+    ),
+    Endpoint(
+        operation="getRunLog",
+        method="GET",
+        path="/runs/{run_id}/log",
+        right=Right.LOGS,
+        summary="Show what happened to a run",
+        query=run_models.LogQuery,
+        answer=run_models.Log,
+        problems=(NOT_FOUND,),
+        handle=log,
+    ),
+    *(_acting(verb, summary) for verb, summary in _VERBS.items()),
+    Endpoint(
+        operation="signalRun",
+        method="POST",
+        path="/runs/{run_id}/signal",
+        right=Right.TRIGGERS,
+        summary="Send a run an event",
+        given=run_models.Signal,
+        example={"event": "paid", "data": {"amount": 120}},
+        answer=models.Acted,
+        problems=(NOT_FOUND, CONFLICT),
+        handle=signal,
+    ),
+)

@@ -1,0 +1,207 @@
+"""Serving: one request from its first byte to its answer, the same way for every endpoint."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import structlog
+from litestar import HttpMethod, Request, Response
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
+
+from dispatcher.api import reading
+from dispatcher.api.admission import Admission
+from dispatcher.api.endpoints import Call, Endpoint, Nothing, Served
+from dispatcher.api.problems import (
+    BROKEN,
+    KEY_REUSED,
+    MEDIA_TYPE,
+    SLOW,
+    TIMED_OUT,
+    TOO_LARGE,
+    UNAVAILABLE,
+    UNSUPPORTED,
+    Envelope,
+    Problem,
+    faulty,
+)
+from dispatcher.errors import Fault
+from dispatcher.store import answers
+from dispatcher.store.answers import Asked
+from dispatcher.store.database import PASSING, Database
+
+log = structlog.get_logger(__name__)
+
+AnyRequest = Request[object, object, State]
+
+JSON = "application/json"
+RETRY_SECONDS = "5"
+# Bodies from here on are read beside the loop, which goes on turning meanwhile.
+LARGE_BYTES = 64 * 1024
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
+
+
+class _Answer(Struct):
+    """What goes out."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]
+    media_type: str = JSON
+
+
+def request_id(request: AnyRequest) -> str:
+    """The id that a request has, or is given."""
+    given = request.headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex
+
+
+class Serving:
+    """Serves endpoints."""
+
+    def __init__(self, served: Served, admission: Admission, database: Callable[[], Database]) -> None:
+        self._served = served
+        self._admission = admission
+        self._database = database
+
+    def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
+        """An endpoint as a route."""
+
+        async def handle(request: AnyRequest) -> Response[bytes]:
+            called = request_id(request)
+            answer = await self._answered(endpoint, request, called)
+            headers = {"x-request-id": called, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+            return Response(
+                answer.body, status_code=answer.status, media_type=answer.media_type, headers=headers | answer.headers
+            )
+
+        path = "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in endpoint.path.split("/"))
+        method = HttpMethod(endpoint.method)
+        # Its size is watched here, before any of it is read into anything.
+        made = HTTPRouteHandler(
+            path, http_method=method, status_code=endpoint.status, request_max_body_size=None, name=endpoint.operation
+        )
+        return made(handle)
+
+    async def _answered(self, endpoint: Endpoint, request: AnyRequest, called: str) -> _Answer:
+        try:
+            async with asyncio.timeout(self._served.config().api.request_seconds_max):
+                return await self._answer(endpoint, request)
+        except Problem as problem:
+            return _problem(endpoint, problem, called)
+        except TimeoutError:
+            return _problem(endpoint, Problem(SLOW, "it may have been done, or may be done yet"), called)
+        except PASSING as trouble:
+            log.warning(
+                "api.unavailable", request_id=called, operation=endpoint.operation, error=type(trouble).__name__
+            )
+            headers = {"retry-after": RETRY_SECONDS}
+            return _problem(endpoint, Problem(UNAVAILABLE, "please try again", headers=headers), called)
+        except Exception:
+            log.exception("api.failed", request_id=called, operation=endpoint.operation)
+            return _problem(endpoint, Problem(BROKEN, f"it is in the log as {called}"), called)
+
+    async def _answer(self, endpoint: Endpoint, request: AnyRequest) -> _Answer:
+        key = await self._admission.key(request.headers.get("authorization"))
+        await self._admission.admit(key, endpoint.right)
+        query = reading.read_query(list(request.query_params.multi_items()), endpoint.query)
+        body = b"" if endpoint.given is None else await self._body(endpoint, request)
+        given = await _given(endpoint, body)
+        again = _idempotency_key(request)
+        match = request.headers.get("if-match")
+        call = Call(self._served, key, self._database(), request.path_params, query, given, body, again, match)
+        if again is not None and endpoint.method == "POST":
+            return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
+        if endpoint.whole:
+            async with answers.transaction(call.database) as inside:
+                return await _do(endpoint, _on(call, inside))
+        return await _do(endpoint, call)
+
+    async def _once(self, endpoint: Endpoint, call: Call, asked: Asked) -> _Answer:
+        """Do it and keep the answer, both or neither; or answer as it was answered before."""
+        async with answers.transaction(call.database) as inside:
+            before = await answers.begin(inside, asked)
+            if before is None:
+                answer = await _do(endpoint, _on(call, inside))
+                await answers.finish(inside, asked, answer.status, answer.body)
+                return answer
+        if not before.same:
+            raise Problem(KEY_REUSED, f"the Idempotency-Key {asked.key} belongs to a request that said something else")
+        return _Answer(before.status, before.body, {"idempotency-replayed": "true"})
+
+    async def _body(self, endpoint: Endpoint, request: AnyRequest) -> bytes:
+        settings = self._served.config().api
+        most = settings.batch_bytes_max if endpoint.large else settings.body_bytes_max
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            raise Problem(UNSUPPORTED, f"the body has to be {JSON}, and say so")
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Problem(UNSUPPORTED, "the body has to be as it is, and not compressed")
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > most:
+            raise _too_large(most)
+        chunks, size = [], 0
+        try:
+            async with asyncio.timeout(settings.body_seconds_max):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > most:
+                        raise _too_large(most)
+                    chunks.append(chunk)
+        except HTTPException as fault:
+            # Nobody is there any more to be told.
+            raise Problem(TIMED_OUT, "its body ended in the middle") from fault
+        except TimeoutError as fault:
+            raise Problem(TIMED_OUT, f"its body was not there within {settings.body_seconds_max:g} s") from fault
+        return b"".join(chunks)
+
+
+async def _given(endpoint: Endpoint, body: bytes) -> Any:  # noqa: ANN401 - of the endpoint's own type
+    if endpoint.given is None:
+        return Nothing()
+    given = endpoint.given
+    read: Callable[[], Any] = (
+        (lambda: reading.tree(body)) if endpoint.reads_itself else lambda: reading.read(body, given)
+    )
+    return await asyncio.to_thread(read) if len(body) > LARGE_BYTES else read()
+
+
+async def _do(endpoint: Endpoint, call: Call) -> _Answer:
+    done = await endpoint.handle(call)
+    return _Answer(done.status, msgspec.json.encode(done.body), dict(done.headers))
+
+
+def _on(call: Call, database: Database) -> Call:
+    return msgspec.structs.replace(call, database=database)
+
+
+def _problem(endpoint: Endpoint, problem: Problem, called: str) -> _Answer:
+    status = problem.kind.status
+    if endpoint.enveloped:
+        body = msgspec.json.encode(Envelope(success=False, error=problem.detail, faults=problem.faults))
+        return _Answer(status, body, problem.headers)
+    return _Answer(status, problem.document(called), problem.headers, MEDIA_TYPE)
+
+
+def _too_large(most: int) -> Problem:
+    # What is left of it is not read: the connection is of no more use.
+    return Problem(TOO_LARGE, f"its body is over {most} bytes", headers={"connection": "close"})
+
+
+def _idempotency_key(request: AnyRequest) -> str | None:
+    given = request.headers.get("idempotency-key")
+    if given is not None and not _IDEMPOTENCY_KEY.fullmatch(given):
+        raise faulty([Fault("header.Idempotency-Key", "expected 1 to 255 printable characters without spaces")])
+    return given
+
+
+def _hash(request: AnyRequest, body: bytes) -> bytes:
+    """What makes two requests the same."""
+    head = f"{request.method} {request.scope['path']}?".encode() + request.scope["query_string"] + b"\0"
+    return hashlib.sha256(head + body).digest()

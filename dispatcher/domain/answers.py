@@ -1,0 +1,79 @@
+"""What the schema answers to whoever acts on deliveries and runs, in words. The first answer of each means done."""
+
+from collections.abc import Mapping
+
+DELIVERY_ANSWERS: Mapping[str, Mapping[str, str]] = {
+    "retry": {
+        "reopened": "will be sent again",
+        "queued": "is not finished, so there is nothing to retry",
+    },
+    "cancel": {
+        "cancelled": "is cancelled",
+        "stopped": "is not sent again, but held: an earlier attempt may have gone out",
+        "skipped": "was skipped or cancelled before",
+    },
+    "move": {
+        "moved": "is moved",
+        "skipped": "was skipped or cancelled, so there is nothing to move",
+    },
+    "discard": {
+        "discarded": "is discarded: it stays failed, and is no dead letter any more",
+        "same": "was discarded before",
+        "queued": "is not finished, so there is nothing to discard",
+        "failed": "belongs to a run: discard that, if it has failed",
+    },
+}
+COMMON_ANSWERS = {
+    "unknown": "does not exist",
+    "sending": "is with its provider: too late",
+    "held": "is held: a call was begun and nobody knows how it ended",
+    "sent": "has been sent: too late",
+    "called": "has been called: too late",
+    "posted": "has been posted: too late",
+    "failed": "has failed",
+    "skipped": "was skipped",
+}
+
+RUN_ANSWERS: Mapping[str, Mapping[str, str]] = {
+    "pause": {"done": "is paused", "same": "is paused already"},
+    "resume": {"done": "goes on", "same": "is not paused"},
+    "cancel": {"cancelled": "is cancelled: it sends nothing more"},
+    "replay": {"replayed": "goes on from where it had failed; what was sent is not sent again"},
+    "discard": {
+        "discarded": "is discarded: it stays failed, and is no dead letter any more",
+        "same": "was discarded before",
+    },
+    "signal": {"accepted": "has the event"},
+}
+ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
+# Of what was named as a dead letter and is none.
+NO_LETTER = "none"
+ENDED = {"completed": "is completed", "failed": "has failed", "cancelled": "was cancelled"}
+
+
+def delivery_sentence(action: str, delivery_id: int, answer: str) -> tuple[bool, str]:
+    """Whether it was done, and what to say about it."""
+    answers = DELIVERY_ANSWERS[action]
+    words = answers.get(answer) or COMMON_ANSWERS.get(answer, answer)
+    return answer == next(iter(answers)), f"delivery {delivery_id} {words}"
+
+
+def run_sentence(verb: str, run_id: int, answer: str) -> tuple[bool, str]:
+    """Whether it was done, and what to say about it."""
+    if answer == "unknown":
+        return False, f"there is no run {run_id}"
+    answers = RUN_ANSWERS[verb]
+    if answer in answers:
+        return answer == next(iter(answers)), f"run {run_id} {answers[answer]}"
+    why = f"only a failed one can be {ONLY_FAILED[verb]}" if verb in ONLY_FAILED else "too late"
+    # Cancelled twice is cancelled, but not by this.
+    return False, f"run {run_id} {ENDED.get(answer, f'is {answer}')}: {why}"
+
+
+def letter_sentence(verb: str, kind: str, number: int, answer: str) -> tuple[bool, str]:
+    """The same of a dead letter: what is said to whoever does it to that run or delivery."""
+    if answer == NO_LETTER:
+        return False, f"{kind} {number} is no dead letter"
+    if kind == "run":
+        return run_sentence(verb, number, answer)
+    return delivery_sentence("retry" if verb == "replay" else verb, number, answer)

@@ -1,0 +1,48 @@
+"""Bearer keys as they are handed out: a part by which they are found, and a secret of which only the hash is kept."""
+
+import hmac
+import re
+import string
+from collections.abc import Callable
+from hashlib import sha256
+
+from msgspec import Struct
+
+# Only letters and digits: a double click selects it, and no shell or URL changes it.
+_ALPHABET = string.ascii_letters + string.digits
+_PREFIX_CHARACTERS = 12
+# 62 to the 43rd: 256 bits, so that a plain hash is as good as a slow one.
+_SECRET_CHARACTERS = 43
+_FORM = re.compile(rf"(dsp_[A-Za-z0-9]{{{_PREFIX_CHARACTERS}}})_[A-Za-z0-9]{{{_SECRET_CHARACTERS}}}")
+
+
+class Bearer(Struct, frozen=True):
+    """A key as its holder has it. It is shown once, and never kept."""
+
+    prefix: str
+    text: str
+
+    @property
+    def hash(self) -> bytes:
+        """What is kept of it."""
+        return sha256(self.text.encode()).digest()
+
+    def is_of(self, kept: bytes) -> bool:
+        """Whether this is what was kept, in a time that does not say how much of it is."""
+        return hmac.compare_digest(self.hash, kept)
+
+
+def make(choose: Callable[[str], str]) -> Bearer:
+    """A new one; `choose` takes one character of a text, in a way that nobody can guess."""
+
+    def some(count: int) -> str:
+        return "".join(choose(_ALPHABET) for _ in range(count))
+
+    prefix = "dsp_" + some(_PREFIX_CHARACTERS)
+    return Bearer(prefix, f"{prefix}_{some(_SECRET_CHARACTERS)}")
+
+
+def read(text: str) -> Bearer | None:
+    """The key that somebody shows; None where it has not the form of one."""
+    match = _FORM.fullmatch(text)
+    return None if match is None else Bearer(match[1], text)

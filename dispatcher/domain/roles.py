@@ -1,0 +1,63 @@
+"""Roles: what the holder of a key may do. Both sets are closed, and the matrix is all there is to it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Right(StrEnum):
+    """One thing that a key may be good for."""
+
+    WORKFLOWS = "workflows"
+    RULES = "rules"
+    TEMPLATES = "templates"
+    SEQUENCES = "sequences"
+    # Looking at runs and at what their logs say.
+    LOGS = "logs"
+    # Starting runs, and pausing, resuming, cancelling, replaying and signalling them.
+    TRIGGERS = "triggers"
+    HELD = "held"
+    DEAD_LETTERS = "dead_letters"
+    CAMPAIGNS = "campaigns"
+    ENROLMENTS = "enrolments"
+    DELIVERIES = "deliveries"
+    OBJECTS = "objects"
+    SUPPRESSIONS = "suppressions"
+    PAUSES = "pauses"
+    SCHEDULES = "schedules"
+    KEYS = "keys"
+    TENANTS = "tenants"
+    AUDIT = "audit"
+    CLAIMS = "claims"
+
+
+class Role(StrEnum):
+    """What a key is made for, in the words in which it is configured."""
+
+    WORKFLOW_MANAGER = "workflowManager"
+    TRIGGER_OPERATOR = "triggerOperator"
+    SYSTEM_ADMIN = "systemAdmin"
+    WORKER_SERVICE = "workerService"
+
+
+# What nobody else has is the system administrator's.
+MATRIX: Mapping[Role, frozenset[Right]] = {
+    Role.WORKFLOW_MANAGER: frozenset(
+        {Right.WORKFLOWS, Right.LOGS, Right.RULES, Right.TEMPLATES, Right.SEQUENCES},
+    ),
+    # The life of a run is seen in its log.
+    Role.TRIGGER_OPERATOR: frozenset(
+        {Right.TRIGGERS, Right.LOGS, Right.HELD, Right.DEAD_LETTERS, Right.CAMPAIGNS, Right.ENROLMENTS},
+    ),
+    Role.SYSTEM_ADMIN: frozenset(Right),
+    Role.WORKER_SERVICE: frozenset({Right.CLAIMS}),
+}
+
+
+def may(role: Role, right: Right) -> bool:
+    """Whether a role has a right."""
+    return right in MATRIX[role]
+
+
+def who_may(right: Right) -> tuple[Role, ...]:
+    """The roles that have a right."""
+    return tuple(role for role in Role if may(role, right))

@@ -1,0 +1,72 @@
+"""Answers to requests with an Idempotency-Key, kept in the transaction of what they were asked to do."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from dispatcher.store.database import Database
+from dispatcher.store.queries import statements
+from dispatcher.store.templates import Workspace
+
+_SQL = statements("answers")
+
+# A client that has not asked again by then has given up.
+KEPT_SECONDS = 86_400.0
+
+
+class Asked(Struct, frozen=True):
+    """A request: whose it is, its key, and the hash of all that it says."""
+
+    workspace: Workspace
+    key: str
+    hash: bytes
+
+
+class Answer(Struct, frozen=True):
+    """What was answered once; `same` where it was the same request."""
+
+    status: int
+    body: bytes
+    same: bool
+
+
+class Transaction(Database):
+    """One transaction, for whatever works on a Database. A statement that fails undoes itself alone."""
+
+    def __init__(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+        self._connection = connection
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """The connection, inside a savepoint."""
+        async with self._connection.transaction():
+            yield self._connection
+
+
+@asynccontextmanager
+async def transaction(database: Database) -> AsyncIterator[Transaction]:
+    """All or nothing: what is done through it counts when it ends well."""
+    async with database.connection() as connection, connection.transaction():
+        yield Transaction(connection)
+
+
+async def begin(inside: Transaction, asked: Asked) -> Answer | None:
+    """Take the key of a request; the answer that it has already, where it was used."""
+    whose = asked.workspace.tenant_id, asked.workspace.workspace_id, asked.key
+    while not await inside.fetch(_SQL["begin"], *whose, asked.hash):
+        # None where it was dropped between the two statements.
+        for row in await inside.fetch(_SQL["find"], *whose):
+            return Answer(row["status"], row["answer"], same=row["asked"] == asked.hash)
+    return None
+
+
+async def finish(inside: Transaction, asked: Asked, status: int, body: bytes) -> None:
+    """Keep what is answered, for as long as somebody may ask again."""
+    await inside.fetch(_SQL["finish"], asked.workspace.tenant_id, asked.workspace.workspace_id, asked.key, status, body)
+
+
+async def drop(database: Database, page: int) -> int:
+    """Forget old answers; says how many it were."""
+    return int(await database.value(_SQL["drop"], KEPT_SECONDS, page))

@@ -1,0 +1,44 @@
+"""Writing deliveries for somebody who waits: each is written, or told why not, whatever its neighbours are."""
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from dispatcher.errors import Fault
+from dispatcher.store import templates
+from dispatcher.store.database import Database
+from dispatcher.store.deliveries import New, Written, insert
+
+# The database says no to a row, whoever asks and however often.
+_REFUSED_BY_DATABASE = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.UntranslatableCharacterError,
+)
+
+
+async def write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
+    """Write a batch, but for those whose stored template is not there: whoever waits for the answer wants to know."""
+    places = [number for number, new in enumerate(batch) if new.template is None]
+    asked = [
+        (one.tenant_id, one.workspace_id, one.template_name or "", one.channel)
+        for one in map(batch.__getitem__, places)
+    ]
+    found = zip(places, await templates.faults(database, asked), strict=True)
+    refused = {number: Fault("template_name", words) for number, words in found if words is not None}
+    written = iter(await _write(database, [new for number, new in enumerate(batch) if number not in refused]))
+    return [refused[number] if number in refused else next(written) for number in range(len(batch))]
+
+
+async def _write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
+    """Where the database refuses a batch, halves find the guilty, so that nobody else suffers."""
+    if not batch:
+        return []
+    try:
+        return list(await insert(database, batch))
+    except _REFUSED_BY_DATABASE as refusal:
+        if len(batch) == 1:
+            return [Fault("database", f"refuses it: {refusal}")]
+        middle = len(batch) // 2
+        return await _write(database, batch[:middle]) + await _write(database, batch[middle:])

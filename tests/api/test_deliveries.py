@@ -1,0 +1,80 @@
+"""Deliveries over HTTP: what is written is sent, found again page by page, cancelled and moved."""
+
+from tests.api.caller import Caller, delivery, exact
+from tests.store.scene import Connection
+
+LATER = "2040-01-01T00:00:00Z"
+WHY = {"reason": "the order was cancelled"}
+
+
+async def test_what_is_written_is_sent_once_and_its_trace_is_shown(admin: Caller) -> None:
+    asked = delivery("hello", body="Hello {{ name }}", variables={"name": "Ann", "price": 1.125})
+    first, second = admin.post("/deliveries", exact(asked)), admin.post("/deliveries", exact(asked))
+    assert (first.status, second.status) == (201, 200)
+    number = first.json["id"]
+    assert second.json == {"id": number, "idempotency_key": "hello", "duplicate": True}
+
+    def sent() -> bool:
+        return bool(admin.get(f"/deliveries/{number}").json["status"] == "sent")
+
+    await admin.program.until(sent, "it is sent")
+    shown = admin.get(f"/deliveries/{number}")
+    assert b'"price": 1.1250' in shown.body
+    assert (shown.json["template"], shown.json["attempt"], shown.json["lane"]) == (
+        {"body": "Hello {{ name }}"},
+        1,
+        "normal",
+    )
+    assert shown.json["attempts"] == shown.json["actions"] == []
+    late = admin.post(f"/deliveries/{number}/cancel", WHY)
+    assert (late.status, late.json["type"]) == (409, "urn:dispatcher:problem:conflict")
+    assert late.json["detail"] == f"delivery {number} has been sent: too late"
+
+
+async def test_pages_follow_one_another_without_gap_and_repetition(admin: Caller) -> None:
+    many = [delivery(f"page-{number}", channel="push", scheduled_for=LATER) for number in range(7)]
+    written = [one["id"] for one in admin.post("/deliveries/batch", {"deliveries": many}).json["deliveries"]]
+    seen, cursor, pages = [], "", 0
+    while True:
+        page = admin.get(f"/deliveries?channel=push&life=pending&limit=3{cursor}").json
+        seen += [one["id"] for one in page["deliveries"]]
+        pages += 1
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert (seen, pages) == (sorted(written, reverse=True), 3)
+    other = admin.get(f"/runs?{cursor[1:]}")
+    assert list(other.faults) == ["query.cursor"]
+    (one,) = admin.get("/deliveries?idempotency_key=page-3").json["deliveries"]
+    assert one["id"] == written[3]
+
+
+async def test_what_waits_is_moved_and_cancelled_by_id_and_by_key(admin: Caller, inside: Connection) -> None:
+    waiting = [delivery(f"w-{number}", scheduled_for=LATER) for number in range(2)]
+    by_id, by_key = (one["id"] for one in admin.post("/deliveries/batch", {"deliveries": waiting}).json["deliveries"])
+    sooner = {"run_at": "2039-01-01T01:00:00+01:00"} | WHY
+    moved = [
+        admin.post(f"/deliveries/{by_id}/move", sooner),
+        admin.post("/deliveries/move", {"idempotency_key": "w-1"} | sooner),
+    ]
+    assert [(one.status, one.json["id"], one.json["answer"]) for one in moved] == [
+        (200, by_id, "moved"),
+        (200, by_key, "moved"),
+    ]
+    assert admin.get(f"/deliveries/{by_key}").json["run_at"] == "2039-01-01T00:00:00Z"
+    gone = [
+        admin.post(f"/deliveries/{by_id}/cancel", WHY),
+        admin.post("/deliveries/cancel", {"idempotency_key": "w-1"} | WHY),
+    ]
+    assert [(one.status, one.json["answer"]) for one in gone] == [(200, "cancelled"), (200, "cancelled")]
+    assert admin.post(f"/deliveries/{by_id}/cancel", WHY).status == 409
+    shown = admin.get(f"/deliveries/{by_key}").json
+    assert (shown["status"], [one["action"] for one in shown["actions"]]) == ("skipped", ["move", "cancel"])
+    assert shown["actions"][0]["actor"].startswith("key systemAdmin.")
+    assert shown["actions"][0]["reason"] == WHY["reason"]
+    assert admin.post("/deliveries/cancel", {"idempotency_key": "nobody's"} | WHY).status == 404
+    naive = admin.post(f"/deliveries/{by_id}/move", {"run_at": "2039-01-01T00:00:00"} | WHY)
+    assert list(naive.faults) == ["$.run_at"]
+    # In UTC it is in a year that there is not.
+    beyond = admin.post(f"/deliveries/{by_id}/move", {"run_at": "9999-12-31T23:59:59-14:00"} | WHY)
+    assert beyond.faults == {"$.run_at": "is out of range"}

@@ -1,0 +1,108 @@
+"""Garbage: whatever is sent to whichever endpoint, the answer is one that was meant, and never a crash."""
+
+import json
+import random
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from dispatcher.api.endpoints import Endpoint
+from dispatcher.api.interface import ENDPOINTS
+from tests.api.caller import Caller
+from tests.store.scene import Connection
+
+ROUNDS = 40
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    2**63,
+    10**400,
+    1e308,
+    "",
+    " ",
+    "\0",
+    "\ud800",
+    "x" * 3_000,
+    "{{ x",
+    "{% for",
+    "' OR 1=1 --",
+    "2030-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-14:00",
+    [],
+    [[]],
+    {},
+    {"": {}},
+    {"a": {"b": [None]}},
+    {"body": "{{ x }}"},
+)
+PLACES = (
+    "1",
+    "0",
+    "-1",
+    "x",
+    "9" * 19,
+    "9" * 40,
+    "welcome",
+    "%00",
+    "%ff",
+    "..",
+    "%2e%2e",
+    "a%2Fb",
+    "\u00e4",
+    "'",
+    "1;",
+)
+
+
+def _mutated(dice: random.Random, example: Mapping[str, Any]) -> bytes:
+    """An example in which something is not as it should be."""
+    body: Any = json.loads(json.dumps(example))
+    for _ in range(dice.randint(1, 3)):
+        inside = body
+        while isinstance(inside, dict) and inside:
+            name = dice.choice(list(inside))
+            if isinstance(inside[name], dict) and inside[name] and dice.random() < 0.5:
+                inside = inside[name]
+            elif dice.random() < 0.2:
+                del inside[name]
+                break
+            elif dice.random() < 0.2:
+                inside[str(dice.choice(VALUES))] = deepcopy(dice.choice(VALUES))
+                break
+            else:
+                inside[name] = deepcopy(dice.choice(VALUES))
+                break
+    text = json.dumps(body).encode()
+    if dice.random() < 0.2:
+        at = dice.randrange(len(text))
+        text = text[:at] + dice.randbytes(dice.randint(0, 4)) + text[at + dice.randint(0, 4) :]
+    return text
+
+
+def _query(dice: random.Random, one: Endpoint) -> str:
+    names = [*one.query.__struct_fields__, "x", ""]
+    some = [f"{dice.choice(names)}={quote(str(dice.choice(VALUES))[:200], errors='replace')}" for _ in range(2)]
+    return "?" + "&".join(some) if dice.random() < 0.7 else ""
+
+
+@pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
+async def test_no_request_makes_it_crash(one: Endpoint, admin: Caller, inside: Connection) -> None:
+    dice = random.Random(one.operation)  # noqa: S311 - the same requests each time
+    for _ in range(ROUNDS):
+        path = one.path
+        for name in one.names:
+            path = path.replace(f"{{{name}}}", quote(dice.choice(PLACES), safe="%"))
+        path += _query(dice, one) if one.method == "GET" else ""
+        body = _mutated(dice, one.example) if one.example is not None else None
+        headers = [("idempotency-key", f"{one.operation}-{dice.randrange(5)}")] if dice.random() < 0.3 else []
+        answer = admin.call(one.method, path, body, headers)
+        assert answer.status < 500, (one.method, path, body, answer)
+        if answer.status >= 400 and not one.enveloped:
+            assert answer.json["status"] == answer.status
+    assert not admin.program.events("api.failed") + admin.program.events("http.failed")

@@ -1,0 +1,131 @@
+"""Reading requests: every fault with its path, nothing that stands twice, and no more depth than there is room for."""
+
+import json
+from contextlib import suppress
+from typing import Annotated
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta, Struct
+
+from dispatcher.api import reading
+from dispatcher.api.problems import FAULTS_SHOWN_MAX, Problem, faulty
+from dispatcher.errors import Fault
+
+
+class Inner(Struct, forbid_unknown_fields=True):
+    """Something inside."""
+
+    size: Annotated[int, Meta(ge=1, le=9)]
+
+
+class Outer(Struct, forbid_unknown_fields=True):
+    """Something with something inside."""
+
+    name: str
+    inner: list[Inner] = []
+    limit: Annotated[int, Meta(ge=1)] = 1
+
+
+def _refused(body: bytes) -> dict[str, str]:
+    with pytest.raises(Problem) as caught:
+        reading.read(body, Outer)
+    return {fault.path: fault.message for fault in caught.value.faults}
+
+
+def test_a_sound_body_becomes_its_model() -> None:
+    assert reading.read(b'{"name": "a", "inner": [{"size": 2}]}', Outer) == Outer("a", [Inner(2)])
+
+
+def test_every_fault_is_told_with_its_path() -> None:
+    faults = _refused(b'{"inner": [{"size": 0}, {"sise": 1}, 3], "nmae": "x", "limit": "1", "a b": 1}')
+    assert set(faults) == {
+        "$.name",
+        "$.inner[0].size",
+        "$.inner[1].size",
+        "$.inner[1].sise",
+        "$.inner[2]",
+        "$.nmae",
+        "$.limit",
+        '$["a b"]',
+    }
+    assert faults["$.nmae"] == 'unknown field; did you mean "name"?'
+    assert faults["$.name"] == "is required"
+
+
+def test_a_name_that_stands_twice_is_refused_wherever_it_does() -> None:
+    assert _refused(b'{"name": "a", "inner": [{"size": 1, "size": 2}], "name": "b"}') == {
+        "$.name": "stands twice",
+        "$.inner[0].size": "stands twice",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "is not JSON"),
+        (b"{", "is not JSON"),
+        (b"[1]", "expected an object"),
+        (b"null", "expected an object"),
+        (b'{"name": NaN}', "is no number"),
+        (b'{"name": "\xff"}', "not UTF-8"),
+        (b'{"name": "a"} {}', "is not JSON"),
+        (b"1" * 5_000, "is not JSON"),
+    ],
+)
+def test_what_is_no_json_object_is_refused_in_words(body: bytes, words: str) -> None:
+    assert words in _refused(body)["$"]
+
+
+@pytest.mark.parametrize("escape", [r"\u0000", r"\ud800", r"\uDFFF"])
+def test_what_nobody_can_keep_is_refused(escape: str) -> None:
+    assert list(_refused(f'{{"name": "a{escape}b"}}'.encode())) == ["$.name"]
+
+
+def test_a_whole_pair_is_kept() -> None:
+    assert reading.read(rb'{"name": "\ud83d\ude00"}', Outer).name == "\U0001f600"
+
+
+@pytest.mark.parametrize("bomb", [b"[" * 1_000_000, b'{"a":' * 200_000, b"[" * 200 + b"]" * 200, b'[{"a":' * 90])
+def test_a_bomb_is_refused_before_it_is_read(bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(json, "loads", read)
+    assert "nested" in _refused(bomb)["$"]
+
+
+def _deep(value: object) -> int:
+    match value:
+        case list():
+            return 1 + max(map(_deep, value), default=0)
+        case dict():
+            return 1 + max(map(_deep, value.values()), default=0)
+        case _:
+            return 0
+
+
+@given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_depth_is_that_of_what_is_read(value: object) -> None:
+    assert reading.depth(json.dumps(value).encode()) == _deep(value)
+    assert reading.depth(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) == _deep(value)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_at_all_make_it_fail_otherwise(body: bytes) -> None:
+    with suppress(Problem):
+        reading.read(body, Outer)
+
+
+def test_parameters_are_read_as_what_they_are() -> None:
+    assert reading.read_query([("name", "a"), ("limit", "12")], Outer) == Outer("a", limit=12)
+    with pytest.raises(Problem) as caught:
+        reading.read_query([("name", "a"), ("name", "b"), ("limit", "x"), ("nane", "c")], Outer)
+    assert {fault.path for fault in caught.value.faults} == {"query.name", "query.limit", "query.nane"}
+
+
+def test_a_thousand_faults_are_a_hundred_and_how_many_more() -> None:
+    told = json.loads(faulty(Fault(f"$.f{number}", "is wrong") for number in range(1_000)).document("r"))
+    assert len(told["faults"]) == FAULTS_SHOWN_MAX
+    assert told["more_faults"] == 1_000 - FAULTS_SHOWN_MAX

@@ -1,0 +1,163 @@
+"""The clauses that the HTTP door has to keep as well, each through a real socket."""
+
+from typing import Any
+
+from tests.api.caller import Caller, delivery, make_key
+from tests.conformance.outbox import Outbox
+from tests.conformance.test_outage import no_new_connections
+from tests.program import Program
+from tests.store import flows
+from tests.store.scene import Connection
+
+UNKNOWN = {"DISPATCHER_CHANNELS__SMS__FAULTS__UNKNOWN": "1.0"}
+LATER = "2040-01-01T00:00:00Z"
+FOREIGN = (("acme", "default"), ("default", "other"))
+WHY = {"reason": "looked it up"}
+
+
+async def test_OP_02_a_key_is_of_a_workspace_and_a_role_and_kept_as_its_hash(
+    program: Program, connection: Connection
+) -> None:
+    await program.start()
+    admin, operator = (Caller(program, make_key(program, role)) for role in ("systemAdmin", "triggerOperator"))
+    foreign = Caller(program, make_key(program, tenant="acme"))
+    number = admin.post("/deliveries", delivery("one", scheduled_for=LATER)).json["id"]
+    assert admin.get(f"/deliveries/{number}").status == 200
+    assert operator.get(f"/deliveries/{number}").status == 403
+    assert foreign.get(f"/deliveries/{number}").status == 404
+    assert Caller(program, None).get(f"/deliveries/{number}").status == 401
+    kept = await connection.fetchval("SELECT string_agg(s::text, ' ') FROM dispatcher.api_secrets s")
+    assert admin.key is not None
+    assert admin.key.rpartition("_")[2] not in kept
+
+
+async def test_OP_02_errors_are_problem_documents_and_the_api_describes_itself(program: Program) -> None:
+    await program.start()
+    admin = Caller(program, make_key(program))
+    refused = admin.post("/deliveries", {"channel": "smoke"})
+    assert (refused.status, refused.headers["content-type"]) == (400, "application/problem+json")
+    assert {"$.channel", "$.idempotency_key", "$.recipient", "$.template"} <= set(refused.faults)
+    assert "/deliveries" in admin.get("/openapi.json").json["paths"]
+    assert "access-control-allow-origin" not in admin.get("/runs", origin="https://example.org").headers
+
+
+async def test_OP_02_while_the_database_is_away_callers_are_told_to_come_again(
+    program: Program, connection: Connection, server: str
+) -> None:
+    await program.start()
+    admin = Caller(program, make_key(program))
+    assert admin.post("/deliveries", delivery("before")).status == 201
+    async with no_new_connections(connection, server):
+        answer = admin.post("/deliveries", delivery("meanwhile"))
+        assert (answer.status, answer.json["type"]) == (503, "urn:dispatcher:problem:unavailable")
+        assert int(answer.headers["retry-after"]) > 0
+    await program.until(lambda: admin.post("/deliveries", delivery("after")).status in (200, 201), "it is back")
+    assert not program.events("api.failed")
+
+
+async def test_OB_12_an_operator_resolves_held_deliveries(program: Program, outbox: Outbox) -> None:
+    await program.start(**UNKNOWN)
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    foreign, beside = (Caller(program, make_key(program, "systemAdmin", *place)) for place in FOREIGN)
+    ids = await outbox.fill(3)
+    for one in ids:
+        await outbox.until_life(one, "held")
+    first = operator.get("/held?limit=2").json
+    second = operator.get(f"/held?limit=2&cursor={first['next_cursor']}").json
+    assert sorted(one["id"] for one in (*first["held"], *second["held"])) == ids
+    assert second["next_cursor"] is None
+    assert foreign.get("/held").json["held"] == beside.get("/held").json["held"] == []
+
+    def resolve(caller: Caller, one: int, settle_as: str) -> tuple[int, Any]:
+        answer = caller.post(f"/held/{one}/resolve", WHY | {"settle_as": settle_as})
+        return answer.status, answer.json.get("answer", answer.json.get("detail"))
+
+    assert resolve(foreign, ids[0], "sent")[0] == 404
+    assert resolve(operator, ids[0], "sent") == (200, "settled")
+    assert resolve(operator, ids[1], "failed") == (200, "settled")
+    assert resolve(operator, ids[0], "failed") == (409, f"delivery {ids[0]} is not held, it is sent")
+    assert [(await outbox.row(one))["status"] for one in ids[:2]] == ["sent", "failed"]
+    assert resolve(operator, ids[2], "requeue") == (200, "settled")
+    await outbox.until_life(ids[2], "held")
+    actor = await outbox.connection.fetchval("SELECT DISTINCT actor FROM dispatcher.operator_actions")
+    assert actor.startswith("key triggerOperator.")
+
+
+async def test_WF_18_dead_letters_are_listed_replayed_and_discarded(program: Program, outbox: Outbox) -> None:
+    await program.start(DISPATCHER_CHANNELS__SMS__FAULTS__REFUSE="1.0")
+    await flows.put(outbox.connection)
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    foreign, beside = (Caller(program, make_key(program, "systemAdmin", *place)) for place in FOREIGN)
+    first, second = await outbox.fill(2)
+    run = operator.post("/workflows/welcome/triggers", {"idempotency_key": "dead"}).json["execution_id"]
+
+    def dead(many: str, caller: Caller = operator) -> list[int]:
+        return [one["id"] for one in caller.get(f"/dead-letters/{many}?limit=50").json["dead_letters"]]
+
+    await program.until(lambda: dead("deliveries") == [second, first], "both deliveries are dead letters")
+    await program.until(lambda: dead("runs") == [run], "the run is one")
+    page = operator.get("/dead-letters/deliveries?limit=1").json
+    rest = operator.get(f"/dead-letters/deliveries?limit=1&cursor={page['next_cursor']}").json
+    assert [one["id"] for one in (*page["dead_letters"], *rest["dead_letters"])] == [second, first]
+    assert operator.get("/dead-letters/deliveries?error=nonsense").json["dead_letters"] == []
+    for elsewhere in (foreign, beside):
+        assert dead("deliveries", elsewhere) == dead("runs", elsewhere) == []
+    assert foreign.post(f"/dead-letters/deliveries/{first}/discard", WHY).status == 404
+    assert operator.post(f"/dead-letters/deliveries/{first}/discard", WHY).json["answer"] == "discarded"
+    assert operator.post(f"/dead-letters/deliveries/{first}/discard", WHY).status == 409
+    assert operator.post(f"/dead-letters/deliveries/{second}/replay", WHY).json["answer"] == "reopened"
+    assert operator.post(f"/dead-letters/runs/{run}/replay", WHY).json["answer"] == "replayed"
+
+    def again() -> bool:
+        return bool(operator.get(f"/runs/{run}").json["retry_count"] == 1 and dead("runs") == [run])
+
+    await program.until(again, "the run has failed again")
+    assert operator.post(f"/dead-letters/runs/{run}/discard", WHY).json["answer"] == "discarded"
+    assert dead("runs") == []
+
+
+async def test_OB_20_a_delivery_is_cancelled_or_moved_by_id_or_key(program: Program, outbox: Outbox) -> None:
+    await program.start()
+    admin = Caller(program, make_key(program))
+    one = admin.post("/deliveries", delivery("one", scheduled_for=LATER)).json["id"]
+    two = admin.post("/deliveries", delivery("two", scheduled_for=LATER)).json["id"]
+    now = {"run_at": "2020-01-01T00:00:00Z"} | WHY
+    assert admin.post("/deliveries/move", {"idempotency_key": "one"} | now).status == 200
+    await outbox.until_life(one, "sent")
+    assert admin.post(f"/deliveries/{two}/cancel", WHY).status == 200
+    await outbox.until_life(two, "skipped")
+    assert await outbox.captured(two) == []
+
+
+async def test_WF_22_a_trigger_answers_its_run_and_the_older_interface_does_in_its_envelope(
+    program: Program, connection: Connection
+) -> None:
+    await program.start()
+    await flows.put(connection)
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    told = operator.post("/workflows/welcome/triggers", {"input": {"a": 1}}).json
+    run = told["execution_id"]
+    assert (told["workflow_name"], told["status"], told["total_steps"]) == ("welcome", "queued", 2)
+
+    def status() -> Any:
+        return operator.post("/workflow-enqueue", {"action": "status", "payload": {"execution_id": run}}).json
+
+    await program.until(lambda: bool(status()["data"]["status"] == "waiting"), "it waits at its delay")
+    shown = status()["data"]
+    assert (shown["workflow_name"], shown["version"], shown["input"], shown["current_steps"]) == (
+        "welcome",
+        1,
+        {"a": 1},
+        ["wait"],
+    )
+    assert (shown["total_steps"], shown["error"], shown["error_step"], shown["retry_count"]) == (2, None, None, 0)
+    assert shown["context"]["step_1_result"]["status"] == "sent"
+    assert shown["triggered_by"].startswith("key triggerOperator.")
+    assert shown["started_at"] is not None
+    enqueue = {"action": "enqueue", "payload": {"workflow_name": "welcome", "correlation_id": "c"}}
+    both = [operator.post("/workflow-enqueue", enqueue).json for _ in range(2)]
+    assert [one["success"] for one in both] == [True, True]
+    assert [one["data"]["duplicate"] for one in both] == [False, True]
+    assert both[0]["data"]["execution_id"] == both[1]["data"]["execution_id"]
+    unknown = operator.post("/workflow-enqueue", {"action": "enqueue", "payload": {"workflow_name": "nobody"}})
+    assert (unknown.json["success"], "nobody" in unknown.json["error"]) == (False, True)

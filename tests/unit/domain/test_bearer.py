@@ -1,0 +1,34 @@
+"""Bearer keys: what is made can be read, what has not the form cannot, and only the whole secret fits."""
+
+import secrets
+from hashlib import sha256
+
+import pytest
+
+from dispatcher.domain import bearer
+
+
+def test_a_key_that_is_made_is_read_and_fits_its_hash() -> None:
+    made = bearer.make(secrets.choice)
+    shown = bearer.read(made.text)
+    assert shown == made
+    assert made.text.startswith(made.prefix + "_")
+    assert made.hash == sha256(made.text.encode()).digest()
+    assert made.is_of(made.hash)
+
+
+def test_another_secret_behind_the_same_prefix_does_not_fit() -> None:
+    made = bearer.make(secrets.choice)
+    last = "a" if made.text[-1] != "a" else "b"
+    other = bearer.read(made.text[:-1] + last)
+    assert other is not None
+    assert other.prefix == made.prefix
+    assert not other.is_of(made.hash)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda t: t[:-1], lambda t: t + "a", lambda t: t.upper(), lambda t: t + "\n", lambda t: ""]
+)
+def test_what_has_not_the_form_of_a_key_is_none(change: object) -> None:
+    made = bearer.make(secrets.choice)
+    assert bearer.read(change(made.text)) is None  # type: ignore[operator]  # a function on texts
