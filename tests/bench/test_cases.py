@@ -29,7 +29,7 @@ SHORT = [
     pytest.param("latency", 3, 1, [".idle_cpu", ".idle_cpu_postgres", ".p50", ".p50_after_pause", ".p95", ".p99"]),
     pytest.param("protocol_cost", 500, 1, ["", ".at_20"]),
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
-    pytest.param("drain", 5_000, 5, ["", ".p50"]),
+    pytest.param("drain", 5_000, 2, ["", ".p50"]),
     pytest.param("email", 300, 1, ["", ".plain"], marks=NO_SINK),
     pytest.param("email_delay", 12, 1, [""], marks=NO_SINK),
     pytest.param("workflows", 100, 1, ["", ".cpu_worker", ".cpu_postgres", ".least"], marks=NO_PEER),
