@@ -296,7 +296,12 @@ class Walker:
         words = await walking.unpublished(connection, dict.fromkeys(missing.values()))
         again = []
         for walk in walks:
-            refused = {key[1]: words[place] for key, place in walk.places() if key in missing}
+            # Each node once: what it has ordered all the same is a fault of ours, and no reason to ask for ever.
+            refused = {
+                key[1]: words[place]
+                for key, place in walk.places()
+                if key in missing and key[1] not in walk.facts.refused
+            }
             if refused:
                 walk.facts = replace(walk.facts, refused={**walk.facts.refused, **refused})
                 again.append(walk)
