@@ -8,6 +8,7 @@ import pytest
 from tests.channels.web.far import LOOPBACK, FarSide, says
 from tests.conformance.flows import PAGER, Flows, flowing
 from tests.conformance.outbox import Outbox
+from tests.conformance.runs import Running, Runs
 from tests.conformance.servers import another
 from tests.program import Program
 from tests.store.scene import Connection
@@ -65,3 +66,15 @@ async def flows(shared_url: str, bill: FarSide, rooms: FarSide) -> AsyncIterator
     settings |= {f"{name}__ALLOW_ADDRESSES": LOOPBACK for name in targets}
     async with flowing(shared_url, **{f"DISPATCHER_{name}": text for name, text in settings.items()}) as flows:
         yield flows
+
+
+@pytest.fixture
+def runs(place: tuple[Running, FarSide]) -> Runs:
+    """The runs of the program of a module's `place`, where all share it."""
+    return place[0].runs
+
+
+@pytest.fixture
+def program_here(place: tuple[Running, FarSide]) -> Program:
+    """That program."""
+    return place[0].program

@@ -36,18 +36,6 @@ async def place(shared_url: str) -> AsyncIterator[tuple[Running, FarSide]]:
 
 
 @pytest.fixture
-def runs(place: tuple[Running, FarSide]) -> Runs:
-    """The runs of the program that all share."""
-    return place[0].runs
-
-
-@pytest.fixture
-def program_here(place: tuple[Running, FarSide]) -> Program:
-    """That program."""
-    return place[0].program
-
-
-@pytest.fixture
 def far(place: tuple[Running, FarSide]) -> FarSide:
     """Its functions, with nothing asked of them yet."""
     far = place[1]

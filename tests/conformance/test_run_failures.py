@@ -38,18 +38,6 @@ async def place(shared_url: str) -> AsyncIterator[tuple[Running, FarSide]]:
 
 
 @pytest.fixture
-def runs(place: tuple[Running, FarSide]) -> Runs:
-    """The runs of the program that all share."""
-    return place[0].runs
-
-
-@pytest.fixture
-def here(place: tuple[Running, FarSide]) -> Program:
-    """That program."""
-    return place[0].program
-
-
-@pytest.fixture
 def far(place: tuple[Running, FarSide]) -> FarSide:
     """Its function, which nobody has called yet and which is busy."""
     far = place[1]
@@ -59,9 +47,9 @@ def far(place: tuple[Running, FarSide]) -> FarSide:
     return far
 
 
-async def dead(here: Program, *words: str) -> Any:
+async def dead(program_here: Program, *words: str) -> Any:
     """A command about dead letters, beside the function that answers meanwhile."""
-    done = await asyncio.to_thread(here.run, "dead", *words, "--json")
+    done = await asyncio.to_thread(program_here.run, "dead", *words, "--json")
     assert done.returncode == 0, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -165,19 +153,19 @@ async def test_WF_13_after_a_node_that_continues_the_walk_goes_on_with_its_error
 
 
 async def test_WF_14_a_replay_goes_on_from_the_node_that_failed_and_sends_nothing_again(
-    runs: Runs, here: Program, far: FarSide
+    runs: Runs, program_here: Program, far: FarSide
 ) -> None:
     run = await runs.start(steps(sms(), call(), sms()))
     await runs.until_status(run, "failed")
     before = await runs.deliveries(run)
-    assert await dead(here, "replay", f"run:{run}", *WHY)
+    assert await dead(program_here, "replay", f"run:{run}", *WHY)
     await runs.until_status(run, "failed")
     # Three calls again, of the same delivery.
     assert len(far.requests) == 6
     assert [one["id"] for one in await runs.deliveries(run)] == [one["id"] for one in before]
 
     far.always = FINE
-    assert await dead(here, "replay", f"run:{run}", *WHY)
+    assert await dead(program_here, "replay", f"run:{run}", *WHY)
     row = await runs.until_status(run, "completed", "failed")
     assert (row["status"], row["retries"]) == ("completed", 2)
     assert len(far.requests) == 7
@@ -189,7 +177,9 @@ async def test_WF_14_a_replay_goes_on_from_the_node_that_failed_and_sends_nothin
     assert [tuple(one) for one in kept] == [("ann", "it is back")] * 2
 
 
-async def test_WF_18_failed_runs_and_deliveries_are_replayed_by_filter(runs: Runs, here: Program, far: FarSide) -> None:
+async def test_WF_18_failed_runs_and_deliveries_are_replayed_by_filter(
+    runs: Runs, program_here: Program, far: FarSide
+) -> None:
     definition = steps(call(), name="by-filter")
     first = await runs.start(definition)
     second = await runs.trigger("by-filter")
@@ -197,20 +187,20 @@ async def test_WF_18_failed_runs_and_deliveries_are_replayed_by_filter(runs: Run
     for run in (first, second):
         await runs.until_status(run, "failed")
     await runs.outbox.until_life(delivery, "failed")
-    listed = await dead(here, "list", "--workflow", "by-filter")
+    listed = await dead(program_here, "list", "--workflow", "by-filter")
     assert [one["letter"] for one in listed] == [f"run:{second}", f"run:{first}"]
-    listed = await dead(here, "list", "--channel", "http", "--error", "BUSY")
+    listed = await dead(program_here, "list", "--channel", "http", "--error", "BUSY")
     assert [one["letter"] for one in listed] == [f"delivery:{delivery}"]
 
     far.always = FINE
-    assert await dead(here, "replay", "--all", "--workflow", "by-filter", *WHY, "--yes") == [
+    assert await dead(program_here, "replay", "--all", "--workflow", "by-filter", *WHY, "--yes") == [
         {"dead": 2, "replayed": 2, "not_replayed": 0}
     ]
-    assert (await dead(here, "replay", "--all", "--channel", "http", *WHY, "--yes"))[0]["replayed"] == 1
+    assert (await dead(program_here, "replay", "--all", "--channel", "http", *WHY, "--yes"))[0]["replayed"] == 1
     for run in (first, second):
         await runs.until_status(run, "completed")
     await runs.outbox.until_life(delivery, "sent")
-    assert await dead(here, "list", "--workflow", "by-filter") == []
+    assert await dead(program_here, "list", "--workflow", "by-filter") == []
 
 
 async def test_WF_17_a_run_that_works_for_too_long_fails(runs: Runs) -> None:
