@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from msgspec import Struct
 
 from bench.cases import (
+    api,
     backlog,
     drain,
     isolation,
@@ -48,5 +49,6 @@ CASES = {
         ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),
+        ("api", api),
     )
 }

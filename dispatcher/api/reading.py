@@ -16,8 +16,8 @@ from dispatcher.errors import Fault, did_you_mean, quoted
 # What a run takes of an object, and some levels around it.
 DEPTH_MAX = 136
 
-_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_KEEP = b"[]{}"
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_KEEP = b'[]{}"'
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes(set(range(256)) - set(_KEEP))
 # Escapes of what Postgres cannot keep: NUL, and half of a pair.
@@ -35,7 +35,9 @@ class _Object(dict[str, Any]):
 
 def depth(body: bytes) -> int:
     """How deep brackets stand in each other, without reading anything; all that are never closed count."""
-    brackets = _TEXTS.sub(b"", body).translate(_BRACKETS, _OTHERS)
+    whole = _ESCAPED.sub(b"", body) if b"\\" in body else body
+    # Every second piece stood between quotes. (Matching texts by an expression costs ten times as much.)
+    brackets = b"".join(whole.translate(_BRACKETS, _OTHERS).split(b'"')[::2])
     levels = 0
     while levels <= DEPTH_MAX:
         fewer = brackets.replace(b"[]", b"")

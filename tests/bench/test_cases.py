@@ -35,6 +35,7 @@ SHORT = [
     pytest.param("workflows", 100, 1, ["", ".cpu_worker", ".cpu_postgres", ".least"], marks=NO_PEER),
     pytest.param("timers", 500, 3, ["", ".idle"]),
     pytest.param("triggers", 20, 1, ["", ".p99"]),
+    pytest.param("api", 100, 1, ["", ".batch", ".batch.rows", ".dispatch", ".p99"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
 MAY_BE_NOTHING = {
