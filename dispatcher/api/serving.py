@@ -9,10 +9,11 @@ from uuid import uuid4
 
 import msgspec
 import structlog
-from litestar import HttpMethod, Request, Response
+from litestar import HttpMethod, Request
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
 from dispatcher.api import reading
@@ -44,6 +45,7 @@ JSON = "application/json"
 RETRY_SECONDS = "5"
 # Bodies from here on are read beside the loop, which goes on turning meanwhile.
 LARGE_BYTES = 64 * 1024
+_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 
@@ -55,6 +57,26 @@ class _Answer(Struct):
     body: bytes
     headers: dict[str, str]
     media_type: str = JSON
+
+
+class _Sent:
+    """An answer on its way out: as it is, since it is encoded already."""
+
+    def __init__(self, answer: _Answer, called: str) -> None:
+        self._answer = answer
+        self._called = called
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        answer = self._answer
+        headers = [
+            (b"content-type", answer.media_type.encode()),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"x-request-id", self._called.encode()),
+            *_HEADERS,
+            *((name.encode(), value.encode()) for name, value in answer.headers.items()),
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
 def request_id(request: AnyRequest) -> str:
@@ -74,13 +96,9 @@ class Serving:
     def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
         """An endpoint as a route."""
 
-        async def handle(request: AnyRequest) -> Response[bytes]:
+        async def handle(request: AnyRequest) -> ASGIApp:
             called = request_id(request)
-            answer = await self._answered(endpoint, request, called)
-            headers = {"x-request-id": called, "cache-control": "no-store", "x-content-type-options": "nosniff"}
-            return Response(
-                answer.body, status_code=answer.status, media_type=answer.media_type, headers=headers | answer.headers
-            )
+            return _Sent(await self._answered(endpoint, request, called), called)
 
         path = "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in endpoint.path.split("/"))
         method = HttpMethod(endpoint.method)
@@ -111,7 +129,8 @@ class Serving:
     async def _answer(self, endpoint: Endpoint, request: AnyRequest) -> _Answer:
         key = await self._admission.key(request.headers.get("authorization"))
         await self._admission.admit(key, endpoint.right)
-        query = reading.read_query(list(request.query_params.multi_items()), endpoint.query)
+        asked = list(request.query_params.multi_items()) if request.scope["query_string"] else []
+        query = reading.read_query(asked, endpoint.query)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
         given = await _given(endpoint, body)
         again = _idempotency_key(request)
