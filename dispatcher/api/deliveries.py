@@ -196,7 +196,6 @@ ENDPOINTS = (
         problems=(OVERLOADED,),
         handle=create_many,
         reads_itself=True,
-        whole=True,
         large=True,
     ),
     Endpoint(

@@ -100,8 +100,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     handle: Callable[[Call], Awaitable[Done]]
     # Whether the body is only scanned, and read by the endpoint itself.
     reads_itself: bool = False
-    # Whether all of it, in one transaction, or nothing is done.
-    whole: bool = False
     large: bool = False
     # The older interface, whose answers have a form of their own.
     enveloped: bool = False
