@@ -5,11 +5,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import structlog
 
 from dispatcher.errors import TenantRoleMissing
 from dispatcher.store.database import PASSING_OR_CANCELLED, Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
+
+log = structlog.get_logger(__name__)
 
 _SQL = statements("tenants")
 
@@ -86,6 +89,10 @@ async def require(connection: Any) -> None:  # noqa: ANN401 - the pool's connect
     row = await connection.fetchrow(_SQL["find"])
     if not row["ours"]:
         raise TenantRoleMissing(_orders(row["we"], make=row["ours"] is None))
+    if not row["granted"]:
+        raise TenantRoleMissing(
+            f"this schema was restored when there was no role {ROLE}: now there is, so restore it again"
+        )
 
 
 async def prepare(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
@@ -93,14 +100,15 @@ async def prepare(connection: Any) -> None:  # noqa: ANN401 - the pool's connect
     for _ in range(TRIES_MAX):
         row = await connection.fetchrow(_SQL["find"])
         if row["ours"]:
-            return
+            break
         try:
             await connection.execute(_SQL["create" if row["ours"] is None else "grant"])
         except asyncpg.InsufficientPrivilegeError as refused:
             raise TenantRoleMissing(_orders(row["we"], make=row["ours"] is None)) from refused
-        except _SOMEBODY_ELSE:
-            continue
-    await require(connection)
+        except _SOMEBODY_ELSE as rival:
+            log.info("tenants.another_makes_it", error=type(rival).__name__)
+    else:
+        raise TenantRoleMissing(f"the role {ROLE} is changed by others all the time")
 
 
 def _orders(we: str, *, make: bool) -> str:

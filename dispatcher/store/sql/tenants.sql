@@ -1,8 +1,8 @@
 -- name: find
--- Whether there is the role as which a request is served, and whether we may take it. (Until version 15 whoever is a
--- member may.)
+-- Whether there is the role as which a request is served, whether we may take it (until version 15 whoever is a member
+-- may), and whether it may do anything here.
 SELECT pg_has_role(oid, CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END) AS ours,
-       current_user AS we
+       has_schema_privilege(oid, to_regnamespace('dispatcher'), 'USAGE') AS granted, current_user AS we
   FROM pg_roles RIGHT JOIN (SELECT 'dispatcher_tenant'::name AS rolname) AS asked USING (rolname);
 
 -- name: create
