@@ -59,8 +59,21 @@ async def test_databases_of_one_server_are_migrated_at_once(bare: str) -> None:
 
 async def test_who_may_create_roles_makes_it_and_may_take_it(bare: str) -> None:
     await _execute(bare, "CREATE ROLE app LOGIN CREATEROLE", "CREATE DATABASE base OWNER app")
-    await schema.migrate(_as(bare, "app", "base"))
-    assert await _written(_as(bare, "app", "base")) == 1
+    url = _as(bare, "app", "base")
+    await schema.migrate(url)
+    assert await _written(url) == 1
+    # The owner, which is no superuser, is not subject to any of it.
+    owner = await asyncpg.connect(url)
+    try:
+        await owner.copy_records_to_table(
+            "deliveries",
+            schema_name="dispatcher",
+            records=[("acme", "copied", "sms", "+49", '{"body": "x"}')],
+            columns=("tenant_id", "idempotency_key", "channel", "recipient", "template"),
+        )
+        assert await owner.fetchval("SELECT count(*) FROM dispatcher.delivery_life") == len(("one", "copied"))
+    finally:
+        await owner.close()
 
 
 async def test_who_may_not_create_roles_is_told_what_to_have_run_and_nothing_is_half_done(bare: str) -> None:
