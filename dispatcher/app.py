@@ -44,7 +44,7 @@ from dispatcher.planners.gravedigger import Gravedigger
 from dispatcher.planners.ticker import Ticker
 from dispatcher.planners.walker import Walker
 from dispatcher.reload import diff, merge
-from dispatcher.store import embedded, schema
+from dispatcher.store import embedded, schema, tenants
 from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -138,6 +138,7 @@ class App:
     async def _require_schema(self) -> None:
         async with self.database.connection() as connection:
             await schema.require(connection)
+            await tenants.require(connection)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do something, unless we are told to stop first; says whether it was done."""

@@ -13,6 +13,7 @@ DispatcherError
 ├── SchemaError
 │   ├── SchemaTooNew
 │   ├── SchemaBehind
+│   ├── TenantRoleMissing
 │   └── MigrationChanged
 ├── Fenced
 ├── TemplateError                   has `field` and `reason`
@@ -141,6 +142,10 @@ class SchemaTooNew(SchemaError):
 
 class SchemaBehind(SchemaError):
     """The schema lacks migrations: run `dispatcher migrate`."""
+
+
+class TenantRoleMissing(SchemaError):
+    """The role that sees one workspace alone is missing, or not ours to take: an administrator has to help."""
 
 
 class MigrationChanged(SchemaError):

@@ -103,20 +103,19 @@ class Admission:
             await keys.touch(self._database(), key.id)
 
     async def shed(self, channels: Sequence[str] | None) -> None:
-        """Refuse more work for channels (or for any) in which what is due has been waiting for too long."""
+        """Refuse more work for channels (or for any) in which what is due was seen to wait for too long."""
         limit = self._config().api.shed_after_seconds
         if limit <= 0:
             return
-        await self._look()
         late = {name: age for name, age in self._ages.items() if age > limit and (channels is None or name in channels)}
         if late:
             name, age = max(late.items(), key=lambda one: one[1])
             words = f"deliveries by {name} that are due have been waiting for {age:.0f} s"
             raise Problem(OVERLOADED, words, headers={"retry-after": _seconds(age - limit)})
 
-    async def _look(self) -> None:
-        """How late each channel is that is not paused; others use what was seen last, meanwhile."""
-        if self._now() - self._looked_at < BACKLOG_SECONDS:
+    async def look(self) -> None:
+        """See how late each channel is that is not paused; others use what was seen last, meanwhile."""
+        if self._config().api.shed_after_seconds <= 0 or self._now() - self._looked_at < BACKLOG_SECONDS:
             return
         self._looked_at = self._now()
         database, channels = self._database(), self._config().channels

@@ -11,7 +11,7 @@ from dispatcher.api import models
 from dispatcher.api.cursors import below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
-from dispatcher.domain.answers import delivery_sentence
+from dispatcher.domain.answers import STOPPED, delivery_sentence
 from dispatcher.domain.life import Lane
 from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault, InputError
@@ -152,7 +152,8 @@ async def _named(call: Call) -> int:
 async def _act(call: Call, action: str, delivery_id: int, verb: Verb) -> Done:
     answer = await verb(call.database, delivery_id, call.actor, call.given.reason)
     done, words = delivery_sentence(action, delivery_id, answer)
-    if not done:
+    # What is stopped is held now, which has to last: a problem would undo it.
+    if not done and answer != STOPPED:
         raise Problem(CONFLICT, words)
     return Done(models.Acted(delivery_id, answer, words))
 
@@ -196,7 +197,6 @@ ENDPOINTS = (
         problems=(OVERLOADED,),
         handle=create_many,
         reads_itself=True,
-        whole=True,
         large=True,
     ),
     Endpoint(

@@ -103,9 +103,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     handle: Callable[[Call], Awaitable[Done]]
     # Whether the body is only scanned, and read by the endpoint itself.
     reads_itself: bool = False
-    # Whether all of it, in one transaction, or nothing is done.
-    whole: bool = False
     large: bool = False
+    # Whether it is done together with what others ask for, by `served`, and touches no database itself.
+    gathers: bool = False
     # The older interface, whose answers have a form of their own.
     enveloped: bool = False
     # Whether what it answers has an ETag, for If-Match.

@@ -1,5 +1,6 @@
 """The older interface: one address, and answers in an envelope of their own."""
 
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,6 +11,7 @@ from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, faulty
 from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault
+from dispatcher.store import runs as store
 from dispatcher.version import VERSION
 
 M = TypeVar("M", bound=Struct)
@@ -34,7 +36,8 @@ async def _enqueued(call: Call, asked: run_models.EnqueuePayload) -> run_models.
         raise faulty([Fault("$.payload.correlation_id", "is another name for idempotency_key: keep one of them")])
     payload = msgspec.json.decode(call.raw("payload"), type=dict[str, Raw])
     given = bytes(payload["input"]).decode() if "input" in payload else "{}"
-    return await runs.started(call, asked.workflow_name, given, named.pop() if named else call.idempotency_key)
+    key = named.pop() if named else call.idempotency_key
+    return await runs.started(call, asked.workflow_name, given, key, partial(store.trigger, call.database))
 
 
 def _payload(given: dict[str, Any], model: type[M]) -> M:

@@ -1,6 +1,7 @@
 """Triggers and runs over HTTP: starting runs, looking at them and at their logs, and what may be done to one."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from dispatcher.domain.answers import run_sentence
 from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault, TriggerRefused
 from dispatcher.store import runs as store
-from dispatcher.store.runs import Trigger
+from dispatcher.store.runs import Trigger, Triggered
 
 NOUN = "runs"
 # Behind the first of all.
@@ -24,7 +25,9 @@ DELIVERIES_MAX = 100
 async def trigger(call: Call) -> Done:
     """Start a run of the workflow in the path."""
     given: run_models.NewTrigger = call.given
-    found = await started(call, call.path["name"], call.raw("input"), _key(given, call))
+    # With an Idempotency-Key it is one transaction with its answer, and nobody else's.
+    start = call.served.trigger if call.idempotency_key is None else partial(store.trigger, call.database)
+    found = await started(call, call.path["name"], call.raw("input"), _key(given, call), start)
     return Done(found, 200 if found.duplicate else 201)
 
 
@@ -36,13 +39,14 @@ def _key(given: run_models.NewTrigger, call: Call) -> str | None:
     return named[0] if named else call.idempotency_key
 
 
-async def started(call: Call, workflow: str, given: str, key: str | None) -> run_models.Triggered:
+async def started(
+    call: Call, workflow: str, given: str, key: str | None, start: Callable[[Trigger], Awaitable[Triggered]]
+) -> run_models.Triggered:
     """The run of a trigger, or the one that its key has started already."""
     await call.served.shed(None)
     asked = Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor)
     try:
-        # With an Idempotency-Key it is one transaction with its answer, and nobody else's.
-        found = await (store.trigger(call.database, asked) if call.idempotency_key else call.served.trigger(asked))
+        found = await start(asked)
     except TriggerRefused as refused:
         raise _refusal(refused) from refused
     return msgspec.convert(found, run_models.Triggered, from_attributes=True)
@@ -175,6 +179,7 @@ ENDPOINTS = (
         status=201,
         problems=(NOT_FOUND, CONFLICT, OVERLOADED),
         handle=trigger,
+        gathers=True,
     ),
     Endpoint(
         operation="listRuns",

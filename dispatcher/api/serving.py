@@ -23,6 +23,7 @@ from dispatcher.api.problems import (
     BROKEN,
     KEY_REUSED,
     MEDIA_TYPE,
+    OVERLOADED,
     SLOW,
     TIMED_OUT,
     TOO_LARGE,
@@ -33,7 +34,7 @@ from dispatcher.api.problems import (
     faulty,
 )
 from dispatcher.errors import Fault
-from dispatcher.store import answers
+from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
 from dispatcher.store.database import PASSING, Database
 
@@ -136,16 +137,19 @@ class Serving:
         again = _idempotency_key(request)
         match = request.headers.get("if-match")
         call = Call(self._served, key, self._database(), request.path_params, query, given, body, again, match)
+        if OVERLOADED in endpoint.problems:
+            # Before there is a transaction: in one it would wait for a second connection, with others waiting for it.
+            await self._admission.look()
         if again is not None and endpoint.method == "POST":
             return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
-        if endpoint.whole:
-            async with answers.transaction(call.database) as inside:
-                return await _do(endpoint, _on(call, inside))
-        return await _do(endpoint, call)
+        if endpoint.gathers:
+            return await _do(endpoint, call)
+        async with tenants.transaction(call.database, key.workspace) as inside:
+            return await _do(endpoint, _on(call, inside))
 
     async def _once(self, endpoint: Endpoint, call: Call, asked: Asked) -> _Answer:
         """Do it and keep the answer, both or neither; or answer as it was answered before."""
-        async with answers.transaction(call.database) as inside:
+        async with tenants.transaction(call.database, call.workspace) as inside:
             before = await answers.begin(inside, asked)
             if before is None:
                 answer = await _do(endpoint, _on(call, inside))

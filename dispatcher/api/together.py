@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from dispatcher.store import runs
+from dispatcher.errors import TriggerRefused
+from dispatcher.store import runs, tenants
 from dispatcher.store.database import Database
 from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
@@ -56,7 +57,14 @@ class Together:
     async def _tell(self, batch: list[_Waiting]) -> None:
         answers: Sequence[Triggered | Exception]
         try:
-            answers = await runs.trigger_many(self._database(), [asked for asked, _ in batch])
+            async with tenants.transaction(self._database(), batch[0][0].workspace) as inside:
+                answers = await runs.trigger_many(inside, [asked for asked, _ in batch])
+        except TriggerRefused as refused:
+            if batch[1:]:
+                for one in batch:
+                    await self._tell([one])
+                return
+            answers = [refused]
         except Exception as fault:
             answers = [fault] * len(batch)
         for (_, told), answer in zip(batch, answers, strict=True):

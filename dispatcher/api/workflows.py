@@ -166,7 +166,6 @@ ENDPOINTS = (
         problems=(NOT_FOUND, CHANGED),
         handle=put,
         reads_itself=True,
-        whole=True,
         tagged=True,
     ),
     Endpoint(

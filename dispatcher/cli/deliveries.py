@@ -85,7 +85,7 @@ def show(
     with session.database() as database:
         if key is not None:
             delivery_id = session.run(lambda: store.find(database, tenant, workspace, key))
-        found = None if delivery_id is None else session.run(lambda: store.show(database, delivery_id))
+        found = None if delivery_id is None else session.run(lambda: _whole(database, delivery_id))
     if found is None:
         named = f"delivery {delivery_id}" if key is None else f"delivery with the key {key}"
         session.voice.fail("NotFound", f"there is no {named}")
@@ -94,6 +94,11 @@ def show(
         session.voice.record(readable(found))
     else:
         _show_all(session.voice, found)
+
+
+async def _whole(database: Database, delivery_id: int) -> dict[str, Any] | None:
+    found = await store.show(database, delivery_id)
+    return None if found is None else found | await store.claimed(database, delivery_id)
 
 
 @command(app, "mail")

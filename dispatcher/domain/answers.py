@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+# Of what was cancelled after an attempt of which nobody knows how it ended.
+STOPPED = "stopped"
 DELIVERY_ANSWERS: Mapping[str, Mapping[str, str]] = {
     "retry": {
         "reopened": "will be sent again",
@@ -9,7 +11,7 @@ DELIVERY_ANSWERS: Mapping[str, Mapping[str, str]] = {
     },
     "cancel": {
         "cancelled": "is cancelled",
-        "stopped": "is not sent again, but held: an earlier attempt may have gone out",
+        STOPPED: "is not sent again, but held: an earlier attempt may have gone out",
         "skipped": "was skipped or cancelled before",
     },
     "move": {

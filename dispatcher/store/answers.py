@@ -1,14 +1,11 @@
 """Answers to requests with an Idempotency-Key, kept in the transaction of what they were asked to do."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-
 from msgspec import Struct
 
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
+from dispatcher.store.tenants import Transaction
 
 _SQL = statements("answers")
 
@@ -30,26 +27,6 @@ class Answer(Struct, frozen=True):
     status: int
     body: bytes
     same: bool
-
-
-class Transaction(Database):
-    """One transaction, for whatever works on a Database. A statement that fails undoes itself alone."""
-
-    def __init__(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
-        self._connection = connection
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        """The connection, inside a savepoint."""
-        async with self._connection.transaction():
-            yield self._connection
-
-
-@asynccontextmanager
-async def transaction(database: Database) -> AsyncIterator[Transaction]:
-    """All or nothing: what is done through it counts when it ends well."""
-    async with database.connection() as connection, connection.transaction():
-        yield Transaction(connection)
 
 
 async def begin(inside: Transaction, asked: Asked) -> Answer | None:

@@ -127,6 +127,11 @@ class Database:
         rows = await self.fetch(query, *arguments)
         return rows[0][0] if rows else None
 
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """What may fail alone. Here whatever fails does; inside a transaction it takes a savepoint."""
+        yield
+
     async def persist(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Run an operation that may be run twice until Postgres has taken it."""
         wait = BACKOFF_FIRST_SECONDS

@@ -141,6 +141,11 @@ async def show(database: Database, delivery_id: int) -> dict[str, Any] | None:
     return dict(rows[0]) | trace
 
 
+async def claimed(database: Database, delivery_id: int) -> dict[str, Any]:
+    """Who has claimed a delivery, and by which claim; nothing where there is none. No tenant may see it."""
+    return {name: value for row in await database.fetch(_SQL["claimed"], delivery_id) for name, value in row.items()}
+
+
 async def raw(database: Database, delivery_id: int) -> bytes | None:
     """The mail that was captured of a delivery last, where there is one."""
     found: bytes | None = await database.value(_SQL["raw"], delivery_id)

@@ -99,17 +99,17 @@ async def trigger(database: Database, given: Trigger) -> Triggered:
 
 
 async def trigger_many(database: Database, batch: Sequence[Trigger]) -> list[Triggered | TriggerRefused]:
-    """The same for triggers of one workflow, in one transaction: each is answered as if it had come alone."""
+    """The same for triggers of one workflow, in one transaction: each is answered as if it had come alone.
+
+    Raises TriggerRefused where one has JSON that Postgres cannot keep, and does nothing: which one, each shows alone.
+    """
     first = batch[0]
     whose = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
     told = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
     try:
         rows = await database.fetch(_SQL["trigger_many"], *whose, *told)
     except _REFUSALS as refusal:
-        # JSON that Postgres cannot keep: nobody else is to suffer for it.
-        if len(batch) == 1:
-            return [refused(refusal)]
-        return [answer for one in batch for answer in await trigger_many(database, [one])]
+        raise refused(refusal) from refusal
     answers = {place: _answered(first.workflow, row) for place, *row in rows}
     return [answers[place] for place in range(1, len(batch) + 1)]
 

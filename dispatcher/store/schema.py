@@ -8,6 +8,7 @@ import asyncpg
 from msgspec import Struct
 
 from dispatcher.errors import MigrationChanged, SchemaBehind, SchemaTooNew
+from dispatcher.store import tenants
 
 # Any constant will do, as long as nobody else takes it: the first eight bytes of sha256("dispatcher migrate").
 LOCK = int.from_bytes(hashlib.sha256(b"dispatcher migrate").digest()[:8], "big", signed=True)
@@ -78,6 +79,8 @@ async def migrate(url: str) -> list[Migration]:
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
         missing = pending(await applied(connection))
+        # First, so that nothing is half done where somebody else has to make the role.
+        await tenants.prepare(connection)
         await connection.execute(_LEDGER)
         for migration in missing:
             async with connection.transaction():

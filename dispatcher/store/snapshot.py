@@ -34,8 +34,17 @@ _PARTS: dict[str, str] = {
           FROM pg_class c WHERE c.relnamespace = 'dispatcher'::regnamespace AND c.relkind IN ('r', 'p')
          ORDER BY c.relname
     """,
+    "policies": """
+        SELECT format('row security %s%s', c.relname, CASE WHEN c.relforcerowsecurity THEN ' forced' ELSE '' END),
+               ARRAY(SELECT format('policy %s %s for %s to %s using (%s)%s', p.policyname, lower(p.permissive), p.cmd,
+                                   array_to_string(p.roles, ', '), p.qual,
+                                   coalesce(' with check (' || nullif(p.with_check, p.qual) || ')', ''))
+                       FROM pg_policies p WHERE p.schemaname = 'dispatcher' AND p.tablename = c.relname
+                      ORDER BY p.policyname)
+          FROM pg_class c WHERE c.relnamespace = 'dispatcher'::regnamespace AND c.relrowsecurity ORDER BY c.relname
+    """,
     "views": """
-        SELECT format('view %s', c.relname),
+        SELECT format('view %s%s', c.relname, coalesce(' with (' || array_to_string(c.reloptions, ', ') || ')', '')),
                ARRAY(SELECT format('%s %s%s', a.attname, format_type(a.atttypid, a.atttypmod),
                             coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), ''))
                        FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -58,6 +67,29 @@ _PARTS: dict[str, str] = {
             || ARRAY['body ' || p.prosrc]
           FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
          WHERE p.pronamespace = 'dispatcher'::regnamespace ORDER BY p.proname
+    """,
+    # Of everybody but the owner.
+    "rights": """
+        SELECT format('rights of %s', coalesce(r.rolname, 'PUBLIC')),
+               array_agg(g.what || ': ' || g.kinds ORDER BY g.what COLLATE "C")
+          FROM (SELECT o.what, a.grantee, string_agg(a.privilege_type, ', ' ORDER BY a.privilege_type) AS kinds
+                  FROM (SELECT 'schema' AS what, n.nspacl AS acl, n.nspowner AS owner
+                          FROM pg_namespace n WHERE n.nspname = 'dispatcher'
+                        UNION ALL
+                        SELECT format('relation %s', c.relname), c.relacl, c.relowner
+                          FROM pg_class c WHERE c.relnamespace = 'dispatcher'::regnamespace
+                        UNION ALL
+                        SELECT format('column %s.%s', c.relname, t.attname), t.attacl, c.relowner
+                          FROM pg_attribute t JOIN pg_class c ON c.oid = t.attrelid
+                         WHERE c.relnamespace = 'dispatcher'::regnamespace AND t.attacl IS NOT NULL
+                        UNION ALL
+                        SELECT format('function %s', p.proname), coalesce(p.proacl, acldefault('f', p.proowner)),
+                               p.proowner
+                          FROM pg_proc p WHERE p.pronamespace = 'dispatcher'::regnamespace) AS o,
+                       aclexplode(o.acl) AS a
+                 WHERE a.grantee <> o.owner GROUP BY o.what, a.grantee) AS g
+          LEFT JOIN pg_roles r ON r.oid = g.grantee
+         GROUP BY r.rolname ORDER BY r.rolname
     """,
 }
 

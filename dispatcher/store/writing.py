@@ -27,16 +27,21 @@ async def write(database: Database, batch: Sequence[New]) -> list[Written | Faul
     ]
     found = zip(places, await templates.faults(database, asked), strict=True)
     refused = {number: Fault("template_name", words) for number, words in found if words is not None}
-    written = iter(await _write(database, [new for number, new in enumerate(batch) if number not in refused]))
+    sound = [new for number, new in enumerate(batch) if number not in refused]
+    written = iter(await _write(database, sound, alone=len(batch) == 1))
     return [refused[number] if number in refused else next(written) for number in range(len(batch))]
 
 
-async def _write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
+async def _write(database: Database, batch: Sequence[New], *, alone: bool = False) -> list[Written | Fault]:
     """Where the database refuses a batch, halves find the guilty, so that nobody else suffers."""
     if not batch:
         return []
     try:
-        return list(await insert(database, batch))
+        # Without a savepoint for one alone, which most are: whoever writes it in a transaction has nothing else there.
+        if alone:
+            return list(await insert(database, batch))
+        async with database.attempt():
+            return list(await insert(database, batch))
     except _REFUSED_BY_DATABASE as refusal:
         if len(batch) == 1:
             return [Fault("database", f"refuses it: {refusal}")]

@@ -78,3 +78,11 @@ async def test_what_waits_is_moved_and_cancelled_by_id_and_by_key(admin: Caller,
     # In UTC it is in a year that there is not.
     beyond = admin.post(f"/deliveries/{by_id}/move", {"run_at": "9999-12-31T23:59:59-14:00"} | WHY)
     assert beyond.faults == {"$.run_at": "is out of range"}
+
+
+async def test_what_may_have_gone_out_before_is_stopped_and_stays_held(admin: Caller, inside: Connection) -> None:
+    number = admin.post("/deliveries", delivery("stopped", scheduled_for=LATER)).json["id"]
+    await inside.execute("UPDATE dispatcher.delivery_state SET resend_until = 'infinity' WHERE id = $1", number)
+    answer = admin.post(f"/deliveries/{number}/cancel", {"reason": "no"}, idempotency_key="stopped")
+    assert (answer.status, answer.json["answer"]) == (200, "stopped")
+    assert admin.get(f"/deliveries/{number}").json["life"] == "held"

@@ -31,6 +31,30 @@ async def test_OP_02_a_key_is_of_a_workspace_and_a_role_and_kept_as_its_hash(
     assert admin.key.rpartition("_")[2] not in kept
 
 
+async def test_OP_02_postgres_itself_keeps_workspaces_apart(program: Program, connection: Connection) -> None:
+    """A request is made by a role that owns nothing and is bound to the workspace of its key."""
+    await connection.execute(
+        """CREATE FUNCTION public.who() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               NEW.recipient := concat_ws(' ', current_user, current_setting('dispatcher.tenant', true),
+                                          current_setting('dispatcher.workspace', true));
+               RETURN NEW;
+           END $$;
+           CREATE TRIGGER who BEFORE INSERT ON dispatcher.deliveries FOR EACH ROW EXECUTE FUNCTION public.who()"""
+    )
+    await program.start()
+    for tenant, workspace in (("default", "default"), *FOREIGN):
+        caller = Caller(program, make_key(program, tenant=tenant, workspace=workspace))
+        number = caller.post("/deliveries", delivery("one", scheduled_for=LATER)).json["id"]
+        assert caller.get(f"/deliveries/{number}").json["recipient"] == f"dispatcher_tenant {tenant} {workspace}"
+    # Whoever is bound to one of them sees that one, although nothing here says a word about tenants.
+    async with connection.transaction():
+        await connection.execute("SET LOCAL ROLE dispatcher_tenant; SET LOCAL dispatcher.tenant = 'acme'")
+        assert await connection.fetchval("SELECT count(*) FROM dispatcher.deliveries") == 0
+        await connection.execute("SET LOCAL dispatcher.workspace = 'default'")
+        (found,) = await connection.fetch("SELECT tenant_id, workspace_id FROM dispatcher.deliveries")
+        assert tuple(found) == FOREIGN[0]
+
+
 async def test_OP_02_errors_are_problem_documents_and_the_api_describes_itself(program: Program) -> None:
     await program.start()
     admin = Caller(program, make_key(program))

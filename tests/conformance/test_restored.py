@@ -66,6 +66,8 @@ async def test_OB_12_on_another_server_what_may_have_been_sent_is_held_and_says_
     await outbox.until_life(due, "called")
     await program.kill()
 
+    async with outbox_at(elsewhere) as found:
+        await found.connection.execute("CREATE ROLE dispatcher_tenant NOLOGIN")
     restored = await _restore(outbox, elsewhere, tmp_path / "dump")
     assert restored.returncode == 0, restored.stderr
     other = Program(elsewhere)

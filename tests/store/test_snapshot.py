@@ -29,6 +29,18 @@ async def test_the_migrations_make_what_the_snapshot_says(connection: Connection
         "ALTER FUNCTION dispatcher.fence_v1 SECURITY DEFINER",
         "DROP VIEW dispatcher.delivery_life",
         "ALTER VIEW dispatcher.channel_outbox ALTER COLUMN lane SET DEFAULT 2",
+        "ALTER VIEW dispatcher.delivery_life_v2 SET (security_invoker = false)",
+        "ALTER TABLE dispatcher.deliveries DISABLE ROW LEVEL SECURITY",
+        "ALTER TABLE dispatcher.deliveries FORCE ROW LEVEL SECURITY",
+        "ALTER POLICY tenant ON dispatcher.deliveries USING (tenant_id <> 'x')",
+        "ALTER POLICY tenant ON dispatcher.deliveries WITH CHECK (true)",
+        "ALTER POLICY tenant ON dispatcher.deliveries TO PUBLIC",
+        "DROP POLICY tenant ON dispatcher.deliveries",
+        "GRANT SELECT ON dispatcher.claims TO dispatcher_tenant",
+        "GRANT SELECT (token) ON dispatcher.claims TO dispatcher_tenant",
+        "REVOKE USAGE ON SCHEMA dispatcher FROM dispatcher_tenant",
+        "GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow_v1 TO dispatcher_tenant",
+        "GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow_v1 TO PUBLIC",
     ],
 )
 async def test_every_kind_of_change_is_seen(connection: Connection, change: str) -> None:

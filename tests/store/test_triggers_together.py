@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from dispatcher.api.together import Together
 from dispatcher.errors import TriggerRefused
 from dispatcher.store import runs
 from dispatcher.store.database import Database
@@ -79,12 +82,24 @@ async def test_a_workflow_that_is_not_there_or_not_active_refuses_all(
         assert [one.why for one in answers if isinstance(one, TriggerRefused)] == [why, why]
 
 
-async def test_what_postgres_cannot_keep_is_refused_alone(database: Database, connection: Connection) -> None:
+async def test_what_postgres_cannot_keep_refuses_them_all_and_does_nothing(
+    database: Database, connection: Connection
+) -> None:
     await put(connection)
-    bad, good = await runs.trigger_many(database, [asked('{"a": "\\u0000"}', key="bad"), asked(key="good")])
+    with pytest.raises(TriggerRefused):
+        await runs.trigger_many(database, [asked('{"a": "\\u0000"}', key="bad"), asked(key="good")])
+    assert await connection.fetchval("SELECT count(*) FROM dispatcher.runs") == 0
+
+
+async def test_nobody_is_refused_for_what_came_with_another(database: Database, connection: Connection) -> None:
+    await put(connection)
+    together = Together(lambda: database)
+    sent = [asked('{"a": "\\u0000"}', key="bad"), *(asked(key=f"good-{number}") for number in range(5))]
+    bad, *good = await asyncio.gather(*(together.start(one) for one in sent), return_exceptions=True)
     assert isinstance(bad, TriggerRefused)
-    assert isinstance(good, Triggered)
-    assert await connection.fetchval("SELECT array_agg(idempotency_key) FROM dispatcher.runs") == ["good"]
+    assert all(isinstance(one, Triggered) and not one.duplicate for one in good)
+    kept = await connection.fetch("SELECT idempotency_key FROM dispatcher.runs ORDER BY 1")
+    assert [row[0] for row in kept] == [f"good-{number}" for number in range(5)]
 
 
 async def test_the_same_keys_in_another_order_at_the_same_time_are_one_run_each(

@@ -22,12 +22,12 @@ SELECT l.delivery_id AS id
 -- name: rows
 -- Those of these ids that are dead letters of kind $1, newest first.
 SELECT kind, id, tenant_id, workspace_id, name, node, channel, recipient, idempotency_key, error, created_at, failed_at, retries
-  FROM dispatcher.dead_letters WHERE kind = $1 AND id = ANY ($2::bigint[]) ORDER BY id DESC;
+  FROM dispatcher.dead_letters_v2 WHERE kind = $1 AND id = ANY ($2::bigint[]) ORDER BY id DESC;
 
 -- name: count
 -- How many of a kind there are, and the time before which they have failed: what fails later is left alone.
 SELECT count(*) AS letters, statement_timestamp() AS asked_at
-  FROM dispatcher.dead_letters
+  FROM dispatcher.dead_letters_v2
  WHERE kind = $1 AND ($2::text IS NULL OR name = $2) AND ($3::text IS NULL OR channel = $3)
    AND ($4::text IS NULL OR tenant_id = $4) AND ($5::text IS NULL OR workspace_id = $5)
    AND ($6::timestamptz IS NULL OR failed_at >= $6) AND ($7::timestamptz IS NULL OR failed_at < $7)

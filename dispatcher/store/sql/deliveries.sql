@@ -25,8 +25,8 @@ SELECT d.tenant_id, d.workspace_id, d.idempotency_key, d.id
 -- name: list
 -- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
-       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, d.recipient
-  FROM dispatcher.delivery_life l JOIN dispatcher.deliveries d USING (id)
+       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
+  FROM dispatcher.delivery_life_v2 l
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
    AND ($4::text IS NULL OR l.tenant_id = $4) AND ($6::text IS NULL OR l.workspace_id = $6)
    AND ($7::text IS NULL OR l.idempotency_key = $7)
@@ -38,10 +38,13 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
        v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
        d.run_id, d.job_id, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
-       (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt,
-       l.token, l.owner
-  FROM dispatcher.deliveries d JOIN dispatcher.delivery_life l USING (id)
+       (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt
+  FROM dispatcher.deliveries d JOIN dispatcher.delivery_life_v2 l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version WHERE d.id = $1;
+
+-- name: claimed
+-- Who has claimed a delivery, and by which claim.
+SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
 
 -- name: find
 -- The id behind a key.

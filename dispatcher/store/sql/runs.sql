@@ -1,7 +1,7 @@
 -- name: trigger
 -- Start a run, or find the one that its key has started already. Raises what is wrong with the call.
 SELECT execution_id, workflow_name, version, status, total_steps, duplicate
-  FROM dispatcher.trigger_workflow_v1($1, $2::jsonb, $3, $4, $5, $6);
+  FROM dispatcher.trigger_workflow_v2($1, $2::jsonb, $3, $4, $5, $6);
 
 -- name: trigger_many
 -- The same for many triggers of one workflow.
@@ -76,7 +76,7 @@ SELECT number, at, event, step, node, context::text, added::text, error FROM dis
 -- What a run has ordered, with its life, $2 at most.
 SELECT l.id, d.node, l.channel, d.recipient, l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at,
        l.provider_message_id, l.error
-  FROM dispatcher.deliveries d JOIN dispatcher.delivery_life l USING (id)
+  FROM dispatcher.deliveries d JOIN dispatcher.delivery_life_v2 l USING (id)
  WHERE d.run_id = $1 AND d.node IS NOT NULL ORDER BY d.id LIMIT $2;
 
 -- name: attempts

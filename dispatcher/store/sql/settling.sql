@@ -21,7 +21,7 @@ SELECT asked.id, dispatcher.settle_held_v1(asked.id, $2, $3, $4, $5) AS answer
 SELECT s.id, l.life, s.held_at, s.settle_after, s.error,
        greatest(extract(epoch FROM s.settle_after - statement_timestamp()), 0)::float8 AS wait_seconds,
        o.actor, o.action, o.at, o.reason
-  FROM dispatcher.delivery_state s JOIN dispatcher.delivery_life l USING (id)
+  FROM dispatcher.delivery_state s JOIN dispatcher.delivery_life_v2 l USING (id)
   LEFT JOIN LATERAL (SELECT actor, substr(action, 8) AS action, at, reason FROM dispatcher.operator_actions
                       WHERE delivery_id = s.id AND action LIKE 'settle%' ORDER BY id DESC LIMIT 1) AS o ON true
  WHERE s.id = ANY ($1::bigint[]);

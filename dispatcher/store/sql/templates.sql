@@ -50,7 +50,7 @@ SELECT asked.key, (v.sources -> asked.locale)::text AS sources, v.rights
 
 -- name: faults
 -- Why deliveries cannot have these templates, by position; null where they can.
-SELECT dispatcher.template_fault_v1(asked.tenant_id, asked.workspace_id, asked.name, asked.channel)
+SELECT dispatcher.template_fault_v2(asked.tenant_id, asked.workspace_id, asked.name, asked.channel)
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
        AS asked (tenant_id, workspace_id, name, channel, place)
  ORDER BY asked.place;

@@ -23,6 +23,7 @@ DECLARE
     fresh     record;
     rest      record;
 BEGIN
+    PERFORM dispatcher.stay_within_v1(p_tenant_id, p_workspace_id);
     SELECT w.* INTO held FROM dispatcher.workflows w
      WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_workflow AND w.deleted_at IS NULL;
     IF FOUND THEN
@@ -83,3 +84,4 @@ BEGIN
 END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.trigger_workflows_v1 FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflows_v1 TO dispatcher_tenant;

@@ -1,0 +1,118 @@
+"""Tenants: the role that sees one workspace alone, and the transaction in which a request has that role."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import structlog
+
+from dispatcher.errors import TenantRoleMissing
+from dispatcher.store.database import PASSING_OR_CANCELLED, Database
+from dispatcher.store.queries import statements
+from dispatcher.store.templates import Workspace
+
+log = structlog.get_logger(__name__)
+
+_SQL = statements("tenants")
+
+ROLE = "dispatcher_tenant"
+# Several databases of one server may be migrated at once: whoever comes second finds it there, or looks again.
+TRIES_MAX = 10
+_SOMEBODY_ELSE = (asyncpg.DuplicateObjectError, asyncpg.UniqueViolationError, asyncpg.InternalServerError)
+
+
+class Transaction(Database):
+    """One transaction, for whatever works on a Database. A statement that fails ends it, unless inside `attempt`."""
+
+    def __init__(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+        self._connection = connection
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """The connection, inside the transaction."""
+        yield self._connection
+
+    async def fetch(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - asyncpg's rows
+        """Rows of one statement."""
+        return await self._connection.fetch(query, *arguments)
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """A savepoint: what fails inside undoes itself alone."""
+        await self._connection.execute("SAVEPOINT attempt")
+        try:
+            yield
+        except PASSING_OR_CANCELLED:
+            raise
+        except BaseException:
+            await self._connection.execute("ROLLBACK TO SAVEPOINT attempt; RELEASE SAVEPOINT attempt")
+            raise
+        await self._connection.execute("RELEASE SAVEPOINT attempt")
+
+
+@asynccontextmanager
+async def transaction(database: Database, whose: Workspace) -> AsyncIterator[Transaction]:
+    """All or nothing, within one workspace: no row of another one is seen or written, whatever a statement says."""
+    async with database.connection() as connection:
+        try:
+            # In one message: a round trip each would be felt.
+            await connection.execute(_opening(whose))
+            yield Transaction(connection)
+        except PASSING_OR_CANCELLED:
+            # The session is discarded, with all that was done.
+            raise
+        except BaseException:
+            await connection.execute("ROLLBACK")
+            raise
+        if await connection.execute("COMMIT") != "COMMIT":
+            raise RuntimeError(
+                "a statement had failed, and nothing was done: whoever survives that does it in `attempt`"
+            )
+
+
+def _opening(whose: Workspace) -> str:
+    return (
+        f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL dispatcher.tenant = {_literal(whose.tenant_id)}; "
+        f"SET LOCAL dispatcher.workspace = {_literal(whose.workspace_id)}"
+    )
+
+
+def _literal(text: str) -> str:
+    """A text as SQL has it, whatever standard_conforming_strings says."""
+    quoted = text.replace("'", "''")
+    return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in quoted else f"'{quoted}'"
+
+
+async def require(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """Raise unless requests can be served as the role."""
+    row = await connection.fetchrow(_SQL["find"])
+    if not row["ours"]:
+        raise TenantRoleMissing(_orders(row["we"], make=row["ours"] is None))
+    if not row["granted"]:
+        raise TenantRoleMissing(
+            f"this schema was restored when there was no role {ROLE}: now there is, so restore it again"
+        )
+
+
+async def prepare(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """Make the role where it is missing, and be allowed to take it; raise what an administrator has to do first."""
+    for _ in range(TRIES_MAX):
+        row = await connection.fetchrow(_SQL["find"])
+        if row["ours"]:
+            break
+        try:
+            await connection.execute(_SQL["create" if row["ours"] is None else "grant"])
+        except asyncpg.InsufficientPrivilegeError as refused:
+            raise TenantRoleMissing(_orders(row["we"], make=row["ours"] is None)) from refused
+        except _SOMEBODY_ELSE as rival:
+            log.info("tenants.another_makes_it", error=type(rival).__name__)
+    else:
+        raise TenantRoleMissing(f"the role {ROLE} is changed by others all the time")
+
+
+def _orders(we: str, *, make: bool) -> str:
+    """What an administrator has to run."""
+    create = f"CREATE ROLE {ROLE} NOLOGIN; " if make else ""
+    ourselves = we.replace('"', '""')
+    return f'requests are served as a role that is not there for us: have run {create}GRANT {ROLE} TO "{ourselves}";'

@@ -1,0 +1,288 @@
+"""Tenants: what a transaction sees and does that is bound to one workspace, and what everybody else does as before."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from importlib import resources
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from dispatcher.config import Database as Settings
+from dispatcher.store import deliveries, runs, templates, tenants, workflows
+from dispatcher.store.database import Database
+from dispatcher.store.deliveries import New, Written
+from dispatcher.store.queries import statements
+from dispatcher.store.runs import Trigger
+from dispatcher.store.templates import Workspace
+from dispatcher.store.writing import write
+from tests.store import flows
+from tests.store.scene import Connection
+
+HOME = Workspace()
+ACME = Workspace("acme", "default")
+OTHER = Workspace("default", "other")
+BOUND = """
+    SELECT current_user::text, current_setting('dispatcher.tenant', true), current_setting('dispatcher.workspace', true)
+"""
+# Functions that run as the owner and may be called by a request, each with why that shows it nothing of others.
+FOR_A_ROW = "it is called for a run or delivery that is visible, with the workspace of that row"
+STAYS = "it asks stay_within_v1 first"
+OF_THE_OWNER = {
+    "pause_run_v1": FOR_A_ROW,
+    "resume_run_v1": FOR_A_ROW,
+    "cancel_run_v1": FOR_A_ROW,
+    "replay_run_v1": FOR_A_ROW,
+    "signal_run_v1": FOR_A_ROW,
+    "discard_run_v1": FOR_A_ROW,
+    "discard_delivery_v1": FOR_A_ROW,
+    "trigger_workflow_v2": STAYS,
+    "trigger_workflows_v1": STAYS,
+    "template_fault_v2": STAYS,
+}
+
+
+def _new(key: str, whose: Workspace = HOME, **fields: str) -> New:
+    given = {"channel": "sms", "recipient": "+49", "template": '{"body": "x"}'} | fields
+    return New(idempotency_key=key, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id, **given)  # type: ignore[arg-type]  # texts all
+
+
+@pytest.fixture
+async def clerk(url: str, connection: Connection) -> AsyncIterator[Connection]:
+    """An application that owns nothing and was granted what it needs. Roles are of the whole server."""
+    name = f"clerk_{uuid4().hex[:12]}"
+    await connection.execute(
+        f"""CREATE ROLE {name} LOGIN;
+            GRANT USAGE ON SCHEMA dispatcher TO {name};
+            GRANT USAGE ON SEQUENCE dispatcher.deliveries_id_seq TO {name};
+            GRANT SELECT, INSERT ON dispatcher.deliveries, dispatcher.delivery_state, dispatcher.channel_outbox
+               TO {name}"""
+    )
+    application = await asyncpg.connect(url, user=name)
+    try:
+        yield application
+    finally:
+        await application.close()
+
+
+async def test_everything_that_a_request_may_touch_is_isolated(connection: Connection) -> None:
+    """A table, column or view on which the role has a right, without a policy of its own, would be open to all."""
+    open_to_all = """
+        SELECT c.relname FROM pg_class c
+         WHERE c.relnamespace = 'dispatcher'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+           AND (has_table_privilege('dispatcher_tenant', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')
+                OR has_any_column_privilege('dispatcher_tenant', c.oid, 'SELECT, INSERT, UPDATE'))
+           AND NOT CASE WHEN c.relkind IN ('r', 'p') THEN c.relrowsecurity AND EXISTS (
+                            SELECT FROM pg_policy p
+                             WHERE p.polrelid = c.oid AND NOT p.polpermissive AND p.polcmd = '*'
+                               AND 'dispatcher_tenant'::regrole = ANY (p.polroles))
+                        ELSE 'security_invoker=true' = ANY (c.reloptions) END
+    """
+    found = [row["relname"] for row in await connection.fetch(open_to_all)]
+    assert not found, f"CALL dispatcher.isolate_v1 for these in a migration, or grant nothing: {found}"
+
+
+async def test_no_function_shows_a_request_what_it_may_not_see(connection: Connection) -> None:
+    of_the_owner = """
+        SELECT proname FROM pg_proc
+         WHERE pronamespace = 'dispatcher'::regnamespace AND prosecdef AND prorettype <> 'trigger'::regtype
+           AND has_function_privilege('dispatcher_tenant', oid, 'EXECUTE')
+    """
+    assert {row["proname"] for row in await connection.fetch(of_the_owner)} == set(OF_THE_OWNER), (
+        "each needs its reason"
+    )
+    for name, reason in OF_THE_OWNER.items():
+        if reason == STAYS:
+            text = await connection.fetchval("SELECT prosrc FROM pg_proc WHERE proname = $1", name)
+            assert text.split("BEGIN")[1].strip().startswith("PERFORM dispatcher.stay_within_v1("), name
+
+
+@pytest.mark.parametrize("name", [name for name, reason in OF_THE_OWNER.items() if reason == FOR_A_ROW])
+def test_what_is_called_for_a_row_is_called_for_one_that_is_visible(name: str) -> None:
+    """An id alone would lead the owner's function to a row of anybody's."""
+    folder = resources.files("dispatcher.store").joinpath("sql")
+    texts = [text for file in folder.iterdir() for text in statements(file.name.removesuffix(".sql")).values()]
+    calls = [text for text in texts if f"dispatcher.{name}(" in text]
+    assert calls
+    for text in calls:
+        assert re.search(
+            rf"dispatcher\.{name}\((\w+\.)?id, \$2, (\w+\.)?tenant_id, (\w+\.)?workspace_id|"
+            rf"dispatcher\.{name}\(id, \$2, \$3::jsonb, tenant_id, workspace_id",
+            text,
+        ), text
+
+
+async def test_the_role_owns_nothing_and_nobody_logs_in_as_it(connection: Connection) -> None:
+    (role,) = await connection.fetch("SELECT * FROM pg_roles WHERE rolname = 'dispatcher_tenant'")
+    assert not any(role[f"rol{name}"] for name in ("canlogin", "super", "createrole", "createdb", "bypassrls"))
+    owned = "SELECT count(*) FROM pg_class WHERE relowner = 'dispatcher_tenant'::regrole"
+    assert await connection.fetchval(owned) == 0
+
+
+@pytest.mark.parametrize("name", ["plain", "it's", "back\\slash", "\\'; RESET ROLE; --", "é\u2028", "a" * 100])
+async def test_a_transaction_is_bound_to_its_workspace_whatever_that_is_called(database: Database, name: str) -> None:
+    async with tenants.transaction(database, Workspace(name, f"of {name}")) as inside:
+        assert list((await inside.fetch(BOUND))[0]) == [tenants.ROLE, name, f"of {name}"]
+    (afterwards,) = await database.fetch(BOUND)
+    assert afterwards[0] != tenants.ROLE
+    assert list(afterwards[1:]) == ["", ""]
+
+
+async def test_with_other_rules_for_texts_it_is_bound_as_well(url: str) -> None:
+    database = Database(Settings(), url, {"standard_conforming_strings": "off", "backslash_quote": "on"})
+    await database.open()
+    try:
+        async with tenants.transaction(database, Workspace("\\'; RESET ROLE; --", "x")) as inside:
+            assert list((await inside.fetch(BOUND))[0])[:2] == [tenants.ROLE, "\\'; RESET ROLE; --"]
+    finally:
+        await database.close()
+
+
+async def test_who_is_bound_to_nothing_sees_nothing(connection: Connection, database: Database) -> None:
+    await deliveries.insert(database, [_new("one"), _new("two", ACME)])
+    for bound in ("", "SET LOCAL dispatcher.tenant = 'default'", "SET LOCAL dispatcher.workspace = 'default'"):
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL ROLE dispatcher_tenant; {bound}")
+            assert await connection.fetchval("SELECT count(*) FROM dispatcher.deliveries") == 0
+            assert await connection.fetchval("SELECT count(*) FROM dispatcher.delivery_state") == 0
+
+
+async def test_nothing_is_written_for_another_workspace(database: Database) -> None:
+    plan = workflows.New({}, flows.plan())
+    for foreign in (ACME, OTHER):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+            async with tenants.transaction(database, HOME) as inside:
+                await deliveries.insert(inside, [_new("one", foreign)])
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+            async with tenants.transaction(database, HOME) as inside:
+                await workflows.put(inside, foreign, [plan], "ann", activate=True)
+    assert await database.value("SELECT count(*) FROM dispatcher.deliveries") == 0
+
+
+async def test_the_owners_functions_do_nothing_for_another_workspace(
+    connection: Connection, database: Database
+) -> None:
+    await flows.put(connection)
+    for bound in (ACME, OTHER):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="another workspace"):
+            async with tenants.transaction(database, bound) as inside:
+                await runs.trigger(inside, Trigger(workflow="welcome", input="{}", key=None, workspace=HOME, by="x"))
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="another workspace"):
+            async with tenants.transaction(database, bound) as inside:
+                await templates.faults(inside, [(HOME.tenant_id, HOME.workspace_id, "welcome", "email")])
+    async with tenants.transaction(database, HOME) as inside:
+        started = await runs.trigger(inside, Trigger(workflow="welcome", input="{}", key=None, workspace=HOME, by="x"))
+    assert started.status == "queued"
+
+
+@pytest.mark.parametrize("relation", ["instances", "claims", "clusters", "delivery_life", "channel_outbox", "pauses"])
+async def test_what_is_nobodys_is_not_seen(database: Database, relation: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match=relation):
+        async with tenants.transaction(database, HOME) as inside:
+            await inside.fetch(f"SELECT * FROM dispatcher.{relation}")
+
+
+async def _fails(inside: tenants.Transaction) -> None:
+    await deliveries.insert(inside, [_new("failing")])
+    await inside.fetch("SELECT 1 / 0")
+
+
+async def _survives(database: Database) -> None:
+    """Go on after a failure as if nothing had been."""
+    async with tenants.transaction(database, HOME) as inside:
+        with suppress(asyncpg.DivisionByZeroError):
+            await _fails(inside)
+
+
+async def _attempts(inside: tenants.Transaction) -> None:
+    async with inside.attempt():
+        await _fails(inside)
+
+
+async def test_what_a_failed_statement_has_undone_is_not_answered_for(database: Database) -> None:
+    with pytest.raises(RuntimeError, match="nothing was done"):
+        await _survives(database)
+    assert await database.value("SELECT count(*) FROM dispatcher.deliveries") == 0
+
+
+async def test_what_fails_in_an_attempt_is_undone_alone(database: Database) -> None:
+    async with tenants.transaction(database, HOME) as inside:
+        await deliveries.insert(inside, [_new("one")])
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await _attempts(inside)
+        await deliveries.insert(inside, [_new("two")])
+    rows = await database.fetch("SELECT idempotency_key FROM dispatcher.deliveries ORDER BY 1")
+    assert [row[0] for row in rows] == ["one", "two"]
+
+
+async def test_in_a_batch_nobody_suffers_for_who_is_refused_by_the_database(database: Database) -> None:
+    batch = [_new(f"key-{number}", recipient="bad\0one" if number == 3 else "+49") for number in range(8)]
+    async with tenants.transaction(database, HOME) as inside:
+        answers = await write(inside, batch)
+    assert [isinstance(answer, Written) for answer in answers] == [number != 3 for number in range(8)]
+    assert await database.value("SELECT count(*) FROM dispatcher.deliveries") == len(batch) - 1
+
+
+async def test_a_failure_gives_the_connection_back_as_it_was(database: Database) -> None:
+    # More often than there are connections, so that each is used again.
+    for _ in range(2 * Settings().pool_max):
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            async with tenants.transaction(database, HOME) as inside:
+                await _fails(inside)
+        assert (await database.fetch(BOUND))[0][0] != tenants.ROLE
+
+
+async def _copy(connection: Connection, table: str, keys: Sequence[str]) -> None:
+    await connection.copy_records_to_table(
+        table,
+        schema_name="dispatcher",
+        records=[(key, "sms", "+49", '{"body": "x"}') for key in keys],
+        columns=("idempotency_key", "channel", "recipient", "template"),
+    )
+
+
+async def test_applications_write_and_read_as_before_but_for_copy_into_the_table(
+    connection: Connection, clerk: Connection
+) -> None:
+    await _copy(connection, "deliveries", ["of the owner"])
+    await clerk.execute(
+        "INSERT INTO dispatcher.deliveries (tenant_id, idempotency_key, channel, recipient, template)"
+        """ VALUES ('acme', 'inserted', 'sms', '+49', '{"body": "x"}')"""
+    )
+    await _copy(clerk, "channel_outbox", ["copied"])
+    with pytest.raises(asyncpg.FeatureNotSupportedError, match="COPY FROM not supported with row-level security"):
+        await _copy(clerk, "deliveries", ["refused"])
+    rows = await clerk.fetch(
+        "SELECT idempotency_key FROM dispatcher.deliveries JOIN dispatcher.delivery_state USING (id)"
+    )
+    assert sorted(row[0] for row in rows) == ["copied", "inserted", "of the owner"]
+
+
+async def test_a_table_that_comes_later_is_isolated_by_one_call(connection: Connection, database: Database) -> None:
+    await connection.execute("""
+        CREATE TABLE dispatcher.contacts (
+            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant_id text NOT NULL, workspace_id text NOT NULL);
+        CREATE TABLE dispatcher.contact_events (contact_id bigint NOT NULL, event text NOT NULL);
+        CREATE TABLE dispatcher.tenant_names (tenant_id text NOT NULL);
+        CALL dispatcher.isolate_v1('dispatcher.contacts');
+        CALL dispatcher.isolate_v1('dispatcher.contact_events', 'contact_id', 'dispatcher.contacts');
+        CALL dispatcher.isolate_v1('dispatcher.tenant_names');
+        GRANT SELECT, INSERT ON dispatcher.contacts, dispatcher.contact_events, dispatcher.tenant_names
+            TO dispatcher_tenant;
+        INSERT INTO dispatcher.contacts (tenant_id, workspace_id)
+        VALUES ('default', 'default'), ('acme', 'default'), ('default', 'other');
+        INSERT INTO dispatcher.contact_events SELECT id, 'seen' FROM dispatcher.contacts;
+        INSERT INTO dispatcher.tenant_names VALUES ('default'), ('acme');
+    """)
+    for whose in (HOME, ACME, OTHER):
+        async with tenants.transaction(database, whose) as inside:
+            (contact,) = await inside.fetch("SELECT * FROM dispatcher.contacts")
+            assert (contact["tenant_id"], contact["workspace_id"]) == (whose.tenant_id, whose.workspace_id)
+            (event,) = await inside.fetch("SELECT * FROM dispatcher.contact_events")
+            assert event["contact_id"] == contact["id"]
+            assert [row[0] for row in await inside.fetch("SELECT * FROM dispatcher.tenant_names")] == [whose.tenant_id]
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+        async with tenants.transaction(database, ACME) as inside:
+            await inside.fetch("INSERT INTO dispatcher.contact_events VALUES ($1, 'x')", 1)
+    assert await connection.fetchval("SELECT count(*) FROM dispatcher.contact_events") == len((HOME, ACME, OTHER))
