@@ -12,6 +12,7 @@ ClientError                 has `detail`, `status`, `kind`, `faults`, `more_faul
 ├── Overloaded              passing
 ├── Unavailable             passing; also a ConnectionError
 ├── TimedOut                passing; also a TimeoutError
+│   └── WaitTimedOut        has `run_id` and, where it was seen, `run`
 └── Unexpected
 
 What is passing may be otherwise when it is asked for again. No error has the key in it.
@@ -22,6 +23,7 @@ What is passing may be otherwise when it is asked for again. No error has the ke
 from collections.abc import Iterable
 from typing import ClassVar
 
+from dispatcher.client.answers import Run
 from dispatcher.errors import Fault
 
 
@@ -101,6 +103,15 @@ class TimedOut(ClientError, TimeoutError):
     """There was no answer in time. It may have been done, or may be done yet."""
 
     passing = True
+
+
+class WaitTimedOut(TimedOut):
+    """The run has not ended by then. It goes on."""
+
+    def __init__(self, detail: str | None = None, *, run_id: int = 0, run: Run | None = None) -> None:
+        super().__init__(detail)
+        self.run_id = run_id
+        self.run = run
 
 
 class Unexpected(ClientError):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +28,7 @@ from dispatcher.errors import Fault
 KIND_PREFIX = "urn:dispatcher:problem:"
 _REQUEST_ID_CHARACTERS_MAX = 64
 
+T = TypeVar("T")
 _OVERLOADED = "overloaded"
 _BY_STATUS: Mapping[int, type[ClientError]] = {
     401: Unauthenticated,
@@ -56,6 +58,14 @@ class _Document(Struct, frozen=True):
     more_faults: int = 0
 
 
+class _Envelope(Struct, frozen=True):
+    """The same from the older interface."""
+
+    success: bool
+    error: str
+    faults: tuple[Fault, ...] = ()
+
+
 def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
     """The error that an answer stands for. Names of headers are in lower case."""
     document = _read(body)
@@ -72,6 +82,11 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
             retry_after=retry_after,
         )
     request_id = headers.get("x-request-id", "")[:_REQUEST_ID_CHARACTERS_MAX] or None
+    enveloped = _decode(body, _Envelope)
+    if enveloped is not None:
+        return _which(status, None)(
+            enveloped.error, status=status, faults=enveloped.faults, request_id=request_id, retry_after=retry_after
+        )
     if status in _ANYBODYS:
         words = f"{status}, by what stands before Dispatcher"
         return _which(status, None)(words, status=status, request_id=request_id, retry_after=retry_after)
@@ -83,11 +98,15 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
 
 
 def _read(body: bytes) -> _Document | None:
+    document = _decode(body, _Document)
+    return document if document is not None and document.type.startswith(KIND_PREFIX) else None
+
+
+def _decode(body: bytes, kind: type[T]) -> T | None:
     try:
-        document = msgspec.json.decode(body, type=_Document)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return document if document.type.startswith(KIND_PREFIX) else None
 
 
 def _which(status: int, kind: str | None) -> type[ClientError]:

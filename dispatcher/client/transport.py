@@ -20,8 +20,9 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from dispatcher.client.errors import ClientError, Refused, TimedOut, Unavailable, Unexpected
+from dispatcher.client.errors import ClientError, TimedOut, Unavailable, Unexpected
 from dispatcher.client.problems import problem
+from dispatcher.client.writing import json_of, refused
 from dispatcher.errors import Fault
 from dispatcher.version import VERSION
 
@@ -39,7 +40,6 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 KEEP_SECONDS = 4.0
 
 _SUCCESS = range(200, 300)
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Query = Mapping[str, str | int | datetime | None]
@@ -71,8 +71,11 @@ class _Request(Struct, frozen=True):
 
 
 def segment(name: str) -> str:
-    """A name as a part of a path."""
-    return quote(name, safe="")
+    """A name as a part of a path. Raises Refused."""
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise refused([Fault("$", "has half of a surrogate pair, which nobody can write")]) from None
 
 
 class Transport:
@@ -87,7 +90,7 @@ class Transport:
         tls: ssl.SSLContext | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._base = _base(url)
+        self.url = _base(url)
         self._headers = _headers(key)
         self._seconds = seconds
         self._tls = tls
@@ -96,7 +99,7 @@ class Transport:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._base!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     async def __aenter__(self) -> Self:
         return self
@@ -160,10 +163,10 @@ class Transport:
             headers["If-Match"] = _text(match, "match")
         content = None
         if body is not None:
-            content = body if isinstance(body, bytes) else _json(body)
+            content = json_of(body)
             headers["Content-Type"] = "application/json"
         given = {name: _plain(value) for name, value in (query or {}).items() if value is not None}
-        url = URL(self._base + path + ("?" + urlencode(given) if given else ""), encoded=True)
+        url = URL(self.url + path + ("?" + urlencode(given) if given else ""), encoded=True)
         return _Request(method, url, content, headers, again=method in ("GET", "POST"))
 
     async def _attempt(self, request: _Request, end: float) -> Reply | ClientError:
@@ -185,11 +188,11 @@ class Transport:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 body = await _whole(response)
         except TimeoutError:
-            return TimedOut(f"{self._base} has not answered within {seconds:.3g} s")
+            return TimedOut(f"{self.url} has not answered within {seconds:.3g} s")
         except (aiohttp.ClientSSLError, aiohttp.InvalidURL, aiohttp.ClientResponseError) as fault:
-            return Unexpected(f"{self._base}: {_words(fault)}")
+            return Unexpected(f"{self.url}: {_words(fault)}")
         except (aiohttp.ClientError, OSError) as fault:
-            return Unavailable(f"{self._base}: {_words(fault)}")
+            return Unavailable(f"{self.url}: {_words(fault)}")
         if body is None:
             return Unexpected(f"the answer is over {ANSWER_BYTES_MAX} bytes", status=response.status)
         if response.status in _SUCCESS:
@@ -240,9 +243,9 @@ def _base(url: str) -> str:
     except ValueError:
         sound = False
     if not sound:
-        raise _fault("url", "expected https://HOST, with a port and a path where there are any")
+        raise refused([Fault("url", "expected https://HOST, with a port and a path where there are any")])
     if set(url) & set("@?#"):
-        raise _fault("url", "has to be without user, query and fragment")
+        raise refused([Fault("url", "has to be without user, query and fragment")])
     return url.rstrip("/")
 
 
@@ -256,22 +259,11 @@ def _headers(key: str) -> Mapping[str, str]:
 
 def _text(text: str, path: str) -> str:
     if not (text and text.isascii() and text.isprintable() and " " not in text):
-        raise _fault(path, "expected printable characters without spaces")
+        raise refused([Fault(path, "expected printable characters without spaces")])
     return text
-
-
-def _json(body: object) -> bytes:
-    try:
-        return _encode(body)
-    except (TypeError, ValueError, RecursionError) as fault:
-        raise _fault("$", f"is no JSON: {fault}") from None
 
 
 def _plain(value: str | int | datetime) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-def _fault(path: str, words: str) -> Refused:
-    return Refused(f"{path}: {words}", faults=[Fault(path, words)])
