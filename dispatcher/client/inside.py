@@ -43,7 +43,8 @@ class Inside:
     transaction that has to be tried again.
 
     Of a message, whether its channel is configured and whether its own template is sound Liquid is not looked at here,
-    but when it is sent: it has failed then, and says why. A recipient is required for every channel.
+    but when it is sent: it has failed then, and says why. A recipient is required for every channel, and where a key
+    exists, nothing else of its message is looked at.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from dispatcher.client.door import OnProgress
 from dispatcher.client.errors import ClientError, WaitTimedOut
 
 # What a look may take that is begun at the very end.
-LAST_LOOK_SECONDS = 1.0
+LAST_LOOK_SECONDS = 5.0
 
 
 async def wait(
