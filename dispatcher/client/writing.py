@@ -1,8 +1,10 @@
 """Writing: values as JSON, and refusals of what cannot be asked for at all."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from dispatcher.client.errors import Refused
 from dispatcher.errors import Fault
@@ -18,9 +20,29 @@ def json_of(value: object, path: str = "$") -> bytes:
     if isinstance(value, bytes):
         return value
     try:
-        return _encode(value)
+        found = _encode(value)
+        if b"null" in found and _has_no_number(value):
+            raise refused([Fault(path, "has a number that is none: NaN, or infinite")])
+    except Refused:
+        raise
     except (TypeError, ValueError, RecursionError) as fault:
         raise refused([Fault(path, f"is no JSON: {fault}")]) from None
+    return found
+
+
+def _has_no_number(value: object) -> bool:
+    """Whether somewhere in it is what would be written as null, and is none."""
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case Struct():
+            return any(map(_has_no_number, msgspec.structs.astuple(value)))
+        case Mapping():
+            return any(map(_has_no_number, value.values()))
+        case list() | tuple():
+            return any(map(_has_no_number, value))
+        case _:
+            return False
 
 
 def refused(faults: Sequence[Fault]) -> Refused:

@@ -281,6 +281,8 @@ async def test_many_are_sent_or_none(door: Door, place: Running) -> None:
         ({"channel": "Smoke Signals"}, "$.channel"),
         ({"lane": "fast"}, "$.lane"),
         ({"variables": {"a": object()}}, "$"),
+        ({"variables": {"a": [None, float("nan")]}}, "$"),
+        ({"variables": {"a": Decimal("NaN")}}, "$"),
         ({"topic": "Ä"}, "$.topic"),
         ({"key": ""}, "$.idempotency_key"),
     ],
