@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from dispatcher.client.errors import ClientError, TimedOut, Unavailable, Unexpected
+from dispatcher.client.errors import ClientError, Refused, TimedOut, Unavailable, Unexpected
 from dispatcher.client.problems import problem
 from dispatcher.client.writing import json_of, refused
 from dispatcher.errors import Fault
@@ -75,7 +75,7 @@ def segment(name: str) -> str:
     try:
         return quote(name, safe="")
     except UnicodeEncodeError:
-        raise refused([Fault("$", "has half of a surrogate pair, which nobody can write")]) from None
+        raise _unwritable("$") from None
 
 
 class Transport:
@@ -165,8 +165,7 @@ class Transport:
         if body is not None:
             content = json_of(body)
             headers["Content-Type"] = "application/json"
-        given = {name: _plain(value) for name, value in (query or {}).items() if value is not None}
-        url = URL(self.url + path + ("?" + urlencode(given) if given else ""), encoded=True)
+        url = URL(self.url + path + _asked(query), encoded=True)
         return _Request(method, url, content, headers, again=method in ("GET", "POST"))
 
     async def _attempt(self, request: _Request, end: float) -> Reply | ClientError:
@@ -235,6 +234,10 @@ def _words(fault: Exception) -> str:
     return str(fault) or type(fault).__name__
 
 
+def _unwritable(path: str) -> Refused:
+    return refused([Fault(path, "has half of a surrogate pair, which nobody can write")])
+
+
 def _base(url: str) -> str:
     """An address without its last slash. Raises Refused."""
     try:
@@ -261,6 +264,14 @@ def _text(text: str, path: str) -> str:
     if not (text and text.isascii() and text.isprintable() and " " not in text):
         raise refused([Fault(path, "expected printable characters without spaces")])
     return text
+
+
+def _asked(query: Query | None) -> str:
+    given = {name: _plain(value) for name, value in (query or {}).items() if value is not None}
+    try:
+        return "?" + urlencode(given) if given else ""
+    except UnicodeEncodeError:
+        raise _unwritable("query") from None
 
 
 def _plain(value: str | int | datetime) -> str:

@@ -23,7 +23,7 @@ from dispatcher.client import (
     Run,
     WaitTimedOut,
 )
-from tests.conformance.runs import Running
+from tests.conformance.runs import Running, sms, steps
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
 WHY = "a test"
@@ -76,8 +76,18 @@ async def test_a_name_may_be_any(door: Door) -> None:
     assert (await door.trigger("with/a-slash")).workflow == "with/a-slash"
     with pytest.raises(NotFound, match="there is no workflow"):
         await door.trigger("no/such")
-    with pytest.raises(NotFound, match="there is no workflow"):
+    with pytest.raises(NotFound, match="there is no workflow") as unknown:
         await door.trigger("no such")
+    assert (unknown.value.kind, unknown.value.faults) == ("not-found", ())
+
+
+async def test_a_workflow_that_takes_none_says_so(door: Door, place: Running) -> None:
+    await place.runs.put(steps(sms(), name="asleep"))
+    off = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'asleep', false, 'ann')"
+    await place.runs.connection.execute(off)
+    with pytest.raises(Conflict, match="'asleep' is not active") as asleep:
+        await door.trigger("asleep")
+    assert (asleep.value.kind, asleep.value.faults) == ("conflict", (Fault("$.workflow", "it is not active"),))
 
 
 @pytest.mark.parametrize(
@@ -319,6 +329,8 @@ async def test_what_nobody_can_keep_is_refused(door: Door, text: str) -> None:
         door.trigger("greeting", key=text),
         door.signal(run, text),
         door.send(_message(text)),
+        door.delivery(text),
+        door.cancel_delivery(text, reason=WHY),
     ):
         with pytest.raises(Refused):
             await call
