@@ -34,10 +34,14 @@ class Runs:
     async def start(self, definition: Mapping[str, Any], **given: Any) -> int:
         """A run of a definition; it is put under a name of its own."""
         named = {"name": f"flow-{next(_numbers)}", **definition}
-        plan = compile_definition(named, self._known)
+        await self.put(named)
+        return await self.trigger(named["name"], **given)
+
+    async def put(self, definition: Mapping[str, Any]) -> None:
+        """Put a definition under its own name, and let it take triggers."""
+        plan = compile_definition(definition, self._known)
         assert isinstance(plan, plans.Plan), plan
-        await self.connection.fetch(PUT, plan.name, json.dumps(named), plans.encode(plan).decode())
-        return await self.trigger(plan.name, **given)
+        await self.connection.fetch(PUT, plan.name, json.dumps(definition), plans.encode(plan).decode())
 
     async def trigger(self, name: str, **given: Any) -> int:
         """A run of a workflow that is there."""

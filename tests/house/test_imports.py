@@ -13,13 +13,12 @@ from tests.house.tree import ROOT, project, python_files
 
 ROOTS = ("channels", "dispatcher")
 
-# What may import any room, or is imported by applications only.
+# What may import any room.
 OUTSIDE = {
     "dispatcher",
     "dispatcher.__main__",
     "dispatcher.app",
     "dispatcher.cli",
-    "dispatcher.client",
 }
 
 

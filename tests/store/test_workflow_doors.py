@@ -18,7 +18,15 @@ from tests.store.waits import until_waits
 
 DELETE = "SELECT dispatcher.delete_workflow_v1('default', 'default', 'welcome', 'ann')"
 ACTIVE = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'welcome', $1, 'ann')"
-FACES = ("trigger_workflow", "enqueue_delivery", "signal_run", "cancel_run")
+FACES = (
+    "trigger_workflow",
+    "enqueue_delivery",
+    "signal_run",
+    "cancel_run",
+    "run_status",
+    "delivery_status",
+    "cancel_delivery",
+)
 
 
 async def test_WF_01_every_change_is_a_version_with_its_author_and_runs_stay_on_theirs(connection: Connection) -> None:
@@ -238,6 +246,9 @@ async def test_a_role_with_nothing_but_execute_calls_the_faces_and_does_nothing_
         assert (written["duplicate"], written["status"]) == (False, "queued")
         assert await app.fetchval("SELECT dispatcher.signal_run($1, 'paid')", run) == "accepted"
         assert await app.fetchval("SELECT dispatcher.cancel_run($1)", run) == "cancelled"
+        assert await app.fetchval("SELECT status FROM dispatcher.run_status($1)", run) == "cancelled"
+        assert await app.fetchval("SELECT dispatcher.cancel_delivery(idempotency_key => 'k')") == "cancelled"
+        assert await app.fetchval("SELECT life FROM dispatcher.delivery_status(idempotency_key => 'k')") == "skipped"
         await _has_nothing_else(app)
         # What it defines itself is not what the faces call.
         await app.execute(
@@ -272,6 +283,7 @@ async def _has_nothing_else(app: Connection) -> None:
         "dispatcher.note_run_v1(1, 'paused', 'x', 'y')",
         "dispatcher.put_workflow_v1('default', 'default', 'x', '{}', '{}', 'x', true)",
         "dispatcher.cancel_delivery_v1(1, 'x', 'y')",
+        "dispatcher.find_delivery_v1(1, 'x', 'default', 'default')",
         "dispatcher.template_fault_v1('default', 'default', 'x', 'sms')",
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):

@@ -1,0 +1,60 @@
+"""The client: what an application imports to send, to trigger workflows, and to see what became of that.
+
+    async with Client("https://dispatcher.example.org", key) as client:
+        run = await client.trigger("welcome", {"email": "ann@example.org"}, key="user-17")
+
+    async with connection.transaction():                    # or inside the application's own transaction
+        await Client.on(connection).trigger("welcome", {"email": "ann@example.org"}, key="user-17")
+
+Both are a `Door`: the same methods, the same answers, the same errors.
+"""
+
+from dispatcher.client.answers import Delivery, Lane, Message, Run, Sent, Triggered
+from dispatcher.client.client import Client
+from dispatcher.client.door import Door, OnProgress
+from dispatcher.client.errors import (
+    Changed,
+    ClientError,
+    Conflict,
+    Forbidden,
+    KeyReused,
+    NotFound,
+    Overloaded,
+    Refused,
+    TimedOut,
+    TooMany,
+    Unauthenticated,
+    Unavailable,
+    Unexpected,
+    WaitTimedOut,
+)
+from dispatcher.client.inside import Inside
+from dispatcher.errors import Fault
+
+__all__ = [
+    "Changed",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "Delivery",
+    "Door",
+    "Fault",
+    "Forbidden",
+    "Inside",
+    "KeyReused",
+    "Lane",
+    "Message",
+    "NotFound",
+    "OnProgress",
+    "Overloaded",
+    "Refused",
+    "Run",
+    "Sent",
+    "TimedOut",
+    "TooMany",
+    "Triggered",
+    "Unauthenticated",
+    "Unavailable",
+    "Unexpected",
+    "WaitTimedOut",
+]

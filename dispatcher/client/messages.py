@@ -1,0 +1,53 @@
+"""Messages as JSON: what both doors write, and what is wrong with one before any door is asked."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from dispatcher.client.answers import Message
+from dispatcher.client.errors import Refused
+from dispatcher.client.writing import json_of, refused
+from dispatcher.errors import Fault
+
+# Of one call: as many as the server takes.
+BATCH_MAX = 5_000
+
+
+def written(messages: Sequence[Message]) -> list[bytes]:
+    """Each message as the doors read it. Raises Refused, with the faults of all."""
+    if not 1 <= len(messages) <= BATCH_MAX:
+        raise refused([Fault("$.deliveries", f"expected 1 to {BATCH_MAX} of them, got {len(messages)}")])
+    faults: list[Fault] = []
+    lines: list[bytes] = []
+    for number, one in enumerate(messages):
+        found = [Fault(f"$.{fault.path}", fault.message) for fault in _faults(one)]
+        try:
+            lines.append(json_of(_plain(one)))
+        except Refused as fault:
+            found += fault.faults
+        faults += found if len(messages) == 1 else below(number, found)
+    if faults:
+        raise refused(faults)
+    return lines
+
+
+def below(number: int, faults: Sequence[Fault]) -> list[Fault]:
+    """The faults of one message as those of one of many."""
+    return [Fault(f"$.deliveries[{number}]{fault.path.removeprefix('$')}", fault.message) for fault in faults]
+
+
+def _plain(message: Message) -> Message:
+    """The message with its body as the part that it is."""
+    if message.body is None:
+        return message
+    return msgspec.structs.replace(message, body=None, template={"body": message.body})
+
+
+def _faults(message: Message) -> Iterator[Fault]:
+    if message.body is not None and message.template is not None:
+        yield Fault("body", "is given beside template: keep one of them")
+    for name in ("scheduled_for", "expires_at"):
+        time = getattr(message, name)
+        if isinstance(time, datetime) and time.tzinfo is None:
+            yield Fault(name, "needs its zone: datetime.now(UTC), for one")

@@ -1,0 +1,50 @@
+"""Refusals: what the schema's functions raise, as the errors that the same refusals are over HTTP."""
+
+from collections.abc import Mapping
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+
+from dispatcher.client.errors import ClientError, Conflict, Forbidden, NotFound, Refused, Unexpected
+from dispatcher.client.writing import FAULTY
+from dispatcher.errors import Fault
+
+
+class _Detail(Struct, frozen=True):
+    """A fault as the schema's functions write it."""
+
+    path: str
+    words: str
+
+
+_details = msgspec.json.Decoder(list[_Detail]).decode
+
+_KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
+    asyncpg.NoDataFoundError: (NotFound, "not-found"),
+    asyncpg.ObjectNotInPrerequisiteStateError: (Conflict, "conflict"),
+    asyncpg.DataError: (Refused, FAULTY),
+    asyncpg.ProgramLimitExceededError: (Refused, FAULTY),
+    asyncpg.InsufficientPrivilegeError: (Forbidden, "forbidden"),
+    asyncpg.UndefinedFunctionError: (Unexpected, "schema-behind"),
+    asyncpg.InvalidSchemaNameError: (Unexpected, "schema-behind"),
+}
+
+
+def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
+    """The error that a refusal is; None for what is not about the call, and for the transaction to mind."""
+    for raised, (error, kind) in _KINDS.items():
+        if isinstance(fault, raised):
+            message = str(fault.args[0]) if fault.args else str(fault)
+            return error(message, kind=kind, faults=_faults(fault, message) if error in (Refused, Conflict) else ())
+    return None
+
+
+def _faults(fault: asyncpg.PostgresError, message: str) -> list[Fault]:
+    # Its own fields are typed as absent.
+    detail: str | None = getattr(fault, "detail", None)
+    try:
+        found = [Fault(one.path, one.words) for one in _details(detail or "")]
+    except msgspec.MsgspecError:
+        found = []
+    return found or [Fault("$", message)]

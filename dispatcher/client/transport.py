@@ -1,0 +1,280 @@
+"""The transport: one call over HTTP, asked again where that is safe, until it is answered, refused or out of time.
+
+It follows no redirect, since the key would go along; takes no proxy from the environment; verifies certificates; and
+reads no more of an answer than `ANSWER_BYTES_MAX`.
+"""
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import uuid4
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+from yarl import URL
+
+from dispatcher.client.errors import ClientError, Refused, TimedOut, Unavailable, Unexpected
+from dispatcher.client.problems import problem
+from dispatcher.client.writing import json_of, refused
+from dispatcher.errors import Fault
+from dispatcher.version import VERSION
+
+CALL_SECONDS_MAX = 60.0
+# Over what the server gives itself for a request: it is the one to say that it was too slow.
+ATTEMPT_SECONDS_MAX = 20.0
+CONNECT_SECONDS_MAX = 10.0
+ATTEMPTS_MAX = 5
+# The first wait between two attempts; each one after is twice as long, up to the longest.
+WAIT_SECONDS = 0.2
+WAIT_SECONDS_MAX = 5.0
+# Over the longest page of anything.
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+# Shorter than servers and proxies keep theirs.
+KEEP_SECONDS = 4.0
+
+_SUCCESS = range(200, 300)
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+Query = Mapping[str, str | int | datetime | None]
+T = TypeVar("T")
+
+
+class Reply(Struct, frozen=True):
+    """What was answered. Names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def read(self, kind: type[T]) -> T:
+        """Its JSON as what it is meant to be."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+            raise Unexpected(f"the answer is not what was expected: {fault}", status=self.status) from None
+
+
+class _Request(Struct, frozen=True):
+    method: Method
+    url: URL
+    body: bytes | None
+    headers: Mapping[str, str]
+    # Whether doing it twice does it once.
+    again: bool
+
+
+def segment(name: str) -> str:
+    """A name as a part of a path. Raises Refused."""
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise _unwritable("$") from None
+
+
+class Transport:
+    """Calls one server with one key, from one event loop. `seconds` is for a call with all its attempts and waits."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        seconds: float = CALL_SECONDS_MAX,
+        tls: ssl.SSLContext | None = None,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.url = _base(url)
+        self._headers = _headers(key)
+        self._seconds = seconds
+        self._tls = tls
+        self._pause = pause
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let its connections go, for good."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(
+        self,
+        method: Method,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Any = None,  # noqa: ANN401 - whatever JSON can say
+        key: str | None = None,
+        match: str | None = None,
+    ) -> Reply:
+        """Ask for something; raises a ClientError where that is not what is answered.
+
+        `path` is below the server's address, with its names as `segment` writes them. `body` becomes JSON; bytes are
+        JSON already. `key` is the Idempotency-Key of a POST: without one, one is made for all attempts of this call.
+        `match` is the ETag that has to be there still. A GET and a POST are asked again where that may help; a PUT and
+        a DELETE are not.
+        """
+        request = self._request(method, path, query, body, key, match)
+        end = time.monotonic() + self._seconds
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            if self._closed:
+                raise Unavailable("this client is closed")
+            answer = await self._attempt(request, end)
+            if isinstance(answer, Reply):
+                return answer
+            wait = (answer.retry_after or 0.0) + _wait(attempt)
+            last = attempt == ATTEMPTS_MAX or not (request.again and answer.passing)
+            if last or time.monotonic() + wait >= end:
+                raise answer
+            await self._pause(wait)
+        raise AssertionError("the last attempt has raised or returned")
+
+    def _request(
+        self,
+        method: Method,
+        path: str,
+        query: Query | None,
+        body: Any,  # noqa: ANN401 - as above
+        key: str | None,
+        match: str | None,
+    ) -> _Request:
+        headers = dict[str, str]()
+        if method == "POST":
+            headers["Idempotency-Key"] = _text(key or uuid4().hex, "key")
+        if match is not None:
+            headers["If-Match"] = _text(match, "match")
+        content = None
+        if body is not None:
+            content = json_of(body)
+            headers["Content-Type"] = "application/json"
+        url = URL(self.url + path + _asked(query), encoded=True)
+        return _Request(method, url, content, headers, again=method in ("GET", "POST"))
+
+    async def _attempt(self, request: _Request, end: float) -> Reply | ClientError:
+        """Errors are values here: what aiohttp raises can have the request's headers in it, and the key is one."""
+        left = end - time.monotonic()
+        seconds = min(left, ATTEMPT_SECONDS_MAX) if request.again else left
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._open().request(
+                    request.method,
+                    request.url,
+                    data=request.body,
+                    headers={**self._headers, **request.headers},
+                    allow_redirects=False,
+                    ssl=True if self._tls is None else self._tls,
+                ) as response,
+            ):
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                body = await _whole(response)
+        except TimeoutError:
+            return TimedOut(f"{self.url} has not answered within {seconds:.3g} s")
+        except (aiohttp.ClientSSLError, aiohttp.InvalidURL, aiohttp.ClientResponseError) as fault:
+            return Unexpected(f"{self.url}: {_words(fault)}")
+        except (aiohttp.ClientError, OSError) as fault:
+            return Unavailable(f"{self.url}: {_words(fault)}")
+        if body is None:
+            return Unexpected(f"the answer is over {ANSWER_BYTES_MAX} bytes", status=response.status)
+        if response.status in _SUCCESS:
+            return Reply(response.status, headers, body)
+        return problem(response.status, headers, body)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(keepalive_timeout=KEEP_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+            # By itself it would ask again what has no key, a PUT for one, and has no public switch for that.
+            self._session._retry_connection = False
+        return self._session
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes | None:
+    """The body; None where it is too long."""
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > ANSWER_BYTES_MAX:
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _wait(attempt: int) -> float:
+    """How long to wait after an attempt: longer each time, and not all who wait alike."""
+    longest: float = min(WAIT_SECONDS * 2 ** (attempt - 1), WAIT_SECONDS_MAX)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nobody gains by guessing it
+
+
+def _words(fault: Exception) -> str:
+    if isinstance(fault, aiohttp.ClientResponseError):
+        return "its answer is no HTTP"
+    return str(fault) or type(fault).__name__
+
+
+def _unwritable(path: str) -> Refused:
+    return refused([Fault(path, "has half of a surrogate pair, which nobody can write")])
+
+
+def _base(url: str) -> str:
+    """An address without its last slash. Raises Refused."""
+    try:
+        place = urlsplit(url)
+        sound = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise refused([Fault("url", "expected https://HOST, with a port and a path where there are any")])
+    if set(url) & set("@?#"):
+        raise refused([Fault("url", "has to be without user, query and fragment")])
+    return url.rstrip("/")
+
+
+def _headers(key: str) -> Mapping[str, str]:
+    return {
+        "Authorization": f"Bearer {_text(key, 'key')}",
+        "Accept": "application/json",
+        "User-Agent": f"dispatcher/{VERSION}",
+    }
+
+
+def _text(text: str, path: str) -> str:
+    if not (text and text.isascii() and text.isprintable() and " " not in text):
+        raise refused([Fault(path, "expected printable characters without spaces")])
+    return text
+
+
+def _asked(query: Query | None) -> str:
+    given = {name: _plain(value) for name, value in (query or {}).items() if value is not None}
+    try:
+        return "?" + urlencode(given) if given else ""
+    except UnicodeEncodeError:
+        raise _unwritable("query") from None
+
+
+def _plain(value: str | int | datetime) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime) else str(value)

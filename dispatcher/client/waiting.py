@@ -1,0 +1,64 @@
+"""Waiting for the end of a run: looking again and again, and saying what has changed."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+
+from dispatcher.client.answers import Run
+from dispatcher.client.door import OnProgress
+from dispatcher.client.errors import ClientError, WaitTimedOut
+
+# What a look may take that is begun at the very end.
+LAST_LOOK_SECONDS = 5.0
+
+
+async def wait(
+    run_id: int,
+    look: Callable[[int], Awaitable[Run]],
+    on_progress: OnProgress | None,
+    *,
+    seconds: float,
+    poll: float,
+    patient: bool,
+) -> Run:
+    """The run, when it has ended. `patient`: a look that fails in passing is one that was not taken."""
+    end = time.monotonic() + seconds
+    seen: Run | None = None
+    trouble: ClientError | None = None
+    while True:
+        try:
+            async with asyncio.timeout(max(end - time.monotonic(), LAST_LOOK_SECONDS)):
+                run = await look(run_id)
+        except ClientError as fault:
+            if not (patient and fault.passing):
+                raise
+            trouble = fault
+        except TimeoutError:
+            raise _late(run_id, seen, trouble, seconds) from None
+        else:
+            if run != seen:
+                seen = run
+                await _tell(on_progress, run)
+            if run.ended:
+                return run
+        left = end - time.monotonic()
+        if left <= 0:
+            raise _late(run_id, seen, trouble, seconds)
+        await asyncio.sleep(min(poll, left))
+
+
+async def _tell(on_progress: OnProgress | None, run: Run) -> None:
+    if on_progress is not None:
+        told = on_progress(run)
+        if isawaitable(told):
+            await told
+
+
+def _late(run_id: int, seen: Run | None, trouble: ClientError | None, seconds: float) -> WaitTimedOut:
+    if seen is None:
+        words = f"run {run_id} could not be looked at within {seconds:g} s"
+        return WaitTimedOut(words if trouble is None else f"{words}: {trouble}", run_id=run_id)
+    return WaitTimedOut(
+        f"run {run_id} of {seen.workflow} is {seen.status} after {seconds:g} s", run_id=run_id, run=seen
+    )

@@ -1,0 +1,70 @@
+"""What the tests of the client share: a program at work, workflows of its own, and both doors to it."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from dispatcher.client import Client, Door, Inside
+from tests.api.caller import make_key
+from tests.client.workflows import WORKFLOWS
+from tests.conformance.runs import Running, running
+from tests.store.scene import Connection
+
+# What an application needs, and all that it gets.
+GRANTS = """
+    GRANT USAGE ON SCHEMA dispatcher TO {role};
+    GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow, dispatcher.enqueue_delivery, dispatcher.signal_run,
+        dispatcher.cancel_run, dispatcher.run_status, dispatcher.delivery_status, dispatcher.cancel_delivery TO {role};
+"""
+# One channel on which nothing arrives.
+BROKEN: Mapping[str, str] = {"DISPATCHER_CHANNELS__PUSH__FAULTS__REFUSE": "1.0"}
+
+
+@pytest.fixture(scope="module")
+async def place(shared_url: str) -> AsyncIterator[Running]:
+    """A program at work, with its workflows."""
+    async with running(shared_url, BROKEN) as found:
+        for definition in WORKFLOWS:
+            await found.runs.put(definition)
+        yield found
+
+
+@pytest.fixture(scope="module")
+async def application(place: Running, shared_url: str) -> AsyncIterator[Connection]:
+    """A connection as an application has one: its role owns nothing."""
+    role = f"application_{uuid4().hex[:8]}"
+    await place.runs.connection.execute(f"CREATE ROLE {role};" + GRANTS.format(role=role))
+    connection = await asyncpg.connect(shared_url)
+    try:
+        await connection.execute(f"SET ROLE {role}")
+        yield connection
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="module")
+async def http(place: Running) -> AsyncIterator[Client]:
+    """The door over HTTP."""
+    async with Client(place.program.address, make_key(place.program)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def inside(application: Connection) -> Inside:
+    """The door over a connection."""
+    return Client.on(application)
+
+
+@pytest.fixture(params=["http", "inside"])
+def door(request: pytest.FixtureRequest) -> Any:
+    """Either door."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def other(door: Door, http: Client, inside: Inside) -> Door:
+    """The other one."""
+    return inside if door is http else http

@@ -1,0 +1,341 @@
+"""Both doors: each does the same, answers the same and refuses the same, against the real program."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from dispatcher.client import (
+    Client,
+    ClientError,
+    Conflict,
+    Door,
+    Fault,
+    Inside,
+    Message,
+    NotFound,
+    Refused,
+    Run,
+    WaitTimedOut,
+)
+from tests.conformance.runs import Running, sms, steps
+
+LATER = datetime(2040, 1, 1, tzinfo=UTC)
+WHY = "a test"
+
+
+def _key() -> str:
+    return uuid4().hex
+
+
+def _message(name: str, **fields: Any) -> Message:
+    return Message(**{"key": name, "channel": "sms", "to": "+4917012345", "body": "Hello", **fields})
+
+
+def _paths(error: ClientError) -> set[str]:
+    return {fault.path for fault in error.faults}
+
+
+async def _waits(door: Door, run: int) -> Run:
+    """The run, once it waits for its event."""
+    found: list[Run] = []
+
+    class _ThereError(Exception):
+        pass
+
+    def look(state: Run) -> None:
+        if state.status == "waiting":
+            found.append(state)
+            raise _ThereError
+
+    with pytest.raises(_ThereError):
+        await door.wait(run, on_progress=look, timeout=30, poll=0.02)
+    return found[0]
+
+
+async def test_a_trigger_answers_its_run_and_its_key_the_same_one_through_the_other_door(
+    door: Door, other: Door
+) -> None:
+    key = _key()
+    first = await door.trigger("greeting", {"price": Decimal("1.1250")}, key=key)
+    assert (first.workflow, first.version, first.total_steps, first.duplicate) == ("greeting", 1, 1, False)
+    for one in (other, door):
+        again = await one.trigger("greeting", {"something": "else"}, key=key)
+        assert (again.id, again.duplicate) == (first.id, True)
+    assert (await door.status(first.id)).key == key
+    separate = [await door.trigger("greeting") for _ in range(2)]
+    assert separate[0].id != separate[1].id
+
+
+async def test_a_name_may_be_any(door: Door) -> None:
+    assert (await door.trigger("with/a-slash")).workflow == "with/a-slash"
+    with pytest.raises(NotFound, match="there is no workflow"):
+        await door.trigger("no/such")
+    with pytest.raises(NotFound, match="there is no workflow") as unknown:
+        await door.trigger("no such")
+    assert (unknown.value.kind, unknown.value.faults) == ("not-found", ())
+
+
+async def test_a_workflow_that_takes_none_says_so(door: Door, place: Running) -> None:
+    await place.runs.put(steps(sms(), name="asleep"))
+    off = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'asleep', false, 'ann')"
+    await place.runs.connection.execute(off)
+    with pytest.raises(Conflict, match="'asleep' is not active") as asleep:
+        await door.trigger("asleep")
+    assert (asleep.value.kind, asleep.value.faults) == ("conflict", (Fault("$.workflow", "it is not active"),))
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "faults"),
+    [
+        (
+            {},
+            "Missing required fields: order; Missing template variables: customer.email",
+            {Fault("$.order", "is required"), Fault("$.customer.email", "is read by the workflow")},
+        ),
+        (
+            {"order": None, "customer": {}},
+            "Missing template variables: customer.email",
+            {Fault("$.customer.email", "is read by the workflow")},
+        ),
+    ],
+)
+async def test_everything_that_is_missing_is_named_at_once(
+    door: Door, given: Mapping[str, Any], words: str, faults: set[Fault]
+) -> None:
+    with pytest.raises(Refused) as refused:
+        await door.trigger("strict", given)
+    assert str(refused.value) == words
+    assert (refused.value.kind, set(refused.value.faults)) == ("faulty-request", faults)
+
+
+async def test_a_status_has_all_that_is_known(door: Door, other: Door) -> None:
+    run = (await door.trigger("paying", {"price": 1.5}, key=_key())).id
+    shown = await _waits(door, run)
+    assert (shown.id, shown.workflow, shown.version, shown.status) == (run, "paying", 1, "waiting")
+    assert (shown.current_steps, shown.total_steps, shown.ended) == (("n2",), 3, False)
+    assert (shown.error, shown.error_step, shown.retry_count, shown.held) == (None, None, 0, 0)
+    assert (shown.input, shown.context["n1"]["status"], shown.deliveries_total) == ({"price": 1.5}, "sent", 1)
+    assert shown.triggered_by
+    assert shown.started_at is not None
+    assert shown.created_at <= shown.started_at
+    assert await other.status(run) == shown
+
+
+async def test_a_run_is_waited_for_and_its_progress_told(door: Door, other: Door) -> None:
+    run = (await door.trigger("paying")).id
+    told: list[Run] = []
+
+    async def tell(state: Run) -> None:
+        told.append(state)
+        if state.status == "waiting":
+            await other.signal(run, "paid", {"amount": Decimal("12.50")})
+
+    ended = await door.wait(run, on_progress=tell, timeout=30, poll=0.02)
+    assert (ended.status, ended.ended, ended.error) == ("completed", True, None)
+    assert ended.context["n2"] == {"amount": 12.5}
+    assert told[-1] == ended
+    assert "waiting" in [state.status for state in told]
+    assert all(one != two for one, two in pairwise(told))
+
+
+async def test_a_run_that_fails_is_answered_with_its_error(door: Door) -> None:
+    run = (await door.trigger("failing")).id
+    ended = await door.wait(run, timeout=30, poll=0.02)
+    assert (ended.status, ended.error_step, ended.ended) == ("failed", "n1", True)
+    assert ended.error
+
+
+async def test_waiting_ends_in_time_and_names_the_run(door: Door) -> None:
+    run = (await door.trigger("paying")).id
+    await _waits(door, run)
+    with pytest.raises(TimeoutError) as late:
+        await door.wait(run, timeout=0.05, poll=0.02)
+    assert isinstance(late.value, WaitTimedOut)
+    assert (late.value.run_id, late.value.run) == (run, await door.status(run))
+    assert str(late.value) == f"run {run} of paying is waiting after 0.05 s"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_a_callback_raises_ends_the_waiting(door: Door, is_async: bool) -> None:
+    run = (await door.trigger("paying")).id
+
+    def broken(_: Run) -> None:
+        raise TimeoutError("the callback's own")
+
+    async def broken_later(_: Run) -> None:
+        await asyncio.sleep(0)
+        raise TimeoutError("the callback's own")
+
+    with pytest.raises(TimeoutError, match="the callback's own"):
+        await door.wait(run, on_progress=broken_later if is_async else broken, timeout=30)
+    assert not (await door.status(run)).ended
+
+
+async def test_a_run_is_cancelled_and_what_is_over_takes_nothing_more(door: Door, other: Door) -> None:
+    run = (await door.trigger("paying")).id
+    for _ in range(2):
+        await door.cancel(run, reason=WHY)
+        assert (await other.status(run)).status == "cancelled"
+    sent = (await door.trigger("greeting")).id
+    await door.wait(sent, timeout=30, poll=0.02)
+    for late in (door.signal(run, "paid"), door.cancel(sent, reason=WHY)):
+        with pytest.raises(Conflict) as conflict:
+            await late
+        assert conflict.value.kind == "conflict"
+    with pytest.raises(Refused) as refused:
+        await door.cancel(run, reason=" ")
+    assert _paths(refused.value) == {"$.reason"}
+
+
+@pytest.mark.parametrize("number", [0, 10**15, 2**70])
+async def test_what_is_not_there_is_not_found(door: Door, number: int) -> None:
+    for call in (
+        door.status(number),
+        door.wait(number),
+        door.signal(number, "paid"),
+        door.cancel(number, reason=WHY),
+        door.delivery(number),
+        door.cancel_delivery(number, reason=WHY),
+        door.delivery("no such key"),
+        door.cancel_delivery("no such key", reason=WHY),
+    ):
+        with pytest.raises(NotFound) as unknown:
+            await call
+        assert (unknown.value.kind, unknown.value.faults) == ("not-found", ())
+
+
+async def test_a_message_is_sent_once_through_whichever_door(door: Door, other: Door, place: Running) -> None:
+    key = _key()
+    sent = await door.send(_message(key, variables={"price": Decimal("1.1250")}))
+    assert (sent.key, sent.duplicate) == (key, False)
+    for one in (other, door):
+        again = await one.send(_message(key, body="something else"))
+        assert (again.id, again.duplicate) == (sent.id, True)
+    await place.runs.outbox.until_life(sent.id, "sent")
+    shown = await door.delivery(key)
+    assert (shown.id, shown.key, shown.channel, shown.to, shown.lane) == (sent.id, key, "sms", "+4917012345", "normal")
+    assert (shown.life, shown.status, shown.attempt, shown.error) == ("sent", "sent", 1, None)
+    assert shown.finished_at is not None
+    assert shown == await other.delivery(sent.id)
+    kept = "SELECT template::text, variables::text FROM dispatcher.deliveries WHERE id = $1"
+    row = await place.runs.connection.fetchrow(kept, sent.id)
+    assert tuple(row or ()) == ('{"body": "Hello"}', '{"price": 1.1250}')
+
+
+async def test_a_message_says_all_that_one_can_say(door: Door, place: Running) -> None:
+    key = _key()
+    sent = await door.send(
+        Message(
+            key=key,
+            channel="email",
+            to="ann@example.org",
+            template={"subject": "{{ a }}", "text": "b"},
+            variables={"a": "ä"},
+            options={"reply_to": "bob@example.org"},
+            lane="bulk",
+            scheduled_for=LATER,
+            expires_at=LATER.replace(year=2041),
+            max_attempts=7,
+            topic="news",
+        )
+    )
+    row = await place.runs.connection.fetchrow(
+        """SELECT channel, recipient, template::text, variables::text, options::text, lane, scheduled_for, expires_at,
+                  max_attempts, topic FROM dispatcher.deliveries WHERE id = $1""",
+        sent.id,
+    )
+    assert dict(row or {}) == {
+        "channel": "email",
+        "recipient": "ann@example.org",
+        "template": '{"text": "b", "subject": "{{ a }}"}',
+        "variables": '{"a": "ä"}',
+        "options": '{"reply_to": "bob@example.org"}',
+        "lane": 2,
+        "scheduled_for": LATER,
+        "expires_at": LATER.replace(year=2041),
+        "max_attempts": 7,
+        "topic": "news",
+    }
+    assert (await door.delivery(sent.id)).lane == "bulk"
+
+
+async def test_many_are_sent_or_none(door: Door, place: Running) -> None:
+    first, second, third = _key(), _key(), _key()
+    faulty = [_message(first), _message(second, to=""), _message(third, lane="fast", max_attempts=0)]
+    with pytest.raises(Refused) as refused:
+        await door.send(faulty)
+    found = {path.replace(".to", ".recipient") for path in _paths(refused.value)}
+    assert found == {"$.deliveries[1].recipient", "$.deliveries[2].lane", "$.deliveries[2].max_attempts"}
+    with pytest.raises(NotFound):
+        await door.delivery(first)
+    sent = await door.send([_message(third), _message(first), _message(third)])
+    assert [(one.key, one.duplicate) for one in sent] == [(third, False), (first, False), (third, True)]
+    assert sent[0].id == sent[2].id
+    written = "SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key = ANY ($1)"
+    assert await place.runs.connection.fetchval(written, [first, second, third]) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"template": {"body": "x"}}, "$.body"),
+        ({"body": None, "template_name": "nowhere"}, "$.template_name"),
+        ({"body": None}, "$.template"),
+        ({"scheduled_for": LATER.replace(tzinfo=None)}, "$.scheduled_for"),
+        ({"channel": "Smoke Signals"}, "$.channel"),
+        ({"lane": "fast"}, "$.lane"),
+        ({"variables": {"a": object()}}, "$"),
+        ({"variables": {"a": [None, float("nan")]}}, "$"),
+        ({"variables": {"a": Decimal("NaN")}}, "$"),
+        ({"topic": "Ä"}, "$.topic"),
+        ({"key": ""}, "$.idempotency_key"),
+    ],
+)
+async def test_a_faulty_message_is_refused_with_the_place_of_its_fault(
+    door: Door, fields: Mapping[str, Any], path: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        await door.send(_message(_key(), **fields))
+    assert _paths(refused.value) == {path}
+    assert (refused.value.kind, bool(str(refused.value))) == ("faulty-request", True)
+
+
+async def test_no_messages_are_refused(door: Door) -> None:
+    with pytest.raises(Refused, match="expected 1 to 5000"):
+        await door.send([])
+
+
+async def test_a_delivery_is_cancelled_by_its_id_or_its_key(door: Door, other: Door) -> None:
+    one, two = await door.send([_message(_key(), scheduled_for=LATER) for _ in range(2)])
+    await door.cancel_delivery(one.id, reason=WHY)
+    await door.cancel_delivery(two.key, reason=WHY)
+    for cancelled in (one, two):
+        assert (await other.delivery(cancelled.id)).life == "skipped"
+        with pytest.raises(Conflict):
+            await door.cancel_delivery(cancelled.key, reason=WHY)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+async def test_what_nobody_can_keep_is_refused(door: Door, text: str) -> None:
+    run = (await door.trigger("paying")).id
+    for call in (
+        door.trigger("greeting", {"a": text}),
+        door.trigger("greeting", key=text),
+        door.signal(run, text),
+        door.send(_message(text)),
+        door.delivery(text),
+        door.cancel_delivery(text, reason=WHY),
+    ):
+        with pytest.raises(Refused):
+            await call
+
+
+def test_both_are_doors(http: Client, inside: Inside) -> None:
+    doors: list[Door] = [http, inside]
+    assert len(doors) == 2

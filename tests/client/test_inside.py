@@ -1,0 +1,176 @@
+"""The door inside a transaction: what goes with the transaction, and what leaves it as it was."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from dispatcher.client import Client, Conflict, Forbidden, Inside, Message, NotFound, Refused, TimedOut, Unexpected
+from dispatcher.client.refusals import error_of
+from tests.conformance.runs import Running
+from tests.store.scene import Connection
+
+COUNT = """SELECT (SELECT count(*) FROM dispatcher.runs WHERE idempotency_key = $1)
+                + (SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key = $1)"""
+
+
+def _message(key: str, **fields: Any) -> Message:
+    return Message(**{"key": key, "channel": "sms", "to": "+4917012345", "body": "Hello", **fields})
+
+
+@pytest.fixture
+def key() -> str:
+    """A key of a test's own."""
+    return uuid4().hex
+
+
+@pytest.fixture
+def watcher(place: Running) -> Connection:
+    """Another connection, which sees what is committed."""
+    return place.runs.connection
+
+
+@pytest.fixture
+async def orders(application: Connection) -> AsyncIterator[None]:
+    """A table of the application's own."""
+    await application.execute("CREATE TEMPORARY TABLE orders (id integer)")
+    yield
+    await application.execute("DROP TABLE orders")
+
+
+async def test_what_is_done_is_visible_inside_and_rolled_back_with_it(
+    application: Connection, inside: Inside, watcher: Connection, key: str
+) -> None:
+    transaction = application.transaction()
+    await transaction.start()
+    run = await inside.trigger("paying", key=key)
+    sent = await inside.send(_message(key))
+    await inside.signal(run.id, "paid", {"amount": 1})
+    assert (await inside.status(run.id)).status == "pending"
+    assert (await inside.delivery(key)).id == sent.id
+    assert await watcher.fetchval(COUNT, key) == 0
+    await transaction.rollback()
+    with pytest.raises(NotFound):
+        await inside.status(run.id)
+    assert await watcher.fetchval(COUNT, key) == 0
+    assert not (await inside.trigger("paying", key=key)).duplicate
+
+
+@pytest.mark.usefixtures("orders")
+async def test_a_refusal_leaves_the_transaction_as_it_was(
+    application: Connection, inside: Inside, watcher: Connection, key: str
+) -> None:
+    async with application.transaction():
+        await application.execute("INSERT INTO orders VALUES (17)")
+        for refused in (
+            inside.trigger("strict"),
+            inside.send(_message(key, lane="fast")),
+            inside.send([_message(key), _message(uuid4().hex, lane="fast")]),
+        ):
+            with pytest.raises(Refused):
+                await refused
+        with pytest.raises(NotFound):
+            await inside.trigger("nowhere")
+        with pytest.raises(NotFound):
+            await inside.delivery(key)
+        run = await inside.trigger("greeting", key=key)
+    assert await application.fetchval("SELECT count(*) FROM orders") == 1
+    assert await watcher.fetchval(COUNT, key) == 1
+    assert (await inside.wait(run.id, timeout=30, poll=0.02)).status == "completed"
+
+
+async def test_a_run_is_not_waited_for_inside(application: Connection, inside: Inside) -> None:
+    async with application.transaction():
+        run = await inside.trigger("greeting")
+        with pytest.raises(Conflict, match="when its transaction is over"):
+            await inside.wait(run.id)
+        assert (await inside.status(run.id)).status == "pending"
+
+
+async def test_who_waits_for_a_lock_too_long_is_told_and_goes_on(
+    application: Connection, inside: Inside, watcher: Connection
+) -> None:
+    run = (await inside.trigger("paying")).id
+    held = watcher.transaction()
+    await held.start()
+    try:
+        await watcher.execute("SELECT FROM dispatcher.runs WHERE id = $1 FOR UPDATE", run)
+        async with application.transaction():
+            with pytest.raises(TimedOut):
+                await Client.on(application, timeout=0.1).cancel(run, reason="a test")
+            assert not (await inside.status(run)).ended
+    finally:
+        await held.rollback()
+
+
+async def test_it_keeps_to_its_workspace_and_says_who_it_is(application: Connection, inside: Inside, key: str) -> None:
+    run = await Client.on(application, actor="the shop").trigger("greeting", key=key)
+    assert (await inside.status(run.id)).triggered_by == "the shop"
+    sent = await inside.send(_message(key))
+    elsewhere = Client.on(application, tenant="acme", workspace="shop")
+    for call in (elsewhere.status(run.id), elsewhere.delivery(sent.id), elsewhere.delivery(key)):
+        with pytest.raises(NotFound):
+            await call
+    theirs = await elsewhere.send(_message(key))
+    assert (theirs.duplicate, theirs.id != sent.id) == (False, True)
+
+
+async def test_codecs_of_the_application_are_left_alone(shared_url: str, place: Running, key: str) -> None:
+    async with asyncpg.create_pool(shared_url, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+        for kind in ("json", "jsonb"):
+            await connection.set_type_codec(kind, schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+        inside = Client.on(connection)
+        run = await inside.trigger("greeting", {"a": [1]}, key=key)
+        assert (await inside.status(run.id)).input == {"a": [1]}
+        await inside.send([_message(key, variables={"a": 1})])
+        kept = await connection.fetchval("SELECT variables FROM dispatcher.deliveries WHERE idempotency_key = $1", key)
+        assert kept == {"a": 1}
+
+
+async def test_a_role_without_the_right_is_told_so(place: Running, shared_url: str) -> None:
+    role = f"nobody_{uuid4().hex[:8]}"
+    await place.runs.connection.execute(f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA dispatcher TO {role}")
+    connection = await asyncpg.connect(shared_url)
+    try:
+        await connection.execute(f"SET ROLE {role}")
+        with pytest.raises(Forbidden, match="permission denied"):
+            await Client.on(connection).trigger("greeting")
+    finally:
+        await connection.close()
+
+
+async def test_a_database_without_the_doors_is_told_from_a_bad_call(empty_url: str) -> None:
+    connection = await asyncpg.connect(empty_url)
+    try:
+        with pytest.raises(Unexpected) as missing:
+            await Client.on(connection).trigger("greeting")
+        assert missing.value.kind == "schema-behind"
+    finally:
+        await connection.close()
+
+
+async def test_what_the_transaction_has_to_mind_comes_as_it_is(application: Connection, inside: Inside) -> None:
+    transaction = application.transaction()
+    await transaction.start()
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await application.execute("SELECT 1 / 0")
+    with pytest.raises(asyncpg.InFailedSQLTransactionError):
+        await inside.trigger("greeting")
+    await transaction.rollback()
+    assert error_of(asyncpg.SerializationError("40001")) is None
+    assert error_of(asyncpg.ConnectionDoesNotExistError("gone")) is None
+
+
+async def test_two_at_once_with_a_key_have_one_run(shared_url: str, inside: Inside, place: Running, key: str) -> None:
+    others = [await asyncpg.connect(shared_url) for _ in range(4)]
+    try:
+        found = await asyncio.gather(*(Client.on(one).trigger("greeting", key=key) for one in others))
+    finally:
+        for one in others:
+            await one.close()
+    assert len({run.id for run in found}) == 1
+    assert sorted(run.duplicate for run in found) == [False, True, True, True]
