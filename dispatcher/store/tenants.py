@@ -115,4 +115,8 @@ def _orders(we: str, *, make: bool) -> str:
     """What an administrator has to run."""
     create = f"CREATE ROLE {ROLE} NOLOGIN; " if make else ""
     ourselves = we.replace('"', '""')
-    return f'requests are served as a role that is not there for us: have run {create}GRANT {ROLE} TO "{ourselves}";'
+    why = "missing" if make else "not ours to take"
+    return (
+        f"the role {ROLE}, as which requests are served, is {why}: "
+        f'let an administrator run {create}GRANT {ROLE} TO "{ourselves}";'
+    )
