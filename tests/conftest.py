@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TEMPLATE = "dispatcher_template"
 SYSTEM_VERSIONS = range(18, 14, -1)
 STOP_SECONDS_MAX = 60
+# Images set it to stay small; hundreds of programs would compile themselves anew, which is a third of their start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # What is about SQL, and the clauses of the outbox.
