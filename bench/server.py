@@ -25,8 +25,8 @@ READINGS_MAX = 100
 class Server:
     """A running server; every round gets a database of its own from it, so that none inherits another's dead rows."""
 
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="dispatcher-bench-"))
+    def __init__(self, within: Path | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="dispatcher-bench-", dir=within))
         self._server = embedded.start(str(self._folder))
         self._url: str = self._server.get_uri()
         self._names = (f"bench_{number}" for number in count(1))

@@ -22,6 +22,7 @@ from dispatcher.actors.streams import Epoch
 from dispatcher.actors.supervisor import Supervisor
 from dispatcher.actors.suppressor import Suppressor
 from dispatcher.actors.wakeup import Wakeup
+from dispatcher.alerts import Courier
 from dispatcher.api.interface import Interface
 from dispatcher.api.listener import Listener, application
 from dispatcher.api.receiving import Office, receiving
@@ -81,6 +82,9 @@ class App:
         self._ticker: Ticker | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
+        self._courier = Courier(
+            config.alerts, config.instance.name, lambda: self.health.database_away_since, self._clock, self.metrics
+        )
         self._links = _links(config)
         self._doors = _doors(config)
         office = Office(lambda: self._doors, lambda: self.database, _identity, self.metrics)
@@ -98,6 +102,10 @@ class App:
 
     async def serve(self) -> None:
         """Run until a signal stops it; returns when everything in flight is settled."""
+        async with self._courier.listening():
+            await self._serve()
+
+    async def _serve(self) -> None:
         self._take_signals()
         self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
         self.database = Database(self.config.database, self.url)
@@ -290,6 +298,7 @@ class App:
     def _apply(self, old: Config) -> None:
         config = self.config
         logs.set_level(config.log.level)
+        self._courier.adopt(config.alerts)
         if config.limits != old.limits:
             self._templates = _templates(config.limits)
         self._links = _links(config)

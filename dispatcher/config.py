@@ -250,6 +250,22 @@ class Receipts(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
+class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Errors of the dispatcher itself, told to people. Without a URL nobody is told."""
+
+    # An incoming webhook of Slack.
+    slack: WebhookUrl = ""
+    allow_addresses: AddressRanges = ""
+    # What a message begins with, before the instance's name.
+    environment: Annotated[str, Meta(max_length=64, extra={"expects": "a text of at most 64 characters"})] = ""
+    # The first error waits for so long for company.
+    collect_seconds: Seconds = 5.0
+    # Between two messages; what comes meanwhile is in the next one.
+    every_seconds: Seconds = 60.0
+    # An outage of the database is told once it has lasted for so long.
+    database_away_seconds: Seconds = 30.0
+
+
 class Log(Struct, frozen=True, forbid_unknown_fields=True):
     """Logs carry ids, never content."""
 
@@ -359,6 +375,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     api: Api = Api()
     unsubscribe: Unsubscribe = Unsubscribe()
     receipts: Receipts = Receipts()
+    alerts: Alerts = Alerts()
     log: Log = Log()
     supervisor: Supervisor = Supervisor()
     janitor: Janitor = Janitor()

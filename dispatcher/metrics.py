@@ -20,13 +20,7 @@ class Metrics:
         self.claim_size = self._histogram("claim_deliveries", "Deliveries in one claim", _SIZES)
         self.mark_size = self._histogram("mark_deliveries", "Deliveries in one mark", _SIZES)
         self.flush_size = self._histogram("flush_deliveries", "Deliveries in one flush", _SIZES)
-        self._calls = Histogram(
-            "dispatcher_call_seconds",
-            "Time of one batch at the provider",
-            ("channel",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
+        self._calls = self._histogram("call_seconds", "Time of one batch at the provider", _SECONDS, "channel")
 
         self.outcomes = counter(
             "outcomes",
@@ -49,6 +43,8 @@ class Metrics:
         self.recovered = counter("recovered", "Deliveries taken back from dead instances", "how")
         self.restarts = counter("restarts", "Crashes of a part that was started again", "part")
         self.reloads = counter("config_reloads", "Reloads of the configuration", "result")
+        self.alerts = counter("alerts", "Messages about errors of this process: sent, failed", "result")
+        self.alerts_dropped = counter("alerts_dropped", "Errors whose kind was forgotten, since too many kinds waited")
 
         self.depth = gauge(
             "queue_depth", "Deliveries that are ready, due or not, counted to 100,000", "channel", "lane"
@@ -79,5 +75,5 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"dispatcher_{name}", text, labels, registry=self.registry)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"dispatcher_{name}", text, buckets=buckets, registry=self.registry)
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"dispatcher_{name}", text, labels, buckets=buckets, registry=self.registry)

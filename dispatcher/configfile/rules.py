@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dispatcher.config import Channel, Config, Faults, Function, Instance, Receipts, Webhook
+from dispatcher.config import Alerts, Channel, Config, Faults, Function, Instance, Receipts, Webhook
 from dispatcher.configfile.schema import Keys
 
 # 0.1 seven times over is a little more than 0.7.
@@ -61,6 +61,7 @@ def relations(config: Config) -> Iterator[Relation]:
         "is missing: it is where the links that the secrets sign lead to",
     )
     yield from _receipts(config.receipts)
+    yield from _alerts(config.alerts)
     for name, channel in config.channels.items():
         yield from _channel(("channels", name), channel)
     for name, function in config.functions.items():
@@ -141,19 +142,23 @@ def _channel(section: Keys, channel: Channel) -> Iterator[Relation]:
     yield _faults((*section, "faults"), channel.faults)
 
 
+def _alerts(alerts: Alerts) -> Iterator[Relation]:
+    yield from _called(("alerts",), "slack", alerts.slack, alerts.allow_addresses)
+
+
 def _target(section: Keys, target: Function | Webhook) -> Iterator[Relation]:
-    ranges_sound, named = _are_ranges(target.allow_addresses), bool(target.allow_addresses.split())
     yield _relation(section, ("url",), bool(target.url), "is missing: it is what the name stands for")
+    yield from _called(section, "url", target.url, target.allow_addresses)
+
+
+def _called(section: Keys, key: str, url: str, allowed: str) -> Iterator[Relation]:
+    """What holds of a URL that is called, under whichever key it stands."""
+    ranges_sound, named = _are_ranges(allowed), bool(allowed.split())
+    yield _relation(section, (key,), _has_host_and_port(url) or not url, "has a host or a port that is none")
     yield _relation(
         section,
-        ("url",),
-        _has_host_and_port(target.url) or not target.url,
-        "has a host or a port that is none",
-    )
-    yield _relation(
-        section,
-        ("url", "allow_addresses"),
-        named or not target.url.startswith("http://"),
+        (key, "allow_addresses"),
+        named or not url.startswith("http://"),
         "begins with http://, so that whoever is on the way can read all of it: that is for addresses only that"
         " allow_addresses names",
     )

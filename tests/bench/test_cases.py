@@ -14,6 +14,7 @@ from bench.measure import Measure, beside, percentile
 from bench.peers import pgqueuer
 from bench.process import ROOT
 from bench.server import Server
+from tests.places import folder
 
 FIELDS = {"case", "unit", "value", "reference", "reference_value", "ratio", "method"}
 NO_PEER = pytest.mark.skipif(
@@ -51,7 +52,7 @@ MAY_BE_NOTHING = {
 @pytest.fixture(scope="module")
 def bench_server() -> Iterator[Server]:
     """One embedded server for all cases: each takes databases of its own from it."""
-    with Server() as server:
+    with folder("bench") as place, Server(place) as server:
         yield server
 
 

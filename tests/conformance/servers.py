@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import subprocess
-import tempfile
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from tests.conformance.outbox import Outbox
+from tests.places import folder
 from tests.store.scene import Connection
 
 if TYPE_CHECKING:
@@ -64,37 +64,35 @@ async def _server(connection: Connection, data: Path) -> "PostgresServer":
 @asynccontextmanager
 async def another(connection: Connection) -> AsyncIterator[str]:
     """A server with an identity of its own; the URL of its first database."""
-    folder = Path(tempfile.mkdtemp(prefix="dispatcher-elsewhere-"))
-    (data := folder / "postgres").mkdir()
-    server = await _server(connection, data)
-    try:
-        await asyncio.to_thread(server.start)
-        yield server.get_uri()
-    finally:
-        await asyncio.to_thread(server.cleanup)
-        shutil.rmtree(folder, ignore_errors=True)
+    with folder("elsewhere") as place:
+        (data := place / "postgres").mkdir()
+        server = await _server(connection, data)
+        try:
+            await asyncio.to_thread(server.start)
+            yield server.get_uri()
+        finally:
+            await asyncio.to_thread(server.cleanup)
 
 
 @asynccontextmanager
 async def standby(connection: Connection, primary: str) -> AsyncIterator[str]:
     """A standby as the primary is now, to which nothing comes any more; its URL. It can be read, and promoted."""
-    folder = Path(tempfile.mkdtemp(prefix="dispatcher-standby-"))
-    data = folder / "postgres"
-    copied = await run(connection, "pg_basebackup", "-d", primary, "-D", str(data), "-c", "fast")
-    assert copied.returncode == 0, copied.stderr
-    for left_behind in (".handle_pids.json", ".s.PGSQL.5432.lock"):
-        (data / left_behind).unlink()
-    (data / "standby.signal").touch()
-    server = await _server(connection, data)
-    if server.system_user is not None:
-        for path in (data, *data.rglob("*")):
-            shutil.chown(path, server.system_user)
-    try:
-        await asyncio.to_thread(server.start)
-        yield server.get_uri()
-    finally:
-        await asyncio.to_thread(server.cleanup)
-        shutil.rmtree(folder, ignore_errors=True)
+    with folder("standby") as place:
+        data = place / "postgres"
+        copied = await run(connection, "pg_basebackup", "-d", primary, "-D", str(data), "-c", "fast")
+        assert copied.returncode == 0, copied.stderr
+        for left_behind in (".handle_pids.json", ".s.PGSQL.5432.lock"):
+            (data / left_behind).unlink()
+        (data / "standby.signal").touch()
+        server = await _server(connection, data)
+        if server.system_user is not None:
+            for path in (data, *data.rglob("*")):
+                shutil.chown(path, server.system_user)
+        try:
+            await asyncio.to_thread(server.start)
+            yield server.get_uri()
+        finally:
+            await asyncio.to_thread(server.cleanup)
 
 
 def socket_of(url: str) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from channels import registry
 from dispatcher.config import (
     CHANNELS,
+    Alerts,
     Api,
     Channel,
     Config,
@@ -38,6 +39,7 @@ PROVIDERS: dict[str, type[Struct]] = {"capture": Nothing, "blackhole": Nothing, 
 URL = "https://f.example.org/call"
 CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
 POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
+TOLD = Alerts(slack=URL, allow_addresses="10.0.0.0/8", environment="staging")
 LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
 PEM = """\
 -----BEGIN CERTIFICATE-----
@@ -173,6 +175,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
         api=Api(allow_origins="https://shop.example.org http://localhost:3000"),
         unsubscribe=LINKS,
         receipts=HEARD,
+        alerts=TOLD,
         functions=CALLED,
         webhooks=POSTED,
     )

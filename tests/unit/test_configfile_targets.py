@@ -86,9 +86,9 @@ def test_a_variable_alone_is_enough() -> None:
     ],
 )
 def test_what_is_no_url_to_be_called_is_refused_unseen(url: str) -> None:
-    for table in ("functions", "webhooks"):
-        found = faults(f'[{table}.a]\nurl = "{url}"\n')
-        assert set(found) == {f"{table}.a.url"}
+    for table, key in (("functions.a", "url"), ("webhooks.a", "url"), ("alerts", "slack")):
+        found = faults(f'[{table}]\n{key} = "{url}"\n')
+        assert set(found) == {f"{table}.{key}"}
         assert "hunter2" not in str(found)
 
 
@@ -131,6 +131,7 @@ def test_every_fault_is_found_at_once() -> None:
 )
 def test_what_is_no_range_is_refused(ranges: str) -> None:
     assert set(faults(FUNCTION + f'allow_addresses = "{ranges}"')) == {"functions.create-invoice.allow_addresses"}
+    assert set(faults(f'[alerts]\nallow_addresses = "{ranges}"')) == {"alerts.allow_addresses"}
 
 
 def test_ranges_of_both_kinds_have_spaces_between_them() -> None:
@@ -142,6 +143,9 @@ def test_without_tls_the_addresses_must_be_named() -> None:
     plain = '[functions.a]\nurl = "http://billing:8080/"\n'
     assert "allow_addresses" in faults(plain)["functions.a.url"]
     assert loaded(plain + 'allow_addresses = "10.0.0.0/8"').functions
+    alerts = '[alerts]\nslack = "http://chat:8080/"\n'
+    assert "allow_addresses" in faults(alerts)["alerts.slack"]
+    assert loaded(alerts + 'allow_addresses = "10.0.0.0/8"').alerts.slack
 
 
 def test_a_function_cannot_take_longer_than_its_channel_lets_it() -> None:
@@ -158,7 +162,12 @@ def test_there_is_a_limit_to_how_many() -> None:
 
 
 def test_no_secret_is_seen() -> None:
-    config = loaded(FUNCTION.replace("/dispatch", "/dispatch?code=hunter2") + 'token = "hunter2"\n' + WEBHOOK)
+    config = loaded(
+        FUNCTION.replace("/dispatch", "/dispatch?code=hunter2")
+        + 'token = "hunter2"\n'
+        + WEBHOOK
+        + WEBHOOK.replace("webhooks.acquisition", "alerts").replace("url", "slack")
+    )
     shown = json.dumps(show(config, PROVIDERS))
     assert "hunter2" not in shown
     assert "services" not in shown

@@ -122,6 +122,7 @@ def test_which_sections_are_live() -> None:
         "janitor",
         "unsubscribe",
         "receipts",
+        "alerts",
         "api",
         "channels",
         "functions",
