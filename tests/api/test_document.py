@@ -46,6 +46,12 @@ OPERATIONS = [
     "replayRun",
     "signalRun",
     "workflowEnqueue",
+    "listWebhooks",
+    "createWebhook",
+    "getWebhook",
+    "changeWebhook",
+    "rotateWebhook",
+    "deleteWebhook",
 ]
 
 
