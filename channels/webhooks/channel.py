@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver
 from msgspec import Struct
 
 from channels.capture.channel import Connect
-from channels.contract import Accepted, Envelope, Refused, Report, RetryAfter, Unknown, Verdict
+from channels.contract import Accepted, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from channels.web import Answer, Bounds, Call, Client, Lost
 from channels.web.answers import asked_wait, not_called, of_a_gateway, redirects, succeeded
 from channels.web.keys import delivery_key
@@ -35,6 +35,10 @@ ANSWER_BYTES_MAX = 16 * 1024
 KEEP_SECONDS = 4.0
 # Endpoints to which connections are kept.
 CLIENTS_MAX = 256
+# Messages for one endpoint that may be here at a time, and for how long the others are put off: who hangs would have
+# all of the channel's slots otherwise.
+WAITING_MAX = 64
+PUT_OFF_SECONDS = 5.0
 _UNKNOWN = "options.webhook: names no endpoint; the dispatcher writes deliveries of this channel by itself"
 
 
@@ -115,6 +119,9 @@ class Webhooks(Posts[Endpoint]):
 
     async def _deliver(self, envelope: Envelope, report: Report) -> None:
         name = _name(self._target(envelope))
+        if self._calls[name] >= WAITING_MAX:
+            report(envelope, Throttled(PUT_OFF_SECONDS, name))
+            return
         self._calls[name] += 1
         try:
             await super()._deliver(envelope, report)

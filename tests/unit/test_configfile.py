@@ -367,7 +367,8 @@ def test_every_fault_is_named_with_its_path() -> None:
         "claim.batch_max": "expected a whole number from 1 to 10000, got 0",
         "log.level": 'expected one of "debug", "error", "info", "warning", got "inof"; did you mean "info"?',
         "channels.sms.rate_per_second": "expected a number from 0 to 1000000, got -1",
-        "channels.sms.provider": 'unknown provider "smpt"; did you mean "smtp"?; known are: blackhole, capture, smtp',
+        "channels.sms.provider": 'unknown provider "smpt"; did you mean "smtp"?; known are: blackhole, capture, smtp,'
+        " webhooks",
         "channels.sms.faults.refuse": "expected a number from 0 to 1, got 3",
         "channels.email.at_least_once": 'expected true or false, got "yes"',
         "channels.Fax": 'expected a name of 1 to 32 characters a-z, 0-9 and _, a letter first, got "Fax"',

@@ -19,11 +19,12 @@ SELECT r.id, r.workflow, v.number AS version, r.idempotency_key, r.triggered_by,
  WHERE r.id = ANY ($1::bigint[]);
 
 -- name: write
--- Write the deliveries that tell it. A key that stands is not written again.
+-- Write the deliveries that tell it, in bulk: nobody waits for them, and whoever is slow to take them keeps no caller of the
+-- API out. A key that stands is not written again.
 INSERT INTO dispatcher.deliveries (tenant_id, workspace_id, idempotency_key, channel, recipient, template, variables, options,
-                                   max_attempts)
+                                   max_attempts, lane)
 SELECT a.tenant_id, a.workspace_id, a.key, 'webhook', a.recipient, $6::jsonb, jsonb_build_object('event', a.body),
-       jsonb_build_object('webhook', a.endpoint_id), $8
+       jsonb_build_object('webhook', a.endpoint_id), $8, 2
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $7::text[])
     AS a (tenant_id, workspace_id, key, recipient, endpoint_id, body)
 ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from channels.contract import Accepted, Envelope, Refused, RetryAfter, Unknown, Verdict
+from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.webhooks import WebhooksOptions
 from channels.webhooks import channel as hooks
 from channels.webhooks.channel import Webhooks
@@ -234,15 +234,21 @@ async def test_one_that_hangs_keeps_no_other_waiting(far: FarSide) -> None:
         Verdicts(),
     )
     async with FarSide(silent) as hanging:
-        slow = [asked(hanging.url, number=n, endpoint=1) for n in range(1, 21)]
-        quick = [asked(far.url, number=n, endpoint=2) for n in range(21, 26)]
+        slow = [asked(hanging.url, number=n, endpoint=1) for n in range(1, 101)]
+        quick = [asked(far.url, number=n, endpoint=2) for n in range(101, 106)]
+
+        put_off = len(slow) - hooks.WAITING_MAX
 
         def report(one: Envelope, told: Verdict) -> None:
             verdicts(one, told)
-            if len(verdicts.reported) == len(quick):
+            if len(verdicts.reported) == put_off + len(quick):
                 silent.let_go.set()
 
         await channel.deliver([*slow, *quick], report)
         await channel.close()
-    first = {number for number, _ in verdicts.reported[: len(quick)]}
-    assert first == {one.delivery_id for one in quick}
+    first = dict(verdicts.reported[: put_off + len(quick)])
+    assert {number for number, told in first.items() if isinstance(told, Accepted)} == {
+        one.delivery_id for one in quick
+    }
+    assert sum(isinstance(told, Throttled) for told in first.values()) == put_off
+    assert sum(isinstance(told, Accepted) for _, told in verdicts.reported) == hooks.WAITING_MAX + len(quick)
