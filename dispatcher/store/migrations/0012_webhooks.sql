@@ -206,10 +206,14 @@ END $$;
 CREATE TRIGGER receipt_announced AFTER INSERT ON dispatcher.delivery_receipts
     FOR EACH ROW WHEN (NEW.kind <> 'sent') EXECUTE FUNCTION dispatcher.receipt_announced_v1();
 
--- Whatever ends a run is told.
+-- Whatever ends a run is told. Most workspaces listen to nothing: all else is done where somebody does.
 CREATE FUNCTION dispatcher.run_announced_v1() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF NOT EXISTS (SELECT FROM dispatcher.webhook_endpoints e
+                    WHERE e.tenant_id = NEW.tenant_id AND e.workspace_id = NEW.workspace_id AND e.enabled) THEN
+        RETURN NEW;
+    END IF;
     PERFORM dispatcher.announce_v1(
         NEW.tenant_id, NEW.workspace_id, 'run.' || NEW.status, NEW.id,
         jsonb_build_object('status', NEW.status, 'error', NEW.error, 'error_node', NEW.error_node, 'retries', NEW.retries,
