@@ -9,7 +9,8 @@ A channel MUST
     (`NotCalled` or `RetryAfter`); a refusal is a refusal; no answer after the request was written is `Unknown`;
  5. never retry a call by itself and never let a client library do it; but where the answer was lost it may ask with the
     same bytes under the same key, of a provider that de-duplicates by it, while the licence holds;
- 6. send the same bytes for the same delivery and attempt number: nothing random, no clock;
+ 6. send the same bytes for the same delivery and attempt number: nothing random, no clock, but for the time of the call
+    where the protocol has that signed;
  7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does;
     `Refused` then speaks for every earlier call with that key too: from the second attempt on, a refusal that does not
     (for wrong credentials, for a key that came with another message) is `RetryAfter`;

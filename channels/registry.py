@@ -17,6 +17,7 @@ from channels.ledger import Ledger, LedgerOptions
 from channels.resend import ResendOptions
 from channels.slack import SlackOptions, WebhookSettings
 from channels.smtp import Smtp, SmtpOptions
+from channels.webhooks import WebhooksOptions
 
 Scalar = str | int | float | bool
 OptionsT = TypeVar("OptionsT", bound=Struct)
@@ -66,6 +67,12 @@ def _slack(options: SlackOptions, around: Around) -> Channel:
     return Slack(options, around.named.webhooks)
 
 
+def _webhooks(options: WebhooksOptions, around: Around) -> Channel:
+    from channels.webhooks.channel import Webhooks  # noqa: PLC0415 - as above
+
+    return Webhooks(options, around.connect)
+
+
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "blackhole": _Provider(BlackholeOptions, lambda _options, _around: Blackhole()),
     "capture": _Provider(CaptureOptions, lambda options, around: Capture(around.connect, options)),
@@ -74,6 +81,7 @@ _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "resend": _Provider(ResendOptions, _resend),
     "functions": _Provider(FunctionsOptions, _functions, lambda named: named.functions),
     "slack": _Provider(SlackOptions, _slack, lambda named: named.webhooks),
+    "webhooks": _Provider(WebhooksOptions, _webhooks),
 }
 # The options of each provider: with bounds, strict, and with a default each where there can be one.
 PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for name, one in _PROVIDERS.items()})

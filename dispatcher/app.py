@@ -41,6 +41,7 @@ from dispatcher.errors import ConfigError
 from dispatcher.health import Health
 from dispatcher.metrics import Metrics
 from dispatcher.pipeline import Pipeline, fingerprint
+from dispatcher.planners.announcer import Announcer
 from dispatcher.planners.gravedigger import Gravedigger
 from dispatcher.planners.ticker import Ticker
 from dispatcher.planners.walker import Walker
@@ -80,6 +81,7 @@ class App:
         self._walker: Walker | None = None
         self._gravedigger: Gravedigger | None = None
         self._ticker: Ticker | None = None
+        self._announcer: Announcer | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
         self._courier = Courier(
@@ -184,6 +186,7 @@ class App:
         )
         self._gravedigger = Gravedigger(self.database, self.config.walk, self.metrics, wakeup.walking.set)
         self._ticker = Ticker(self.database, self.config.walk, self.metrics, wakeup.walking.set)
+        self._announcer = Announcer(self.database, self.config.walk, self.metrics)
         keep = self._supervisor.keep
         async with anyio.create_task_group() as group:
             group.start_soon(keep, "wakeup", wakeup.run)
@@ -195,6 +198,7 @@ class App:
             group.start_soon(keep, "walker", self._walker.run)
             group.start_soon(keep, "gravedigger", self._gravedigger.run)
             group.start_soon(keep, "ticker", self._ticker.run)
+            group.start_soon(keep, "announcer", self._announcer.run)
             await keep("pipeline", lambda: self._epoch(wakeup, controls))
             # A walk under way ends as it does: cut off, it would count as its runs' fault.
             with anyio.move_on_after(WALK_SECONDS_MAX):
@@ -312,6 +316,8 @@ class App:
             self._gravedigger.settings = config.walk
         if self._ticker is not None:
             self._ticker.settings = config.walk
+        if self._announcer is not None:
+            self._announcer.settings = config.walk
         if self._recoverer is not None:
             self._recoverer.config_hash = fingerprint(config)
         if self.pipeline is not None:

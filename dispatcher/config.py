@@ -102,7 +102,9 @@ Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 # What a provider needs to know, by names of its own: scalars, so that each can come from a variable or a file.
 Option = str | int | float | bool
 
-CHANNELS = ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "http")
+CHANNELS = ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "http", "webhook")
+# What is not captured where nobody names its provider: it goes nowhere before somebody has said where.
+PROVIDERS_OF_THEIR_OWN = {"webhook": "webhooks"}
 
 
 class Database(Struct, frozen=True, forbid_unknown_fields=True):
@@ -358,7 +360,8 @@ class Webhook(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _every_channel_captures() -> dict[str, Channel]:
-    return {name: Channel() for name in CHANNELS}
+    made = {name: Channel() for name in CHANNELS}
+    return made | {name: Channel(provider=provider) for name, provider in PROVIDERS_OF_THEIR_OWN.items()}
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):

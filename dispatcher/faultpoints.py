@@ -31,6 +31,8 @@ POINTS = (
     "walk.committed",
     "tick.before_commit",
     "tick.committed",
+    "announce.before_commit",
+    "announce.committed",
     "recovery.fenced",
     "recovery.done",
     "drain.begun",

@@ -30,6 +30,7 @@ class Metrics:
         )
         self.runs = counter("runs", "Runs of workflows that have ended by themselves: completed, failed", "status")
         self.ticks = counter("ticks", "Ticks of schedules: triggered, refused, missed", "result")
+        self.events = counter("webhook_events", "Events that were written as deliveries for endpoints", "event")
         self.barred = counter(
             "barred", "Deliveries that were claimed and not sent: suppressed, or unsubscribed from", "channel"
         )

@@ -34,7 +34,7 @@ from dispatcher.domain.template import Sources
 from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import Fenced
 from dispatcher.metrics import Metrics
-from dispatcher.store import instances, objects
+from dispatcher.store import instances, objects, webhooks
 from dispatcher.store import templates as stored
 from dispatcher.store.database import PASSING, Database
 from dispatcher.version import VERSION
@@ -103,6 +103,7 @@ class Pipeline:
         files = Objects(
             lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
             lambda names: database.persist("objects", lambda: objects.contents(database, names)),
+            lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
         )
         self.attacher = Attacher(files, _send, self.inbox)
         self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)

@@ -77,12 +77,12 @@ class Posts(Generic[TargetT]):
         if envelope.licence.expired():
             report(envelope, EXPIRED)
             return
-        target = self._targets.get(envelope.recipient)
+        target = self._target(envelope)
         if target is None:
             report(envelope, Refused(self._unknown))
             return
         try:
-            client = self._client(envelope.recipient, target)
+            client = self._client(envelope, target)
             call = self._manner.call(envelope, target)
         except Unsendable as fault:
             report(envelope, Refused(str(fault)))
@@ -99,12 +99,21 @@ class Posts(Generic[TargetT]):
         else:
             report(envelope, self._manner.judge(envelope, target, answer))
 
-    def _client(self, name: str, target: TargetT) -> Client:
+    def _target(self, envelope: Envelope) -> TargetT | None:
+        """Where an envelope goes."""
+        return self._targets.get(envelope.recipient)
+
+    def _client(self, envelope: Envelope, target: TargetT) -> Client:
+        """The connections to a target."""
+        name = envelope.recipient
         if name not in self._clients:
-            try:
-                guard = guarded(target.url, target.allow_addresses)
-            except ValueError:
-                raise Unsendable("recipient: its URL in the configuration cannot be called; correct it there") from None
-            resolver = self._resolver() if self._resolver else None
-            self._clients[name] = Client(guard, self._manner.bounds(target), resolver)
+            self._clients[name] = self._open(target)
         return self._clients[name]
+
+    def _open(self, target: TargetT) -> Client:
+        try:
+            guard = guarded(target.url, target.allow_addresses)
+        except ValueError:
+            raise Unsendable("recipient: its URL in the configuration cannot be called; correct it there") from None
+        resolver = self._resolver() if self._resolver else None
+        return Client(guard, self._manner.bounds(target), resolver)

@@ -1,4 +1,5 @@
-"""The attacher: gives deliveries the stored objects that their options name. All others pass it by.
+"""The attacher: gives deliveries what their options name: stored objects, and where the endpoint of a webhook is. All
+others pass it by.
 
 Each lane has a worker of its own and a shelf of its own, so that one that waits for room or for Postgres keeps no other
 one waiting. A worker lives as long as there is something to load.
@@ -13,8 +14,9 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, structs
 
 from dispatcher.actors.streams import Inbox, LaneState, Rendered
-from dispatcher.domain.life import Back, Failed
+from dispatcher.domain.life import Back, Failed, Skipped
 from dispatcher.domain.shelf import Name, Stored, filled, named, names_objects
+from dispatcher.domain.webhooks import OPTION, PROVIDER, Target
 from dispatcher.errors import TemplateError
 
 # One statement loads no more than this, unless one delivery alone carries more.
@@ -25,11 +27,17 @@ LOOK_UP_MAX = 100
 T = TypeVar("T")
 
 
+# An endpoint: a tenant, a workspace, and its number there.
+Endpoint = tuple[str, str, int]
+ID_MAX = 2**63 - 1
+
+
 class Objects(Struct, frozen=True):
-    """Where stored objects are: both calls last as long as Postgres takes."""
+    """Where stored objects are, and endpoints: each call lasts as long as Postgres takes."""
 
     sizes: Callable[[Collection[Name]], Awaitable[Mapping[Name, int]]]
     contents: Callable[[Collection[Name]], Awaitable[Mapping[Name, Stored]]]
+    targets: Callable[[Collection[Endpoint]], Awaitable[Mapping[Endpoint, Target]]]
 
 
 class _Load(Struct, frozen=True):
@@ -63,8 +71,8 @@ class Attacher:
         self._workers = workers
 
     def take(self, state: LaneState, batch: Sequence[Rendered]) -> None:
-        """Send what names no object, and keep the rest until it has what it names."""
-        naming = [one for one in batch if one.options and names_objects(one.options)]
+        """Send what names nothing, and keep the rest until it has what it names."""
+        naming = [one for one in batch if state.provider == PROVIDER or (one.options and names_objects(one.options))]
         if naming:
             kept = {id(one) for one in naming}
             batch = [one for one in batch if id(one) not in kept]
@@ -91,6 +99,9 @@ class Attacher:
 
     async def run_once(self, state: LaneState, batch: Sequence[Rendered]) -> None:
         """Load for some deliveries of one lane, in their order; each is sent or has its result."""
+        if state.provider == PROVIDER:
+            await self._address(state, batch)
+            return
         loads = self._read(batch)
         # Asked for those that are here, too: what was erased meanwhile is not sent any more.
         sizes = await self._or_draining(self._objects.sizes({name for load in loads for name in load.names}))
@@ -111,6 +122,30 @@ class Attacher:
             group.append(load)
             group_bytes += sum(sizes[name] for name in load.names)
         await self._load(state, group)
+
+    async def _address(self, state: LaneState, batch: Sequence[Rendered]) -> None:
+        """Send each with where its endpoint is, and what signs it: neither stands in any row of its own."""
+        asked = {id(one): _endpoint(one) for one in batch}
+        found = await self._or_draining(self._objects.targets({key for key in asked.values() if key is not None}))
+        if found is None:
+            for one in batch:
+                self._inbox.put(one.item, Back(0.0, "waited for its endpoint"))
+            return
+        ready: list[Rendered] = []
+        for one in batch:
+            key = asked[id(one)]
+            target = None if key is None else found.get(key)
+            if key is None:
+                self._inbox.put(one.item, Failed(f"options.{OPTION}: is not the number of an endpoint"))
+            elif target is None or not target.enabled:
+                # Who is not there is not told twice: whether an earlier attempt has arrived is nobody's question.
+                why = "its endpoint is not there (any more)" if target is None else "its endpoint is disabled"
+                self._inbox.put(one.item, Skipped(why, conclusive=True))
+            else:
+                where = {"id": key[2], "url": target.url, "secrets": target.secrets}
+                ready.append(structs.replace(one, options={**one.options, OPTION: where}))
+        if ready:
+            self._send(state, ready)
 
     def _read(self, batch: Sequence[Rendered]) -> list[_Load]:
         loads: list[_Load] = []
@@ -182,3 +217,11 @@ class Attacher:
         finally:
             asked.cancel()
             draining.cancel()
+
+
+def _endpoint(one: Rendered) -> Endpoint | None:
+    """The endpoint that a delivery is for; None where its options name none."""
+    number = one.options.get(OPTION)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= ID_MAX:
+        return None
+    return one.item.tenant_id, one.item.workspace_id, number

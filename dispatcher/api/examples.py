@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dispatcher.api import models, run_models
+from dispatcher.api import models, run_models, webhook_models
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
@@ -98,6 +98,14 @@ _whole_run = run_models.WholeRun(
     deliveries=[{"id": 17, "node": "mail", "channel": "email", "status": "sent"}],
 )
 _entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
+_webhook = webhook_models.Webhook(
+    name="crm",
+    url="https://crm.example.org/hooks",
+    events=["delivery.*", "run.failed"],
+    enabled=True,
+    created_at=_BEGUN,
+    old_secret_until=None,
+)
 
 _ALL: tuple[Struct, ...] = (
     _written,
@@ -107,6 +115,10 @@ _ALL: tuple[Struct, ...] = (
     models.Acted(17, "cancelled", "delivery 17 is cancelled"),
     models.HeldDeliveries([_held], next_cursor=None),
     models.Letters([_letter], next_cursor=None),
+    webhook_models.Webhooks([_webhook], next_cursor=None),
+    _webhook,
+    webhook_models.WebhookSecret("crm", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"),
+    webhook_models.WebhookChanged("crm", "changed"),
     models.LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again"),
     run_models.Workflows([_workflow], next_cursor=None),
     run_models.WholeWorkflow(

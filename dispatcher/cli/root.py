@@ -49,6 +49,7 @@ GROUPS = {
     "topics": "topics",
     "schedules": "schedules",
     "keys": "keys",
+    "webhooks": "webhooks",
     "config": "configuration",
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from dispatcher.config import CHANNELS, Config
+from dispatcher.config import CHANNELS, PROVIDERS_OF_THEIR_OWN, Config
 from dispatcher.configfile.rules import relations
 from dispatcher.configfile.schema import (
     Keys,
@@ -26,6 +26,10 @@ from dispatcher.errors import Fault, did_you_mean, quoted
 Providers = Mapping[str, type[Struct]]
 # What is there without being named.
 BUILT_IN: Mapping[Keys, tuple[str, ...]] = {("channels",): CHANNELS}
+# What some of it says without being told, other than all of its kind.
+SAYS: Mapping[Keys, Mapping[str, object]] = {
+    ("channels", name): {"provider": provider} for name, provider in PROVIDERS_OF_THEIR_OWN.items()
+}
 
 
 class Reader:
@@ -92,7 +96,8 @@ class Reader:
             if not fits(many.key, name):
                 self._fault((*at, name), f"expected {expected(many.key)}, got {quoted(name)}")
         good = [name for name in names if fits(many.key, name)]
-        return {name: self._table(many.value, given.get(name, {}), (*at, name)) for name in good}
+        tables = {name: (given.get(name, {}), (*at, name)) for name in good}
+        return {name: self._table(many.value, _saying(table, below), below) for name, (table, below) in tables.items()}
 
     def _call_by_their_names(self, given: Mapping[str, object], at: Keys) -> None:
         """A variable's name has no hyphens: where the file has create-invoice, create_invoice means that."""
@@ -174,6 +179,11 @@ class Reader:
             if not relation.holds and self._faulty.isdisjoint(relation.reads):
                 origins = "".join(self._origin(keys) for keys in relation.reads)
                 self._fault(relation.at, relation.message + origins)
+
+
+def _saying(table: object, at: Keys) -> object:
+    """A table with what it says without being told."""
+    return {**SAYS[at], **table} if at in SAYS and isinstance(table, dict) else table
 
 
 def _mismatch(leaf: Leaf, value: object, hidden: bool) -> str:

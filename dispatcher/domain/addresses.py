@@ -20,7 +20,7 @@ PHONE_DIGITS_MAX = 15
 PHONE_DIGITS_KEPT_MAX = 30
 
 _PHONES = frozenset({"sms", "whatsapp", "voice"})
-_OTHERS = frozenset({"push", "social", "chat", "http"})
+_OTHERS = frozenset({"push", "social", "chat", "http", "webhook"})
 _E164 = re.compile(r"\+[0-9]{4,15}\Z")
 _PHONE = re.compile(r"(?:[a-z]+:)?\+?[0-9][0-9 ().\-/\u00a0]*\Z")
 # What the table takes as an e-mail address: more than what a person may give.

@@ -108,9 +108,10 @@ class Failed(Struct, frozen=True, gc=False):
 
 
 class Skipped(Struct, frozen=True, gc=False):
-    """It need not be sent any more; held where an earlier attempt is unknown."""
+    """It need not be sent any more; held where an earlier attempt is unknown, unless nobody cares (`conclusive`)."""
 
     reason: str
+    conclusive: bool = False
 
 
 class Again(Struct, frozen=True, gc=False):

@@ -25,6 +25,7 @@ class Right(StrEnum):
     PAUSES = "pauses"
     SCHEDULES = "schedules"
     KEYS = "keys"
+    WEBHOOKS = "webhooks"
     TENANTS = "tenants"
     AUDIT = "audit"
     CLAIMS = "claims"

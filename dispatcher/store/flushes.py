@@ -56,8 +56,8 @@ def row(outcome: Outcome) -> Row:  # noqa: PLR0911 - one return an outcome
     match outcome:
         case Failed(reason=reason, conclusive=conclusive):
             return Row("failed", False, reason, conclusive=conclusive)
-        case Skipped(reason=reason):
-            return Row("skipped", False, reason)
+        case Skipped(reason=reason, conclusive=conclusive):
+            return Row("skipped", False, reason, conclusive=conclusive)
         case Held(reason=reason):
             return Row("queued", True, reason)
         case Again(delay_seconds=delay, reason=reason, resend=None):

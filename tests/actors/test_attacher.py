@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.actors.attacher import Attacher, Objects
+from dispatcher.actors.attacher import Attacher, Endpoint, Objects
 from dispatcher.actors.streams import Inbox, LaneState, Rendered
 from dispatcher.config import Limits
-from dispatcher.domain.life import Back, Failed, Lane
+from dispatcher.domain.life import Back, Failed, Lane, Skipped
 from dispatcher.domain.shelf import OVERHEAD_BYTES, Name, Stored
+from dispatcher.domain.webhooks import PROVIDER, Target
 from dispatcher.store import objects
 from tests.actors.stage import CONFIG, Stage, claimed
 from tests.actors.troubled import Troubled
@@ -38,6 +39,7 @@ class Store:
     held: dict[str, bytes]
     loaded: list[set[str]] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    endpoints: dict[Endpoint, Target] = field(default_factory=dict)
 
     async def sizes(self, names: Collection[Name]) -> Mapping[Name, int]:
         return {name: len(self.held[name[2]]) for name in names if name[2] in self.held}
@@ -46,6 +48,10 @@ class Store:
         await self.gate.wait()
         self.loaded.append({name[2] for name in names})
         return {name: Stored("a/b", self.held[name[2]]) for name in names if name[2] in self.held}
+
+    async def targets(self, endpoints: Collection[Endpoint]) -> Mapping[Endpoint, Target]:
+        await self.gate.wait()
+        return {one: self.endpoints[one] for one in endpoints if one in self.endpoints}
 
 
 class Desk:
@@ -57,7 +63,9 @@ class Desk:
         self.inbox = Inbox(1_000)
         self.sent: list[Rendered] = []
         self.attacher = Attacher(
-            Objects(self.store.sizes, self.store.contents), lambda _state, batch: self.sent.extend(batch), self.inbox
+            Objects(self.store.sizes, self.store.contents, self.store.targets),
+            lambda _state, batch: self.sent.extend(batch),
+            self.inbox,
         )
         self.state: LaneState = lane(bytes_max)
 
@@ -159,3 +167,49 @@ async def test_a_delivery_is_sent_with_its_object_and_the_others_do_not_wait(tro
     assert carried[without[0]] == {}
     assert "'none'" in (await stage.row(missing))["error"]
     assert not any(state.shelf.carried for state in stage.pipeline.lanes)
+
+
+def hook(number: int, endpoint: object) -> Rendered:
+    """An event for an endpoint."""
+    return Rendered(claimed(number), {"body": "{}"}, {"webhook": endpoint})
+
+
+async def test_an_event_goes_with_where_its_endpoint_is_and_who_is_not_there_is_told_nothing() -> None:
+    desk = Desk({})
+    desk.state.provider = PROVIDER
+    desk.store.endpoints = {
+        ("default", "default", 1): Target("https://a.example/", enabled=True, secrets=("s2", "s1")),
+        ("default", "default", 2): Target("https://b.example/", enabled=False, secrets=("s3",)),
+        ("default", "other", 3): Target("https://c.example/", enabled=True, secrets=("s4",)),
+    }
+    await desk.attacher.run_once(desk.state, [hook(number, number) for number in (1, 2, 3, 4)])
+    (sent,) = desk.sent
+    assert sent.options["webhook"] == {"id": 1, "url": "https://a.example/", "secrets": ("s2", "s1")}
+    gone = Skipped("its endpoint is not there (any more)", conclusive=True)
+    assert desk.outcomes == {2: Skipped("its endpoint is disabled", conclusive=True), 3: gone, 4: gone}
+
+
+@pytest.mark.parametrize("endpoint", ["1", True, 0, 2**63, {"url": "https://evil.example/", "secrets": ["s"]}, None])
+async def test_what_names_no_endpoint_by_its_number_goes_nowhere(endpoint: object) -> None:
+    desk = Desk({})
+    desk.state.provider = PROVIDER
+    await desk.attacher.run_once(desk.state, [hook(1, endpoint)])
+    assert desk.sent == []
+    assert desk.outcomes == {1: Failed("options.webhook: is not the number of an endpoint")}
+
+
+async def test_another_provider_gets_no_secrets() -> None:
+    desk = Desk({})
+    desk.state.provider = "capture"
+    desk.attacher.take(desk.state, [hook(1, 1)])
+    assert [one.options for one in desk.sent] == [{"webhook": 1}]
+
+
+async def test_a_drain_does_not_wait_for_endpoints() -> None:
+    desk = Desk({})
+    desk.state.provider = PROVIDER
+    desk.store.gate.clear()
+    work = asyncio.create_task(desk.attacher.run_once(desk.state, [hook(1, 1)]))
+    desk.attacher.draining.set()
+    await work
+    assert {type(outcome) for outcome in desk.outcomes.values()} == {Back}

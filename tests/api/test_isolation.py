@@ -58,6 +58,9 @@ LEAKING = {
     "cancelRun",
     "replayRun",
     "signalRun",
+    "listWebhooks",
+    "createWebhook",
+    "getWebhook",
 }
 # `tenant_id = $1`, and what has the same effect.
 CONDITION = re.compile(r"\b(?:\w+\.)?(?:tenant_id|workspace_id) = (\$\d+)")
@@ -82,7 +85,7 @@ class Home(Struct):
         return {
             "delivery_id": str(self.deliveries.get(operation, self.deliveries[""])),
             "run_id": str(self.runs.get(operation, self.runs[""])),
-            "name": "welcome",
+            "name": "crm" if operation.endswith(("Webhook", "Webhooks")) else "welcome",
         }
 
 
@@ -139,6 +142,10 @@ async def home(connection: Connection) -> Home:
     goes = await _run(connection, "of-home")
     rests = await _run(connection, "of-home-paused", "pause_run_v1($1)")
     buried = await _run(connection, "of-home-dead", "bury_run_v1($1, 'of-home', 'of-home')")
+    await connection.execute(
+        """SELECT dispatcher.create_webhook_v1('default', 'default', 'crm', 'https://of-home.example', '{run.failed}', true,
+                                               'whsec_' || repeat('a', 32), 9, 'of-home', 'of-home')"""
+    )
     await connection.execute(
         "INSERT INTO dispatcher.api_answers (tenant_id, workspace_id, key, asked, status, answer)"
         " VALUES ('default', 'default', $1, '', 200, 'of-home')",
@@ -204,7 +211,7 @@ async def _leak(database: Database, connection: Connection, one: Endpoint, home:
     """What somebody else's key gets from home, or changes there."""
     made = await keys.create(database, New(whose, "thief", Role.SYSTEM_ADMIN, None), "test", "test")
     assert made is not None
-    config = Config(channels=dict.fromkeys(("sms", "email"), Channel(provider="capture")))
+    config = Config(channels=dict.fromkeys(("sms", "email", "webhook"), Channel(provider="capture")))
     interface = Interface(lambda: config, lambda: database)
     app = Litestar(interface.handlers(), openapi_config=None, logging_config=None)
     before = await _seen(connection)

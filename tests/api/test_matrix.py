@@ -46,6 +46,12 @@ ABOUT = {
     "replayRun": "triggers",
     "signalRun": "triggers",
     "workflowEnqueue": "triggers",
+    "listWebhooks": "webhooks",
+    "createWebhook": "webhooks",
+    "getWebhook": "webhooks",
+    "changeWebhook": "webhooks",
+    "rotateWebhook": "webhooks",
+    "deleteWebhook": "webhooks",
 }
 FOREIGN = (("acme", "default"), ("default", "other"))
 WAITING = "waits"
@@ -68,8 +74,10 @@ def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
 
 
 async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
-    """A delivery that waits and a run of the default workspace."""
+    """A delivery that waits, an endpoint and a run of the default workspace."""
     waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
+    endpoint = {"name": "welcome", "url": "https://example.org/", "events": ["run.*"], "reason": "a test"}
+    assert admin.post("/webhooks", endpoint).status in (201, 409)
     run = admin.post("/workflows/welcome/triggers", {"idempotency_key": "of-the-matrix"}).json["execution_id"]
     return {"delivery_id": str(waiting), "run_id": str(run), "name": "welcome"}
 
@@ -127,4 +135,11 @@ async def _state(inside: Connection) -> object:
     )
     events = "SELECT run_id, event FROM dispatcher.run_entries WHERE event = ANY ($1) ORDER BY run_id, number"
     acted = await inside.fetch(events, ["paused", "resumed", "cancelled", "replayed"])
-    return [deliveries, acted, await inside.fetch("SELECT * FROM dispatcher.operator_actions ORDER BY id")]
+    endpoints = """SELECT * FROM dispatcher.webhook_endpoints
+                    WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY id"""
+    return [
+        await inside.fetch(endpoints),
+        deliveries,
+        acted,
+        await inside.fetch("SELECT * FROM dispatcher.operator_actions ORDER BY id"),
+    ]

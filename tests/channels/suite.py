@@ -18,13 +18,15 @@ from dispatcher.store import marks
 from dispatcher.store.database import Database
 from tests.channels.mailbox import Mailbox, parsed
 from tests.channels.resend.fake import KEY, FakeResend
-from tests.channels.web.far import LOOPBACK, FarSide, Request, json_of
+from tests.channels.web.far import LOOPBACK, FarSide, Request, json_of, says
 from tests.store.scene import Scene
 
 NAME = "chat"
 # Words that must never be found outside of the provider.
 RECIPIENT = "Recipient-7f3a@example.org"
 CONTENT = "Content-9c41"
+SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+OF_THE_CALL = ("webhook-timestamp", "webhook-signature")
 SENDER = "Shop <shop@example.net>"
 
 
@@ -33,6 +35,8 @@ class Post:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
+        # Where a webhook's endpoint is.
+        self.endpoint = ""
         self.now = 0.0
         self.parts: dict[str, str] = {}
 
@@ -50,7 +54,11 @@ class Post:
         # A mailbox tells deliveries apart by their subjects.
         rendered = [
             Rendered(
-                _to(item), {"subject": str(item.id), "text": CONTENT, "body": body_of(item.id)} | self.parts, options
+                _to(item),
+                {"subject": str(item.id), "text": CONTENT, "body": body_of(item.id)} | self.parts,
+                options | {"webhook": {"id": 1, "url": self.endpoint, "secrets": (SECRET,)}}
+                if self.endpoint
+                else options,
             )
             for item in items
         ]
@@ -88,20 +96,21 @@ class Providers:
         self.resend = FakeResend()
         self.function = FarSide(_called)
         self.webhook = FarSide(_posted)
+        self.endpoint = FarSide(says(204))
 
     async def start(self) -> None:
         """Listen as each of them."""
         await self._mailbox.start()
         self._books = await asyncio.start_server(self._keep, "127.0.0.1", 0)
         self._port = self._books.sockets[0].getsockname()[1]
-        for far in (self.resend, self.function, self.webhook):
+        for far in (self.resend, self.function, self.webhook, self.endpoint):
             await far.__aenter__()
 
     async def stop(self) -> None:
         """Listen no more."""
         self._books.close()
         self._mailbox.stop()
-        for far in (self.resend, self.function, self.webhook):
+        for far in (self.resend, self.function, self.webhook, self.endpoint):
             await far.__aexit__()
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,6 +129,7 @@ class Providers:
             "resend": {"api_key": KEY, "from": SENDER, "url": self.resend.url},
             "functions": {},
             "slack": {},
+            "webhooks": {"allow_addresses": LOOPBACK},
         }
         named = Named(
             {RECIPIENT: Function(url=self.function.url, token="t", allow_addresses=LOOPBACK)},
@@ -136,6 +146,7 @@ class Providers:
         calls += [
             (json.loads(json_of(one)["text"])["payload"]["delivery"], _whole(one)) for one in self.webhook.requests
         ]
+        calls += [(json_of(one)["payload"]["delivery"], _whole(one)) for one in self.endpoint.requests]
         return calls + lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
 
 
@@ -157,8 +168,10 @@ async def _posted(http: web.Request) -> web.StreamResponse:
 
 
 def _whole(request: Request) -> str:
-    """A request but for whom it is addressed to, which its URL says: that is put before it here."""
-    return f"{RECIPIENT} {request.headers} {request.body.decode()}"
+    """A request but for whom it is addressed to, which its URL says: that is put before it here. The time that a
+    protocol has signed, and the signature over it, are of the call."""
+    headers = {name: text for name, text in request.headers.items() if name not in OF_THE_CALL}
+    return f"{RECIPIENT} {headers} {request.body.decode()}"
 
 
 def _delivery(message: dict[str, Any]) -> int:

@@ -27,18 +27,20 @@ VERDICT = {"refuse": Refused, "retry": RetryAfter, "throttle": Throttled, "unkno
 
 
 @pytest.fixture
-async def post(database: Database) -> Post:
-    """Envelopes for the channel under test."""
-    return Post(await Scene.open(database))
-
-
-@pytest.fixture
 async def providers(database: Database) -> AsyncIterator[Providers]:
     """Every provider, with its far side."""
     providers = Providers(database)
     await providers.start()
     yield providers
     await providers.stop()
+
+
+@pytest.fixture
+async def post(database: Database, providers: Providers) -> Post:
+    """Envelopes for the channel under test."""
+    post = Post(await Scene.open(database))
+    post.endpoint = providers.endpoint.url
+    return post
 
 
 @pytest.fixture

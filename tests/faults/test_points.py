@@ -43,6 +43,8 @@ WHERE = {
     "flush.written": "actors/flusher.py",
     "tick.before_commit": "planners/ticker.py",
     "tick.committed": "planners/ticker.py",
+    "announce.before_commit": "planners/announcer.py",
+    "announce.committed": "planners/announcer.py",
     "walk.noted": "planners/walker.py",
     "walk.before_commit": "planners/walker.py",
     "walk.committed": "planners/walker.py",

@@ -35,7 +35,7 @@ class Nothing(Struct, frozen=True):
     """A provider without options; those with some have a file of their own."""
 
 
-PROVIDERS: dict[str, type[Struct]] = {"capture": Nothing, "blackhole": Nothing, "smtp": Nothing}
+PROVIDERS: dict[str, type[Struct]] = dict.fromkeys(("capture", "blackhole", "smtp", "webhooks"), Nothing)
 URL = "https://f.example.org/call"
 CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
 POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
@@ -145,7 +145,21 @@ def _flat(table: Mapping[str, object], at: Keys = ()) -> Iterator[tuple[Keys, ob
 def test_built_in_channels_always_exist(toml: str) -> None:
     channels = loaded(toml).channels
     assert tuple(channels) == CHANNELS
-    assert all(channel == Channel() for name, channel in channels.items() if name != "sms")
+    others = {name: channel for name, channel in channels.items() if name not in ("sms", "webhook")}
+    assert all(channel == Channel() for channel in others.values())
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ("", Channel(provider="webhooks")),
+        ("[channels.webhook]\nmarked_max = 7", Channel(provider="webhooks", marked_max=7)),
+        ('[channels.webhook]\nprovider = "capture"', Channel()),
+    ],
+)
+def test_what_is_told_to_endpoints_is_captured_only_where_somebody_says_so(toml: str, expected: Channel) -> None:
+    assert loaded(toml).channels["webhook"] == expected
+    assert loaded(toml, {"DISPATCHER_CHANNELS__WEBHOOK__PROVIDER": "capture"}).channels["webhook"].provider == "capture"
 
 
 def test_a_new_channel_comes_beside_the_built_in_ones() -> None:
@@ -356,7 +370,8 @@ def test_every_fault_is_named_with_its_path() -> None:
         "claim.batch_max": "expected a whole number from 1 to 10000, got 0",
         "log.level": 'expected one of "debug", "error", "info", "warning", got "inof"; did you mean "info"?',
         "channels.sms.rate_per_second": "expected a number from 0 to 1000000, got -1",
-        "channels.sms.provider": 'unknown provider "smpt"; did you mean "smtp"?; known are: blackhole, capture, smtp',
+        "channels.sms.provider": 'unknown provider "smpt"; did you mean "smtp"?; known are: blackhole, capture, smtp,'
+        " webhooks",
         "channels.sms.faults.refuse": "expected a number from 0 to 1, got 3",
         "channels.email.at_least_once": 'expected true or false, got "yes"',
         "channels.Fax": 'expected a name of 1 to 32 characters a-z, 0-9 and _, a letter first, got "Fax"',
@@ -389,9 +404,9 @@ def test_an_empty_host_is_not_every_interface() -> None:
 
 
 def test_channels_have_a_limit() -> None:
-    toml = "".join(f"[channels.c{number}]\n" for number in range(57))
+    toml = "".join(f"[channels.c{number}]\n" for number in range(56))
     assert "at most 64" in faults(toml)["channels"]
-    assert len(loaded(toml.removesuffix("[channels.c56]\n")).channels) == 64
+    assert len(loaded(toml.removesuffix("[channels.c55]\n")).channels) == 64
 
 
 def test_a_provider_that_does_not_exist_is_a_fault_even_by_default() -> None:

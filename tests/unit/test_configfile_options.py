@@ -33,7 +33,7 @@ class Smtp(Struct, frozen=True):
     password: Annotated[str, Meta(min_length=2, max_length=20, extra={"secret": True})] = ""
 
 
-PROVIDERS: Mapping[str, type[Struct]] = {"capture": Nothing, "smtp": Smtp}
+PROVIDERS: Mapping[str, type[Struct]] = {"capture": Nothing, "smtp": Smtp, "webhooks": Nothing}
 BASE = '[channels.email]\nprovider = "smtp"\n[channels.email.options]\nhost = "h"\n'
 
 

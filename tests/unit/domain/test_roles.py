@@ -22,6 +22,6 @@ def test_the_administrator_may_everything(right: Right) -> None:
     assert Role.SYSTEM_ADMIN in who_may(right)
 
 
-@pytest.mark.parametrize("right", [Right.KEYS, Right.TENANTS, Right.AUDIT, Right.DELIVERIES, Right.SUPPRESSIONS])
+@pytest.mark.parametrize("right", [Right.KEYS, Right.TENANTS, Right.AUDIT, Right.DELIVERIES, Right.WEBHOOKS])
 def test_the_rest_is_the_administrators_alone(right: Right) -> None:
     assert who_may(right) == (Role.SYSTEM_ADMIN,)

@@ -1,0 +1,88 @@
+"""Models of webhook endpoints: what requests say of them, and what answers say."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from dispatcher.api.models import Asked, Cursor, Limit, Reason
+from dispatcher.domain.webhooks import ENDPOINTS_MAX, EVENTS_MAX, OVERLAP_SECONDS_MAX, URL_CHARACTERS_MAX, Event
+
+Name = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", max_length=100, description="What it is called."),
+]
+Url = Annotated[
+    str, Meta(min_length=1, max_length=URL_CHARACTERS_MAX, description="Where it is, by https://, at a public address.")
+]
+Wanted = Annotated[
+    list[Event | Literal["delivery.*", "run.*"]],
+    Meta(min_length=1, max_length=EVENTS_MAX, description="What it wants to know; delivery.* is all of that kind."),
+]
+
+
+class NewWebhook(Asked, frozen=True, kw_only=True):
+    """An endpoint that is to be told what happens."""
+
+    name: Name
+    url: Url
+    events: Wanted
+    enabled: bool = True
+    reason: Reason
+
+
+class ChangedWebhook(Asked, frozen=True, kw_only=True):
+    """An endpoint as it is to be now."""
+
+    url: Url
+    events: Wanted
+    enabled: bool
+    reason: Reason
+
+
+class RotateWebhook(Asked, frozen=True, kw_only=True):
+    """Another secret."""
+
+    overlap_seconds: Annotated[
+        float, Meta(ge=0, le=OVERLAP_SECONDS_MAX, description="For how long the old secret signs, too.")
+    ] = 86_400.0
+    reason: Reason
+
+
+class WebhookQuery(Asked, frozen=True):
+    """Which endpoints."""
+
+    cursor: Cursor | None = None
+    limit: Limit = ENDPOINTS_MAX
+
+
+class Webhook(Struct, frozen=True, kw_only=True):
+    """An endpoint. Its secret is in no answer but the one that has made it."""
+
+    name: str
+    url: str
+    events: list[str]
+    enabled: bool
+    created_at: datetime
+    old_secret_until: Annotated[datetime | None, Meta(description="Until then two secrets sign.")]
+
+
+class Webhooks(Struct, frozen=True):
+    """A page, by name."""
+
+    webhooks: list[Webhook]
+    next_cursor: str | None
+
+
+class WebhookSecret(Struct, frozen=True):
+    """What signs from now on. It is shown now, and never again."""
+
+    name: str
+    secret: str
+
+
+class WebhookChanged(Struct, frozen=True):
+    """What became of it."""
+
+    name: str
+    answer: Literal["changed", "same", "deleted"]

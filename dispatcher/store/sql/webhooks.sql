@@ -1,0 +1,39 @@
+-- name: create
+-- Make an endpoint, where its workspace has fewer than $8 and none of its name.
+SELECT dispatcher.create_webhook_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+
+-- name: change
+-- Let an endpoint be as it is told now.
+SELECT dispatcher.change_webhook_v1($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: rotate
+-- Give an endpoint another secret; the one before signs too for so many seconds more.
+SELECT dispatcher.rotate_webhook_v1($1, $2, $3, make_interval(secs => $4), $5, $6, $7);
+
+-- name: delete
+-- Delete an endpoint, and its secrets.
+SELECT dispatcher.delete_webhook_v1($1, $2, $3, $4, $5);
+
+-- name: list
+-- The endpoints of a workspace behind a name, $4 at most; with $5 that one alone. None of their secrets.
+SELECT e.id, e.name, e.url, e.events, e.enabled, e.created_at,
+       (SELECT s.ends_at FROM dispatcher.webhook_secrets s
+         WHERE s.endpoint_id = e.id AND s.ends_at > statement_timestamp()) AS old_secret_until
+  FROM dispatcher.webhook_endpoints e
+ WHERE e.tenant_id = $1 AND e.workspace_id = $2 AND e.deleted_at IS NULL AND e.name > $3 AND ($5::text IS NULL OR e.name = $5)
+ ORDER BY e.name LIMIT $4;
+
+-- name: actions
+-- What was done to the endpoints of a name, those that were deleted too: the last first, $4 at most.
+SELECT e.name, a.at, a.actor, a.action, a.reason
+  FROM dispatcher.webhook_endpoints e JOIN dispatcher.webhook_actions a ON a.endpoint_id = e.id
+ WHERE e.tenant_id = $1 AND e.workspace_id = $2 AND e.name = $3 ORDER BY a.id DESC LIMIT $4;
+
+-- name: targets
+-- Where messages to these endpoints go, each with the secrets that sign now, the newest first.
+SELECT e.id, e.tenant_id, e.workspace_id, e.url, e.enabled,
+       ARRAY(SELECT s.secret FROM dispatcher.webhook_secrets s
+              WHERE s.endpoint_id = e.id AND (s.ends_at IS NULL OR s.ends_at > statement_timestamp())
+              ORDER BY s.id DESC) AS secrets
+  FROM dispatcher.webhook_endpoints e
+ WHERE e.id = ANY ($1::bigint[]) AND e.deleted_at IS NULL;
