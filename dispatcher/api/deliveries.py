@@ -182,6 +182,7 @@ ENDPOINTS = (
         status=201,
         problems=(OVERLOADED,),
         handle=create,
+        makes=("delivery_id", "id"),
         reads_itself=True,
     ),
     Endpoint(

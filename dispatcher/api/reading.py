@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -15,6 +16,10 @@ from dispatcher.errors import Fault, did_you_mean, quoted
 
 # What a run takes of an object, and some levels around it.
 DEPTH_MAX = 136
+# Of a value some bytes are sent, and a hundred are kept of it while it is read: 5,000 deliveries have this many.
+VALUES_MAX = 250_000
+# More than any list takes.
+PARAMETERS_MAX = 50
 
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _KEEP = b"[]{}"
@@ -27,15 +32,34 @@ _PLACE = re.compile(r"^(.*?)(?: - at `\$(.*)`)?$", re.DOTALL)
 M = TypeVar("M", bound=Struct)
 
 
-class _Object(dict[str, Any]):
-    """An object of a request; `twice` has the names that stood in it more than once."""
+class _Doubled(dict[str, Any]):
+    """An object of a request in which names stood more than once: these."""
 
     twice: tuple[str, ...] = ()
 
 
-def depth(body: bytes) -> int:
-    """How deep brackets stand in each other, without reading anything; all that are never closed count."""
-    brackets = _TEXTS.sub(b"", body).translate(_BRACKETS, _OTHERS)
+def check_size(body: bytes) -> None:
+    """Refuse what would take too much room or time to read, without reading any of it. Raises Problem."""
+    outside = skeleton(body)
+    if values(outside) > VALUES_MAX:
+        raise faulty([Fault("$", f"has more than {VALUES_MAX} values")])
+    if depth(outside) > DEPTH_MAX:
+        raise faulty([Fault("$", f"is nested more than {DEPTH_MAX} deep")])
+
+
+def skeleton(body: bytes) -> bytes:
+    """JSON without its texts."""
+    return _TEXTS.sub(b"", body)
+
+
+def values(outside: bytes) -> int:
+    """How many values and names there are at most in a skeleton."""
+    return 1 + sum(map(outside.count, (b",", b":", b"[", b"{")))
+
+
+def depth(outside: bytes) -> int:
+    """How deep brackets stand in each other in a skeleton; all that are never closed count."""
+    brackets = outside.translate(_BRACKETS, _OTHERS)
     levels = 0
     while levels <= DEPTH_MAX:
         fewer = brackets.replace(b"[]", b"")
@@ -47,17 +71,17 @@ def depth(body: bytes) -> int:
 
 def tree(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
     """The JSON of a body whose names stand once each, without what nobody can keep. Raises Problem."""
-    if depth(body) > DEPTH_MAX:
-        raise faulty([Fault("$", f"is nested more than {DEPTH_MAX} deep")])
-    seen: list[_Object] = []
+    check_size(body)
+    seen: list[_Doubled] = []
 
-    def pairs(given: list[tuple[str, Any]]) -> _Object:
-        made = _Object(given)
-        if len(made) < len(given):
-            names = [name for name, _ in given]
-            made.twice = tuple(name for name in made if names.count(name) > 1)
-            seen.append(made)
-        return made
+    def pairs(given: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(given)
+        if len(made) == len(given):
+            return made
+        doubled = _Doubled(made)
+        doubled.twice = _twice(given)
+        seen.append(doubled)
+        return doubled
 
     try:
         found = json.loads(body.decode(), object_pairs_hook=pairs, parse_constant=_refuse_constant)
@@ -85,8 +109,9 @@ def read(body: bytes, model: type[M]) -> M:
 
 def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
     """A model out of the parameters of a URL, each of which stands once."""
-    names = [name for name, _ in given]
-    faults = [Fault(f"query.{name}", "stands twice") for name in dict.fromkeys(names) if names.count(name) > 1]
+    if len(given) > PARAMETERS_MAX:
+        raise faulty([Fault("query", f"has {len(given)} parameters, over {PARAMETERS_MAX}")])
+    faults = [Fault(_at("query", name), "stands twice") for name in _twice(given)]
     fields = _fields(model)
     for name, text in given:
         if name not in fields:
@@ -138,8 +163,12 @@ def _length_faults(value: list[object], meta: Meta | None, path: str) -> Iterato
 def _leaf_faults(value: object, annotation: Any, path: str, *, strict: bool) -> list[Fault]:  # noqa: ANN401 - as above
     try:
         found = msgspec.convert(value, annotation, strict=strict)
+        if found is None and not strict:
+            # Who has no such parameter leaves it out.
+            return [Fault(path, "is none of its values")]
         if isinstance(found, datetime):
-            found.astimezone(UTC)
+            # Seconds since 1970 are no time in RFC 3339.
+            msgspec.convert(value, annotation).astimezone(UTC)
     except OverflowError:
         return [Fault(path, "is out of range")]
     except msgspec.ValidationError as fault:
@@ -162,10 +191,15 @@ def _bare(annotation: Any) -> tuple[Any, Meta | None]:  # noqa: ANN401 - as abov
     return annotation, None
 
 
+def _twice(given: list[tuple[str, Any]]) -> tuple[str, ...]:
+    """The names that stand more than once."""
+    return tuple(name for name, count in Counter(name for name, _ in given).items() if count > 1)
+
+
 def _repeated(value: object, path: str) -> Iterator[Fault]:
     match value:
-        case _Object():
-            for name in value.twice:
+        case dict():
+            for name in value.twice if isinstance(value, _Doubled) else ():
                 yield Fault(_at(path, name), "stands twice")
             for name, one in value.items():
                 yield from _repeated(one, _at(path, name))

@@ -175,6 +175,7 @@ ENDPOINTS = (
         status=201,
         problems=(NOT_FOUND, CONFLICT, OVERLOADED),
         handle=trigger,
+        makes=("run_id", "execution_id"),
     ),
     Endpoint(
         operation="listRuns",
