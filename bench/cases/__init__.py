@@ -7,6 +7,7 @@ from msgspec import Struct
 from bench.cases import (
     backlog,
     drain,
+    fuzz,
     isolation,
     latency,
     mail,
@@ -48,5 +49,6 @@ CASES = {
         ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),
+        ("fuzz", fuzz),
     )
 }
