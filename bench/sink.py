@@ -34,7 +34,7 @@ def sink(*arguments: str) -> Iterator[int]:
     path = program("smtp-sink")
     if path is None:
         raise BenchError("smtp-sink is not installed: it comes with Postfix")
-    port = _free_port()
+    port = free_port()
     # It drops privileges, and as root it must be told to whom.
     user = ("-u", "nobody") if os.geteuid() == 0 else ()
     running = subprocess.Popen(
@@ -50,7 +50,7 @@ def sink(*arguments: str) -> Iterator[int]:
         running.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -148,10 +148,11 @@ class Flush(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Walk(Struct, frozen=True, forbid_unknown_fields=True):
-    """How runs of workflows are taken up: so many in one transaction, and how often without being woken. Schedules are
-    looked at as often."""
+    """How runs of workflows are taken up: so many in one transaction, fewer with a short wait for company before the
+    next, and how often without being woken. Schedules are looked at as often."""
 
     batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 500
+    linger_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.01
     poll_seconds: Seconds = 1.0
 
 

@@ -27,6 +27,7 @@ An error raised without words of its own says its docstring.
 import difflib
 import json
 from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -106,15 +107,20 @@ class WorkflowRefused(FaultyInput):
     """The workflow has faults."""
 
 
+# What it is that there is none of, or that is in no state for it; or the call has faults.
+Why = Literal["unknown", "not now", "faulty"]
+
+
 class TriggerRefused(FaultyInput):
     """The database refuses a call, in words of its own."""
 
-    def __init__(self, faults: Iterable[Fault], message: str) -> None:
+    def __init__(self, faults: Iterable[Fault], message: str, why: Why = "faulty") -> None:
         super().__init__(faults)
         self.message = message
+        self.why = why
 
-    def __reduce__(self) -> tuple[type["TriggerRefused"], tuple[tuple[Fault, ...], str]]:  # type: ignore[override]  # it takes its message, too
-        return type(self), (self.faults, self.message)
+    def __reduce__(self) -> tuple[type["TriggerRefused"], tuple[tuple[Fault, ...], str, Why]]:  # type: ignore[override]  # it takes its message, too
+        return type(self), (self.faults, self.message, self.why)
 
 
 class DatabaseUnavailable(DispatcherError, ConnectionError):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from msgspec import Struct
 
 from bench.cases import (
+    api,
     backlog,
     drain,
     fuzz,
@@ -50,5 +51,6 @@ CASES = {
         ("timers", timers),
         ("triggers", triggers),
         ("fuzz", fuzz),
+        ("api", api),
     )
 }

@@ -13,6 +13,7 @@ from dispatcher.domain.roles import Right
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
 from dispatcher.store.keys import Found as Key
+from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
 
 _raw = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -28,6 +29,8 @@ class Served(Struct, frozen=True):
     config: Callable[[], Config]
     intake: Callable[[], Intake]
     shed: Callable[[Sequence[str] | None], Awaitable[None]]
+    # Writes a trigger together with those of others.
+    trigger: Callable[[Trigger], Awaitable[Triggered]]
 
 
 class Call(Struct, frozen=True):

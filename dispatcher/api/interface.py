@@ -26,6 +26,7 @@ from dispatcher.api.problems import (
     Problem,
 )
 from dispatcher.api.serving import AnyRequest, Serving, request_id
+from dispatcher.api.together import Together
 from dispatcher.config import Config, Limits
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
@@ -53,7 +54,9 @@ class Interface:
         self._config = config
         self._intakes: tuple[Limits, Sequence[str], Intake] | None = None
         admission = Admission(config, database)
-        self._serving = Serving(Served(config, self._intake, admission.shed), admission, database)
+        self._serving = Serving(
+            Served(config, self._intake, admission.shed, Together(database).start), admission, database
+        )
 
     @cached_property
     def _document(self) -> bytes:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import asyncpg
 import msgspec
 
 from dispatcher.api import models, run_models
@@ -42,19 +41,20 @@ async def started(call: Call, workflow: str, given: str, key: str | None) -> run
     await call.served.shed(None)
     asked = Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor)
     try:
-        found = await store.trigger(call.database, asked)
+        # With an Idempotency-Key it is one transaction with its answer, and nobody else's.
+        found = await (store.trigger(call.database, asked) if call.idempotency_key else call.served.trigger(asked))
     except TriggerRefused as refused:
         raise _refusal(refused) from refused
     return msgspec.convert(found, run_models.Triggered, from_attributes=True)
 
 
 def _refusal(refused: TriggerRefused) -> Problem:
-    match refused.__cause__:
-        case asyncpg.NoDataFoundError():
+    match refused.why:
+        case "unknown":
             return Problem(NOT_FOUND, refused.message)
-        case asyncpg.ObjectNotInPrerequisiteStateError():
+        case "not now":
             return Problem(CONFLICT, refused.message, refused.faults)
-        case _:
+        case "faulty":
             return faulty(refused.faults, refused.message)
 
 

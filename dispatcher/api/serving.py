@@ -14,6 +14,7 @@ from litestar import HttpMethod, Request, Response
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
 from dispatcher.api import reading
@@ -48,6 +49,7 @@ RETRY_SECONDS = "5"
 LARGE_BYTES = 64 * 1024
 # One at a time: several would not be quicker, and each thread keeps the memory that its largest body took.
 _BESIDE = ThreadPoolExecutor(1, "reading")
+_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 
@@ -64,6 +66,26 @@ class _Answer(Struct):
 def _routed(path: str) -> str:
     """A path as the routes have it."""
     return "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in path.split("/"))
+
+
+class _Sent:
+    """An answer on its way out: as it is, since it is encoded already."""
+
+    def __init__(self, answer: _Answer, called: str) -> None:
+        self._answer = answer
+        self._called = called
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        answer = self._answer
+        headers = [
+            (b"content-type", answer.media_type.encode()),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"x-request-id", self._called.encode()),
+            *_HEADERS,
+            *((name.encode(), value.encode()) for name, value in answer.headers.items()),
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
 def request_id(request: AnyRequest) -> str:
@@ -83,13 +105,9 @@ class Serving:
     def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
         """An endpoint as a route."""
 
-        async def handle(request: AnyRequest) -> Response[bytes]:
+        async def handle(request: AnyRequest) -> ASGIApp:
             called = request_id(request)
-            answer = await self._answered(endpoint, request, called)
-            headers = {"x-request-id": called, "cache-control": "no-store", "x-content-type-options": "nosniff"}
-            return Response(
-                answer.body, status_code=answer.status, media_type=answer.media_type, headers=headers | answer.headers
-            )
+            return _Sent(await self._answered(endpoint, request, called), called)
 
         # Its size is watched here, before any of it is read into anything.
         made = HTTPRouteHandler(
@@ -135,7 +153,8 @@ class Serving:
             return await self._admitted(endpoint, request, key)
 
     async def _admitted(self, endpoint: Endpoint, request: AnyRequest, key: Key) -> _Answer:
-        query = reading.read_query(list(request.query_params.multi_items()), endpoint.query)
+        asked = list(request.query_params.multi_items()) if request.scope["query_string"] else []
+        query = reading.read_query(asked, endpoint.query)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
         given = await _given(endpoint, body)
         again = _idempotency_key(request)

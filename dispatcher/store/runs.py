@@ -12,7 +12,7 @@ from msgspec import Struct
 from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.plan import decode as decode_plan
 from dispatcher.domain.plans.run import Visit
-from dispatcher.errors import Fault, TriggerRefused
+from dispatcher.errors import Fault, TriggerRefused, Why
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
@@ -31,6 +31,10 @@ _REFUSALS = (
     asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.ProgramLimitExceededError,
 )
+_WHY: Mapping[str, Why] = {
+    asyncpg.NoDataFoundError.sqlstate: "unknown",
+    asyncpg.ObjectNotInPrerequisiteStateError.sqlstate: "not now",
+}
 
 
 class _Detail(Struct, frozen=True):
@@ -94,6 +98,29 @@ async def trigger(database: Database, given: Trigger) -> Triggered:
     return Triggered(*rows[0])
 
 
+async def trigger_many(database: Database, batch: Sequence[Trigger]) -> list[Triggered | TriggerRefused]:
+    """The same for triggers of one workflow, in one transaction: each is answered as if it had come alone."""
+    first = batch[0]
+    whose = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
+    told = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
+    try:
+        rows = await database.fetch(_SQL["trigger_many"], *whose, *told)
+    except _REFUSALS as refusal:
+        # JSON that Postgres cannot keep: nobody else is to suffer for it.
+        if len(batch) == 1:
+            return [refused(refusal)]
+        return [answer for one in batch for answer in await trigger_many(database, [one])]
+    answers = {place: _answered(first.workflow, row) for place, *row in rows}
+    return [answers[place] for place in range(1, len(batch) + 1)]
+
+
+def _answered(workflow: str, row: Sequence[Any]) -> Triggered | TriggerRefused:
+    run_id, version, total_steps, duplicate, code, message, detail = row
+    if code is None:
+        return Triggered(run_id, workflow, version, "queued", total_steps, duplicate)
+    return _refusal(code, message, detail)
+
+
 async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
     """The run that a trigger would find, or None where it would start one; raises what it would raise.
 
@@ -120,11 +147,15 @@ def refused(refusal: asyncpg.PostgresError) -> TriggerRefused:
     # Its own fields are typed as absent.
     detail: str | None = getattr(refusal, "detail", None)
     message = str(refusal.args[0]) if refusal.args else str(refusal)
+    return _refusal(refusal.sqlstate or "", message, detail)
+
+
+def _refusal(code: str, message: str, detail: str | None) -> TriggerRefused:
     try:
         faults = [Fault(one.path, one.words) for one in _details(detail or "")]
     except msgspec.MsgspecError:
         faults = [Fault("$", message)]
-    return TriggerRefused(faults or [Fault("$", message)], message)
+    return TriggerRefused(faults or [Fault("$", message)], message, _WHY.get(code, "faulty"))
 
 
 async def now(database: Database) -> float:

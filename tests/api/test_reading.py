@@ -1,6 +1,7 @@
 """Reading requests: every fault with its path, nothing that stands twice, and no more depth than there is room for."""
 
 import json
+import re
 from contextlib import suppress
 from typing import Annotated
 
@@ -128,7 +129,7 @@ def _deep(value: object) -> int:
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
 def test_depth_is_that_of_what_is_read(value: object) -> None:
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        assert reading.depth(reading.skeleton(text.encode("utf-8", "replace"))) == _deep(value)
+        assert reading.depth(text.encode("utf-8", "replace")) == _deep(value)
 
 
 def _count(value: object) -> int:
@@ -143,7 +144,7 @@ def _count(value: object) -> int:
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
 def test_never_are_there_more_values_than_were_counted(value: object) -> None:
-    assert reading.values(reading.skeleton(json.dumps(value).encode())) >= _count(value)
+    assert reading.values(json.dumps(value).encode()) >= _count(value)
 
 
 @given(st.binary(max_size=200))
@@ -179,3 +180,36 @@ def test_a_thousand_faults_are_a_hundred_and_how_many_more() -> None:
     told = json.loads(faulty(Fault(f"$.f{number}", "is wrong") for number in range(1_000)).document("r"))
     assert len(told["faults"]) == FAULTS_SHOWN_MAX
     assert told["more_faults"] == 1_000 - FAULTS_SHOWN_MAX
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        (rb'{"a": 1, "a": 1}', "$.a"),
+        (rb'{"a": [{"b": ":{", "b": "}:"}]}', "$.a[0].b"),
+        (rb'{"a\\": {"c": "\\\\", "c": "\":"}}', '$["a\\\\"].c'),
+        (rb'{"\u0061": ":", "a": {}}', "$.a"),
+    ],
+)
+def test_a_name_that_stands_twice_is_found_however_it_is_hidden(body: bytes, path: str) -> None:
+    with pytest.raises(Problem) as refused:
+        reading.tree(body)
+    assert [(fault.path, fault.message) for fault in refused.value.faults] == [(path, "stands twice")]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        max_leaves=20,
+    ),
+    st.booleans(),
+)
+def test_what_is_read_quickly_is_what_the_library_reads(value: object, escaped: bool) -> None:
+    try:
+        body = json.dumps(value, ensure_ascii=escaped).encode()
+    except UnicodeEncodeError:
+        return
+    if b"\\u0000" in body or re.search(rb"\\u[dD][89a-fA-F]", body):
+        return
+    assert reading.tree(body) == json.loads(body)

@@ -1,0 +1,116 @@
+"""Triggers that are written together: each is answered as if it had come alone, and none suffers for another."""
+
+import asyncio
+from typing import Any
+
+from dispatcher.errors import TriggerRefused
+from dispatcher.store import runs
+from dispatcher.store.database import Database
+from dispatcher.store.runs import Trigger, Triggered
+from dispatcher.store.templates import Workspace
+from tests.store.flows import plan, put
+from tests.store.scene import Connection
+from tests.store.waits import until_blocked
+
+OURS = Workspace("default", "default")
+DELETE = "SELECT dispatcher.delete_workflow_v1('default', 'default', 'welcome', 'ann')"
+ACTIVE = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'welcome', $1, 'ann')"
+
+
+def asked(given: str = '{"name": "Ann"}', key: str | None = None, workflow: str = "welcome") -> Trigger:
+    """A trigger of ours."""
+    return Trigger(workflow=workflow, input=given, key=key, workspace=OURS, by="test")
+
+
+def _told(answer: Triggered | TriggerRefused) -> Any:
+    """What an answer says that does not depend on when it was asked for."""
+    if isinstance(answer, Triggered):
+        return answer.workflow_name, answer.version, answer.status, answer.total_steps, answer.duplicate
+    return answer.why, answer.message, answer.faults
+
+
+async def _alone(database: Database, one: Trigger) -> Triggered | TriggerRefused:
+    try:
+        return await runs.trigger(database, one)
+    except TriggerRefused as refused:
+        return refused
+
+
+async def test_each_is_answered_as_if_it_had_come_alone(database: Database, connection: Connection) -> None:
+    await put(connection, plan(required=["name"]))
+    before = await runs.trigger(database, asked(key="before"))
+
+    def batch(called: str) -> list[Trigger]:
+        return [
+            asked(key=f"{called}-1"),
+            asked("{}", key=f"{called}-2"),
+            # Its key has a run already, whatever else it says now.
+            asked("{}", key="before"),
+            asked(key=f"{called}-1"),
+            asked(),
+            asked(key="k" * 256),
+            asked("[]", key=f"{called}-3"),
+            asked(f'{{"name": "{"x" * 1_100_000}"}}', key=f"{called}-4"),
+        ]
+
+    together = await runs.trigger_many(database, batch("together"))
+    alone = [await _alone(database, one) for one in batch("alone")]
+    assert [_told(one) for one in together] == [_told(one) for one in alone]
+    kinds = [one.duplicate if isinstance(one, Triggered) else one.why for one in together]
+    assert kinds == [False, "faulty", True, True, False, "faulty", "faulty", "faulty"]
+    assert together[2] == Triggered(before.execution_id, "welcome", 1, "queued", 2, duplicate=True)
+    ids = [one.execution_id for one in together if isinstance(one, Triggered)]
+    assert ids[2] == ids[0]
+    find = "SELECT id, idempotency_key, triggered_by FROM dispatcher.runs WHERE id = ANY ($1)"
+    kept = await connection.fetch(find, ids)
+    assert {row["id"]: (row["idempotency_key"], row["triggered_by"]) for row in kept} == {
+        before.execution_id: ("before", "test"),
+        ids[0]: ("together-1", "test"),
+        ids[3]: (None, "test"),
+    }
+
+
+async def test_a_workflow_that_is_not_there_or_not_active_refuses_all(
+    database: Database, connection: Connection
+) -> None:
+    await put(connection, active=False)
+    for name, why in (("welcome", "not now"), ("nothing", "unknown")):
+        answers = await runs.trigger_many(database, [asked(workflow=name), asked(workflow=name, key="k")])
+        assert [one.why for one in answers if isinstance(one, TriggerRefused)] == [why, why]
+
+
+async def test_what_postgres_cannot_keep_is_refused_alone(database: Database, connection: Connection) -> None:
+    await put(connection)
+    bad, good = await runs.trigger_many(database, [asked('{"a": "\\u0000"}', key="bad"), asked(key="good")])
+    assert isinstance(bad, TriggerRefused)
+    assert isinstance(good, Triggered)
+    assert await connection.fetchval("SELECT array_agg(idempotency_key) FROM dispatcher.runs") == ["good"]
+
+
+async def test_the_same_keys_in_another_order_at_the_same_time_are_one_run_each(
+    database: Database, connection: Connection
+) -> None:
+    await put(connection)
+    names = [f"key-{number:02}" for number in range(30)]
+    both = await asyncio.gather(
+        *(runs.trigger_many(database, [asked(key=one) for one in order]) for order in (names, names[::-1]) * 3)
+    )
+    by_key: dict[str, set[int]] = {}
+    for order, answers in zip((names, names[::-1]) * 3, both, strict=True):
+        for key, answer in zip(order, answers, strict=True):
+            assert isinstance(answer, Triggered), answer
+            by_key.setdefault(key, set()).add(answer.execution_id)
+    assert all(len(found) == 1 for found in by_key.values())
+    assert sum(not one.duplicate for answers in both for one in answers if isinstance(one, Triggered)) == len(names)
+
+
+async def test_a_deletion_that_is_under_way_is_waited_for(database: Database, connection: Connection) -> None:
+    await put(connection)
+    async with connection.transaction():
+        await connection.execute(ACTIVE, False)
+        assert await connection.fetchval(DELETE) == "deleted"
+        waiting = asyncio.create_task(runs.trigger_many(database, [asked(key="k")]))
+        await until_blocked(connection)
+    (answer,) = await waiting
+    assert isinstance(answer, TriggerRefused)
+    assert answer.why == "unknown"
