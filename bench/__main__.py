@@ -44,7 +44,12 @@ def _list() -> None:
 def main(
     case: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    deliveries: Annotated[int, typer.Option(min=0, help="Another number of deliveries; 0 is the case's own.")] = 0,
+    deliveries: Annotated[
+        int,
+        typer.Option(
+            "--deliveries", "--requests", min=0, help="Another number of deliveries, or requests; 0 is the case's own."
+        ),
+    ] = 0,
     rounds: Annotated[int, typer.Option(min=0, help="Another number of rounds; 0 is the case's own.")] = 0,
 ) -> None:
     """Measure something. `list` says what there is."""

@@ -1,6 +1,7 @@
 """The dispatcher as a benchmark runs it: its own process, the real command line, configured by the environment."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +56,18 @@ class Dispatcher:
             return bool(await connection.fetchval("SELECT EXISTS (SELECT FROM dispatcher.instances)"))
 
         await self.until(joined, "it starts", START_SECONDS_MAX, step_seconds=0.005)
+
+    async def address(self) -> str:
+        """Where it listens."""
+        found: list[str] = []
+
+        async def listens() -> bool:
+            lines = [line for line in self._log.read_text(errors="replace").splitlines() if '"http.listening"' in line]
+            found.extend(str(json.loads(line)["address"]) for line in lines)
+            return bool(found)
+
+        await self.until(listens, "it listens", START_SECONDS_MAX)
+        return found[-1]
 
     async def drained(self, connection: Connection, channel: str, seconds: float = DRAIN_SECONDS_MAX) -> None:
         """Return when nothing of a channel waits and nothing is under way."""

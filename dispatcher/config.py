@@ -184,6 +184,10 @@ class Http(Struct, frozen=True, forbid_unknown_fields=True):
     # Never empty: asyncio would take that for every interface.
     host: ShortText = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8085
+    # Over this, whoever has been longest without a request gives up its place.
+    connections_max: Annotated[int, Meta(ge=8, le=10_000)] = 500
+    # For the head of a request to arrive.
+    head_seconds_max: Seconds = 10.0
 
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):

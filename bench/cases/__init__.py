@@ -8,6 +8,7 @@ from bench.cases import (
     api,
     backlog,
     drain,
+    fuzz,
     isolation,
     latency,
     mail,
@@ -49,6 +50,7 @@ CASES = {
         ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),
+        ("fuzz", fuzz),
         ("api", api),
     )
 }

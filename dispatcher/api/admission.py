@@ -1,7 +1,9 @@
 """Admission: whether a request is served at all, told by its key, by how often that is used, and by what is waiting."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import structlog
 from msgspec import Struct
@@ -23,6 +25,8 @@ FRESH_SECONDS = 1.0
 TOUCH_SECONDS = 60.0
 # More are not used at a time; forgetting them all costs each one look.
 KEYS_KNOWN_MAX = 10_000
+# Of the requests that are served at a time, those with one key leave some to the others.
+KEY_REQUESTS_AT_ONCE_MAX = 200
 BACKLOG_SECONDS = 1.0
 RETRY_SECONDS_MAX = 300
 _CHALLENGE = {"www-authenticate": "Bearer"}
@@ -49,6 +53,7 @@ class Admission:
         self._known: dict[str, _Known] = {}
         self._touched: dict[int, float] = {}
         self._buckets: dict[int, Bucket] = {}
+        self._busy: Counter[int] = Counter()
         self._ages: dict[str, float] = {}
         self._looked_at = float("-inf")
 
@@ -101,6 +106,20 @@ class Admission:
         if now - self._touched.get(key.id, float("-inf")) >= TOUCH_SECONDS:
             self._touched[key.id] = now
             await keys.touch(self._database(), key.id)
+
+    @contextmanager
+    def place(self, key: Key) -> Iterator[None]:
+        """One of the places that a key has, for as long as a request of its is served."""
+        if self._busy[key.id] >= KEY_REQUESTS_AT_ONCE_MAX:
+            words = f"{self._busy[key.id]} requests with the key {key.name} are being served"
+            raise Problem(TOO_MANY, words, headers={"retry-after": _seconds(0)})
+        self._busy[key.id] += 1
+        try:
+            yield
+        finally:
+            self._busy[key.id] -= 1
+            if not self._busy[key.id]:
+                del self._busy[key.id]
 
     async def shed(self, channels: Sequence[str] | None) -> None:
         """Refuse more work for channels (or for any) in which what is due was seen to wait for too long."""

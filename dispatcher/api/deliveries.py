@@ -183,6 +183,7 @@ ENDPOINTS = (
         status=201,
         problems=(OVERLOADED,),
         handle=create,
+        makes=("delivery_id", "id"),
         reads_itself=True,
     ),
     Endpoint(

@@ -9,8 +9,11 @@ from dispatcher.api.endpoints import Endpoint
 from dispatcher.api.examples import EXAMPLES, REFUSED
 from dispatcher.api.problems import (
     BROKEN,
+    CONFLICT,
+    CROWDED,
     FAULTY,
     FORBIDDEN,
+    HEAD_TOO_LARGE,
     KEY_REUSED,
     MEDIA_TYPE,
     SLOW,
@@ -30,8 +33,8 @@ from dispatcher.version import VERSION
 
 JSON = "application/json"
 _SCHEMAS = "#/components/schemas/{name}"
-_ALWAYS = (FAULTY, UNAUTHENTICATED, FORBIDDEN, TOO_MANY, BROKEN, UNAVAILABLE, SLOW)
-_WITH_BODY = (TIMED_OUT, TOO_LARGE, UNSUPPORTED, KEY_REUSED)
+_ALWAYS = FAULTY, UNAUTHENTICATED, FORBIDDEN, TIMED_OUT, TOO_MANY, HEAD_TOO_LARGE, BROKEN, CROWDED, UNAVAILABLE, SLOW
+_WITH_BODY = (TOO_LARGE, UNSUPPORTED)
 _IDEMPOTENCY = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -44,10 +47,32 @@ _IF_MATCH = {
     "description": "The ETag that it has to have still; it is refused (412) where it has another one by now.",
     "schema": {"type": "string"},
 }
-_REQUEST_ID = {"description": "What this request is called in the log.", "schema": {"type": "string"}}
+_REQUEST_ID = {"X-Request-Id": {"description": "What this request is called in the log.", "schema": {"type": "string"}}}
+_ETAG = {
+    "ETag": {"description": "What it is now, for If-Match.", "required": True, "schema": {"type": "string"}},
+}
+_REPLAYED = {
+    "Idempotency-Replayed": {
+        "description": "It is the answer that the Idempotency-Key had before.",
+        "schema": {"type": "string", "enum": ["true"]},
+    }
+}
+_RETRY_AFTER = {
+    "Retry-After": {"description": "After so many seconds.", "schema": {"type": "integer", "minimum": 1}},
+}
+_CHALLENGE = {
+    "WWW-Authenticate": {"description": "How a key is shown.", "required": True, "schema": {"type": "string"}},
+}
+_OF_STATUS: Mapping[int, dict[str, Any]] = {
+    UNAUTHENTICATED.status: _CHALLENGE,
+    CONFLICT.status: _RETRY_AFTER,
+    TOO_MANY.status: _RETRY_AFTER,
+    UNAVAILABLE.status: _RETRY_AFTER,
+}
 _DESCRIPTION = (
     "Every request shows a key (`dispatcher keys create`), which is good for one workspace and has a role. "
-    "What is in another workspace is not found. Errors are problem documents (RFC 9457) with every fault and its path."
+    "What is in another workspace is not found. Errors are problem documents (RFC 9457) with every fault and its path. "
+    "No text may have a NUL character or half of a surrogate pair: Postgres keeps neither."
 )
 
 
@@ -58,7 +83,11 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     schema_of = dict(zip([*models, Document], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schema_of, components)
+        made = _operation(one, schema_of, components)
+        paths.setdefault(one.path, {})[one.method.lower()] = made
+        if one.makes is not None:
+            for status in {200, one.status}:
+                made["responses"][str(status)]["links"] = _links(*one.makes, one, endpoints)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Dispatcher", "version": VERSION, "description": _DESCRIPTION},
@@ -86,6 +115,15 @@ def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[
         content = {"schema": schema_of[one.given], "example": one.example}
         made["requestBody"] = {"required": True, "content": {JSON: content}}
     return made
+
+
+def _links(name: str, field: str, maker: Endpoint, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """What can be done next with what was made; a name is that of one kind of thing, an id says of which."""
+    return {
+        one.operation: {"operationId": one.operation, "parameters": {name: f"$response.body#/{field}"}}
+        for one in endpoints
+        if one.names == [name] and (name.endswith("_id") or one.tag == maker.tag) and one is not maker
+    }
 
 
 def _of_header(one: Endpoint) -> list[dict[str, Any]]:
@@ -118,19 +156,26 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
-    headers = {"X-Request-Id": _REQUEST_ID}
     content = {"schema": schema_of[one.answer], "example": EXAMPLES[one.answer]}
-    answer = {"description": one.summary, "headers": headers, "content": {JSON: content}}
-    made = {"200": answer, str(one.status): answer}
-    kinds = [*_ALWAYS, *one.problems, *(_WITH_BODY if one.given is not None else ())]
+    headers = _REQUEST_ID | (_ETAG if one.tagged else {}) | (_REPLAYED if one.method == "POST" else {})
+    made = {
+        status: {"description": one.summary, "headers": headers, "content": {JSON: content}}
+        for status in ("200", str(one.status))
+    }
+    kinds = [
+        *_ALWAYS,
+        *one.problems,
+        *(_WITH_BODY if one.given is not None else ()),
+        *((KEY_REUSED,) if one.method == "POST" else ()),
+    ]
     for status in sorted({kind.status for kind in kinds}):
         of_status = [kind for kind in kinds if kind.status == status]
         made[str(status)] = {
             "description": "; or: ".join(kind.title for kind in of_status),
-            "headers": headers,
-            "content": {JSON: {"schema": schema_of[one.answer], "example": REFUSED}}
-            if one.enveloped
-            else _problem(of_status, schema_of),
+            "headers": _REQUEST_ID | _OF_STATUS.get(status, {}),
+            # What is refused before anybody knows what it asks for is so in the form of all others.
+            "content": _problem(of_status, schema_of)
+            | ({JSON: {"schema": schema_of[one.answer], "example": REFUSED}} if one.enveloped else {}),
         }
     return made
 

@@ -110,6 +110,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     enveloped: bool = False
     # Whether what it answers has an ETag, for If-Match.
     tagged: bool = False
+    # The name in other paths of what it makes, and the field of its answer that has it.
+    makes: tuple[str, str] | None = None
 
     @property
     def tag(self) -> str:

@@ -86,7 +86,10 @@ class Interface:
         def reference() -> Response[str]:
             return Response(self._page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
 
-        return [openapi, reference, *map(self._serving.handler, ENDPOINTS)]
+        paths = dict.fromkeys(one.path for one in ENDPOINTS)
+        ways = [self._serving.ways(path, [one.method for one in ENDPOINTS if one.path == path]) for path in paths]
+        # First: Litestar adds ways of its own to a path that has none, as they are then.
+        return [openapi, reference, *ways, *map(self._serving.handler, ENDPOINTS)]
 
 
 def cors(origins: str) -> CORSConfig | None:

@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+from uuid import uuid4
 
 import structlog
 import uvicorn
@@ -12,16 +15,28 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from uvicorn._types import (
+    ASGI3Application,
+    ASGIReceiveCallable,
+    ASGIReceiveEvent,
+    ASGISendCallable,
+    ASGISendEvent,
+    Scope,
+)
 
+from dispatcher.api.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
 from dispatcher.api.interface import compression, cors, crashed, refused
+from dispatcher.api.problems import CROWDED, MEDIA_TYPE, Problem
 from dispatcher.config import Http as Settings
 from dispatcher.errors import ListenerError
 from dispatcher.health import Health
 
 log = structlog.get_logger(__name__)
 
-KEEP_ALIVE_SECONDS = 30
-REQUESTS_AT_ONCE_MAX = 200
+REQUESTS_AT_ONCE_MAX = 300
+# What says whether we live is answered however many others are.
+PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
+RETRY_SECONDS = b"1"
 
 
 def application(
@@ -59,6 +74,63 @@ def application(
     )
 
 
+class Gate:
+    """Lets so many requests in at a time, and never leaves a body on its way that nobody will read."""
+
+    def __init__(self, app: ASGI3Application, requests_max: int = REQUESTS_AT_ONCE_MAX) -> None:
+        self._app = app
+        self._requests_max = requests_max
+        self._under_way = 0
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Serve one, or not."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"{scope['type']} is not served here")
+        if self._under_way >= self._requests_max and scope["path"] not in PROBES:
+            await _send_crowded(send)
+            return
+        self._under_way += 1
+        try:
+            if any(name == b"expect" for name, _ in scope["headers"]):
+                receive, send = _closing_unless_read(receive, send)
+            await self._app(scope, receive, send)
+        finally:
+            self._under_way -= 1
+
+
+async def _send_crowded(send: ASGISendCallable) -> None:
+    called = uuid4().hex
+    body = Problem(CROWDED, "please try again").document(called)
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", RETRY_SECONDS),
+        (b"x-request-id", called.encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": CROWDED.status, "headers": headers, "trailers": False})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _closing_unless_read(
+    receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> tuple[ASGIReceiveCallable, ASGISendCallable]:
+    """Whoever waits to be told to go on, and is not, may send its body or another request: nobody could tell which."""
+    asked = False
+
+    async def receiving() -> ASGIReceiveEvent:
+        nonlocal asked
+        asked = True
+        return await receive()
+
+    async def sending(message: ASGISendEvent) -> None:
+        if message["type"] == "http.response.start" and not asked:
+            message["headers"] = [*message["headers"], (b"connection", b"close")]
+        await send(message)
+
+    return receiving, sending
+
+
 class _Server(uvicorn.Server):
     """Signals are the application's: uvicorn must not take them."""
 
@@ -67,18 +139,34 @@ class _Server(uvicorn.Server):
         yield
 
 
+async def _sweep(server: uvicorn.Server) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        now = time.monotonic()
+        for one in list(server.server_state.connections):
+            if isinstance(one, Connection):
+                one.sweep(now)
+
+
 class Listener:
     """Serves until cancelled. `address` is set once it listens."""
 
     def __init__(self, app: Litestar, settings: Settings) -> None:
+        class Ours(Connection):
+            """As it is configured."""
+
+            head_seconds_max = settings.head_seconds_max
+            connections_max = settings.connections_max
+
         self._settings = settings
         self._config = uvicorn.Config(
-            app,
+            Gate(cast("ASGI3Application", app)),
+            http=Ours,
+            ws="none",
             log_config=None,
             access_log=False,
             lifespan="off",
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            limit_concurrency=REQUESTS_AT_ONCE_MAX,
+            timeout_keep_alive=int(KEEP_ALIVE_SECONDS),
             server_header=False,
         )
         self.address: str | None = None
@@ -91,10 +179,14 @@ class Listener:
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         server = _Server(self._config)
         serving = asyncio.create_task(server.serve(sockets=[bound]))
+        sweeping = asyncio.create_task(_sweep(server))
         log.info("http.listening", address=self.address)
         try:
-            await asyncio.shield(serving)
+            ended, _ = await asyncio.wait((serving, sweeping), return_when=asyncio.FIRST_COMPLETED)
+            for one in ended:
+                one.result()
         finally:
+            sweeping.cancel()
             server.should_exit = server.force_exit = True
             if not serving.done():
                 with contextlib.suppress(asyncio.CancelledError):
@@ -105,6 +197,6 @@ class Listener:
         host, port = self._settings.host, self._settings.port
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((host, port), family=family, backlog=REQUESTS_AT_ONCE_MAX)
+            return socket.create_server((host, port), family=family, backlog=self._settings.connections_max)
         except OSError as refused:
             raise ListenerError(f"cannot listen on {host}:{port}: {refused.strerror or refused}") from refused

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,9 +17,13 @@ from dispatcher.errors import Fault, did_you_mean, quoted
 
 # What a run takes of an object, and some levels around it.
 DEPTH_MAX = 136
+# Of a value some bytes are sent, and a hundred are kept of it while it is read: 5,000 deliveries have this many.
+VALUES_MAX = 250_000
+# More than any list takes.
+PARAMETERS_MAX = 50
 
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
-_KEEP = b'[]{}:"'
+_KEEP = b'[]{}:,"'
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes(set(range(256)) - set(_KEEP))
 # Escapes of what Postgres cannot keep: NUL, and half of a pair.
@@ -29,17 +34,26 @@ _PLACE = re.compile(r"^(.*?)(?: - at `\$(.*)`)?$", re.DOTALL)
 M = TypeVar("M", bound=Struct)
 
 
-class _Object(dict[str, Any]):
-    """An object of a request; `twice` has the names that stood in it more than once."""
+class _Doubled(dict[str, Any]):
+    """An object of a request in which names stood more than once: these."""
 
     twice: tuple[str, ...] = ()
 
 
 def _signs(body: bytes) -> bytes:
-    """The brackets and colons of a body, without reading anything."""
+    """The brackets, colons and commas of a body, without reading anything."""
     whole = _ESCAPED.sub(b"", body) if b"\\" in body else body
     # Every second piece stood between quotes. (Matching texts by an expression costs ten times as much.)
     return b"".join(whole.translate(_BRACKETS, _OTHERS).split(b'"')[::2])
+
+
+def values(body: bytes) -> int:
+    """How many values and names there are at most."""
+    return _values(_signs(body))
+
+
+def _values(signs: bytes) -> int:
+    return 1 + sum(map(signs.count, (b",", b":", b"[")))
 
 
 def depth(body: bytes) -> int:
@@ -48,7 +62,7 @@ def depth(body: bytes) -> int:
 
 
 def _depth(signs: bytes) -> int:
-    brackets = signs.replace(b":", b"")
+    brackets = signs.translate(None, b":,")
     levels = 0
     while levels <= DEPTH_MAX:
         fewer = brackets.replace(b"[]", b"")
@@ -61,6 +75,8 @@ def _depth(signs: bytes) -> int:
 def tree(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
     """The JSON of a body whose names stand once each, without what nobody can keep. Raises Problem."""
     signs = _signs(body)
+    if _values(signs) > VALUES_MAX:
+        raise faulty([Fault("$", f"has more than {VALUES_MAX} values")])
     if _depth(signs) > DEPTH_MAX:
         raise faulty([Fault("$", f"is nested more than {DEPTH_MAX} deep")])
     found = _SUSPECT if _SUSPICIOUS.search(body) else _quickly(body, signs)
@@ -80,15 +96,16 @@ def _quickly(body: bytes, signs: bytes) -> Any:  # noqa: ANN401 - whatever the r
 
 def _thoroughly(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
     """The same, with all that is wrong."""
-    seen: list[_Object] = []
+    seen: list[_Doubled] = []
 
-    def pairs(given: list[tuple[str, Any]]) -> _Object:
-        made = _Object(given)
-        if len(made) < len(given):
-            names = [name for name, _ in given]
-            made.twice = tuple(name for name in made if names.count(name) > 1)
-            seen.append(made)
-        return made
+    def pairs(given: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(given)
+        if len(made) == len(given):
+            return made
+        doubled = _Doubled(made)
+        doubled.twice = _twice(given)
+        seen.append(doubled)
+        return doubled
 
     try:
         found = json.loads(body.decode(), object_pairs_hook=pairs, parse_constant=_refuse_constant)
@@ -125,8 +142,9 @@ def _has_times(model: type[Struct]) -> bool:
 
 def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
     """A model out of the parameters of a URL, each of which stands once."""
-    names = [name for name, _ in given]
-    faults = [Fault(f"query.{name}", "stands twice") for name in dict.fromkeys(names) if names.count(name) > 1]
+    if len(given) > PARAMETERS_MAX:
+        raise faulty([Fault("query", f"has {len(given)} parameters, over {PARAMETERS_MAX}")])
+    faults = [Fault(_at("query", name), "stands twice") for name in _twice(given)]
     fields = _fields(model)
     for name, text in given:
         if name not in fields:
@@ -178,8 +196,12 @@ def _length_faults(value: list[object], meta: Meta | None, path: str) -> Iterato
 def _leaf_faults(value: object, annotation: Any, path: str, *, strict: bool) -> list[Fault]:  # noqa: ANN401 - as above
     try:
         found = msgspec.convert(value, annotation, strict=strict)
+        if found is None and not strict:
+            # Who has no such parameter leaves it out.
+            return [Fault(path, "is none of its values")]
         if isinstance(found, datetime):
-            found.astimezone(UTC)
+            # Seconds since 1970 are no time in RFC 3339.
+            msgspec.convert(value, annotation).astimezone(UTC)
     except OverflowError:
         return [Fault(path, "is out of range")]
     except msgspec.ValidationError as fault:
@@ -202,10 +224,15 @@ def _bare(annotation: Any) -> tuple[Any, Meta | None]:  # noqa: ANN401 - as abov
     return annotation, None
 
 
+def _twice(given: list[tuple[str, Any]]) -> tuple[str, ...]:
+    """The names that stand more than once."""
+    return tuple(name for name, count in Counter(name for name, _ in given).items() if count > 1)
+
+
 def _repeated(value: object, path: str) -> Iterator[Fault]:
     match value:
-        case _Object():
-            for name in value.twice:
+        case dict():
+            for name in value.twice if isinstance(value, _Doubled) else ():
                 yield Fault(_at(path, name), "stands twice")
             for name, one in value.items():
                 yield from _repeated(one, _at(path, name))

@@ -180,6 +180,7 @@ ENDPOINTS = (
         problems=(NOT_FOUND, CONFLICT, OVERLOADED),
         handle=trigger,
         gathers=True,
+        makes=("run_id", "execution_id"),
     ),
     Endpoint(
         operation="listRuns",

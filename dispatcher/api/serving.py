@@ -3,13 +3,14 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 import structlog
-from litestar import HttpMethod, Request
+from litestar import HttpMethod, Request, Response
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
@@ -37,6 +38,7 @@ from dispatcher.errors import Fault
 from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
 from dispatcher.store.database import PASSING, Database
+from dispatcher.store.keys import Found as Key
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +48,8 @@ JSON = "application/json"
 RETRY_SECONDS = "5"
 # Bodies from here on are read beside the loop, which goes on turning meanwhile.
 LARGE_BYTES = 64 * 1024
+# One at a time: several would not be quicker, and each thread keeps the memory that its largest body took.
+_BESIDE = ThreadPoolExecutor(1, "reading")
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
@@ -58,6 +62,11 @@ class _Answer(Struct):
     body: bytes
     headers: dict[str, str]
     media_type: str = JSON
+
+
+def _routed(path: str) -> str:
+    """A path as the routes have it."""
+    return "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in path.split("/"))
 
 
 class _Sent:
@@ -101,13 +110,24 @@ class Serving:
             called = request_id(request)
             return _Sent(await self._answered(endpoint, request, called), called)
 
-        path = "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in endpoint.path.split("/"))
-        method = HttpMethod(endpoint.method)
         # Its size is watched here, before any of it is read into anything.
         made = HTTPRouteHandler(
-            path, http_method=method, status_code=endpoint.status, request_max_body_size=None, name=endpoint.operation
+            _routed(endpoint.path),
+            http_method=HttpMethod(endpoint.method),
+            status_code=endpoint.status,
+            request_max_body_size=None,
+            name=endpoint.operation,
         )
         return made(handle)
+
+    def ways(self, path: str, methods: Sequence[str]) -> HTTPRouteHandler:
+        """What OPTIONS answers of a path."""
+        allowed = {"allow": ", ".join(sorted({*methods, HttpMethod.OPTIONS.value}))}
+
+        async def handle() -> Response[None]:
+            return Response(None, status_code=204, headers=allowed)
+
+        return HTTPRouteHandler(_routed(path), http_method=HttpMethod.OPTIONS, status_code=204)(handle)
 
     async def _answered(self, endpoint: Endpoint, request: AnyRequest, called: str) -> _Answer:
         try:
@@ -130,6 +150,10 @@ class Serving:
     async def _answer(self, endpoint: Endpoint, request: AnyRequest) -> _Answer:
         key = await self._admission.key(request.headers.get("authorization"))
         await self._admission.admit(key, endpoint.right)
+        with self._admission.place(key):
+            return await self._admitted(endpoint, request, key)
+
+    async def _admitted(self, endpoint: Endpoint, request: AnyRequest, key: Key) -> _Answer:
         asked = list(request.query_params.multi_items()) if request.scope["query_string"] else []
         query = reading.read_query(asked, endpoint.query)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
@@ -192,7 +216,9 @@ async def _given(endpoint: Endpoint, body: bytes) -> Any:  # noqa: ANN401 - of t
     read: Callable[[], Any] = (
         (lambda: reading.tree(body)) if endpoint.reads_itself else lambda: reading.read(body, given)
     )
-    return await asyncio.to_thread(read) if len(body) > LARGE_BYTES else read()
+    if len(body) <= LARGE_BYTES:
+        return read()
+    return await asyncio.get_running_loop().run_in_executor(_BESIDE, read)
 
 
 async def _do(endpoint: Endpoint, call: Call) -> _Answer:

@@ -165,6 +165,7 @@ ENDPOINTS = (
         status=201,
         problems=(NOT_FOUND, CHANGED),
         handle=put,
+        makes=("name", "name"),
         reads_itself=True,
         tagged=True,
     ),

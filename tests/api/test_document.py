@@ -1,12 +1,16 @@
 """The OpenAPI document: it says what there is, answers keep to it, and the page needs nothing from elsewhere."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 import pytest
 
 from dispatcher.api import models, reading, run_models
+from dispatcher.api.document import document
+from dispatcher.api.endpoints import Endpoint
 from dispatcher.api.examples import EXAMPLES
 from dispatcher.api.interface import ENDPOINTS
 from dispatcher.store.intake import ALIASES, FIELDS
@@ -55,6 +59,9 @@ OPERATIONS = [
 ]
 
 
+OPERATIONS_OF = {one.operation: one for one in ENDPOINTS}
+
+
 def _references(value: Any) -> set[str]:
     match value:
         case dict():
@@ -66,17 +73,19 @@ def _references(value: Any) -> set[str]:
 
 
 async def test_every_endpoint_is_in_it_with_its_answers_and_an_example(admin: Caller) -> None:
-    document = Caller(admin.program, None).get("/openapi.json").json
-    assert document["openapi"] == "3.1.0"
-    operations = [one for path in document["paths"].values() for one in path.values()]
+    described = Caller(admin.program, None).get("/openapi.json").json
+    assert described["openapi"] == "3.1.0"
+    operations = [one for path in described["paths"].values() for one in path.values()]
     assert sorted(one["operationId"] for one in operations) == sorted(OPERATIONS)
     for one in operations:
-        assert {"400", "401", "403", "429", "500", "503"} <= set(one["responses"])
+        assert {"400", "401", "403", "408", "429", "431", "500", "503", "504"} <= set(one["responses"])
         if "requestBody" in one:
             assert one["requestBody"]["content"]["application/json"]["example"]
-            assert {"413", "415", "422"} <= set(one["responses"])
-    names = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
-    assert _references(document) <= names
+            assert {"413", "415"} <= set(one["responses"])
+        named = {parameter["name"] for parameter in one["parameters"]}
+        assert ("422" in one["responses"]) == ("Idempotency-Key" in named)
+    names = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
+    assert _references(described) <= names
 
 
 async def test_the_page_has_everything_and_fetches_nothing(admin: Caller) -> None:
@@ -98,6 +107,40 @@ def test_every_example_is_sound(one: Any) -> None:
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
 def test_every_answer_has_an_example_of_its_model(one: Any) -> None:
     assert type(msgspec.convert(EXAMPLES[one.answer], one.answer)) is one.answer
+
+
+def _exemplified(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each example of a content, beside its schema."""
+    if not isinstance(value, dict):
+        return
+    if "schema" in value:
+        shown = [value["example"]] if "example" in value else []
+        shown += [one["value"] for one in value.get("examples", {}).values()]
+        yield from ((value["schema"], one) for one in shown)
+    else:
+        for inner in value.values():
+            yield from _exemplified(inner)
+
+
+def test_every_example_keeps_to_its_schema() -> None:
+    described = document(ENDPOINTS)
+    found = list(_exemplified(described["paths"]))
+    assert len(found) > len(ENDPOINTS) * 10
+    for schema, example in found:
+        validator = jsonschema_rs.Draft202012Validator({**schema, "components": described["components"]})
+        assert not list(validator.iter_errors(example)), example
+
+
+@pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.makes], ids=lambda one: one.operation)
+def test_what_is_made_leads_to_what_can_be_done_with_it(one: Endpoint) -> None:
+    answers = document(ENDPOINTS)["paths"][one.path][one.method.lower()]["responses"]
+    assert one.makes is not None
+    name, field = one.makes
+    assert field in {known.encode_name for known in msgspec.structs.fields(one.answer)}
+    for status in {"200", str(one.status)}:
+        links = answers[status]["links"]
+        assert {OPERATIONS_OF[link["operationId"]].names[0] for link in links.values()} == {name}
+        assert one.operation not in links
 
 
 async def test_answers_keep_to_what_is_described(admin: Caller) -> None:

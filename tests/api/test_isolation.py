@@ -143,8 +143,8 @@ async def home(connection: Connection) -> Home:
     rests = await _run(connection, "of-home-paused", "pause_run_v1($1)")
     buried = await _run(connection, "of-home-dead", "bury_run_v1($1, 'of-home', 'of-home')")
     await connection.execute(
-        """SELECT dispatcher.create_webhook_v1('default', 'default', 'crm', 'https://of-home.example', '{run.failed}', true,
-                                               'whsec_' || repeat('a', 32), 9, 'of-home', 'of-home')"""
+        """SELECT dispatcher.create_webhook_v1('default', 'default', 'crm', 'https://of-home.example', '{run.failed}',
+                                               true, 'whsec_' || repeat('a', 32), 9, 'of-home', 'of-home')"""
     )
     await connection.execute(
         "INSERT INTO dispatcher.api_answers (tenant_id, workspace_id, key, asked, status, answer)"

@@ -29,6 +29,13 @@ class Outer(Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1)] = 1
 
 
+class Maybe(Struct, forbid_unknown_fields=True):
+    """Something that need not be there."""
+
+    name: str | None = None
+    size: int | None = None
+
+
 def _refused(body: bytes) -> dict[str, str]:
     with pytest.raises(Problem) as caught:
         reading.read(body, Outer)
@@ -88,13 +95,25 @@ def test_a_whole_pair_is_kept() -> None:
     assert reading.read(rb'{"name": "\ud83d\ude00"}', Outer).name == "\U0001f600"
 
 
-@pytest.mark.parametrize("bomb", [b"[" * 1_000_000, b'{"a":' * 200_000, b"[" * 200 + b"]" * 200, b'[{"a":' * 90])
-def test_a_bomb_is_refused_before_it_is_read(bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("bomb", "words"),
+    [
+        (b"[" * 100_000, "nested"),
+        (b'{"a":' * 100_000, "nested"),
+        (b"[" * 200 + b"]" * 200, "nested"),
+        (b'[{"a":' * 90, "nested"),
+        (b"[" * 1_000_000, "values"),
+        (b"[" + b"{}," * 300_000 + b"{}]", "values"),
+        (b'{"a":1,' * 150_000, "values"),
+        (b"0," * 300_000, "values"),
+    ],
+)
+def test_a_bomb_is_refused_before_it_is_read(bomb: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object, **__: object) -> None:
         raise AssertionError("it was read")
 
     monkeypatch.setattr(json, "loads", read)
-    assert "nested" in _refused(bomb)["$"]
+    assert words in _refused(bomb)["$"]
 
 
 def _deep(value: object) -> int:
@@ -109,8 +128,23 @@ def _deep(value: object) -> int:
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
 def test_depth_is_that_of_what_is_read(value: object) -> None:
-    assert reading.depth(json.dumps(value).encode()) == _deep(value)
-    assert reading.depth(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) == _deep(value)
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        assert reading.depth(text.encode("utf-8", "replace")) == _deep(value)
+
+
+def _count(value: object) -> int:
+    match value:
+        case list():
+            return 1 + sum(map(_count, value))
+        case dict():
+            return 1 + sum(1 + _count(one) for one in value.values())
+        case _:
+            return 1
+
+
+@given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_never_are_there_more_values_than_were_counted(value: object) -> None:
+    assert reading.values(json.dumps(value).encode()) >= _count(value)
 
 
 @given(st.binary(max_size=200))
@@ -124,6 +158,22 @@ def test_parameters_are_read_as_what_they_are() -> None:
     with pytest.raises(Problem) as caught:
         reading.read_query([("name", "a"), ("name", "b"), ("limit", "x"), ("nane", "c")], Outer)
     assert {fault.path for fault in caught.value.faults} == {"query.name", "query.limit", "query.nane"}
+
+
+def test_a_null_is_no_parameter() -> None:
+    with pytest.raises(Problem) as caught:
+        reading.read_query([("name", "null"), ("size", "null")], Maybe)
+    assert [fault.path for fault in caught.value.faults] == ["query.size"]
+    assert reading.read_query([("name", "null")], Maybe) == Maybe("null")
+
+
+def test_more_parameters_than_any_list_takes_are_not_looked_at() -> None:
+    with pytest.raises(Problem) as caught:
+        reading.read_query([("a b", "1")] * 20_000, Outer)
+    assert [str(fault) for fault in caught.value.faults] == ["query: has 20000 parameters, over 50"]
+    with pytest.raises(Problem) as caught:
+        reading.read_query([("a b", "1")] * 2, Outer)
+    assert 'query["a b"]' in [fault.path for fault in caught.value.faults]
 
 
 def test_a_thousand_faults_are_a_hundred_and_how_many_more() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from bench import sink
 from bench.cases import CASES
+from bench.fuzzing import corpus
 from bench.measure import Measure, beside, percentile
 from bench.peers import pgqueuer
 from bench.process import ROOT
@@ -19,6 +20,9 @@ from tests.places import folder
 FIELDS = {"case", "unit", "value", "reference", "reference_value", "ratio", "method"}
 NO_PEER = pytest.mark.skipif(
     not pgqueuer.available(), reason="expected: pgqueuer is an extra (bench) and is not installed"
+)
+NO_SCHEMATHESIS = pytest.mark.skipif(
+    not corpus.available(), reason="expected: schemathesis is an extra (dev) and is not installed"
 )
 NO_SINK = pytest.mark.skipif(not sink.available(), reason="smtp-sink is not installed: it comes with Postfix")
 # The case, its size, and the lines that it prints. A case raises when a delivery did not arrive.
@@ -36,6 +40,7 @@ SHORT = [
     pytest.param("workflows", 100, 1, ["", ".cpu_worker", ".cpu_postgres", ".least"], marks=NO_PEER),
     pytest.param("timers", 500, 3, ["", ".idle"]),
     pytest.param("triggers", 20, 1, ["", ".p99"]),
+    pytest.param("fuzz", 800, 1, ["", ".rate", ".failed"], marks=NO_SCHEMATHESIS),
     pytest.param("api", 100, 1, ["", ".batch", ".batch.rows", ".dispatch", ".p99"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
@@ -46,6 +51,8 @@ MAY_BE_NOTHING = {
     "throughput.cpu_postgres",
     "timers.idle",
     "triggers",
+    "fuzz",
+    "fuzz.failed",
 }
 
 

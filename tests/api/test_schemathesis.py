@@ -1,0 +1,119 @@
+"""Schemathesis: the program keeps to its own document, in every check that there is, with sound and unsound data."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatcher.api.cursors import cursor, cursor_after
+from dispatcher.api.interface import ENDPOINTS
+from tests.api.caller import Caller
+from tests.program import ROOT
+from tests.store.scene import Connection
+
+EXAMPLES_MAX = 15
+SEED = 20_301
+SECONDS_MAX = 300
+OPERATIONS = {one.operation: one for one in ENDPOINTS}
+
+# With which statuses sound data may be refused, beside 401, 403, 404, 409, 429 and 503, and why no schema can say when.
+# No other check is left out anywhere.
+REFUSED: Mapping[str, Mapping[int, str]] = {
+    "createDelivery": {400: "which channels there are is configured, and a template belongs to its channel"},
+    "createDeliveries": {400: "as with one delivery"},
+    "putWorkflow": {
+        400: "a graph has rules of its own: what it names is there, it has no circle, its Liquid is Liquid",
+        412: "If-Match names a version that may not be the newest",
+    },
+    "triggerWorkflow": {400: "idempotency_key and correlation_id are names of one thing, and may not differ"},
+    "signalRun": {400: "what templates read may have no number of more than 64 bits, which JSON has"},
+    "createWebhook": {400: "an endpoint is somewhere that may be called"},
+    "changeWebhook": {400: "as above"},
+    "workflowEnqueue": {400: "what the payload has to have depends on the action"},
+}
+KEY_REUSED = 422  # Of every POST: whether an Idempotency-Key was used before, only the database knows.
+
+# What lists have given out before, and what there is to be triggered: nobody could guess it.
+KNOWN: Mapping[str, Mapping[str, str]] = {
+    "listDeliveries": {"query.cursor": cursor("deliveries", 7)},
+    "listHeld": {"query.cursor": cursor("held", 1, 7)},
+    "listDeadRuns": {"query.cursor": cursor("dead_runs", 7)},
+    "listDeadDeliveries": {"query.cursor": cursor("dead_deliveries", 7)},
+    "listWorkflows": {"query.cursor": cursor_after("workflows", "a")},
+    "listRuns": {"query.cursor": cursor("runs", 7)},
+    "getRunLog": {"query.cursor": cursor("log", 1)},
+    "listWebhooks": {"query.cursor": cursor_after("webhooks", "a")},
+    "triggerWorkflow": {"path.name": "welcome"},
+}
+_HEAD = """
+headers = { Authorization = "Bearer ${DISPATCHER_KEY}" }
+continue-on-failure = true
+request-timeout = 60
+
+[generation]
+allow-x00 = false  # the document says that no text may have one; tests of reading send them
+"""
+
+
+def _settings() -> str:
+    lines = [_HEAD]
+    for name, one in OPERATIONS.items():
+        more = [*REFUSED.get(name, ()), *([KEY_REUSED] if one.method == "POST" else ())]
+        statuses = ["2xx", "401", "403", "404", "409", "429", "503", *map(str, more)]
+        known = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in KNOWN.get(name, {}).items())
+        lines.append(
+            f"""
+[[operations]]
+include-operation-id = "{name}"
+parameters = {{ {known} }}
+checks = {{ positive_data_acceptance = {{ expected-statuses = {json.dumps(statuses)} }} }}
+"""
+        )
+    return "".join(lines)
+
+
+def _run(admin: Caller, folder: Path) -> tuple[dict[str, Any], str]:
+    """What it found, as its report says it, and in words."""
+    (folder / "settings.toml").write_text(_settings())
+    assert admin.key is not None
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"),
+            *("--config-file", "settings.toml"),
+            *("run", f"{admin.program.address}/openapi.json", "--checks", "all", "--mode", "all", "--no-shrink"),
+            *("--seed", str(SEED), "--max-examples", str(EXAMPLES_MAX)),
+            *("--report", "json", "--report-json-path", "report.json"),
+        ],
+        cwd=folder,
+        env={"PATH": "", "PYTHONPATH": str(ROOT), "DISPATCHER_KEY": admin.key, "NO_COLOR": "1", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (folder / "report.json").exists(), ended.stdout + ended.stderr
+    return json.loads((folder / "report.json").read_text()), ended.stdout
+
+
+async def test_the_program_keeps_to_its_document_in_all_checks(
+    admin: Caller, inside: Connection, tmp_path: Path
+) -> None:
+    report, said = _run(admin, tmp_path)
+    assert (report["exit_code"], report["failures"], report["errors"]) == (0, [], []), said
+    assert report["operations"]["tested"] == len(ENDPOINTS)
+    phases = ("examples", "coverage", "fuzzing", "stateful")
+    assert {name: report["phases"][name]["status"] for name in phases} == dict.fromkeys(phases, "success"), said
+    assert report["test_cases"]["generated"] >= len(ENDPOINTS) * EXAMPLES_MAX
+    assert not admin.program.events("api.failed") + admin.program.events("http.failed")
+    # Sound data gets somewhere: there are runs, and something was sent.
+    assert await inside.fetchval("SELECT count(*) > 0 FROM dispatcher.runs")
+    assert await inside.fetchval("SELECT count(*) > 0 FROM dispatcher.deliveries WHERE run_id IS NULL")
+
+
+@pytest.mark.parametrize("table", [REFUSED, KNOWN], ids=["refused", "known"])
+def test_what_is_said_of_an_operation_is_said_of_one_that_there_is(table: Mapping[str, object]) -> None:
+    assert table.keys() <= OPERATIONS.keys()
