@@ -41,12 +41,12 @@ REPEATED = (
     "tests/conformance/test_walkers",
 )
 
-# One test that takes as long as hundreds: begun last, it would keep one worker busy and the others waiting.
-LONGEST = "tests/model/test_machine"
+# Tests that take as long as hundreds: begun last, they would keep one worker busy and the others waiting.
+LONGEST = ("tests/model/test_machine", "tests/unit/domain/test_compiled")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest begins first. What is about SQL is repeated on the system's own version of Postgres."""
+    """The longest begin first. What is about SQL is repeated on the system's own version of Postgres."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     for item in items:
         if "server" in getattr(item, "fixturenames", ()) and item.nodeid.startswith(REPEATED):
