@@ -11,7 +11,7 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs, workflows
+from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs, templates, workflows
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -37,6 +37,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *held.ENDPOINTS,
     *dead_letters.ENDPOINTS,
     *workflows.ENDPOINTS,
+    *templates.ENDPOINTS,
     *runs.ENDPOINTS,
     *enqueueing.ENDPOINTS,
 )

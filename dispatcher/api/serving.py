@@ -18,6 +18,7 @@ from msgspec import Struct
 from dispatcher.api import reading
 from dispatcher.api.admission import Admission
 from dispatcher.api.endpoints import Call, Endpoint, Nothing, Served
+from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
     BROKEN,
     KEY_REUSED,
@@ -116,7 +117,8 @@ class Serving:
         given = await _given(endpoint, body)
         again = _idempotency_key(request)
         match = request.headers.get("if-match")
-        call = Call(self._served, key, self._database(), request.path_params, query, given, body, again, match)
+        names = {name: plain(text) for name, text in request.path_params.items()}
+        call = Call(self._served, key, self._database(), names, query, given, body, again, match)
         if again is not None and endpoint.method == "POST":
             return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
         if endpoint.whole:
