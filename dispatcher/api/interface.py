@@ -11,7 +11,17 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs, templates, workflows
+from dispatcher.api import (
+    dead_letters,
+    deliveries,
+    enqueueing,
+    held,
+    reference_page,
+    runs,
+    suppressions,
+    templates,
+    workflows,
+)
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -40,6 +50,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *templates.ENDPOINTS,
     *runs.ENDPOINTS,
     *enqueueing.ENDPOINTS,
+    *suppressions.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

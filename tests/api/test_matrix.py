@@ -56,6 +56,13 @@ ABOUT = {
     "replayRun": "triggers",
     "signalRun": "triggers",
     "workflowEnqueue": "triggers",
+    "listSuppressions": "suppressions",
+    "addSuppressions": "suppressions",
+    "removeSuppressions": "suppressions",
+    "checkAddress": "suppressions",
+    "listTopicPreferences": "suppressions",
+    "subscribeToTopic": "suppressions",
+    "unsubscribeFromTopic": "suppressions",
 }
 FOREIGN = (("acme", "default"), ("default", "other"))
 OF_WORKSPACES = ("templates",)

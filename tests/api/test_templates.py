@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.api.caller import Answer, Caller, exact
+from tests.api.walking import walk
 from tests.store.scene import Connection
 
 TABLES = ("templates", "template_versions", "template_publications")
@@ -141,23 +142,14 @@ async def test_templates_and_versions_are_listed_page_by_page(admin: Caller) -> 
     for number in range(5):
         put(admin, "listed/same", said(f"version {number}"))
         assert put(admin, f"listed/{number}", said()).status == 201
-    assert [name for name in _walk(admin, "/templates", "templates", "name") if name.startswith("listed/")] == [
+    names = [one["name"] for one in walk(admin, "/templates")]
+    assert [name for name in names if name.startswith("listed/")] == [
         *(f"listed/{number}" for number in range(5)),
         "listed/same",
     ]
-    path = "/templates/listed%2Fsame/versions"
-    assert _walk(admin, path, "versions", "number") == [5, 4, 3, 2, 1]
+    versions = walk(admin, "/templates/listed%2Fsame/versions")
+    assert [one["number"] for one in versions] == [5, 4, 3, 2, 1]
     assert list(admin.get("/templates?cursor=nonsense").faults) == ["query.cursor"]
-
-
-def _walk(admin: Caller, path: str, rows: str, field: str) -> list[Any]:
-    seen, cursor = [], ""
-    while True:
-        page = admin.get(f"{path}?limit=2{cursor}").json
-        seen += [one[field] for one in page[rows]]
-        if page["next_cursor"] is None:
-            return seen
-        cursor = f"&cursor={page['next_cursor']}"
 
 
 async def _all(inside: Connection) -> list[object]:
