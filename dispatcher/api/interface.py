@@ -16,6 +16,7 @@ from dispatcher.api import (
     deliveries,
     enqueueing,
     held,
+    keys,
     reference_page,
     runs,
     suppressions,
@@ -51,6 +52,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *runs.ENDPOINTS,
     *enqueueing.ENDPOINTS,
     *suppressions.ENDPOINTS,
+    *keys.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

@@ -119,6 +119,11 @@ def faults_of(value: object, annotation: Any, path: str) -> Iterator[Fault]:  # 
         yield from _leaf_faults(value, annotation, path, strict=True)
 
 
+def over(at: datetime | None, path: str) -> list[Fault]:
+    """What is wrong with a time that has to come yet."""
+    return [Fault(path, "is over already")] if at is not None and at <= datetime.now(UTC) else []
+
+
 def _object_faults(value: object, model: type[Struct], path: str) -> Iterator[Fault]:
     if not isinstance(value, Mapping):
         yield Fault(path, "expected an object")

@@ -21,6 +21,7 @@ from dispatcher.api.endpoints import Call, Endpoint, Nothing, Served
 from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
     BROKEN,
+    CONFLICT,
     KEY_REUSED,
     MEDIA_TYPE,
     SLOW,
@@ -132,10 +133,13 @@ class Serving:
             before = await answers.begin(inside, asked)
             if before is None:
                 answer = await _do(endpoint, _on(call, inside))
-                await answers.finish(inside, asked, answer.status, answer.body)
+                kept = b"" if endpoint.shown_once else answer.body
+                await answers.finish(inside, asked, answer.status, kept)
                 return answer
         if not before.same:
             raise Problem(KEY_REUSED, f"the Idempotency-Key {asked.key} belongs to a request that said something else")
+        if endpoint.shown_once:
+            raise Problem(CONFLICT, "the first request with this Idempotency-Key has done it; its answer is shown once")
         return _Answer(before.status, before.body, {"idempotency-replayed": "true"})
 
     async def _body(self, endpoint: Endpoint, request: AnyRequest) -> bytes:

@@ -13,7 +13,7 @@ ADDRESSES_MAX = 5_000
 AddressText = Annotated[str, Meta(min_length=1, max_length=4_096, description="An e-mail address, a phone number …")]
 OfKind = Annotated[Kind | None, Meta(description="Seen from the address without it.")]
 Addresses = Annotated[list[AddressText], Meta(min_length=1, max_length=ADDRESSES_MAX)]
-Topic = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9._-]{0,63}$", description="What messages are about.")]
+Topic = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", description="What messages are about.")]
 
 
 class SuppressionQuery(Asked, frozen=True):

@@ -4,7 +4,6 @@ They are a tenant's: what somebody wrote from one of its workspaces holds in all
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -13,6 +12,7 @@ from dispatcher.api.cursors import after_texts, cursor_after_texts
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import Row, page
 from dispatcher.api.problems import faulty
+from dispatcher.api.reading import over
 from dispatcher.domain.addresses import Address, Kind, given
 from dispatcher.domain.life import LANES
 from dispatcher.domain.roles import Right
@@ -55,8 +55,7 @@ async def add(call: Call) -> Done:
             faults.append(meant)
             continue
         faults += _channel_faults(call, one.channel, f"{path}.channel")
-        if one.expires_at is not None and one.expires_at <= datetime.now(UTC):
-            faults.append(Fault(f"{path}.expires_at", "is over already"))
+        faults += over(one.expires_at, f"{path}.expires_at")
         source, reason = one.source or said.source, one.reason or said.reason
         entries.append(Entry(meant, source, reason, one.channel or "", one.expires_at))
     if faults:
