@@ -17,6 +17,7 @@ from dispatcher.api import (
     enqueueing,
     held,
     keys,
+    pauses,
     reference_page,
     runs,
     suppressions,
@@ -53,6 +54,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *enqueueing.ENDPOINTS,
     *suppressions.ENDPOINTS,
     *keys.ENDPOINTS,
+    *pauses.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

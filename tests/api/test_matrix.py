@@ -68,10 +68,14 @@ ABOUT = {
     "rotateKey": "keys",
     "revokeKey": "keys",
     "getKeyLog": "keys",
+    "listPauses": "pauses",
+    "createPause": "pauses",
+    "getPause": "pauses",
+    "resumePause": "pauses",
 }
 FOREIGN = (("acme", "default"), ("default", "other"))
 # What of it belongs to a workspace.
-ROWS = ("* FROM dispatcher.templates", "id, name, revoked_at FROM dispatcher.api_keys")
+ROWS = ("* FROM dispatcher.templates", "id, name, revoked_at FROM dispatcher.api_keys", "* FROM dispatcher.pauses")
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"
 LATER = "2040-01-01T00:00:00Z"
@@ -102,7 +106,8 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     assert admin.call("PUT", f"/templates/{fresh}", said).status == 201
     key = {"name": fresh, "role": "workerService", "reason": "a test"}
     assert admin.post("/keys", key).status == 201
-    own = {"templates.name": fresh, "keys.name": fresh}
+    pause = admin.post("/pauses", {"scope": "template", "name": fresh, "reason": "a test"}).json["id"]
+    own = {"templates.name": fresh, "keys.name": fresh, "pause_id": str(pause)}
     return {"delivery_id": str(waiting), "run_id": str(run), "name": "welcome"} | own
 
 
