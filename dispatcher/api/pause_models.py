@@ -80,6 +80,7 @@ _PAUSE = Pause(
     reason="wrong prices",
 )
 EXAMPLES: tuple[Struct, ...] = (
+    _PAUSE,
     Pauses([_PAUSE], next_cursor=None),
     OpenedPause(**structs.asdict(_PAUSE), already=False),
     Resumed(id=7, scope="channel", name="sms", tenant_id="acme", workspace_id="default", resumed=True),

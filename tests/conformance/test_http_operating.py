@@ -9,6 +9,7 @@ from tests.api.caller import Caller, make_key
 from tests.conformance.outbox import Outbox, faults
 from tests.conformance.test_templates import sent
 from tests.program import Program
+from tests.store import flows
 from tests.store.waits import until
 
 # Two workspaces of one tenant: what is paused in one goes on in the other.
@@ -125,3 +126,76 @@ async def test_OB_21_only_operators_pause_what_is_everybodys(program: Program, o
     assert operator.call("POST", f"/pauses/{pause}/resume").status == 200
     for workspace in (PAUSED, BESIDE):
         await _until_gone(outbox, workspace, 5)
+
+
+def _sweep(caller: Caller, path: str, **said: object) -> tuple[int, list[dict[str, Any]]]:
+    """Do it to all, with as many requests as it takes: how many it was done to, and every answer."""
+    answers: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = caller.post(path, {"reason": "the carrier is back"} | said | cursor)
+        assert answer.status == 200, answer
+        answers.append(answer.json)
+        if answer.json["next_cursor"] is None:
+            return sum(one["done"] for one in answers), answers
+        cursor = {"cursor": answer.json["next_cursor"]}
+
+
+async def test_WF_18_dead_letters_are_replayed_and_discarded_by_filter(program: Program, outbox: Outbox) -> None:
+    await program.start(**faults("sms", refuse=1), **faults("voice", refuse=1))
+    await flows.put(outbox.connection)
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    foreign = Caller(program, make_key(program, "systemAdmin", "acme"))
+    by_sms, by_voice = await outbox.fill(5), await outbox.fill(2, "voice")
+    runs = [operator.post("/workflows/welcome/triggers", {}).json["execution_id"] for _ in range(3)]
+
+    def dead(many: str) -> set[int]:
+        return {one["id"] for one in operator.get(f"/dead-letters/{many}?limit=100").json["dead_letters"]}
+
+    await program.until(lambda: dead("deliveries") == {*by_sms, *by_voice}, "all deliveries are dead letters")
+    await program.until(lambda: dead("runs") == set(runs), "all runs are dead letters")
+    for many in ("runs", "deliveries"):
+        for verb in ("replay", "discard"):
+            assert _sweep(foreign, f"/dead-letters/{many}/{verb}")[0] == 0
+    done, answers = _sweep(operator, "/dead-letters/deliveries/discard", channel="voice", limit=1)
+    assert (done, [one["done"] for one in answers]) == (2, [1, 1])
+    assert dead("deliveries") == set(by_sms)
+    assert _sweep(operator, "/dead-letters/deliveries/replay", error="nothing like it")[0] == 0
+    # Each fails again at once, and is met once all the same.
+    done, answers = _sweep(operator, "/dead-letters/deliveries/replay", channel="sms", limit=2)
+    assert (done, [one["done"] for one in answers]) == (5, [2, 2, 1])
+    replayed = (
+        "SELECT count(*) FROM dispatcher.operator_actions WHERE action = 'reopen' AND reason = 'the carrier is back'"
+    )
+    assert await outbox.connection.fetchval(replayed) == 5
+    assert _sweep(operator, "/dead-letters/runs/replay", name="welcome", limit=2)[0] == 3
+
+    def again() -> bool:
+        return all(operator.get(f"/runs/{run}").json["retry_count"] == 1 for run in runs) and dead("runs") == set(runs)
+
+    await program.until(again, "all runs have failed again")
+    assert _sweep(operator, "/dead-letters/runs/discard")[0] == 3
+    assert dead("runs") == set()
+
+
+async def test_OB_12_held_deliveries_are_resolved_by_filter(program: Program, outbox: Outbox) -> None:
+    await program.start(**faults("sms", unknown=1), **faults("voice", unknown=1))
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    foreign = Caller(program, make_key(program, "systemAdmin", "default", "other"))
+    by_sms, by_voice = await outbox.fill(5), await outbox.fill(2, "voice")
+    await outbox.until_count(7, "held")
+    assert _sweep(foreign, "/held/resolve", settle_as="sent")[0] == 0
+    done, answers = _sweep(operator, "/held/resolve", settle_as="requeue", channel="sms", limit=2)
+    assert (done, [one["done"] for one in answers]) == (5, [2, 2, 1])
+    await outbox.until_count(7, "held")
+    assert [(await outbox.row(one))["attempts"] for one in by_sms] == [2] * 5
+    assert _sweep(operator, "/held/resolve", settle_as="failed", channel="voice")[0] == 2
+    assert {(await outbox.row(one))["status"] for one in by_voice} == {"failed"}
+    later = "UPDATE dispatcher.delivery_state SET settle_after = now() + interval '1 hour' WHERE id = $1"
+    await outbox.connection.execute(later, by_sms[0])
+    done, (answer,) = _sweep(operator, "/held/resolve", settle_as="sent")
+    assert (done, answer["not_done"], answer["refused"][0]["id"]) == (4, 1, by_sms[0])
+    assert (answer["refused"][0]["answer"], "may still be going on" in answer["refused"][0]["message"]) == (
+        "early",
+        True,
+    )
