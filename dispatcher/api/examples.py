@@ -8,8 +8,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from dispatcher.api import (
+    audit,
     key_models,
     models,
+    object_models,
     pause_models,
     run_models,
     schedule_models,
@@ -131,7 +133,9 @@ _ALL: tuple[Struct, ...] = (
     run_models.Envelope(success=True, data=_triggered),
     *template_models.EXAMPLES,
     *suppression_models.EXAMPLES,
+    *audit.EXAMPLES,
     *key_models.EXAMPLES,
+    *object_models.EXAMPLES,
     *schedule_models.EXAMPLES,
     *sweep_models.EXAMPLES,
     *pause_models.EXAMPLES,

@@ -12,11 +12,13 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
 from dispatcher.api import (
+    audit,
     dead_letters,
     deliveries,
     enqueueing,
     held,
     keys,
+    objects,
     pauses,
     reference_page,
     runs,
@@ -57,6 +59,8 @@ ENDPOINTS: Sequence[Endpoint] = (
     *suppressions.ENDPOINTS,
     *keys.ENDPOINTS,
     *pauses.ENDPOINTS,
+    *objects.ENDPOINTS,
+    *audit.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

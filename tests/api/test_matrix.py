@@ -80,6 +80,11 @@ ABOUT = {
     "activateSchedule": "schedules",
     "deactivateSchedule": "schedules",
     "getScheduleTicks": "schedules",
+    "listAudit": "audit",
+    "listObjects": "objects",
+    "getObject": "objects",
+    "putObject": "objects",
+    "deleteObject": "objects",
     "listPauses": "pauses",
     "createPause": "pauses",
     "getPause": "pauses",
@@ -92,6 +97,7 @@ ROWS = (
     "id, name, revoked_at FROM dispatcher.api_keys",
     "* FROM dispatcher.pauses",
     "* FROM dispatcher.schedules",
+    "* FROM dispatcher.objects",
 )
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"
@@ -113,8 +119,8 @@ def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
     return caller.call(one.method, path, dict(one.example) | own)
 
 
-async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
-    """Something of each kind in the default workspace: a delivery that waits, a run, a template."""
+async def _names(admin: Caller) -> dict[str, str]:
+    """Something of each kind in the default workspace, by what stands for it in paths."""
     waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
     run = admin.post("/workflows/welcome/triggers", {"idempotency_key": "of-the-matrix"}).json["execution_id"]
     said = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello {{ name }}"}}}}
@@ -125,8 +131,10 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     assert admin.post("/keys", key).status == 201
     pause = admin.post("/pauses", {"scope": "template", "name": fresh, "reason": "a test"}).json["id"]
     assert admin.call("PUT", f"/schedules/{fresh}", {"workflow": "welcome", "cron": "0 8 31 1 *"}).status == 201
-    own = {"templates.name": fresh, "keys.name": fresh, "schedules.name": fresh, "pause_id": str(pause)}
-    return {"delivery_id": str(waiting), "run_id": str(run), "name": "welcome"} | own
+    file = {"content": "YWJj", "content_type": "application/pdf"}
+    assert admin.call("PUT", f"/objects/{fresh}", file).status == 201
+    own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects")}
+    return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
 
 
 def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
@@ -138,7 +146,7 @@ def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
 async def test_who_may_is_let_through_and_who_may_not_is_not(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
-    names = await _names(admin, inside)
+    names = await _names(admin)
     for role, rights in AGREED.items():
         answer = _call(Caller(admin.program, keys[role]), one, names)
         if ABOUT[one.operation] in rights:
@@ -152,7 +160,7 @@ async def test_who_may_is_let_through_and_who_may_not_is_not(
 async def test_what_is_elsewhere_is_not_there(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
-    names = await _names(admin, inside)
+    names = await _names(admin)
     before = await _state(inside)
     for place in FOREIGN:
         answer = _call(Caller(admin.program, keys["/".join(place)]), one, names)
