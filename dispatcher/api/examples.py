@@ -7,7 +7,19 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dispatcher.api import models, run_models, webhook_models
+from dispatcher.api import (
+    audit,
+    key_models,
+    models,
+    object_models,
+    pause_models,
+    run_models,
+    schedule_models,
+    suppression_models,
+    sweep_models,
+    template_models,
+    webhook_models,
+)
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
@@ -132,6 +144,14 @@ _ALL: tuple[Struct, ...] = (
     _whole_run,
     run_models.Log([_entry], next_cursor=None),
     run_models.Envelope(success=True, data=_triggered),
+    *template_models.EXAMPLES,
+    *suppression_models.EXAMPLES,
+    *audit.EXAMPLES,
+    *key_models.EXAMPLES,
+    *object_models.EXAMPLES,
+    *schedule_models.EXAMPLES,
+    *sweep_models.EXAMPLES,
+    *pause_models.EXAMPLES,
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
 REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))

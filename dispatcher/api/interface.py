@@ -11,7 +11,23 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs, webhooks, workflows
+from dispatcher.api import (
+    audit,
+    dead_letters,
+    deliveries,
+    enqueueing,
+    held,
+    keys,
+    objects,
+    pauses,
+    reference_page,
+    runs,
+    schedules,
+    suppressions,
+    templates,
+    webhooks,
+    workflows,
+)
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -38,9 +54,16 @@ ENDPOINTS: Sequence[Endpoint] = (
     *held.ENDPOINTS,
     *dead_letters.ENDPOINTS,
     *workflows.ENDPOINTS,
+    *templates.ENDPOINTS,
     *runs.ENDPOINTS,
+    *schedules.ENDPOINTS,
     *enqueueing.ENDPOINTS,
     *webhooks.ENDPOINTS,
+    *suppressions.ENDPOINTS,
+    *keys.ENDPOINTS,
+    *pauses.ENDPOINTS,
+    *objects.ENDPOINTS,
+    *audit.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

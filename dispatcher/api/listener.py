@@ -26,6 +26,7 @@ from uvicorn._types import (
 
 from dispatcher.api.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
 from dispatcher.api.interface import compression, cors, crashed, refused
+from dispatcher.api.paths import keeping_slashes
 from dispatcher.api.problems import CROWDED, MEDIA_TYPE, Problem
 from dispatcher.config import Http as Settings
 from dispatcher.errors import ListenerError
@@ -160,7 +161,7 @@ class Listener:
 
         self._settings = settings
         self._config = uvicorn.Config(
-            Gate(cast("ASGI3Application", app)),
+            Gate(cast("ASGI3Application", keeping_slashes(app))),
             http=Ours,
             ws="none",
             log_config=None,

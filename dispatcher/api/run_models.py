@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from dispatcher.api.models import Asked, Cursor, Json, Limit, ShortText, Text
+from dispatcher.api.models import Asked, Cursor, Json, Limit, LongCursor, ShortText, Text
 from dispatcher.errors import Fault
 
 RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
@@ -32,7 +32,7 @@ class Definition(Asked, frozen=True, kw_only=True):
 class WorkflowQuery(Asked, frozen=True):
     """Which workflows."""
 
-    cursor: Annotated[str, Meta(max_length=600, description="next_cursor of the answer before.")] | None = None
+    cursor: LongCursor | None = None
     limit: Limit = 50
 
 

@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from uuid import uuid4
 
@@ -20,8 +21,11 @@ from msgspec import Struct
 from dispatcher.api import reading
 from dispatcher.api.admission import Admission
 from dispatcher.api.endpoints import Call, Endpoint, Nothing, Served
+from dispatcher.api.operators import is_operators
+from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
     BROKEN,
+    CONFLICT,
     KEY_REUSED,
     MEDIA_TYPE,
     OVERLOADED,
@@ -39,6 +43,7 @@ from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
 from dispatcher.store.database import PASSING, Database
 from dispatcher.store.keys import Found as Key
+from dispatcher.store.tenants import Transaction
 
 log = structlog.get_logger(__name__)
 
@@ -160,7 +165,8 @@ class Serving:
         given = await _given(endpoint, body)
         again = _idempotency_key(request)
         match = request.headers.get("if-match")
-        call = Call(self._served, key, self._database(), request.path_params, query, given, body, again, match)
+        names = {name: plain(text) for name, text in request.path_params.items()}
+        call = Call(self._served, key, self._database(), names, query, given, body, again, match)
         if OVERLOADED in endpoint.problems:
             # Before there is a transaction: in one it would wait for a second connection, with others waiting for it.
             await self._admission.look()
@@ -168,19 +174,26 @@ class Serving:
             return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
         if endpoint.gathers:
             return await _do(endpoint, call)
-        async with tenants.transaction(call.database, key.workspace) as inside:
+        async with self._within(call) as inside:
             return await _do(endpoint, _on(call, inside))
+
+    def _within(self, call: Call) -> AbstractAsyncContextManager[Transaction]:
+        """The one transaction of a request."""
+        return tenants.transaction(call.database, call.workspace, operators=is_operators(call))
 
     async def _once(self, endpoint: Endpoint, call: Call, asked: Asked) -> _Answer:
         """Do it and keep the answer, both or neither; or answer as it was answered before."""
-        async with tenants.transaction(call.database, call.workspace) as inside:
+        async with self._within(call) as inside:
             before = await answers.begin(inside, asked)
             if before is None:
                 answer = await _do(endpoint, _on(call, inside))
-                await answers.finish(inside, asked, answer.status, answer.body)
+                kept = b"" if endpoint.shown_once else answer.body
+                await answers.finish(inside, asked, answer.status, kept)
                 return answer
         if not before.same:
             raise Problem(KEY_REUSED, f"the Idempotency-Key {asked.key} belongs to a request that said something else")
+        if endpoint.shown_once:
+            raise Problem(CONFLICT, "the first request with this Idempotency-Key has done it; its answer is shown once")
         return _Answer(before.status, before.body, {"idempotency-replayed": "true"})
 
     async def _body(self, endpoint: Endpoint, request: AnyRequest) -> bytes:

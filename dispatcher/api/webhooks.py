@@ -127,6 +127,7 @@ ENDPOINTS = (
         status=201,
         problems=(CONFLICT,),
         handle=create,
+        shown_once=True,
     ),
     Endpoint(
         operation="getWebhook",
@@ -162,6 +163,7 @@ ENDPOINTS = (
         answer=webhook_models.WebhookSecret,
         problems=(NOT_FOUND,),
         handle=rotate,
+        shown_once=True,
     ),
     Endpoint(
         operation="deleteWebhook",

@@ -11,7 +11,7 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import Actor, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
-from dispatcher.cli.template_work import NUMBER_MAX, InWorkspace, Number, Tenant, place
+from dispatcher.cli.template_work import InWorkspace, Number, Tenant, place
 from dispatcher.cli.voice import plain
 from dispatcher.cli.workflow_file import SUFFIXES, Written, known, read_all
 from dispatcher.cli.workflow_sync import sync
@@ -21,6 +21,7 @@ from dispatcher.domain.plans.drawing import drawing
 from dispatcher.domain.plans.labels import label
 from dispatcher.domain.plans.mermaid import mermaid
 from dispatcher.store import workflows as store
+from dispatcher.store.templates import NUMBER_MAX
 from dispatcher.store.workflows import Found, Saved
 
 LIMIT_MAX = 10_000

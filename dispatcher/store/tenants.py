@@ -52,12 +52,15 @@ class Transaction(Database):
 
 
 @asynccontextmanager
-async def transaction(database: Database, whose: Workspace) -> AsyncIterator[Transaction]:
-    """All or nothing, within one workspace: no row of another one is seen or written, whatever a statement says."""
+async def transaction(database: Database, whose: Workspace, *, operators: bool = False) -> AsyncIterator[Transaction]:
+    """All or nothing, within one workspace: no row of another one is seen or written, whatever a statement says.
+
+    Operators see and write the keys and the pauses of all, and of nothing else more than others.
+    """
     async with database.connection() as connection:
         try:
             # In one message: a round trip each would be felt.
-            await connection.execute(_opening(whose))
+            await connection.execute(_opening(whose, operators))
             yield Transaction(connection)
         except PASSING_OR_CANCELLED:
             # The session is discarded, with all that was done.
@@ -71,10 +74,11 @@ async def transaction(database: Database, whose: Workspace) -> AsyncIterator[Tra
             )
 
 
-def _opening(whose: Workspace) -> str:
+def _opening(whose: Workspace, operators: bool) -> str:
     return (
         f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL dispatcher.tenant = {_literal(whose.tenant_id)}; "
         f"SET LOCAL dispatcher.workspace = {_literal(whose.workspace_id)}"
+        + ("; SET LOCAL dispatcher.operators = 'yes'" if operators else "")
     )
 
 

@@ -240,6 +240,6 @@ async def test_a_forgotten_condition_leaks_nothing(
 async def test_without_row_security_it_would_have(
     one: Endpoint, database: Database, connection: Connection, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tenants, "_opening", lambda _: "BEGIN")
+    monkeypatch.setattr(tenants, "_opening", lambda _, operators: "BEGIN")
     leaked = await _leak(database, connection, one, home, FOREIGN[0])
     assert (leaked is not None) == (one.operation in LEAKING), leaked

@@ -1,0 +1,97 @@
+"""Audit over HTTP: what was done by whom in a workspace, whatever it was done to, as one list."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from dispatcher.api.cursors import behind, cursor
+from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import Row, page
+from dispatcher.api.models import Asked, Cursor, Limit, Text
+from dispatcher.api.sweeping import microseconds, moment
+from dispatcher.domain.roles import Right
+from dispatcher.store import audit as store
+from dispatcher.store.audit import Filter, Kind, Place
+
+NOUN = "audit"
+
+
+class AuditQuery(Asked, frozen=True):
+    """Which actions."""
+
+    kind: Annotated[Kind | None, Meta(description="What it was done to.")] = None
+    actor: Annotated[Text | None, Meta(description="By whom: `key NAME`, or as the command line was told.")] = None
+    since: Annotated[datetime, Meta(description="Done then or later.", tz=True)] | None = None
+    until: Annotated[datetime, Meta(description="Done before.", tz=True)] | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class AuditEntry(Struct, frozen=True, kw_only=True):
+    """One thing that somebody did."""
+
+    at: datetime
+    kind: str
+    subject: Annotated[str, Meta(description="The number of a delivery or run, an address, or a name.")]
+    action: str
+    actor: str
+    reason: Annotated[str | None, Meta(description="Null where none is asked for.")]
+    details: Annotated[dict[str, Any], Meta(description="What else is known: version, role, status before …")]
+
+
+class Audit(Struct, frozen=True):
+    """A page, the newest first."""
+
+    entries: list[AuditEntry]
+    next_cursor: str | None
+
+
+EXAMPLES: tuple[Struct, ...] = (
+    Audit(
+        [
+            AuditEntry(
+                at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
+                kind="delivery",
+                subject="17",
+                action="cancel",
+                actor="key ann",
+                reason="the order is in doubt",
+                details={"status_before": "queued"},
+            )
+        ],
+        next_cursor=None,
+    ),
+)
+
+
+async def list_(call: Call) -> Done:
+    """The newest."""
+    asked: AuditQuery = call.query
+    meant = Filter(kind=asked.kind, actor=asked.actor, since=asked.since, until=asked.until)
+    at = None
+    if asked.cursor is not None:
+        number, rank, last = behind(NOUN, asked.cursor, 3)
+        at = Place(moment(number), min(rank, 2**31 - 1), last)
+    rows = await store.listed(call.database, call.workspace, meant, at, asked.limit + 1)
+    return Done(Audit(*page(rows, asked.limit, AuditEntry, _end)))
+
+
+def _end(row: Row) -> str:
+    return cursor(NOUN, microseconds(row["at"]), row["rank"], row["id"])
+
+
+ENDPOINTS = (
+    Endpoint(
+        operation="listAudit",
+        method="GET",
+        path="/audit",
+        right=Right.AUDIT,
+        summary="List what was done by whom, the newest first",
+        description="To deliveries, runs, workflows, templates, schedules and keys of the workspace; to suppressions "
+        "and topics of its tenant, and what was paused in it or everywhere.",
+        query=AuditQuery,
+        answer=Audit,
+        handle=list_,
+    ),
+)

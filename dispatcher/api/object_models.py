@@ -1,0 +1,72 @@
+"""Models of objects: what requests say and what answers say about files that messages carry."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct, structs
+
+from dispatcher.api.models import Asked, Limit, LongCursor
+from dispatcher.store.objects import OBJECT_BYTES_MAX
+
+
+class ObjectQuery(Asked, frozen=True):
+    """Which objects."""
+
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class NewObject(Asked, frozen=True):
+    """A file that is to be kept."""
+
+    content: Annotated[bytes, Meta(max_length=OBJECT_BYTES_MAX, description="What it holds, as base64.")]
+    content_type: Annotated[str, Meta(min_length=3, max_length=100, description="What it is.")] = (
+        "application/octet-stream"
+    )
+
+
+class Object(Struct, frozen=True, kw_only=True):
+    """A file that messages carry, without its content."""
+
+    name: str
+    content_type: str
+    size: Annotated[int, Meta(description="In bytes.")]
+    sha256: str
+    created_at: datetime
+    erased_at: Annotated[datetime | None, Meta(description="Since when its content is gone.")]
+
+
+class Objects(Struct, frozen=True):
+    """A page, by name."""
+
+    objects: list[Object]
+    next_cursor: str | None
+
+
+class PutObject(Object, frozen=True, kw_only=True):
+    """What became of it: stored, same (it was there), or restored (it had been erased)."""
+
+    answer: str
+
+
+class ErasedObject(Struct, frozen=True):
+    """What became of it."""
+
+    name: str
+    answer: str
+
+
+_OBJECT = Object(
+    name="terms/2030.pdf",
+    content_type="application/pdf",
+    size=3,
+    sha256="ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    created_at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
+    erased_at=None,
+)
+EXAMPLES: tuple[Struct, ...] = (
+    _OBJECT,
+    Objects([_OBJECT], next_cursor=None),
+    PutObject(**structs.asdict(_OBJECT), answer="stored"),
+    ErasedObject("terms/2030.pdf", "erased"),
+)

@@ -1,0 +1,120 @@
+"""Objects over HTTP: files that messages carry, under names that mean one content for ever."""
+
+from typing import Any
+
+import msgspec
+
+from dispatcher.api import object_models as models
+from dispatcher.api.cursors import after
+from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import by_name, page
+from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.domain.roles import Right
+from dispatcher.domain.shelf import Name, is_media_type, is_name
+from dispatcher.errors import Fault
+from dispatcher.store import objects as store
+
+NOUN = "objects"
+
+
+async def list_(call: Call) -> Done:
+    """By name."""
+    asked: models.ObjectQuery = call.query
+    whose = call.workspace.tenant_id, call.workspace.workspace_id
+    rows = await store.listed(call.database, *whose, after(NOUN, asked.cursor), asked.limit + 1)
+    return Done(models.Objects(*page(rows, asked.limit, models.Object, by_name(NOUN))))
+
+
+async def show(call: Call) -> Done:
+    """One, without its content."""
+    return Done(msgspec.convert(await _find(call), models.Object))
+
+
+def _full(call: Call) -> Name:
+    """The name in the path, with whose it is. What cannot be one is the name of nothing."""
+    name = call.path["name"]
+    if not is_name(name):
+        raise not_found(f"object {name[:201]!r}: a name has 1 to 200 letters, digits and . _ / : @ + -")
+    return call.workspace.tenant_id, call.workspace.workspace_id, name
+
+
+async def _find(call: Call) -> dict[str, Any]:
+    full = _full(call)
+    found = await store.show(call.database, full)
+    if found is None:
+        raise not_found(f"object {full[2]}")
+    return found
+
+
+async def put(call: Call) -> Done:
+    """Keep one."""
+    given: models.NewObject = call.given
+    full = _full(call)
+    if not is_media_type(given.content_type):
+        raise faulty([Fault("$.content_type", "is not a media type, such as application/pdf")])
+    answer = await store.put(call.database, full, given.content, given.content_type)
+    if answer == "taken":
+        raise Problem(CONFLICT, f"the name {full[2]} means another content or type; put this under another name")
+    done = msgspec.convert(await _find(call) | {"answer": answer}, models.PutObject)
+    return Done(done, 201 if answer == "stored" else 200)
+
+
+async def erase(call: Call) -> Done:
+    """Erase the content of one."""
+    full = _full(call)
+    answer = await store.erase(call.database, full)
+    if answer == "unknown":
+        raise not_found(f"object {full[2]}")
+    return Done(models.ErasedObject(full[2], answer))
+
+
+ENDPOINTS = (
+    Endpoint(
+        operation="listObjects",
+        method="GET",
+        path="/objects",
+        right=Right.OBJECTS,
+        summary="List the objects of the workspace by name",
+        query=models.ObjectQuery,
+        answer=models.Objects,
+        handle=list_,
+    ),
+    Endpoint(
+        operation="getObject",
+        method="GET",
+        path="/objects/{name}",
+        right=Right.OBJECTS,
+        summary="Show what is known about an object",
+        answer=models.Object,
+        problems=(NOT_FOUND,),
+        handle=show,
+    ),
+    Endpoint(
+        operation="putObject",
+        method="PUT",
+        path="/objects/{name}",
+        right=Right.OBJECTS,
+        summary="Keep a file under a name",
+        description="The name means this content for ever, so that a message that is sent again is the same. Another "
+        "content takes another name (409).",
+        given=models.NewObject,
+        example={"content": "YWJj", "content_type": "application/pdf"},
+        answer=models.PutObject,
+        status=201,
+        problems=(NOT_FOUND, CONFLICT),
+        handle=put,
+        large=True,
+    ),
+    Endpoint(
+        operation="deleteObject",
+        method="DELETE",
+        path="/objects/{name}",
+        right=Right.OBJECTS,
+        summary="Erase an object's content",
+        description="Deliveries that name it fail from then on. Its name stays taken: only the same content can be put "
+        "there again.",
+        answer=models.ErasedObject,
+        problems=(NOT_FOUND,),
+        handle=erase,
+    ),
+)

@@ -1,0 +1,46 @@
+"""Audit: what was done by whom, of all that is kept about it, as one list."""
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.store.database import Database
+from dispatcher.store.queries import statements
+from dispatcher.store.templates import Workspace
+
+_SQL = statements("audit")
+
+Kind = Literal["delivery", "run", "workflow", "template", "schedule", "suppression", "pause", "key"]
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
+_ENDLESS = datetime.max.replace(tzinfo=UTC)
+_details = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which actions are meant; None: all."""
+
+    kind: Kind | None = None
+    actor: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Place(Struct, frozen=True):
+    """Where a page of the list ended."""
+
+    at: datetime
+    rank: int
+    id: int
+
+
+async def listed(
+    database: Database, here: Workspace, meant: Filter, behind: Place | None, count: int
+) -> list[dict[str, Any]]:
+    """The newest behind a place."""
+    # Nothing has this rank: what is at that very time is not before it.
+    place = behind or Place(meant.until or _ENDLESS, 0, 0)
+    asked = meant.kind, meant.actor, meant.since or _ALWAYS, place.at, place.rank, place.id, count
+    rows = await database.fetch(_SQL["list"], here.tenant_id, here.workspace_id, *asked)
+    return [dict(row) | {"details": _details(row["details"])} for row in rows]
