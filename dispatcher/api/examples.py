@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dispatcher.api import models, run_models
+from dispatcher.api import contact_models, models, run_models
+from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
@@ -99,6 +100,22 @@ _whole_run = run_models.WholeRun(
 )
 _entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
 
+_contact = contact_models.Contact(
+    key="customer-17",
+    name="Ann Lee",
+    company="Lee & Sons",
+    status="customer",
+    time_zone="Europe/Berlin",
+    locale="de",
+    tags=["newsletter"],
+    attributes={"plan": "gold"},
+    addresses=[{"kind": "email", "address": "Ann@example.org"}],
+    version=2,
+    created_at=_BEGUN,
+    updated_at=_ENDED,
+    updated_by="key shop",
+)
+
 _ALL: tuple[Struct, ...] = (
     _written,
     models.WrittenMany([_written]),
@@ -120,6 +137,16 @@ _ALL: tuple[Struct, ...] = (
     _whole_run,
     run_models.Log([_entry], next_cursor=None),
     run_models.Envelope(success=True, data=_triggered),
+    contact_models.Contacts([_contact], next_cursor=None),
+    _contact,
+    contact_models.SavedContact("customer-17", "changed", 2),
+    contact_models.DeletedContact("customer-17", "deleted"),
+    contact_models.Imported(
+        1,
+        0,
+        0,
+        [contact_models.Refused(1, "customer-18", [Fault("$.contacts[1].time_zone", "there is no such time zone")])],
+    ),
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
 REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))

@@ -11,7 +11,7 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs, workflows
+from dispatcher.api import contacts, dead_letters, deliveries, enqueueing, held, reference_page, runs, workflows
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -38,6 +38,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *dead_letters.ENDPOINTS,
     *workflows.ENDPOINTS,
     *runs.ENDPOINTS,
+    *contacts.ENDPOINTS,
     *enqueueing.ENDPOINTS,
 )
 
@@ -91,7 +92,7 @@ def cors(origins: str) -> CORSConfig | None:
         return None
     return CORSConfig(
         allow_origins=origins.split(),
-        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["authorization", "content-type", "idempotency-key", "if-match", "x-request-id"],
         expose_headers=["etag", "idempotency-replayed", "retry-after", "x-request-id"],
     )

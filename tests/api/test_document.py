@@ -46,6 +46,13 @@ OPERATIONS = [
     "replayRun",
     "signalRun",
     "workflowEnqueue",
+    "listContacts",
+    "createContact",
+    "getContact",
+    "putContact",
+    "patchContact",
+    "deleteContact",
+    "importContacts",
 ]
 
 

@@ -1,6 +1,7 @@
 """The matrix: every endpoint with every role, and with a key of another tenant and of another workspace."""
 
 import re
+from uuid import uuid4
 
 import pytest
 
@@ -46,6 +47,13 @@ ABOUT = {
     "replayRun": "triggers",
     "signalRun": "triggers",
     "workflowEnqueue": "triggers",
+    "listContacts": "contacts",
+    "createContact": "contacts",
+    "getContact": "contacts",
+    "putContact": "contacts",
+    "patchContact": "contacts",
+    "deleteContact": "contacts",
+    "importContacts": "contacts",
 }
 FOREIGN = (("acme", "default"), ("default", "other"))
 WAITING = "waits"
@@ -68,10 +76,13 @@ def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
 
 
 async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
-    """A delivery that waits and a run of the default workspace."""
+    """A delivery that waits, a run and a contact of the default workspace."""
     waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
     run = admin.post("/workflows/welcome/triggers", {"idempotency_key": "of-the-matrix"}).json["execution_id"]
-    return {"delivery_id": str(waiting), "run_id": str(run), "name": "welcome"}
+    # One of its own each time: that others may put one with the same key into their own workspace is no leak.
+    key = f"c-{uuid4().hex[:8]}"
+    admin.call("PUT", f"/contacts/{key}", {"name": "of-the-matrix"})
+    return {"key": key, "delivery_id": str(waiting), "run_id": str(run), "name": "welcome"}
 
 
 def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
@@ -127,4 +138,7 @@ async def _state(inside: Connection) -> object:
     )
     events = "SELECT run_id, event FROM dispatcher.run_entries WHERE event = ANY ($1) ORDER BY run_id, number"
     acted = await inside.fetch(events, ["paused", "resumed", "cancelled", "replayed"])
-    return [deliveries, acted, await inside.fetch("SELECT * FROM dispatcher.operator_actions ORDER BY id")]
+    contacts = await inside.fetch(
+        "SELECT * FROM dispatcher.contacts WHERE workspace_id = $1 AND tenant_id = $1", "default"
+    )
+    return [deliveries, acted, contacts, await inside.fetch("SELECT * FROM dispatcher.operator_actions ORDER BY id")]
