@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dispatcher.api import contact_models, models, run_models
+from dispatcher.api import contact_models, models, person_models, run_models
 from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -116,6 +116,30 @@ _contact = contact_models.Contact(
     updated_by="key shop",
 )
 
+_erasure = person_models.Erasure(
+    id=3,
+    asked_at=_BEGUN,
+    looked_at=_ENDED,
+    finished_at=_ENDED,
+    deliveries=12,
+    runs=2,
+    waits_for=0,
+    actor="key shop",
+    reason="she asked for it",
+    subjects=["sha256:9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab"],
+)
+_entry_of_timeline = {
+    "kind": "delivery",
+    "id": 17,
+    "at": _BEGUN,
+    "channel": "email",
+    "subject": "Order {{ id }}",
+    "life": "sent",
+    "run_id": 23,
+    "node": "mail",
+    "reason": "node mail of run 23 of the workflow order_shipped, triggered by key shop",
+}
+
 _ALL: tuple[Struct, ...] = (
     _written,
     models.WrittenMany([_written]),
@@ -140,6 +164,10 @@ _ALL: tuple[Struct, ...] = (
     contact_models.Contacts([_contact], next_cursor=None),
     _contact,
     contact_models.SavedContact("customer-17", "changed", 2),
+    person_models.Timeline([_entry_of_timeline], next_cursor=None),
+    person_models.Erasures([_erasure], next_cursor=None),
+    _erasure,
+    person_models.Export([{"record": "contact", "key": "customer-17"}], next_cursor="ZXhwb3J0IDEgMQ"),
     contact_models.DeletedContact("customer-17", "deleted"),
     contact_models.Imported(
         1,

@@ -11,7 +11,17 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import contacts, dead_letters, deliveries, enqueueing, held, reference_page, runs, workflows
+from dispatcher.api import (
+    contacts,
+    dead_letters,
+    deliveries,
+    enqueueing,
+    held,
+    persons,
+    reference_page,
+    runs,
+    workflows,
+)
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -39,6 +49,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *workflows.ENDPOINTS,
     *runs.ENDPOINTS,
     *contacts.ENDPOINTS,
+    *persons.ENDPOINTS,
     *enqueueing.ENDPOINTS,
 )
 

@@ -95,6 +95,7 @@ def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
             faults.append(Fault(f"query.{name}", "has a NUL character"))
         else:
             faults += _leaf_faults(text, fields[name].type, f"query.{name}", strict=False)
+    faults += [Fault(f"query.{name}", "is required") for name in fields if fields[name].required and name not in names]
     if faults:
         raise faulty(faults)
     return msgspec.convert(dict(given), model, strict=False)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from dispatcher.cli import erasing, persons
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.contact_import import Importing, import_contacts
 from dispatcher.cli.deliveries import LIMIT_MAX
@@ -86,6 +87,12 @@ def _writing(name: str, mode: Mode, summary: str) -> None:
 
     write.__doc__ = summary
     command(app, name)(write)
+
+
+command(app, "timeline")(persons.timeline)
+command(app, "export-person")(persons.export_person)
+command(app, "erase")(erasing.erase)
+command(app, "erasures")(erasing.erasures)
 
 
 def _addresses(

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.domain.addresses import Address
-from dispatcher.domain.contacts import Said
+from dispatcher.domain.contacts import Said, contact_address
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
@@ -96,6 +96,12 @@ async def by_address(database: Database, here: Workspace, address: Address) -> i
     kinds = ["push", "chat", "social"] if address.kind == "other" else [address.kind]
     found = await database.value(_SQL["by_address"], here.tenant_id, here.workspace_id, kinds, address.text)
     return None if found is None else int(found)
+
+
+def addresses(shown: dict[str, Any]) -> list[Address]:
+    """The addresses of a contact that was found, as they are compared."""
+    found: list[dict[str, Any]] = msgspec.json.decode(shown["addresses"])
+    return [contact_address(one["kind"], one["address"])[0] for one in found]
 
 
 async def delete(database: Database, here: Workspace, key: str, version: int | None = None) -> Answer | None:

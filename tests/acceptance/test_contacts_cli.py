@@ -35,6 +35,30 @@ async def test_a_file_is_imported_and_every_refused_line_is_named(program: Progr
     assert (back.returncode, text(back).strip()) == (0, "created 0, changed 0, same 2, refused 0")
 
 
+async def test_a_timeline_says_why_and_an_export_says_everything(program: Program) -> None:
+    program.run("send", "--channel", "email", "--to", "ann@example.org", "--part", "subject=Hi", "--key", "order-1")
+    program.run("contacts", "upsert", "ann", "--email", "Ann@Example.org")
+    shown = text(program.run("contacts", "timeline", "ANN@example.org"))
+    assert "an application wrote it with the key order-1" in shown
+    (entry,) = rows(program.run("contacts", "timeline", "ann@example.org", "--json"))
+    assert (entry["kind"], entry["subject"], entry["life"]) == ("delivery", "Hi", "pending")
+    records = rows(program.run("contacts", "export-person", "--contact", "ann"))
+    assert [one["record"] for one in records] == ["contact", "delivery"]
+
+
+async def test_a_person_is_erased_only_by_whoever_means_it(program: Program) -> None:
+    program.run("send", "--channel", "email", "--to", "ann@example.org", "--part", "subject=Hi", "--key", "order-1")
+    words = ("contacts", "erase", "ann@example.org", "--reason", "by letter", "--actor", "bob")
+    unsure = program.run(*words)
+    assert (unsure.returncode, b"confirm with --yes" in unsure.stderr) == (1, True)
+    assert "is done: 1 deliveries, 0 runs" in text(program.run(*words, "--yes", "--all-workspaces"))
+    (row,) = rows(program.run("contacts", "erasures", "--json"))
+    assert (row["actor"], row["reason"], row["deliveries"]) == ("bob", "by letter", 1)
+    assert "Nothing was sent to ann@example.org here" in text(program.run("contacts", "timeline", "ann@example.org"))
+    again = program.run("send", "--channel", "sms", "--to", "+4917012345", "--body", "x", "--key", "order-1")
+    assert "duplicate" in text(again)
+
+
 def rows_of(output: bytes) -> list[dict[str, Any]]:
     """JSON, one object a line."""
     return [json.loads(line) for line in output.splitlines()]
@@ -48,6 +72,8 @@ def rows_of(output: bytes) -> list[dict[str, Any]]:
         (("create", "a", "--address", "fax=1"), 3, "one of email"),
         (("update", "nobody", "--name", "x"), 3, "no contact with this key"),
         (("import", "-", "--mode", "x"), 2, "upsert, create, put"),
+        (("export-person",), 2, "name an address, or a contact"),
+        (("export-person", "--contact", "nobody"), 1, "there is no contact nobody"),
         (("delete", "nobody"), 1, "there is no contact nobody"),
     ],
 )

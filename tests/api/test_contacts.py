@@ -1,6 +1,10 @@
 """Contacts over HTTP: written, changed under If-Match, listed page by page, imported and deleted."""
 
-from tests.api.caller import Caller
+from typing import Any
+
+from tests.api.caller import Caller, delivery
+
+LATER = "2040-01-01T00:00:00Z"
 
 
 def _mail(text: str) -> list[dict[str, str]]:
@@ -53,6 +57,25 @@ async def test_contacts_are_listed_by_filter_and_page(admin: Caller) -> None:
     (found,) = admin.get("/contacts?address=0049%20170%2012345").json["contacts"]
     assert found["key"] == "p1"
     assert list(admin.get("/contacts?address=nobody").faults) == ["query.address"]
+
+
+async def test_a_timeline_and_an_export_go_on_from_page_to_page(admin: Caller) -> None:
+    mails = [delivery(f"t{n}", channel="email", recipient="tim@example.org", scheduled_for=LATER) for n in range(3)]
+    written = [one["id"] for one in admin.post("/deliveries/batch", {"deliveries": mails}).json["deliveries"]]
+    admin.call("PUT", "/contacts/tim", {"addresses": _mail("tim@example.org")})
+    seen: dict[str, list[Any]] = {}
+    for path, name in (("/persons/timeline", "entries"), ("/persons/export", "records")):
+        cursor, seen[name] = "", []
+        while True:
+            page = admin.get(f"{path}?address=tim@example.org&limit=2{cursor}").json
+            seen[name] += page[name]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+    assert [one["id"] for one in seen["entries"]] == written[::-1]
+    assert [one["record"] for one in seen["records"]] == ["contact", *["delivery"] * 3]
+    assert list(admin.get("/persons/timeline?address=tim@example.org&cursor=x").faults) == ["query.cursor"]
+    assert list(admin.get("/persons/timeline").faults) == ["query.address"]
 
 
 async def test_of_many_the_sound_ones_are_written_and_the_others_named(admin: Caller) -> None:

@@ -53,6 +53,11 @@ OPERATIONS = [
     "patchContact",
     "deleteContact",
     "importContacts",
+    "getTimeline",
+    "exportPerson",
+    "erasePerson",
+    "listErasures",
+    "getErasure",
 ]
 
 

@@ -54,7 +54,14 @@ ABOUT = {
     "patchContact": "contacts",
     "deleteContact": "contacts",
     "importContacts": "contacts",
+    "getTimeline": "contacts",
+    "exportPerson": "contacts",
+    "erasePerson": "contacts",
+    "listErasures": "contacts",
+    "getErasure": "contacts",
 }
+# What has to be asked for.
+QUERIES = {"getTimeline": "?address=%2B4917012345", "exportPerson": "?address=%2B4917012345"}
 FOREIGN = (("acme", "default"), ("default", "other"))
 WAITING = "waits"
 LATER = "2040-01-01T00:00:00Z"
@@ -68,7 +75,7 @@ def keys(serving: Program) -> dict[str, str]:
 
 
 def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
-    path = re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path)
+    path = re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path) + QUERIES.get(one.operation, "")
     if one.example is None:
         return caller.call(one.method, path)
     own = {"idempotency_key": WAITING} if one.operation.endswith("ByKey") else {}
@@ -82,7 +89,9 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     # One of its own each time: that others may put one with the same key into their own workspace is no leak.
     key = f"c-{uuid4().hex[:8]}"
     admin.call("PUT", f"/contacts/{key}", {"name": "of-the-matrix"})
-    return {"key": key, "delivery_id": str(waiting), "run_id": str(run), "name": "welcome"}
+    erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
+    erasure = admin.post("/erasures", erased).json["id"]
+    return {"key": key, "erasure_id": str(erasure), "delivery_id": str(waiting), "run_id": str(run), "name": "welcome"}
 
 
 def test_every_endpoint_is_about_what_was_agreed_upon() -> None:

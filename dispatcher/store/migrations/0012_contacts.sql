@@ -99,7 +99,7 @@ BEGIN
                AND h.address = asked.address;
         END LOOP;
         IF owner <> p_contact.id THEN
-            taken := asked.kind || ' ' || asked.written;
+            taken := asked.kind || ' ' || asked.address;
             DELETE FROM dispatcher.contact_addresses h
              WHERE h.contact_id = p_contact.id AND h.kind || ' ' || h.address = ANY (fresh);
             changed := false;
