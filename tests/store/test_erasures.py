@@ -9,7 +9,7 @@ import pytest
 from dispatcher.domain import persons
 from dispatcher.domain.addresses import Address
 from dispatcher.domain.life import Failed, Held, Succeeded
-from dispatcher.store import barring, deliveries, erasures, suppressions
+from dispatcher.store import barring, checks, deliveries, erasures, suppressions
 from dispatcher.store.deliveries import New
 from dispatcher.store.erasures import Looked
 from dispatcher.store.suppressions import Entry
@@ -41,6 +41,10 @@ async def _row(scene: Scene, delivery_id: int, columns: str) -> tuple[object, ..
     """Some columns of a delivery."""
     found = await scene.database.fetch(f"SELECT {columns} FROM dispatcher.deliveries WHERE id = $1", delivery_id)
     return tuple(found[0])
+
+
+async def _sound(scene: Scene) -> None:
+    assert [found for name in checks.invariants() if (found := await checks.check(scene.database, name))] == []
 
 
 async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connection: Connection) -> None:
@@ -75,6 +79,7 @@ async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connectio
     (row,) = await erasures.listed(database, HERE, 2**62, 9)
     assert (row["actor"], row["reason"], row["subjects"][0]) == ("bob", "asked by letter", erasures.subject(ANN))
     assert await erasures.look(database) is None
+    await _sound(scene)
 
 
 async def test_an_erased_key_is_a_duplicate_through_every_door(scene: Scene, connection: Connection) -> None:
@@ -142,7 +147,7 @@ async def test_what_is_queued_is_skipped_and_what_is_being_sent_is_waited_for(sc
     assert again is not None
     assert (again.finished, again.deliveries) == (True, 1)
     assert await _row(scene, sending.id, "recipient, variables") == ("erased", "{}")
-    assert (await scene.row(sending.id))["provider_message_id"] is None
+    assert (await scene.row(sending.id))["provider_message_id"].startswith("sha256:")
 
 
 async def test_what_is_held_has_failed_and_nothing_that_was_erased_is_sent_again(scene: Scene) -> None:
@@ -158,6 +163,7 @@ async def test_what_is_held_has_failed_and_nothing_that_was_erased_is_sent_again
     again = "UPDATE dispatcher.delivery_state SET status = 'queued', finished_at = NULL WHERE id = $1"
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError):
         await scene.value(again, queued)
+    await _sound(scene)
 
 
 async def test_an_erasure_that_was_cut_goes_on_where_it_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +209,7 @@ async def test_while_a_run_is_waited_for_nothing_else_goes_out(scene: Scene, con
     again = await erasures.look(scene.database, looked.id)
     assert again is not None
     assert (again.finished, again.runs, again.deliveries) == (True, 1, 2)
+    await _sound(scene)
 
 
 async def test_what_is_new_since_it_was_asked_for_stays(scene: Scene) -> None:

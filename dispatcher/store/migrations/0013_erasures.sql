@@ -141,13 +141,17 @@ BEGIN
            template = CASE WHEN d.template IS NOT NULL THEN '{"body": "erased"}'::jsonb END, variables = '{}', options = '{}'
      WHERE d.id = ANY (ids);
     PERFORM set_config('dispatcher.erasing', '', true);
+    -- Some providers' names for a message have a phone number in them.
     UPDATE dispatcher.delivery_state s
-       SET provider_message_id = NULL, error = CASE WHEN s.status IN ('failed', 'skipped') OR s.error IS NOT NULL THEN 'erased' END
+       SET provider_message_id = dispatcher.erased_v1(s.provider_message_id),
+           error = CASE WHEN s.status IN ('failed', 'skipped') OR s.error IS NOT NULL THEN 'erased' END
      WHERE s.id = ANY (ids);
     UPDATE dispatcher.delivery_attempts a SET reason = 'erased' WHERE a.delivery_id = ANY (ids) AND a.reason IS NOT NULL;
-    UPDATE dispatcher.delivery_evidence e SET reason = CASE WHEN e.reason IS NOT NULL THEN 'erased' END, provider_message_id = NULL
+    UPDATE dispatcher.delivery_evidence e SET reason = CASE WHEN e.reason IS NOT NULL THEN 'erased' END,
+           provider_message_id = dispatcher.erased_v1(e.provider_message_id)
      WHERE e.delivery_id = ANY (ids);
-    UPDATE dispatcher.delivery_receipts r SET reason = '', provider_message_id = NULL WHERE r.delivery_id = ANY (ids);
+    UPDATE dispatcher.delivery_receipts r SET reason = '', provider_message_id = dispatcher.erased_v1(r.provider_message_id)
+     WHERE r.delivery_id = ANY (ids);
     UPDATE dispatcher.delivery_answers a SET data = '{}' WHERE a.delivery_id = ANY (ids);
     UPDATE dispatcher.reopened_ends e SET error = 'erased' WHERE e.delivery_id = ANY (ids) AND e.error IS NOT NULL;
     UPDATE dispatcher.operator_actions o SET reason = 'erased' WHERE o.delivery_id = ANY (ids);
