@@ -1,14 +1,15 @@
-"""The janitor: spent claims, claims whose answer was lost, and the gauges of the backlog."""
+"""The janitor: spent claims, claims whose answer was lost, erasures, and the gauges of the backlog."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 
+import asyncpg
 import structlog
 
 from dispatcher.actors.streams import Epoch, Lanes, Tokens
 from dispatcher.config import Janitor as Settings
 from dispatcher.metrics import Metrics
-from dispatcher.store import answers, claims, held, pauses, suppressions
+from dispatcher.store import answers, claims, erasures, held, pauses, suppressions
 from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -17,6 +18,8 @@ log = structlog.get_logger(__name__)
 AGE_SECONDS = 5.0
 # More are counted as this many: a queue of millions is not worth its scan.
 DEPTH_COUNTED_MAX = 100_000
+# Some seconds of reading.
+ERASURE_PAGES_MAX = 20
 
 
 class Janitor:
@@ -53,12 +56,24 @@ class Janitor:
         await pauses.unpark(self._database, self.settings.page_max)
         await suppressions.drop_expired(self._database, self.settings.page_max)
         await answers.drop(self._database, self.settings.page_max)
+        await self._erase()
         await self._settle_held()
         current = self._current()
         if current is None:
             return
         await self._forget_lost(current.number, current.tokens)
         await self._measure(current.lanes)
+
+    async def _erase(self) -> None:
+        """Go on with an erasure that nobody else is at, a little each round: it may be as long as the tables are."""
+        try:
+            looked = await erasures.look(self._database, pages=ERASURE_PAGES_MAX)
+        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
+            # A row that cannot be erased must not keep everything else from being done.
+            log.exception("erasure.failed")
+            return
+        if looked is not None and looked.finished:
+            log.info("erasure.finished", erasure=looked.id, deliveries=looked.deliveries, runs=looked.runs)
 
     async def _settle_held(self) -> None:
         """Evidence settles what is held; and time does, where a channel says so."""

@@ -88,7 +88,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One way to ask for one thing."""
 
     operation: str
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     right: Right
     summary: str

@@ -9,10 +9,12 @@ from msgspec import Struct, structs
 
 from dispatcher.api import (
     audit,
+    contact_models,
     key_models,
     models,
     object_models,
     pause_models,
+    person_models,
     run_models,
     schedule_models,
     suppression_models,
@@ -20,6 +22,7 @@ from dispatcher.api import (
     template_models,
     webhook_models,
 )
+from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
@@ -119,6 +122,46 @@ _webhook = webhook_models.Webhook(
     old_secret_until=None,
 )
 
+_contact = contact_models.Contact(
+    key="customer-17",
+    name="Ann Lee",
+    company="Lee & Sons",
+    status="customer",
+    time_zone="Europe/Berlin",
+    locale="de",
+    tags=["newsletter"],
+    attributes={"plan": "gold"},
+    addresses=[{"kind": "email", "address": "Ann@example.org"}],
+    version=2,
+    created_at=_BEGUN,
+    updated_at=_ENDED,
+    updated_by="key shop",
+)
+
+_erasure = person_models.Erasure(
+    id=3,
+    asked_at=_BEGUN,
+    looked_at=_ENDED,
+    finished_at=_ENDED,
+    deliveries=12,
+    runs=2,
+    waits_for=0,
+    actor="key shop",
+    reason="she asked for it",
+    subjects=["sha256:9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab"],
+)
+_entry_of_timeline = {
+    "kind": "delivery",
+    "id": 17,
+    "at": _BEGUN,
+    "channel": "email",
+    "subject": "Order {{ id }}",
+    "life": "sent",
+    "run_id": 23,
+    "node": "mail",
+    "reason": "node mail of run 23 of the workflow order_shipped, triggered by key shop",
+}
+
 _ALL: tuple[Struct, ...] = (
     _written,
     models.WrittenMany([_written]),
@@ -152,6 +195,20 @@ _ALL: tuple[Struct, ...] = (
     *schedule_models.EXAMPLES,
     *sweep_models.EXAMPLES,
     *pause_models.EXAMPLES,
+    contact_models.Contacts([_contact], next_cursor=None),
+    _contact,
+    contact_models.SavedContact("customer-17", "changed", 2),
+    person_models.Timeline([_entry_of_timeline], next_cursor=None),
+    person_models.Erasures([_erasure], next_cursor=None),
+    _erasure,
+    person_models.Export([{"record": "contact", "key": "customer-17"}], next_cursor="ZXhwb3J0IDEgMQ"),
+    contact_models.DeletedContact("customer-17", "deleted"),
+    contact_models.Imported(
+        1,
+        0,
+        0,
+        [contact_models.Refused(1, "customer-18", [Fault("$.contacts[1].time_zone", "there is no such time zone")])],
+    ),
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
 REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))

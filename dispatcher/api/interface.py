@@ -13,6 +13,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from dispatcher.api import (
     audit,
+    contacts,
     dead_letters,
     deliveries,
     enqueueing,
@@ -20,6 +21,7 @@ from dispatcher.api import (
     keys,
     objects,
     pauses,
+    persons,
     reference_page,
     runs,
     schedules,
@@ -57,6 +59,8 @@ ENDPOINTS: Sequence[Endpoint] = (
     *templates.ENDPOINTS,
     *runs.ENDPOINTS,
     *schedules.ENDPOINTS,
+    *contacts.ENDPOINTS,
+    *persons.ENDPOINTS,
     *enqueueing.ENDPOINTS,
     *webhooks.ENDPOINTS,
     *suppressions.ENDPOINTS,
@@ -121,7 +125,7 @@ def cors(origins: str) -> CORSConfig | None:
         return None
     return CORSConfig(
         allow_origins=origins.split(),
-        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["authorization", "content-type", "idempotency-key", "if-match", "x-request-id"],
         expose_headers=["etag", "idempotency-replayed", "retry-after", "x-request-id"],
     )

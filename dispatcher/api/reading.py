@@ -154,9 +154,11 @@ def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
             faults.append(Fault(f"query.{name}", "has a NUL character"))
         else:
             faults += _leaf_faults(text, fields[name].type, f"query.{name}", strict=False)
+    named = dict(given)
+    faults += [Fault(f"query.{name}", "is required") for name in fields if fields[name].required and name not in named]
     if faults:
         raise faulty(faults)
-    return msgspec.convert(dict(given), model, strict=False)
+    return msgspec.convert(named, model, strict=False)
 
 
 def faults_of(value: object, annotation: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401 - as it was written

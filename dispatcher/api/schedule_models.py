@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field, structs
 
 from dispatcher.api.models import Asked, Json, Limit, LongCursor, ShortText
-from dispatcher.domain.cron import EXPRESSION_MAX, ZONE_MAX
+from dispatcher.domain.cron import EXPRESSION_MAX
+from dispatcher.domain.zones import ZONE_MAX
 
 TICKS_MAX = 100
 

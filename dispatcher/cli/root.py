@@ -47,6 +47,7 @@ GROUPS = {
     "runs": "runs",
     "suppressions": "suppressions",
     "topics": "topics",
+    "contacts": "contacts",
     "schedules": "schedules",
     "keys": "keys",
     "webhooks": "webhooks",

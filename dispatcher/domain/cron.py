@@ -7,20 +7,17 @@ fall together are one tick.
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
 from itertools import islice
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from dispatcher.domain.zones import zone_fault
 from dispatcher.errors import Fault, ScheduleRefused
 
 # Five fields with every minute listed have some 300 characters.
 EXPRESSION_MAX = 500
-ZONE_MAX = 100
 HOURS = 24
-# What these say is another thing on another machine.
-OF_MACHINES = {"localtime", "Factory"}
 ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -98,18 +95,10 @@ class Cron:
         return found is not None and found <= now
 
 
-@cache
-def _zones() -> dict[str, str]:
-    """Every zone by its name in small letters."""
-    return {name.lower(): name for name in available_timezones() - OF_MACHINES}
-
-
 def _zone_faults(zone: str) -> Iterator[Fault]:
-    known = _zones().get(zone.lower()) if len(zone) <= ZONE_MAX else None
-    if known is None:
-        yield Fault("$.time_zone", "there is no such time zone; write one like Europe/Berlin, or UTC")
-    elif known != zone:
-        yield Fault("$.time_zone", f"is written {known}")
+    words = zone_fault(zone)
+    if words is not None:
+        yield Fault("$.time_zone", words)
 
 
 def _expression_faults(expression: str) -> Iterator[Fault]:

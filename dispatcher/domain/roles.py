@@ -22,6 +22,7 @@ class Right(StrEnum):
     DELIVERIES = "deliveries"
     OBJECTS = "objects"
     SUPPRESSIONS = "suppressions"
+    CONTACTS = "contacts"
     PAUSES = "pauses"
     SCHEDULES = "schedules"
     KEYS = "keys"

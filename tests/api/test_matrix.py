@@ -95,7 +95,21 @@ ABOUT = {
     "createPause": "pauses",
     "getPause": "pauses",
     "resumePause": "pauses",
+    "listContacts": "contacts",
+    "createContact": "contacts",
+    "getContact": "contacts",
+    "putContact": "contacts",
+    "patchContact": "contacts",
+    "deleteContact": "contacts",
+    "importContacts": "contacts",
+    "getTimeline": "contacts",
+    "exportPerson": "contacts",
+    "erasePerson": "contacts",
+    "listErasures": "contacts",
+    "getErasure": "contacts",
 }
+# What has to be asked for.
+QUERIES = {"getTimeline": "?address=%2B4917012345", "exportPerson": "?address=%2B4917012345"}
 FOREIGN = (("acme", "default"), ("default", "other"))
 # What of it belongs to a workspace.
 ROWS = (
@@ -105,6 +119,7 @@ ROWS = (
     "* FROM dispatcher.schedules",
     "* FROM dispatcher.objects",
     "* FROM dispatcher.webhook_endpoints",
+    "* FROM dispatcher.contacts",
 )
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"
@@ -120,6 +135,7 @@ def keys(serving: Program) -> dict[str, str]:
 
 def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
     path = re.sub(r"\{(\w+)\}", lambda match: quote(names.get(f"{one.tag}.{match[1]}", names[match[1]]), ""), one.path)
+    path += QUERIES.get(one.operation, "")
     if one.example is None:
         return caller.call(one.method, path)
     own = {"idempotency_key": WAITING} if one.operation.endswith("ByKey") else {}
@@ -143,6 +159,9 @@ async def _names(admin: Caller) -> dict[str, str]:
     file = {"content": "YWJj", "content_type": "application/pdf"}
     assert admin.call("PUT", f"/objects/{fresh}", file).status == 201
     own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects")}
+    assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
+    erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
+    own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
     return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
 
 

@@ -15,7 +15,15 @@ UNION ALL
 SELECT a.tenant_id, a.kind, p.address, NULL, NULL, NULL, p.topic
   FROM asked a JOIN dispatcher.topic_preferences p
     ON p.tenant_id = a.tenant_id AND p.kind = a.kind AND p.address = ANY (a.addresses)
- WHERE a.topical AND NOT p.subscribed;
+ WHERE a.topical AND NOT p.subscribed
+UNION ALL
+-- Of whom nothing is known but the hash. Where there is nobody, this is not even begun.
+SELECT a.tenant_id, a.kind, one.address, e.channel, e.source, 'erased', nullif(e.topic, '')
+  FROM asked a CROSS JOIN LATERAL unnest(a.addresses) AS one (address)
+  JOIN dispatcher.erased_suppressions e
+    ON e.tenant_id = a.tenant_id AND e.kind = a.kind AND e.hash = sha256(convert_to(one.address, 'UTF8'))
+ WHERE EXISTS (SELECT FROM dispatcher.erased_suppressions)
+   AND (e.expires_at IS NULL OR e.expires_at > statement_timestamp());
 
 -- name: bar
 -- Let nothing more of these go out.

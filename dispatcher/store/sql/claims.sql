@@ -22,6 +22,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
        d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
+                     OR EXISTS (SELECT FROM dispatcher.erased_suppressions)
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
@@ -50,6 +51,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
        d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
+                     OR EXISTS (SELECT FROM dispatcher.erased_suppressions)
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,

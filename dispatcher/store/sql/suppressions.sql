@@ -16,12 +16,23 @@ ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE
 -- Take addresses off the list: all of their entries, or those of one source or one channel. Answers what went.
 WITH said AS MATERIALIZED (
     SELECT set_config('dispatcher.actor', $5, true), set_config('dispatcher.reason', $6, true)
+), hashed AS (
+    DELETE FROM dispatcher.erased_suppressions e
+     USING said, unnest($2::text[], $3::text[]) AS asked (kind, address)
+     WHERE e.tenant_id = $1 AND e.kind = asked.kind AND e.hash = sha256(convert_to(asked.address, 'UTF8')) AND e.topic = ''
+       AND ($4::text IS NULL OR e.source = $4) AND ($7::text IS NULL OR e.channel = $7)
+    RETURNING e.kind, asked.address, e.channel, e.source, e.expires_at, e.hash
+), kept AS (
+    INSERT INTO dispatcher.suppression_log (actor, action, tenant_id, kind, address, channel, source, expires_at, reason)
+    SELECT $5, 'release', $1, kind, 'sha256:' || encode(hash, 'hex'), channel, source, expires_at, $6 FROM hashed
+), plain AS (
+    DELETE FROM dispatcher.suppressions s
+     USING said, unnest($2::text[], $3::text[]) AS asked (kind, address)
+     WHERE s.tenant_id = $1 AND s.kind = asked.kind AND s.address = asked.address
+       AND ($4::text IS NULL OR s.source = $4) AND ($7::text IS NULL OR s.channel = $7)
+    RETURNING s.kind, s.address, s.channel, s.source
 )
-DELETE FROM dispatcher.suppressions s
- USING said, unnest($2::text[], $3::text[]) AS asked (kind, address)
- WHERE s.tenant_id = $1 AND s.kind = asked.kind AND s.address = asked.address
-   AND ($4::text IS NULL OR s.source = $4) AND ($7::text IS NULL OR s.channel = $7)
-RETURNING s.kind, s.address, s.channel, s.source;
+SELECT kind, address, channel, source FROM plain UNION ALL SELECT kind, address, channel, source FROM hashed;
 
 -- name: drop_expired
 -- Take up to $1 off the list whose time is over; says how many.
@@ -30,6 +41,8 @@ WITH said AS MATERIALIZED (
 ), over AS (
     SELECT s.tenant_id, s.kind, s.address, s.channel, s.source FROM dispatcher.suppressions s, said
      WHERE s.expires_at <= statement_timestamp() LIMIT $1 FOR UPDATE OF s SKIP LOCKED
+), hashed AS (
+    DELETE FROM dispatcher.erased_suppressions e WHERE e.expires_at <= statement_timestamp()
 ), gone AS (
     DELETE FROM dispatcher.suppressions s USING over o
      WHERE (s.tenant_id, s.kind, s.address, s.channel, s.source) = (o.tenant_id, o.kind, o.address, o.channel, o.source)
@@ -50,15 +63,26 @@ SELECT tenant_id, kind, address, channel, source, added_at, expires_at, actor, r
 -- What stands about one address.
 SELECT channel, source, added_at, expires_at, actor, reason FROM dispatcher.suppressions
  WHERE tenant_id = $1 AND kind = $2 AND address = $3 AND (expires_at IS NULL OR expires_at > statement_timestamp())
+ UNION ALL
+-- Of somebody who was erased.
+SELECT channel, source, added_at, expires_at, 'dispatcher', 'erased' FROM dispatcher.erased_suppressions
+ WHERE tenant_id = $1 AND kind = $2 AND hash = sha256(convert_to($3, 'UTF8')) AND topic = ''
+   AND (expires_at IS NULL OR expires_at > statement_timestamp())
  ORDER BY channel, source;
 
 -- name: log
 -- What was said about one address, the newest first.
 SELECT at, actor, action, channel, source, topic, expires_at, reason FROM dispatcher.suppression_log
- WHERE tenant_id = $1 AND kind = $2 AND address = $3 ORDER BY id DESC LIMIT $4;
+ WHERE tenant_id = $1 AND kind = $2 AND address IN ($3, 'sha256:' || encode(sha256(convert_to($3, 'UTF8')), 'hex'))
+ ORDER BY id DESC LIMIT $4;
 
 -- name: prefer
--- Say for addresses whether they want a topic; who says again what he said before changes nothing.
+-- Say for addresses whether they want a topic; who says again what he said before changes nothing. Who wants it after all is
+-- no longer kept away from it by what was said before they were erased.
+WITH forgiven AS (
+    DELETE FROM dispatcher.erased_suppressions e USING unnest($2::text[], $3::text[]) AS r (kind, address)
+     WHERE $5 AND e.tenant_id = $1 AND e.kind = r.kind AND e.hash = sha256(convert_to(r.address, 'UTF8')) AND e.topic = $4
+)
 INSERT INTO dispatcher.topic_preferences AS p (tenant_id, kind, address, topic, subscribed, actor, reason)
 SELECT DISTINCT ON (kind, address) $1, kind, address, $4, $5, $6, $7
   FROM unnest($2::text[], $3::text[]) AS r (kind, address) ORDER BY kind, address
@@ -72,4 +96,9 @@ ON CONFLICT ON CONSTRAINT topic_preferences_pkey DO UPDATE
 SELECT tenant_id, topic, kind, address, subscribed, changed_at, actor, reason FROM dispatcher.topic_preferences
  WHERE tenant_id = $1 AND ($2::text IS NULL OR topic = $2) AND ($3::text IS NULL OR (kind, address) = ($3, $4))
    AND (kind, address, topic) > ($5, $6, $7)
+ UNION ALL
+-- Of somebody who was erased, where it is asked for them.
+SELECT tenant_id, topic, kind, $4, false, added_at, 'dispatcher', 'erased' FROM dispatcher.erased_suppressions
+ WHERE tenant_id = $1 AND ($2::text IS NULL OR topic = $2) AND topic <> '' AND kind = $3
+   AND hash = sha256(convert_to($4::text, 'UTF8')) AND (kind, $4::text, topic) > ($5, $6, $7)
  ORDER BY kind, address, topic LIMIT $8;

@@ -1,0 +1,92 @@
+"""Importing contacts: every sound line of a file is written, and every other is named with its reasons."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from dispatcher.cli.contact_file import ContactFile
+from dispatcher.cli.lines import Line, Lines
+from dispatcher.cli.progress import progress_bar
+from dispatcher.cli.sending import opened
+from dispatcher.cli.session import Session
+from dispatcher.domain.contacts import Said
+from dispatcher.errors import Fault
+from dispatcher.store import contacts as store
+from dispatcher.store.contacts import Mode
+from dispatcher.store.database import Database
+from dispatcher.store.templates import Workspace
+
+
+class Importing(Struct, frozen=True):
+    """How a file is imported."""
+
+    here: Workspace
+    mode: Mode
+    actor: str
+
+
+class Tally(Struct):
+    """What became of the lines so far."""
+
+    created: int = 0
+    changed: int = 0
+    same: int = 0
+    refused: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {count:,}" for name, count in self.counts().items())
+
+    def counts(self) -> dict[str, int]:
+        """It by names."""
+        return {"created": self.created, "changed": self.changed, "same": self.same, "refused": self.refused}
+
+
+def import_contacts(session: Session, path: Path, how: Importing) -> Tally:
+    """Write what a file says, a batch at a time."""
+    tally, file = Tally(), ContactFile(whole=how.mode in ("create", "put"))
+    size = path.stat().st_size if path.is_file() else 0
+    with opened(path, "FILE") as source, session.database() as database:
+        lines = Lines(source)
+        with progress_bar(session.voice, "importing", size) as at:
+            try:
+                for batch in lines.batches():
+                    if not _write(session, database, how, (file, batch), tally):
+                        break
+                    at(lines.bytes_read)
+            except BaseException:
+                session.voice.talk.print(
+                    f"stopped: {tally}. Import the whole file again: what is there stays the same."
+                )
+                raise
+    return tally
+
+
+def _write(
+    session: Session, database: Database, how: Importing, read: tuple[ContactFile, Sequence[Line]], tally: Tally
+) -> bool:
+    """Write a batch. False where nothing can be read on: the columns are not known."""
+    file, batch = read
+    sound: list[tuple[int, Said]] = []
+    refused: list[tuple[int, Sequence[Fault]]] = []
+    for line in batch:
+        said = file.read(line)
+        if isinstance(said, list):
+            refused.append((line.number, said))
+            if file.columns_are_faulty:
+                break
+        elif said is not None:
+            sound.append((line.number, said))
+    if sound:
+        said_all = [said for _, said in sound]
+        answers = session.run(lambda: store.put(database, how.here, said_all, how.mode, how.actor))
+        for (number, _), answer in zip(sound, answers, strict=True):
+            if answer.fault is not None:
+                refused.append((number, [Fault("$.addresses" if answer.taken else "$", answer.fault)]))
+            else:
+                setattr(tally, answer.answer, getattr(tally, answer.answer) + 1)
+    for number, faults in sorted(refused, key=lambda one: one[0]):
+        tally.refused += 1
+        words = "".join(f"\n  {fault}" for fault in faults)
+        session.voice.note(f"line {number}: refused{words}", {"line": number, "faults": list(faults)})
+    return not file.columns_are_faulty

@@ -1,0 +1,109 @@
+-- name: ask
+-- Write down that a person is to be erased from a workspace.
+INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, addresses)
+VALUES ($1, $2, $3, $4, $5, $6::jsonb) RETURNING id;
+
+-- name: workspaces
+-- The workspaces in which a tenant has anything.
+SELECT workspace_id FROM dispatcher.deliveries WHERE tenant_id = $1
+ UNION SELECT workspace_id FROM dispatcher.runs WHERE tenant_id = $1
+ UNION SELECT workspace_id FROM dispatcher.contacts WHERE tenant_id = $1 ORDER BY 1;
+
+-- name: list
+-- Erasures of a workspace below a number, the newest first; or one of them.
+SELECT id, asked_at, looked_at, finished_at, deliveries, runs, waits_for, actor, reason, subjects FROM dispatcher.erasures
+ WHERE tenant_id = $1 AND workspace_id = $2 AND id < $3 AND ($4::bigint IS NULL OR id = $4) ORDER BY id DESC LIMIT $5;
+
+-- name: open
+-- One that is open, as it stands: a certain one, or the one that was not looked at for longest, and not for $2 seconds.
+UPDATE dispatcher.erasures e SET looked_at = statement_timestamp()
+ WHERE e.id = (SELECT o.id FROM dispatcher.erasures o
+                WHERE o.finished_at IS NULL AND ($1::bigint IS NULL OR o.id = $1)
+                  AND ($1::bigint IS NOT NULL OR o.looked_at IS NULL
+                       OR o.looked_at < statement_timestamp() - make_interval(secs => $2))
+                ORDER BY o.looked_at NULLS FIRST, o.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING e.id, e.tenant_id, e.workspace_id, e.actor, e.asked_at, e.deliveries_upto, e.runs_upto, e.addresses::text;
+
+-- name: arm
+-- See to it that erased keys stay duplicates.
+SELECT dispatcher.keep_erased_keys_v1();
+
+-- name: contacts
+-- Delete the contacts behind addresses, with all that is known of them; not those that are new since it was asked for.
+DELETE FROM dispatcher.contacts c
+ WHERE c.created_at <= $5 AND c.id IN (SELECT a.contact_id FROM dispatcher.contact_addresses a
+                  JOIN unnest($3::text[], $4::text[]) AS asked (kind, address) ON a.address = asked.address
+                   AND (a.kind = asked.kind OR asked.kind = 'other' AND a.kind IN ('push', 'chat', 'social'))
+                 WHERE a.tenant_id = $1 AND a.workspace_id = $2);
+
+-- name: suppressions
+-- Keep what they may not be sent, and forget who they are.
+SELECT dispatcher.erase_suppressions_v1($1, asked.kind, asked.address)
+  FROM unnest($2::text[], $3::text[]) AS asked (kind, address);
+
+-- name: sent
+-- Deliveries of a workspace to addresses that look like these, behind a number, that were there when it was asked for.
+SELECT d.id, d.run_id, d.channel, d.recipient, s.status, s.held, s.marked
+  FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
+  JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = asked.hash
+  JOIN dispatcher.delivery_state s USING (id)
+ WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4 AND d.created_at <= $5
+ ORDER BY d.id LIMIT $6;
+
+-- name: of_runs
+-- The deliveries of runs.
+SELECT d.id, d.run_id, d.channel, d.recipient, s.status, s.held, s.marked
+  FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
+ WHERE d.run_id = ANY ($1::bigint[]) ORDER BY d.id;
+
+-- name: mentioned
+-- Of the next $5 deliveries behind a number those of this workspace that mention an address in what they say, or in their
+-- key; and how far that led.
+WITH span AS MATERIALIZED (
+    SELECT d.id, d.tenant_id, d.workspace_id, d.created_at,
+           lower(concat_ws(' ', d.idempotency_key, d.template::text, d.variables::text, d.options::text)) AS says
+      FROM dispatcher.deliveries d WHERE d.id > $4 ORDER BY d.id LIMIT $5
+)
+SELECT s.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
+  FROM (SELECT max(id) AS id FROM span) AS last
+  LEFT JOIN span s ON s.tenant_id = $1 AND s.workspace_id = $2 AND s.created_at <= $7
+   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(s.says, term) > 0) AND s.says ~ $6
+  LEFT JOIN dispatcher.delivery_state t ON t.id = s.id
+ WHERE last.id IS NOT NULL
+ ORDER BY s.id;
+
+-- name: cancel_run
+-- Let a run that is not finished go no further.
+SELECT dispatcher.cancel_run_v1(r.id, 'erased', r.tenant_id, r.workspace_id, $2) FROM dispatcher.runs r
+ WHERE r.id = ANY ($1::bigint[]) AND r.finished_at IS NULL;
+
+-- name: erase_deliveries
+-- Take away what finished deliveries say.
+SELECT dispatcher.erase_deliveries_v1($1, $2);
+
+-- name: erase_runs
+-- Take away what finished runs have come to, with all that they have told the person ($2) and others ($3): all or nothing.
+SELECT dispatcher.erase_runs_v1($1) AS runs,
+       dispatcher.erase_deliveries_v1($2, false) + dispatcher.erase_deliveries_v1($3, true) AS deliveries;
+
+-- name: settle
+-- Nobody will look up any more what became of a held one. Answers settled, or early where a call may still be going on.
+SELECT dispatcher.settle_held_v1(d.id, 'failed', $2, 'erased') AS answer FROM dispatcher.deliveries d WHERE d.id = $1;
+
+-- name: receipts
+-- Receipts that wait for a delivery and speak of an address.
+DELETE FROM dispatcher.waiting_receipts w
+ WHERE EXISTS (SELECT FROM unnest($1::text[]) AS term WHERE strpos(lower(w.receipt::text), term) > 0) AND lower(w.receipt::text) ~ $2;
+
+-- name: answers
+-- Kept answers of the HTTP door that speak of an address say nothing any more, and a key that does is its hash.
+UPDATE dispatcher.api_answers a SET answer = '{"erased":true}', key = dispatcher.erased_v1(a.key)
+ WHERE a.tenant_id = $1 AND a.workspace_id = $2
+   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(lower(a.key || encode(a.answer, 'escape')), term) > 0);
+
+-- name: progress
+-- How far it has come, and how many deliveries it waits for.
+UPDATE dispatcher.erasures e
+   SET deliveries = e.deliveries + $2, runs = e.runs + $3, deliveries_upto = $4, runs_upto = $5, waits_for = $6,
+       finished_at = CASE WHEN $7 THEN statement_timestamp() END, addresses = CASE WHEN NOT $7 THEN e.addresses END
+ WHERE e.id = $1 AND e.finished_at IS NULL;

@@ -1,0 +1,60 @@
+-- name: deliveries
+-- The newest $6 deliveries of a workspace to addresses that look like these, before a moment and, within it, a number: by
+-- the index that suppressions have already. Which of them are meant, the form of the address decides.
+SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel, d.recipient, d.template_name, d.topic, d.lane,
+       coalesce(d.template ->> 'subject', v.sources -> coalesce(d.locale, v.default_locale) ->> 'subject') AS subject,
+       l.life, l.status, l.attempt, l.run_at, l.finished_at, l.error, d.run_id, d.node, r.workflow, r.triggered_by,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('attempt', a.attempt, 'outcome', a.outcome, 'ended_at', a.ended_at,
+                                                     'reason', a.reason) ORDER BY a.attempt), '[]')
+          FROM dispatcher.delivery_attempts a WHERE a.delivery_id = d.id)::text AS attempts,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('kind', c.kind, 'at', c.said_at, 'reason', c.reason) ORDER BY c.rank), '[]')
+          FROM dispatcher.delivery_receipts c WHERE c.delivery_id = d.id)::text AS receipts,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('at', o.at, 'actor', o.actor, 'action', o.action, 'reason', o.reason)
+                                  ORDER BY o.id), '[]')
+          FROM dispatcher.operator_actions o WHERE o.delivery_id = d.id)::text AS actions
+  FROM (SELECT b.* FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
+          JOIN dispatcher.deliveries b ON dispatcher.address_hash_v1(b.recipient) = asked.hash
+         WHERE b.tenant_id = $1 AND b.workspace_id = $2 AND (b.created_at, b.id * 2) < ($4, $5)
+         ORDER BY b.created_at DESC, b.id DESC LIMIT $6) AS d
+  JOIN dispatcher.delivery_life_v2 l USING (id)
+  LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
+  LEFT JOIN dispatcher.runs r ON r.id = d.run_id
+ ORDER BY d.created_at DESC, d.id DESC;
+
+-- name: said
+-- What was said last about an address, before a moment and a number within it: suppressions, and preferences.
+SELECT l.id, l.at, l.id * 2 + 1 AS place, l.actor, l.action, l.channel, l.source, l.topic, l.expires_at, l.reason
+  FROM dispatcher.suppression_log l
+ WHERE l.tenant_id = $1 AND l.kind = $2 AND l.address = $3 AND (l.at, l.id * 2 + 1) < ($4, $5)
+ ORDER BY l.at DESC, l.id DESC LIMIT $6;
+
+-- name: written
+-- Deliveries of a workspace to addresses that look like these, the oldest first, behind a number, with all that they say.
+SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
+       d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
+       l.finished_at, l.provider_message_id, l.error
+  FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
+  JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = asked.hash
+  JOIN dispatcher.delivery_life_v2 l USING (id)
+ WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
+ ORDER BY d.id LIMIT $5;
+
+-- name: runs
+-- Of the next $7 runs behind a number those of this workspace that may concern somebody: what they were given or have come to
+-- mentions an address, or they have ordered deliveries to addresses that look like theirs. And how far that led.
+WITH span AS MATERIALIZED (
+    SELECT r.* FROM dispatcher.runs r WHERE r.id > $6 ORDER BY r.id LIMIT $7
+), of_here AS (
+    SELECT s.*,
+           EXISTS (SELECT FROM unnest($4::text[]) AS term WHERE strpos(lower(s.input::text || ' ' || s.state::text), term) > 0)
+               AND lower(s.input::text || ' ' || s.state::text) ~ $5 AS mentions,
+           (SELECT coalesce(jsonb_agg(jsonb_build_array(d.channel, d.recipient)), '[]') FROM dispatcher.deliveries d
+             WHERE d.run_id = s.id AND dispatcher.address_hash_v1(d.recipient) IN (
+                       SELECT dispatcher.address_hash_v1(form) FROM unnest($3::text[]) AS form)) AS sent_to
+      FROM span s WHERE s.tenant_id = $1 AND s.workspace_id = $2
+)
+SELECT r.id, r.workflow, r.status, r.idempotency_key, r.triggered_by, r.input::text, r.state::text, r.error, r.note,
+       r.created_at, r.finished_at, r.mentions, r.sent_to::text, last.id AS upto
+  FROM (SELECT max(id) AS id FROM span) AS last LEFT JOIN of_here r ON r.mentions OR r.sent_to <> '[]'
+ WHERE last.id IS NOT NULL
+ ORDER BY r.id;

@@ -1,0 +1,89 @@
+"""Contacts over HTTP: written, changed under If-Match, listed page by page, imported and deleted."""
+
+from typing import Any
+
+from tests.api.caller import Caller, delivery
+
+LATER = "2040-01-01T00:00:00Z"
+
+
+def _mail(text: str) -> list[dict[str, str]]:
+    return [{"address": text}]
+
+
+async def test_a_contact_is_created_changed_and_deleted_under_its_etag(admin: Caller) -> None:
+    made = admin.post("/contacts", {"key": "ann", "name": "Ann", "addresses": _mail("Ann@Example.org")})
+    assert (made.status, made.headers["etag"], made.json["answer"]) == (201, '"1"', "created")
+    assert admin.post("/contacts", {"key": "ann"}).status == 409
+    changed = admin.call("PATCH", "/contacts/ann", {"attributes": {"plan": "gold"}}, [("if-match", '"1"')])
+    assert (changed.status, changed.headers["etag"]) == (200, '"2"')
+    late = admin.call("PUT", "/contacts/ann", {"name": "Bob"}, [("if-match", '"1"')])
+    assert (late.status, late.json["type"]) == (412, "urn:dispatcher:problem:changed")
+    shown = admin.get("/contacts/ann")
+    assert (shown.headers["etag"], shown.json["name"], shown.json["attributes"]) == ('"2"', "Ann", {"plan": "gold"})
+    assert shown.json["addresses"] == [{"kind": "email", "address": "Ann@example.org"}]
+    assert shown.json["updated_by"].startswith("key systemAdmin.")
+    assert admin.call("DELETE", "/contacts/ann", headers=[("if-match", '"1"')]).status == 412
+    assert admin.call("DELETE", "/contacts/ann", headers=[("if-match", '"2"')]).status == 200
+    assert [admin.get("/contacts/ann").status, admin.get("/contacts/%00").status] == [404, 404]
+
+
+async def test_a_patch_creates_only_where_it_is_asked_to(admin: Caller) -> None:
+    assert admin.call("PATCH", "/contacts/upserted", {"name": "Ann"}).status == 404
+    first, second = (admin.call("PATCH", "/contacts/upserted?create=true", {"name": "Ann"}) for _ in range(2))
+    assert [(one.status, one.json["answer"]) for one in (first, second)] == [(201, "created"), (200, "same")]
+
+
+async def test_an_address_of_another_contact_is_refused_and_every_fault_is_named(admin: Caller) -> None:
+    admin.call("PUT", "/contacts/holder", {"addresses": _mail("held@example.org")})
+    taken = admin.call("PUT", "/contacts/rival", {"addresses": _mail("HELD@example.org")})
+    assert (taken.status, "email held@example.org is another contact's" in taken.json["detail"]) == (409, True)
+    bad = admin.call("PUT", "/contacts/rival", {"time_zone": "Mars", "tags": ["", "a"], "nam": "x"})
+    assert list(bad.faults) == ["$.nam", "$.time_zone", "$.tags[0]"]
+    huge = admin.call("PUT", "/contacts/rival", {"attributes": {"x": [1e300] * 200}})
+    assert list(huge.faults) == ["$.attributes"]
+
+
+async def test_contacts_are_listed_by_filter_and_page(admin: Caller) -> None:
+    many = [{"key": f"p{n}", "company": "Paging", "tags": ["even" if n % 2 == 0 else "odd"]} for n in range(5)]
+    assert admin.post("/contact-imports", {"contacts": many}).json["created"] == 5
+    first = admin.get("/contacts?company=Paging&limit=3").json
+    second = admin.get(f"/contacts?company=Paging&limit=3&cursor={first['next_cursor']}").json
+    assert [one["key"] for one in first["contacts"] + second["contacts"]] == ["p0", "p1", "p2", "p3", "p4"]
+    assert second["next_cursor"] is None
+    odd = admin.get("/contacts?company=Paging&tag=odd").json["contacts"]
+    assert [one["key"] for one in odd] == ["p1", "p3"]
+    admin.call("PATCH", "/contacts/p1", {"addresses": [{"kind": "phone", "address": "+4917012345"}]})
+    (found,) = admin.get("/contacts?address=0049%20170%2012345").json["contacts"]
+    assert found["key"] == "p1"
+    assert list(admin.get("/contacts?address=nobody").faults) == ["query.address"]
+
+
+async def test_a_timeline_and_an_export_go_on_from_page_to_page(admin: Caller) -> None:
+    mails = [delivery(f"t{n}", channel="email", recipient="tim@example.org", scheduled_for=LATER) for n in range(3)]
+    written = [one["id"] for one in admin.post("/deliveries/batch", {"deliveries": mails}).json["deliveries"]]
+    admin.call("PUT", "/contacts/tim", {"addresses": _mail("tim@example.org")})
+    seen: dict[str, list[Any]] = {}
+    for path, name in (("/persons/timeline", "entries"), ("/persons/export", "records")):
+        cursor, seen[name] = "", []
+        while True:
+            page = admin.get(f"{path}?address=tim@example.org&limit=2{cursor}").json
+            seen[name] += page[name]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+    assert [one["id"] for one in seen["entries"]] == written[::-1]
+    assert [one["record"] for one in seen["records"]] == ["contact", *["delivery"] * 3]
+    assert list(admin.get("/persons/timeline?address=tim@example.org&cursor=x").faults) == ["query.cursor"]
+    assert list(admin.get("/persons/timeline").faults) == ["query.address"]
+
+
+async def test_of_many_the_sound_ones_are_written_and_the_others_named(admin: Caller) -> None:
+    many = [{"key": "i1", "name": "x"}, {"key": "i 2"}, {"key": "i3", "addresses": _mail("i@example.org")}]
+    many.append({"key": "i4", "addresses": _mail("i@example.org")})
+    answer = admin.post("/contact-imports", {"contacts": many, "mode": "create"}).json
+    assert (answer["created"], [one["number"] for one in answer["refused"]]) == (2, [1, 3])
+    assert answer["refused"][0]["faults"][0]["path"] == "$.contacts[1].key"
+    again = admin.post("/contact-imports", {"contacts": many[:1]}).json
+    assert (again["created"], again["same"]) == (0, 1)
+    assert list(admin.post("/contact-imports", {"contacts": many, "mode": "x"}).faults) == ["$.mode"]

@@ -1,0 +1,84 @@
+"""OP-11: the people of a workspace, what each was sent and why, and how everything of one is exported and erased."""
+
+from tests.api.caller import Caller, delivery, make_key
+from tests.program import Program
+from tests.store import flows
+from tests.store.scene import Connection
+from tests.store.traces import traces
+
+ANN = "ann@example.org"
+LATER = "2040-01-01T00:00:00Z"
+MAIL = {"channel": "email", "recipient": "Ann@Example.org", "template": {"subject": "For {{ name }}", "text": "Hi"}}
+QUICK = {"DISPATCHER_JANITOR__INTERVAL_SECONDS": "0.2"}
+
+
+def _mail(key: str, **fields: object) -> dict[str, object]:
+    """A mail to her."""
+    return {"idempotency_key": key, "variables": {"name": "Ann Lee"}} | MAIL | fields
+
+
+async def _known(program: Program, connection: Connection) -> Caller:
+    """A program in which there is everything of a person that there can be."""
+    await program.start(**QUICK)
+    admin = Caller(program, make_key(program))
+    await flows.put(connection)
+    assert admin.call("PUT", "/contacts/ann", {"name": "Ann Lee", "addresses": [{"address": ANN}]}).status == 201
+    assert admin.post("/deliveries", _mail(f"welcome of {ANN}"), idempotency_key=f"once-{ANN}").status == 201
+    assert admin.post("/deliveries", _mail("reminder", scheduled_for=LATER)).status == 201
+    given = {"input": {"mail": ANN, "name": "Ann Lee"}, "idempotency_key": f"signup of {ANN}"}
+    assert admin.post("/workflows/welcome/triggers", given).status in (200, 201)
+
+    def sent() -> bool:
+        return [one["life"] for one in _timeline(admin)[::-1]] == ["sent", "pending"]
+
+    await program.until(sent, "the first one is sent")
+    out = program.run("suppressions", "add", ANN, "--source", "unsubscribe", "--reason", "Ann Lee said so")
+    assert out.returncode == 0, out.stderr
+    return admin
+
+
+def _timeline(admin: Caller) -> list[dict[str, str]]:
+    entries: list[dict[str, str]] = admin.get(f"/persons/timeline?address={ANN}").json["entries"]
+    return entries
+
+
+async def test_OP_11_a_timeline_shows_every_message_and_why(program: Program, connection: Connection) -> None:
+    admin = await _known(program, connection)
+
+    def told() -> bool:
+        return [one["kind"] for one in _timeline(admin)] == ["suppress", "delivery", "delivery"]
+
+    await program.until(told, "it is all there")
+    last, first = _timeline(admin)[1:]
+    assert (first["life"], first["subject"]) == ("sent", "For {{ name }}")
+    assert first["reason"] == f"an application wrote it with the key welcome of {ANN}"
+    assert (last["life"], last["error"]) == ("skipped", "unsubscribed: from everything")
+
+
+async def test_OP_11_a_person_is_erased_everywhere_and_hashed_keys_remain(
+    program: Program, connection: Connection
+) -> None:
+    admin = await _known(program, connection)
+    assert await traces(connection, "ann lee")
+    asked = admin.post("/erasures", {"contact": "ann", "reason": "by letter"})
+    assert (asked.status, asked.json["finished_at"]) == (202, None)
+    place = f"/erasures/{asked.json['id']}"
+    await program.until(lambda: admin.get(place).json["finished_at"], "it is done")
+    assert await traces(connection, ANN, "ann lee") == []
+    assert admin.get(place).json["subjects"][0].startswith("sha256:")
+    # The key still answers duplicate, at the door and in SQL, and so does the trigger's.
+    again = admin.post("/deliveries", _mail(f"welcome of {ANN}"))
+    assert (again.status, again.json["duplicate"]) == (200, True)
+    run = admin.post("/workflows/welcome/triggers", {"input": {}, "idempotency_key": f"signup of {ANN}"}).json
+    assert run["duplicate"]
+    assert admin.get(f"/runs/{run['execution_id']}").json["status"] == "cancelled"
+    # The opt-out still holds.
+    number = admin.post("/deliveries", _mail("another")).json["id"]
+
+    def skipped() -> bool:
+        return bool(admin.get(f"/deliveries/{number}").json["status"] == "skipped")
+
+    await program.until(skipped, "it is not sent")
+    assert admin.get(f"/deliveries/{number}").json["error"] == "unsubscribed: from everything"
+    assert admin.post("/deliveries", delivery("others")).status == 201
+    assert not program.events("api.failed")

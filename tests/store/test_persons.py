@@ -1,0 +1,115 @@
+"""Persons: the timeline of an address, and everything there is about somebody, wherever it stands."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.domain import persons
+from dispatcher.domain.addresses import Address
+from dispatcher.store import barring, deliveries, suppressions
+from dispatcher.store import persons as store
+from dispatcher.store.database import Database
+from dispatcher.store.deliveries import New
+from dispatcher.store.suppressions import Entry
+from tests.store.scene import Scene
+from tests.store.test_contacts import HERE, THERE, put
+
+ANN = Address("email", "ann@example.org")
+MAIL = '{"subject": "Hello {{ name }}", "text": "Hi"}'
+
+
+async def write(database: Database, key: str, recipient: str = "Ann@Example.org", **fields: Any) -> int:
+    """A mail."""
+    new = New(idempotency_key=key, channel="email", recipient=recipient, template=MAIL, **fields)
+    return (await deliveries.insert(database, [new]))[0].id
+
+
+async def entries(database: Database, count: int = 2) -> list[dict[str, Any]]:
+    """The whole timeline, page by page."""
+    found: list[dict[str, Any]] = []
+    before: store.Place | None = store.END
+    while before is not None:
+        page = await store.timeline(database, HERE, ANN, before, count)
+        found += page.entries
+        before = page.behind
+    return found
+
+
+async def export(database: Database, who: persons.Person) -> list[dict[str, Any]]:
+    """All that there is, as JSON says it."""
+    found: list[dict[str, Any]] = []
+    where: tuple[int, int] | None = store.BEGIN
+    while where is not None:
+        page, where = await store.export(database, HERE, who, where, 1)
+        found += page
+    decoded: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(found))
+    return decoded
+
+
+async def test_a_timeline_has_every_message_and_what_was_said_in_the_order_of_time(scene: Scene) -> None:
+    database = scene.database
+    written = [await write(database, f"k{number}") for number in range(3)]
+    # They only look alike: the index does not know of dots.
+    await write(database, "other", "an.n@example.org")
+    await write(database, "elsewhere", workspace_id="other")
+    await suppressions.add(database, "default", "bob", [Entry(ANN, "operator", "asked")])
+    while await barring.catch_up(database, 100):
+        pass
+    await suppressions.release(database, "default", [ANN], "bob", "asked again")
+    last = await write(database, "k3", "<ann@example.org>")
+    found = await entries(database)
+    assert [(one["kind"], one["id"]) for one in found if one["kind"] == "delivery"] == [
+        ("delivery", number) for number in [last, *reversed(written)]
+    ]
+    assert [one["kind"] for one in found] == ["delivery", "release", "suppress", *["delivery"] * 3]
+    assert (found[3]["life"], found[3]["error"]) == ("skipped", "suppressed: operator: asked")
+    assert found[0]["reason"] == "an application wrote it with the key k3"
+    assert (found[0]["subject"], found[1]["actor"]) == ("Hello {{ name }}", "bob")
+    assert await entries(database, 500) == found
+
+
+async def test_an_export_has_everything_of_one_person_and_nothing_of_another(scene: Scene) -> None:
+    database = scene.database
+    await put(database, "ann", name="Ann Lee", addresses=[{"address": "ann@example.org"}, {"address": "+4917012345"}])
+    await write(database, "mail", variables='{"name": "Ann"}')
+    await write(database, "other", "an.n@example.org")
+    await scene.write(1)
+    await suppressions.add(database, "default", "bob", [Entry(ANN, "unsubscribe", "by link")])
+    mentions, others = [
+        await database.value(
+            """INSERT INTO dispatcher.runs
+                      (workflow_id, version_id, tenant_id, workspace_id, workflow, triggered_by, input)
+               VALUES (1, 1, 'default', 'default', 'w', 'me', $1) RETURNING id""",
+            input_,
+        )
+        for input_ in ('{"mail": "ANN@example.org"}', '{"mail": "joann@example.org", "x": "ann@example.org.uk"}')
+    ]
+    who = await store.behind_contact(database, HERE, "ann")
+    assert who is not None
+    found = await export(database, who)
+    kinds = [one["record"] for one in found]
+    assert kinds == ["contact", "suppression", "said", "delivery", "delivery", "run"]
+    assert [one["variables"] for one in found if one["record"] == "delivery"] == [{"name": "Ann"}, {}]
+    assert [one["id"] for one in found if one["record"] == "run"] == [mentions]
+    assert others not in [one.get("id") for one in found]
+    assert await store.behind_contact(database, THERE, "ann") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "speaks"),
+    [
+        ('{"a": "ann@example.org"}', True),
+        ("to ann@example.org, and", True),
+        ("ann@example.org.", True),
+        (r"a\nann@example.org", True),
+        ("joann@example.org", False),
+        ("an.ann@example.org", False),
+        ("ann@example.org.uk", False),
+        ("ann@example.orgs", False),
+    ],
+)
+async def test_a_text_that_has_the_address_in_another_one_does_not_speak_of_it(
+    database: Database, text: str, speaks: bool
+) -> None:
+    assert await database.value("SELECT $1 ~ $2", text, persons.of([ANN]).pattern) is speaks
