@@ -8,13 +8,17 @@ import msgspec
 from msgspec import Struct, structs
 
 from dispatcher.api import models, run_models
+from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 
+_fault = Fault("channel", 'unknown channel "fax"; known are: email, sms')
 _written = models.Written(17, "order-17:shipped", duplicate=False)
 _delivery = models.Delivery(
     id=17,
+    tenant_id="default",
+    workspace_id="default",
     idempotency_key="order-17:shipped",
     channel="email",
     recipient="ann@example.org",
@@ -38,14 +42,31 @@ _whole_delivery = models.WholeDelivery(
     options={},
     topic=None,
     run_id=None,
+    job_id=None,
     scheduled_for=_BEGUN,
     expires_at=None,
     created_at=_BEGUN,
+    receipt="delivered",
+    token=4,
+    owner=None,
     attempts=[models.Attempt(attempt=1, outcome="retry", ended_at=_BEGUN, next_at=_ENDED, reason="451 try again")],
+    evidence=[
+        models.Evidence(seen_at=_ENDED, verdict="accepted", resolved=True, provider_message_id="m-4711", reason=None)
+    ],
+    receipts=[
+        models.Receipt(
+            seen_at=_ENDED, said_at=_ENDED, provider="resend", kind="delivered", provider_message_id=None, reason=""
+        )
+    ],
     actions=[models.Action(at=_BEGUN, actor="key shop", action="move", status_before="queued", reason="in doubt")],
+    captured=[
+        models.Captured(captured_at=_ENDED, attempt=2, recipient="ann@example.org", parts={"text": "…"}, fault=None)
+    ],
 )
 _held = models.HeldDelivery(
     id=18,
+    tenant_id="default",
+    workspace_id="default",
     idempotency_key="order-18:shipped",
     channel="sms",
     recipient="+4917012345",
@@ -57,6 +78,8 @@ _held = models.HeldDelivery(
 _letter = models.Letter(
     kind="delivery",
     id=19,
+    tenant_id="default",
+    workspace_id="default",
     name=None,
     node=None,
     channel="sms",
@@ -73,6 +96,8 @@ _workflow = run_models.Workflow(
 _triggered = run_models.Triggered(23, "order_shipped", 3, "queued", 4, duplicate=False)
 _run = run_models.Run(
     execution_id=23,
+    tenant_id="default",
+    workspace_id="default",
     workflow_name="order_shipped",
     version=3,
     status="waiting",
@@ -89,8 +114,27 @@ _run = run_models.Run(
     started_at=_BEGUN,
     finished_at=None,
 )
+_COUNTS = {"all": 1, "queued": 0, "held": 0, "failed": 0, "skipped": 0, "attempts": 1}
+_visit = run_models.Visit("delaying", 1_896_163_200.0, 1_896_163_201.0)
 _whole_run = run_models.WholeRun(
     **structs.asdict(_run),
+    paused_at=None,
+    discarded_at=None,
+    steps=[run_models.Step(1, "mail", "email to {{ customer.email }}"), run_models.Step(2, "later", "delay 1s")],
+    cursor={"later": _visit},
+    counts={"mail": _COUNTS},
+    attempts=[
+        run_models.RunAttempt(
+            at=_BEGUN,
+            event="retry",
+            node="mail",
+            delivery_id=17,
+            recipient="ann@example.org",
+            attempt=1,
+            error="451 try again",
+            next_at=_ENDED,
+        )
+    ],
     input={"order": {"id": 17}},
     context={"order": {"id": 17}, "step_1_result": {"status": "sent", "message_id": "m-4711"}},
     held=0,
@@ -98,12 +142,31 @@ _whole_run = run_models.WholeRun(
     deliveries=[{"id": 17, "node": "mail", "channel": "email", "status": "sent"}],
 )
 _entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
+_ordered = run_models.Ordered(
+    id=17,
+    node="mail",
+    channel="email",
+    recipient="ann@example.org",
+    life="sent",
+    status="sent",
+    attempt=2,
+    max_attempts=3,
+    run_at=_BEGUN,
+    finished_at=_ENDED,
+    provider_message_id="m-4711",
+    error=None,
+)
+_progress = run_models.Progress(
+    run=_run, cursor={"later": _visit}, counts={"mail": _COUNTS}, entries=[_entry], more=False
+)
 
 _ALL: tuple[Struct, ...] = (
     _written,
     models.WrittenMany([_written]),
     models.Deliveries([_delivery], next_cursor="ZGVsaXZlcmllcyAxNw"),
     _whole_delivery,
+    models.Mail(17, b"Subject: Order 17\r\n\r\nIt is on its way.\r\n"),
+    models.SentLines([models.SentLine(id=17, idempotency_key="order-17:shipped"), models.SentLine(faults=[_fault])]),
     models.Acted(17, "cancelled", "delivery 17 is cancelled"),
     models.HeldDeliveries([_held], next_cursor=None),
     models.Letters([_letter], next_cursor=None),
@@ -118,6 +181,8 @@ _ALL: tuple[Struct, ...] = (
     _triggered,
     run_models.Runs([_run], next_cursor=None),
     _whole_run,
+    run_models.OrderedDeliveries([_ordered], next_cursor=None),
+    _progress,
     run_models.Log([_entry], next_cursor=None),
     run_models.Envelope(success=True, data=_triggered),
 )

@@ -58,9 +58,9 @@ async def resolve(call: Call) -> Done:
     if answer == "early":
         wait = {"retry-after": str(int(now.wait_seconds or 0) + 1)}
         raise Problem(
-            CONFLICT, f"a call of delivery {delivery_id} by its dead owner may still be going on", headers=wait
+            CONFLICT, f"a call of delivery {delivery_id} by its dead owner may still be going on", (), wait, answer
         )
-    raise Problem(CONFLICT, f"delivery {delivery_id} is not held, it is {now.life}")
+    raise Problem(CONFLICT, f"delivery {delivery_id} is not held, it is {now.life}", answer=answer)
 
 
 ENDPOINTS = (

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from dispatcher.api.models import Asked, Cursor, Json, Limit, ShortText, Text
+from dispatcher.api.cursors import ID_MAX
+from dispatcher.api.models import Asked, Before, Cursor, Json, Limit, ShortText, Text
 from dispatcher.errors import Fault
 
 RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
@@ -105,6 +106,7 @@ class RunQuery(Asked, frozen=True):
     status: RunStatus | None = None
     since: Annotated[datetime, Meta(description="Begun then or later.", tz=True)] | None = None
     idempotency_key: Text | None = None
+    before: Before = ID_MAX
     cursor: Cursor | None = None
     limit: Limit = 50
 
@@ -113,6 +115,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """A run in short."""
 
     execution_id: int
+    tenant_id: str
+    workspace_id: str
     workflow_name: str
     version: int
     status: str
@@ -137,9 +141,75 @@ class Runs(Struct, frozen=True):
     next_cursor: str | None
 
 
+class Step(Struct, frozen=True):
+    """A node of its workflow: its place in the definition, what it is called, and what it does in a few words."""
+
+    step: int
+    node: str
+    what: str
+
+
+class Visit(Struct, frozen=True, omit_defaults=True):
+    """A node that a run is at: what it does there, since when and until when, in seconds since 1970."""
+
+    standing: str
+    since: float
+    until: float | None = None
+
+
+class RunAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt that did not end one of its deliveries well."""
+
+    at: datetime
+    event: str
+    node: str
+    delivery_id: int
+    recipient: str
+    attempt: int
+    error: str | None = None
+    next_at: datetime | None = None
+
+
+class Ordered(Struct, frozen=True, kw_only=True):
+    """A delivery that a run has ordered."""
+
+    id: int
+    node: str
+    channel: str
+    recipient: str
+    life: str
+    status: str
+    attempt: int
+    max_attempts: int
+    run_at: datetime | None
+    finished_at: datetime | None
+    provider_message_id: str | None
+    error: str | None
+
+
+class OrderedQuery(Asked, frozen=True):
+    """Which of them."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 100
+
+
+class OrderedDeliveries(Struct, frozen=True):
+    """A page, the first ones first."""
+
+    deliveries: list[Ordered]
+    next_cursor: str | None
+
+
 class WholeRun(Run, frozen=True, kw_only=True):
     """A run with what it was given, what its nodes have added to that, and the deliveries that it has ordered."""
 
+    paused_at: datetime | None
+    discarded_at: datetime | None
+    steps: list[Step]
+    cursor: Annotated[dict[str, Visit], Meta(description="The nodes that it is at.")]
+    counts: Annotated[dict[str, dict[str, int]], Meta(description="How the deliveries of each node stand.")]
+    attempts: Annotated[list[RunAttempt], Meta(description="The first 500 that did not end a delivery well.")]
     input: Any
     context: Any
     held: int
@@ -172,6 +242,23 @@ class Log(Struct, frozen=True):
 
     entries: list[Entry]
     next_cursor: str | None
+
+
+class ProgressQuery(Asked, frozen=True):
+    """What is known already."""
+
+    first: Annotated[int, Meta(ge=0, le=ID_MAX, description="The number of the first entry that is not.")] = 0
+    limit: Limit = 500
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Where a run stands, and what its log says from an entry on."""
+
+    run: Run
+    cursor: dict[str, Visit]
+    counts: dict[str, dict[str, int]]
+    entries: list[Entry]
+    more: Annotated[bool, Meta(description="Whether its log goes on.")]
 
 
 class Signal(Asked, frozen=True):

@@ -54,6 +54,7 @@ class _Document(Struct, frozen=True):
     request_id: str | None = None
     faults: tuple[Fault, ...] = ()
     more_faults: int = 0
+    answer: str = ""
 
 
 def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
@@ -70,6 +71,7 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
             more_faults=document.more_faults,
             request_id=document.request_id,
             retry_after=retry_after,
+            answer=document.answer,
         )
     request_id = headers.get("x-request-id", "")[:_REQUEST_ID_CHARACTERS_MAX] or None
     if status in _ANYBODYS:
