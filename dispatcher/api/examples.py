@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from dispatcher.api import models, run_models
+from dispatcher.api.own_key import OwnKey
 from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -93,6 +94,7 @@ _letter = models.Letter(
 _workflow = run_models.Workflow(
     name="order_shipped", active=True, version=3, total_steps=1, author="key ann", created_at=_BEGUN
 )
+_saved_workflow = run_models.SavedWorkflow("order_shipped", 3, created=True, active=True, total_steps=1)
 _triggered = run_models.Triggered(23, "order_shipped", 3, "queued", 4, duplicate=False)
 _run = run_models.Run(
     execution_id=23,
@@ -175,8 +177,31 @@ _ALL: tuple[Struct, ...] = (
     run_models.WholeWorkflow(
         **structs.asdict(_workflow),
         definition={"name": "order_shipped", "entryNodeId": "mail", "nodes": [], "edges": []},
+        latest=3,
+        required_fields=["order"],
+        reads=["order.id", "customer.email"],
+        templates=[],
+        steps=[run_models.Step(1, "mail", "email to {{ customer.email }}")],
+        graph="● mail  email to {{ customer.email }}\n",
+        mermaid="flowchart TD\n",
+        versions=[run_models.Version(number=3, total_steps=1, author="key ann", created_at=_BEGUN)],
+        actions=[run_models.WorkflowAction(at=_ENDED, version=3, actor="key ann", action="activate")],
     ),
-    run_models.SavedWorkflow("order_shipped", 3, created=True, active=True),
+    _saved_workflow,
+    run_models.SavedWorkflows([_saved_workflow]),
+    run_models.ComparedWorkflows(
+        [
+            run_models.ComparedWorkflow(
+                name="order_shipped",
+                total_steps=1,
+                stored=run_models.StoredWorkflow(
+                    2, active=True, definition={"name": "order_shipped", "entryNodeId": "mail", "nodes": []}
+                ),
+            ),
+            run_models.ComparedWorkflow(faults=[Fault("$.nodes[0].type", "there is no type or channel emial")]),
+        ]
+    ),
+    OwnKey("shop", "triggerOperator", "default", "default"),
     run_models.Switched("order_shipped", "done"),
     _triggered,
     run_models.Runs([_run], next_cursor=None),

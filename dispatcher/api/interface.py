@@ -11,7 +11,7 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import dead_letters, deliveries, enqueueing, held, reference_page, runs, workflows
+from dispatcher.api import dead_letters, deliveries, enqueueing, held, own_key, reference_page, runs, workflows
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -39,6 +39,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *workflows.ENDPOINTS,
     *runs.ENDPOINTS,
     *enqueueing.ENDPOINTS,
+    *own_key.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

@@ -1,5 +1,6 @@
 """Models of workflows and runs: what requests say and what answers say about them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -9,6 +10,8 @@ from dispatcher.api.cursors import ID_MAX
 from dispatcher.api.models import Asked, Before, Cursor, Json, Limit, ShortText, Text
 from dispatcher.errors import Fault
 
+# One transaction saves them all: more than this is not kept by hand.
+DEFINITIONS_MAX = 2_000
 RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
 
 
@@ -30,8 +33,23 @@ class Definition(Asked, frozen=True, kw_only=True):
     visibility_timeout: float | None = None
 
 
+class Definitions(Asked, frozen=True):
+    """Many at once: all are saved, or none."""
+
+    workflows: Annotated[list[Json], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
+    activate: Annotated[bool, Meta(description="Whether they take triggers from now on.")] = False
+
+
+class Compare(Asked, frozen=True):
+    """What is to be looked at, and not saved."""
+
+    workflows: Annotated[list[Json], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
+
+
 class WorkflowQuery(Asked, frozen=True):
     """Which workflows."""
+
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
 
     cursor: Annotated[str, Meta(max_length=600, description="next_cursor of the answer before.")] | None = None
     limit: Limit = 50
@@ -46,6 +64,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
     total_steps: int
     author: str
     created_at: datetime
+    newest_run: int | None = None
 
 
 class Workflows(Struct, frozen=True):
@@ -55,10 +74,51 @@ class Workflows(Struct, frozen=True):
     next_cursor: str | None
 
 
+class Version(Struct, frozen=True, kw_only=True):
+    """A version in short."""
+
+    number: int
+    total_steps: int
+    author: str
+    created_at: datetime
+
+
+class WorkflowAction(Struct, frozen=True, kw_only=True):
+    """What somebody did to a workflow."""
+
+    at: datetime
+    version: int | None
+    actor: str
+    action: str
+
+
+class Step(Struct, frozen=True):
+    """A node: its place in the definition, what it is called, and what it does in a few words."""
+
+    step: int
+    node: str
+    what: str
+
+
+class VersionQuery(Asked, frozen=True):
+    """Which version."""
+
+    version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
 class WholeWorkflow(Workflow, frozen=True, kw_only=True):
     """A version of a workflow with what it says."""
 
     definition: Json
+    latest: int
+    required_fields: Sequence[str]
+    reads: Annotated[list[str], Meta(description="What a trigger has to bring.")]
+    templates: Annotated[list[Json], Meta(description="The stored templates that it uses.")]
+    steps: list[Step]
+    graph: Annotated[str, Meta(description="A drawing in lines of text.")]
+    mermaid: str
+    versions: Annotated[list[Version], Meta(description="The newest ones.")]
+    actions: Annotated[list[WorkflowAction], Meta(description="What was done last.")]
 
 
 class SavedWorkflow(Struct, frozen=True):
@@ -68,6 +128,37 @@ class SavedWorkflow(Struct, frozen=True):
     version: int
     created: bool
     active: bool
+    total_steps: int
+
+
+class SavedWorkflows(Struct, frozen=True):
+    """In the order in which they were given."""
+
+    workflows: list[SavedWorkflow]
+
+
+class StoredWorkflow(Struct, frozen=True):
+    """What is stored under a name."""
+
+    version: int
+    active: bool
+    definition: Json
+
+
+class ComparedWorkflow(Struct, frozen=True, kw_only=True):
+    """What is wrong with a definition; else what is stored under its name, and whether that says and means the same."""
+
+    name: str | None = None
+    total_steps: int = 0
+    stored: StoredWorkflow | None = None
+    same: bool = False
+    faults: Sequence[Fault] = ()
+
+
+class ComparedWorkflows(Struct, frozen=True):
+    """In the order in which they were given."""
+
+    workflows: list[ComparedWorkflow]
 
 
 class Switched(Struct, frozen=True):
@@ -139,14 +230,6 @@ class Runs(Struct, frozen=True):
 
     runs: list[Run]
     next_cursor: str | None
-
-
-class Step(Struct, frozen=True):
-    """A node of its workflow: its place in the definition, what it is called, and what it does in a few words."""
-
-    step: int
-    node: str
-    what: str
 
 
 class Visit(Struct, frozen=True, omit_defaults=True):

@@ -36,6 +36,8 @@ OPERATIONS = [
     "listWorkflows",
     "getWorkflow",
     "putWorkflow",
+    "putWorkflows",
+    "compareWorkflows",
     "deleteWorkflow",
     "activateWorkflow",
     "deactivateWorkflow",
@@ -51,6 +53,7 @@ OPERATIONS = [
     "replayRun",
     "signalRun",
     "workflowEnqueue",
+    "getOwnKey",
 ]
 
 
