@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from dispatcher.api import models, run_models
-from dispatcher.api.own_key import OwnKey
 from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -201,7 +200,7 @@ _ALL: tuple[Struct, ...] = (
             run_models.ComparedWorkflow(faults=[Fault("$.nodes[0].type", "there is no type or channel emial")]),
         ]
     ),
-    OwnKey("shop", "triggerOperator", "default", "default"),
+    models.OwnKey("shop", "triggerOperator", "default", "default"),
     run_models.Switched("order_shipped", "done"),
     _triggered,
     run_models.Runs([_run], next_cursor=None),

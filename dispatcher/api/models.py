@@ -335,3 +335,15 @@ class LetterActed(Struct, frozen=True):
     id: int
     answer: str
     message: str
+
+
+# Keys
+
+
+class OwnKey(Struct, frozen=True):
+    """What a key is called, what it is good for, and which workspace it opens."""
+
+    name: str
+    role: str
+    tenant_id: str
+    workspace_id: str

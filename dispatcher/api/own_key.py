@@ -1,17 +1,7 @@
 """The key of a request, told to whoever shows it."""
 
-from msgspec import Struct
-
 from dispatcher.api.endpoints import Call, Done, Endpoint
-
-
-class OwnKey(Struct, frozen=True):
-    """What it is called, what it is good for, and which workspace it opens."""
-
-    name: str
-    role: str
-    tenant_id: str
-    workspace_id: str
+from dispatcher.api.models import OwnKey
 
 
 async def show(call: Call) -> Done:

@@ -157,7 +157,7 @@ def replay(
 
     By their names, or with --all everything that the filters leave, which says first how much that is.
     """
-    _act(session, Act("replay", reason, who(actor)), named or [], everything, meant, yes)
+    _act(session, Act("replay", reason, who(session, actor)), named or [], everything, meant, yes)
 
 
 @command(app, "discard")
@@ -176,7 +176,7 @@ def discard(
 
     By their names, or with --all everything that the filters leave, which says first how much that is.
     """
-    _act(session, Act("discard", reason, who(actor)), named or [], everything, meant, yes)
+    _act(session, Act("discard", reason, who(session, actor)), named or [], everything, meant, yes)
 
 
 def _act(session: Session, act: Act, named: Sequence[str], everything: bool, meant: Filter, yes: bool) -> None:

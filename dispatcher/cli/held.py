@@ -6,12 +6,13 @@ import typer
 
 from dispatcher.cli import deliveries
 from dispatcher.cli.commands import command, group
-from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX, Id, readable
+from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX, Id
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.settling import Settlement, settle_all, settle_these
+from dispatcher.doors.stored.deliveries import readable
 from dispatcher.store import deliveries as store
 from dispatcher.store import held, settling
 from dispatcher.store.held import SettleAs
@@ -111,7 +112,7 @@ def resolve(  # noqa: PLR0913 - each is an option of the command line
     require_words("--reason", reason)
     if message_id is not None:
         require_words("--message-id", message_id)
-    settlement = Settlement(settle_as, who(actor), reason, message_id)
+    settlement = Settlement(settle_as, who(session, actor), reason, message_id)
     with session.database() as database:
         if everything:
             done = settle_all(session, database, Filter(channel, tenant), settlement, yes)

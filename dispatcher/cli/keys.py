@@ -47,7 +47,7 @@ def create(
     """Make a key. Its secret is shown now, and never again."""
     _require_name(name)
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(actor)
+    whose, by = _workspace(tenant, workspace), who(session, actor)
     new = store.New(whose, name, role, None if expires_at is None else _instant("--expires-at", expires_at))
     with session.database() as database:
         if new.expires_at is not None and new.expires_at.timestamp() <= session.run(lambda: runs.now(database)):
@@ -76,7 +76,7 @@ def rotate(
     """Give a key another secret, shown now and never again. The old one stays good for a while, no older one does."""
     require_words("--reason", reason)
     seconds = _overlap(overlap)
-    whose, by = _workspace(tenant, workspace), who(actor)
+    whose, by = _workspace(tenant, workspace), who(session, actor)
     with session.database() as database:
         made = session.run(lambda: store.rotate(database, whose, name, seconds, by, reason))
     if isinstance(made, str):
@@ -97,7 +97,7 @@ def revoke(
 ) -> None:
     """Take a key back: within a second nothing is done for it any more."""
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(actor)
+    whose, by = _workspace(tenant, workspace), who(session, actor)
     with session.database() as database:
         done = session.run(lambda: store.revoke(database, whose, name, by, reason))
     if not done:

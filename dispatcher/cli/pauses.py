@@ -30,7 +30,7 @@ def pause(session: Session, scope: Scope, name: Name, reason: Reason, actor: Act
     _require_name(name)
     _require_known(session.config, chosen, name)
     require_words("--reason", reason)
-    by = who(actor)
+    by = who(session, actor)
     with session.database() as database:
         before = {row["id"] for row in session.run(lambda: store.listed(database))}
         pause_id = session.run(lambda: store.pause(database, chosen, name, by, reason))
@@ -50,7 +50,7 @@ def resume(session: Session, scope: Scope, name: Name, actor: Actor = None) -> N
     """Let a channel, provider, tenant or template go on."""
     chosen = _scope(scope)
     _require_name(name)
-    by = who(actor)
+    by = who(session, actor)
     with session.database() as database:
         others = sorted(row["name"] for row in session.run(lambda: store.listed(database)) if row["scope"] == chosen)
         # Resumed by ourselves, with the answer lost on the way, is resumed too.

@@ -130,7 +130,7 @@ def add(  # noqa: PLR0913 - each is an option of the command line
     _require_channel(session, channel)
     require_words("--reason", reason)
     require_name("--tenant", tenant)
-    meant, by = addresses(texts, kind), who(actor)
+    meant, by = addresses(texts, kind), who(session, actor)
     entries = [Entry(one, source, reason, channel or "", until) for one in meant]  # type: ignore[arg-type]  # a source
     with session.database() as database:
         session.run(lambda: store.add(database, tenant, by, entries))
@@ -176,7 +176,7 @@ def remove(
     require_text("--channel", channel)
     require_words("--reason", reason)
     require_name("--tenant", tenant)
-    meant, by = addresses(texts, kind), who(actor)
+    meant, by = addresses(texts, kind), who(session, actor)
     with session.database() as database:
         gone = session.run(lambda: store.release(database, tenant, meant, by, reason, source=source, channel=channel))
     for one in meant:
@@ -206,7 +206,7 @@ def import_(
     one_of("--source", source, SOURCES)
     require_words("--reason", reason)
     require_name("--tenant", tenant)
-    by = who(actor)
+    by = who(session, actor)
     entries = import_file(session.voice, file, Entry(Address("other", ""), source, reason), session.config.channels)  # type: ignore[arg-type]  # a source
     with session.database() as database:
         _write(session, partial(store.add_all, database, tenant, by), entries)

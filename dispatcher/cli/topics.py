@@ -104,7 +104,7 @@ def _prefer(
     _require_topic("TOPIC", topic)
     require_words("--reason", reason)
     require_name("--tenant", tenant)
-    meant, by = addresses(texts, kind), who(actor)
+    meant, by = addresses(texts, kind), who(session, actor)
     with session.database() as database:
         session.run(lambda: store.prefer(database, tenant, meant, topic, subscribed, by, reason))
         if not subscribed:
