@@ -198,6 +198,15 @@ class Api(Struct, frozen=True, forbid_unknown_fields=True):
     key_rate_burst: Rate = 5_000.0
     # While what is due in a channel, and not in bulk, has waited for this long, more is refused. 0 never refuses.
     shed_after_seconds: Annotated[float, Meta(ge=0, le=604_800)] = 600.0
+    # The workspace (tenant/workspace) whose administrators may reach beyond it: pause what is everybody's, and make
+    # keys for all. Empty: there is none.
+    operators: Annotated[
+        str,
+        Meta(
+            pattern=r"^(\Z|[^/\0]{1,100}/[^/\0]{1,100}\Z)",
+            extra={"expects": "a tenant and a workspace with a slash between them, such as default/default"},
+        ),
+    ] = "default/default"
     # Pages of these origins may call it.
     allow_origins: Annotated[
         str,

@@ -29,6 +29,7 @@ LIVE = (
     "api.key_rate_per_second",
     "api.key_rate_burst",
     "api.shed_after_seconds",
+    "api.operators",
     "channels.*.**",
     # They come and go by themselves: nothing runs for one but its calls.
     "functions",

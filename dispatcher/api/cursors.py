@@ -4,11 +4,14 @@ import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
+import msgspec
+
 from dispatcher.api.problems import faulty
 from dispatcher.errors import Fault
 
 _FORM = re.compile(rb"([a-z_]{1,32})((?: [1-9][0-9]{0,18}){1,2})")
 _NOT_OURS = Fault("query.cursor", "is none of this list: take next_cursor from its last answer")
+_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 # What an id can be, and what all are below.
 ID_MAX = 2**63 - 1
 
@@ -34,6 +37,25 @@ def after(noun: str, text: str | None) -> str:
     if head != noun or not name or "\0" in name or cursor_after(noun, name) != text:
         raise faulty([_NOT_OURS])
     return name
+
+
+def cursor_after_texts(noun: str, *last: str) -> str:
+    """The cursor of what comes after these texts in a list."""
+    return cursor_after(noun, msgspec.json.encode(last).decode())
+
+
+def after_texts(noun: str, text: str | None, count: int) -> tuple[str, ...]:
+    """The texts that a cursor of this list leads behind; without one, before all of them. Raises Problem."""
+    if text is None:
+        return ("",) * count
+    try:
+        found = _texts(after(noun, text))
+    except msgspec.DecodeError:
+        found = ()
+    # Another text may decode to the same.
+    if len(found) != count or any("\0" in one for one in found) or cursor_after_texts(noun, *found) != text:
+        raise faulty([_NOT_OURS])
+    return found
 
 
 def behind(noun: str, text: str, count: int) -> list[int]:

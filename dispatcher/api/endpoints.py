@@ -106,6 +106,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     large: bool = False
     # The older interface, whose answers have a form of their own.
     enveloped: bool = False
+    # Whether there is a secret in what it answers, which is not kept to be answered again.
+    shown_once: bool = False
     # Whether what it answers has an ETag, for If-Match.
     tagged: bool = False
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dispatcher.api import models, run_models
+from dispatcher.api import key_models, models, run_models, suppression_models, template_models
 from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -209,6 +209,9 @@ _ALL: tuple[Struct, ...] = (
     _progress,
     run_models.Log([_entry], next_cursor=None),
     run_models.Envelope(success=True, data=_triggered),
+    *template_models.EXAMPLES,
+    *suppression_models.EXAMPLES,
+    *key_models.EXAMPLES,
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
 REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))

@@ -11,7 +11,19 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import dead_letters, deliveries, enqueueing, held, own_key, reference_page, runs, workflows
+from dispatcher.api import (
+    dead_letters,
+    deliveries,
+    enqueueing,
+    held,
+    keys,
+    own_key,
+    reference_page,
+    runs,
+    suppressions,
+    templates,
+    workflows,
+)
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -37,9 +49,12 @@ ENDPOINTS: Sequence[Endpoint] = (
     *held.ENDPOINTS,
     *dead_letters.ENDPOINTS,
     *workflows.ENDPOINTS,
+    *templates.ENDPOINTS,
     *runs.ENDPOINTS,
     *enqueueing.ENDPOINTS,
     *own_key.ENDPOINTS,
+    *suppressions.ENDPOINTS,
+    *keys.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from dispatcher.api.interface import compression, cors, crashed, refused
+from dispatcher.api.paths import keeping_slashes
 from dispatcher.config import Http as Settings
 from dispatcher.errors import ListenerError
 from dispatcher.health import Health
@@ -73,7 +74,7 @@ class Listener:
     def __init__(self, app: Litestar, settings: Settings) -> None:
         self._settings = settings
         self._config = uvicorn.Config(
-            app,
+            keeping_slashes(app),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -13,6 +13,8 @@ Text = Annotated[str, Meta(min_length=1, max_length=255)]
 ShortText = Annotated[str, Meta(min_length=1, max_length=100)]
 Limit = Annotated[int, Meta(ge=1, le=500, description="How many.")]
 Cursor = Annotated[str, Meta(max_length=200, description="next_cursor of the answer before.")]
+# Of a list in the order of texts, which stand in it.
+LongCursor = Annotated[str, Meta(max_length=4_000, description="next_cursor of the answer before.")]
 Reason = Annotated[str, Meta(min_length=1, max_length=1_000, pattern=r"\S", description="Why; it is kept.")]
 Moment = Annotated[datetime, Meta(tz=True, description="A time with its zone, in RFC 3339.")]
 Json = dict[str, Any]

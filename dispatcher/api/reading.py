@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct, structs
@@ -103,14 +104,24 @@ def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
 def faults_of(value: object, annotation: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401 - as it was written
     """Everything in which a value is not what an annotation says."""
     bare, meta = _bare(annotation)
-    if isinstance(bare, type) and issubclass(bare, Struct):
+    if value is not None and (inner := _without_none(bare)) is not None:
+        yield from faults_of(value, inner, path)
+    elif isinstance(bare, type) and issubclass(bare, Struct):
         yield from _object_faults(value, bare, path)
     elif get_origin(bare) is list and isinstance(value, list):
         yield from _length_faults(value, meta, path)
         for number, one in enumerate(value):
             yield from faults_of(one, get_args(bare)[0], f"{path}[{number}]")
+    elif get_origin(bare) is dict and isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from faults_of(one, get_args(bare)[1], _at(path, name))
     else:
         yield from _leaf_faults(value, annotation, path, strict=True)
+
+
+def over(at: datetime | None, path: str) -> list[Fault]:
+    """What is wrong with a time that has to come yet."""
+    return [Fault(path, "is over already")] if at is not None and at <= datetime.now(UTC) else []
 
 
 def _object_faults(value: object, model: type[Struct], path: str) -> Iterator[Fault]:
@@ -160,6 +171,14 @@ def _bare(annotation: Any) -> tuple[Any, Meta | None]:  # noqa: ANN401 - as abov
         meta = next((one for one in annotation.__metadata__ if isinstance(one, Meta)), None)
         return get_args(annotation)[0], meta
     return annotation, None
+
+
+def _without_none(bare: Any) -> Any:  # noqa: ANN401 - as above
+    """What else may stand where nothing may stand; None where that is not one thing."""
+    if get_origin(bare) not in (Union, UnionType):
+        return None
+    others = [one for one in get_args(bare) if one is not NoneType]
+    return others[0] if len(others) == 1 else None
 
 
 def _repeated(value: object, path: str) -> Iterator[Fault]:

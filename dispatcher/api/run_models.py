@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from dispatcher.api.cursors import ID_MAX
-from dispatcher.api.models import Asked, Before, Cursor, Json, Limit, ShortText, Text
+from dispatcher.api.models import Asked, Before, Cursor, Json, Limit, LongCursor, ShortText, Text
 from dispatcher.errors import Fault
 
 # One transaction saves them all: more than this is not kept by hand.
@@ -50,8 +50,7 @@ class WorkflowQuery(Asked, frozen=True):
     """Which workflows."""
 
     after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
-
-    cursor: Annotated[str, Meta(max_length=600, description="next_cursor of the answer before.")] | None = None
+    cursor: LongCursor | None = None
     limit: Limit = 50
 
 

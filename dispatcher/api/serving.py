@@ -18,8 +18,10 @@ from msgspec import Struct
 from dispatcher.api import reading
 from dispatcher.api.admission import Admission
 from dispatcher.api.endpoints import Call, Endpoint, Nothing, Served
+from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
     BROKEN,
+    CONFLICT,
     KEY_REUSED,
     MEDIA_TYPE,
     SLOW,
@@ -116,7 +118,8 @@ class Serving:
         given = await _given(endpoint, body)
         again = _idempotency_key(request)
         match = request.headers.get("if-match")
-        call = Call(self._served, key, self._database(), request.path_params, query, given, body, again, match)
+        names = {name: plain(text) for name, text in request.path_params.items()}
+        call = Call(self._served, key, self._database(), names, query, given, body, again, match)
         if again is not None and endpoint.method == "POST":
             return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
         if endpoint.whole:
@@ -130,10 +133,13 @@ class Serving:
             before = await answers.begin(inside, asked)
             if before is None:
                 answer = await _do(endpoint, _on(call, inside))
-                await answers.finish(inside, asked, answer.status, answer.body)
+                kept = b"" if endpoint.shown_once else answer.body
+                await answers.finish(inside, asked, answer.status, kept)
                 return answer
         if not before.same:
             raise Problem(KEY_REUSED, f"the Idempotency-Key {asked.key} belongs to a request that said something else")
+        if endpoint.shown_once:
+            raise Problem(CONFLICT, "the first request with this Idempotency-Key has done it; its answer is shown once")
         return _Answer(before.status, before.body, {"idempotency-replayed": "true"})
 
     async def _body(self, endpoint: Endpoint, request: AnyRequest) -> bytes:

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.api import run_models
-from dispatcher.api.cursors import after, cursor_after
+from dispatcher.api import run_models, tags
+from dispatcher.api.cursors import after
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import by_name, page
 from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.plans.definition import Known, compile_definition, read_definition
 from dispatcher.domain.plans.drawing import drawing
@@ -32,9 +33,7 @@ async def list_(call: Call) -> Done:
     asked: run_models.WorkflowQuery = call.query
     start = after(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
-    page = rows[: asked.limit]
-    more = cursor_after(NOUN, page[-1]["name"]) if len(rows) > asked.limit else None
-    return Done(run_models.Workflows([msgspec.convert(row, run_models.Workflow) for row in page], more))
+    return Done(run_models.Workflows(*page(rows, asked.limit, run_models.Workflow, by_name(NOUN))))
 
 
 async def show(call: Call) -> Done:
@@ -59,7 +58,7 @@ async def show(call: Call) -> Done:
         versions=_rows(await store.versions(call.database, found.id, SHOWN_MAX), run_models.Version),
         actions=_rows(await store.actions(call.database, found.id, SHOWN_MAX), run_models.WorkflowAction),
     )
-    return Done(whole, headers={"etag": _tag(found.number)})
+    return Done(whole, headers={"etag": tags.tag(found.number)})
 
 
 def _rows(rows: Sequence[Mapping[str, Any]], kind: type[R]) -> list[R]:
@@ -77,24 +76,16 @@ async def _find(call: Call, number: int | None = None) -> Found:
     return found
 
 
-def _tag(number: int) -> str:
-    return f'"{number}"'
-
-
 async def put(call: Call) -> Done:
     """Save a version; what says what is there already makes no other one."""
     new = _read(call)
     before = None
     if call.if_match is not None:
         before = (await _find(call)).number
-        if call.if_match != _tag(before):
-            raise Problem(CHANGED, f"the workflow {new.name} is at version {before}")
+        tags.require(call, f"workflow {new.name}", before)
     saved = (await store.put(call.database, call.workspace, [new], call.actor, activate=False))[new.name]
-    if before is not None and saved.number != before + saved.created:
-        # Somebody was quicker, between the look and the lock; this was not done.
-        raise Problem(CHANGED, f"the workflow {new.name} has just been changed")
-    answer = _saved(new, saved)
-    return Done(answer, 201 if saved.created else 200, {"etag": _tag(saved.number)})
+    tags.require_next(f"workflow {new.name}", before, saved.number, created=saved.created)
+    return Done(_saved(new, saved), 201 if saved.created else 200, {"etag": tags.tag(saved.number)})
 
 
 def _read(call: Call) -> New:

@@ -12,7 +12,7 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.importing import require_name
 from dispatcher.cli.operating import Actor, Reason, require_words, second, who
 from dispatcher.cli.session import Session
-from dispatcher.domain.bearer import Bearer
+from dispatcher.domain.bearer import KEY_NAME, Bearer
 from dispatcher.domain.plans.times import DURATION_WORDS, duration
 from dispatcher.domain.roles import MATRIX, Role
 from dispatcher.store import keys as store
@@ -22,8 +22,7 @@ from dispatcher.store.templates import Workspace
 
 app = group(help="Make, list, rotate and revoke the keys of the HTTP door.")
 
-# What the schema takes.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]{0,99}")
+_NAME = re.compile(KEY_NAME)
 # An old secret that is good for longer is not rotated, but shared.
 OVERLAP_SECONDS_MAX = 90 * 86_400
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dispatcher.cli.template_file import in_order
 from dispatcher.config import Config
 from dispatcher.domain.addresses import address
 from dispatcher.domain.life import STORED, Lane
 from dispatcher.domain.locales import nearest
+from dispatcher.domain.parts import in_order
 from dispatcher.domain.plans.freezing import cut
 from dispatcher.domain.plans.run import Order
 from dispatcher.domain.plans.simulation import Step

@@ -198,14 +198,7 @@ def _sections(draft: Draft) -> Iterator[str]:
         yield plain["body"]
         return
     for locale in sorted(draft.locales, key=lambda locale: (locale != draft.default_locale, locale)):
-        for part in in_order(draft.channel, draft.locales[locale]):
+        for part in parts.in_order(draft.channel, draft.locales[locale]):
             of = "" if locale == draft.default_locale else f" {locale}"
             yield f"--- {part}{of} ---"
             yield draft.locales[locale][part]
-
-
-def in_order(channel: str | None, given: Mapping[str, str]) -> list[str]:
-    """The names of parts as people read them."""
-    known = parts.of(channel)
-    order = known.takes if known is not None else ()
-    return sorted(given, key=lambda part: (order.index(part) if part in order else len(order), part))

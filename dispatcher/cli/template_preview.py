@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from dispatcher.cli.given import object_text
 from dispatcher.cli.session import Session
-from dispatcher.cli.template_file import SUFFIX, in_order, read
+from dispatcher.cli.template_file import SUFFIX, read
 from dispatcher.cli.template_work import InWorkspace, Number, Tenant, freeze_all, place, require
 from dispatcher.cli.voice import plain
-from dispatcher.domain.life import STORED
 from dispatcher.domain.locales import nearest
-from dispatcher.domain.samples import samples
-from dispatcher.domain.template import Renderer, Sources
+from dispatcher.domain.previewing import Bounds, made_up
+from dispatcher.domain.previewing import preview as rendered
+from dispatcher.domain.template import Sources
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
 
@@ -59,11 +59,11 @@ def preview(  # noqa: PLR0913 - each is an option of the command line
     given = None if variables is None else object_text("--variables", variables)
     with session.database() as database:
         chosen = _chosen(session, database, here, name, file, version, locale)
-    text = msgspec.json.encode(samples(chosen.sources)).decode() if given is None else given
-    rendered = _render(session, chosen, text)
+    text = made_up(chosen.sources) if given is None else given
+    said = _render(session, chosen, text)
     if html is not None:
-        _write(html, rendered)
-    _say(session, chosen, text, rendered, made_up=given is None)
+        _write(html, said)
+    _say(session, chosen, text, said, guessed=given is None)
 
 
 def _chosen(
@@ -88,24 +88,21 @@ def _chosen(
 
 def _render(session: Session, chosen: Chosen, variables: str) -> dict[str, str]:
     limits = session.config.limits
-    renderer = Renderer(limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max, 1)
-    key = f"{STORED}0:{chosen.locale}"
-    renderer.add(key, chosen.sources)
-    rendered = renderer.render(key, variables)
-    return {part: rendered[part] for part in in_order(chosen.channel, rendered)}
+    bounds = Bounds(limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max)
+    return rendered(chosen.channel, chosen.sources, variables, bounds)
 
 
-def _write(path: Path, rendered: dict[str, str]) -> None:
-    if "html" not in rendered:
+def _write(path: Path, said: dict[str, str]) -> None:
+    if "html" not in said:
         raise typer.BadParameter("it has no html part", param_hint="--html")
     try:
-        path.write_text(rendered["html"], encoding="utf-8")
+        path.write_text(said["html"], encoding="utf-8")
     except OSError as fault:
         words = f"{path} cannot be written: {fault.strerror or type(fault).__name__}"
         raise typer.BadParameter(words, param_hint="--html") from fault
 
 
-def _say(session: Session, chosen: Chosen, variables: str, rendered: dict[str, str], *, made_up: bool) -> None:
+def _say(session: Session, chosen: Chosen, variables: str, said: dict[str, str], *, guessed: bool) -> None:
     if session.voice.as_json:
         session.voice.record(
             {
@@ -113,12 +110,12 @@ def _say(session: Session, chosen: Chosen, variables: str, rendered: dict[str, s
                 "version": chosen.version,
                 "locale": chosen.locale,
                 "variables": msgspec.Raw(variables.encode()),
-                "made_up": made_up,
-                "parts": rendered,
+                "made_up": guessed,
+                "parts": said,
             }
         )
         return
     what = "a file" if chosen.version is None else f"version {chosen.version}"
-    session.voice.say(plain(f"{chosen.name}, {what}, {chosen.locale}{'; made up: ' + variables if made_up else ''}"))
-    for part, text in rendered.items():
+    session.voice.say(plain(f"{chosen.name}, {what}, {chosen.locale}{'; made up: ' + variables if guessed else ''}"))
+    for part, text in said.items():
         session.voice.content(f"--- {part} ---\n{text}")

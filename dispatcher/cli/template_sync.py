@@ -18,11 +18,11 @@ from dispatcher.cli.template_work import (
     freeze_all,
     place,
     readable,
-    same,
 )
 from dispatcher.cli.voice import plain
 from dispatcher.domain.drafts import Version
 from dispatcher.errors import Fault, TemplateRefused
+from dispatcher.store import drafting
 from dispatcher.store import templates as store
 from dispatcher.store.templates import Found
 
@@ -40,7 +40,7 @@ class Compared(Struct, frozen=True):
     @property
     def differs(self) -> bool:
         """Whether the newest version says something else, or there is none."""
-        return self.stored is None or not same(self.version, self.stored)
+        return self.stored is None or not drafting.same(self.version, self.stored)
 
     def waits(self, publish: bool) -> bool:
         """Whether publishing is asked for and would change anything."""

@@ -11,16 +11,15 @@ from dispatcher.cli.operating import UNNAMED, require_words
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_file import Written, text
 from dispatcher.domain.drafts import Draft, Version, freeze
-from dispatcher.domain.partials import Partial, used
 from dispatcher.domain.template import Sources
 from dispatcher.doors.nouns import Whose
-from dispatcher.errors import Fault, TemplateRefused, did_you_mean, quoted
+from dispatcher.errors import Fault, TemplateRefused, did_you_mean
+from dispatcher.store import drafting
 from dispatcher.store import templates as store
 from dispatcher.store.database import Database
-from dispatcher.store.templates import LATEST, Found, Workspace
+from dispatcher.store.templates import LATEST, NUMBER_MAX, Found, Workspace
 
 WORKSPACE_MAX = 100
-NUMBER_MAX = 2**31 - 1
 
 Tenant = Annotated[str | None, typer.Option(help=f"Whose they are; {UNNAMED}.")]
 InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"In which workspace of theirs; {UNNAMED}.")]
@@ -51,13 +50,15 @@ def freeze_all(
 
     They take in what is published; a folder, whose files belong together, takes in its own partials first.
     """
-    library = _library(session, database, workspace, files, together)
-    stored = session.run(lambda: store.find(database, workspace, [file.draft.name for file in files]))
+    drafts = [file.draft for file in files]
+    library = session.run(lambda: drafting.library(database, workspace, drafts, together=together))
+    stored = session.run(lambda: store.find(database, workspace, [draft.name for draft in drafts]))
     frozen: list[tuple[Written, Version]] = []
     found = list(faults)
     for file in files:
         before = len(found)
-        found += [Fault(f"{file.path}:1", words) for words in _misplaced(session, file.draft, stored)]
+        words = drafting.misplaced(file.draft, stored.get(file.draft.name), session.config.channels)
+        found += [] if words is None else [Fault(f"{file.path}:1", words)]
         version = freeze(file.draft, library, session.config.limits.template_bytes_max)
         if not isinstance(version, Version):
             found += map(file.fault, version)
@@ -66,31 +67,6 @@ def freeze_all(
     if found:
         raise TemplateRefused(found)
     return frozen
-
-
-def _library(
-    session: Session, database: Database, workspace: Workspace, files: Sequence[Written], together: bool
-) -> dict[str, Partial]:
-    texts = [part for file in files for said in file.draft.locales.values() for part in said.values()]
-    asked = sorted({use.name for one in texts for use in used(one) if use.name is not None})
-    library = session.run(lambda: store.partials(database, workspace, asked))
-    if together:
-        own = (file.draft for file in files if file.draft.channel is None)
-        library |= {draft.name: draft.as_partial() for draft in own if draft.default_locale in draft.locales}
-    return library
-
-
-def _misplaced(session: Session, draft: Draft, stored: dict[str, Found]) -> list[str]:
-    """What is wrong with a draft where it is going."""
-    channels = session.config.channels
-    if draft.channel is not None and draft.channel not in channels:
-        hint = did_you_mean(draft.channel, channels)
-        return [f"unknown channel {quoted(draft.channel)}{hint}; known are {', '.join(sorted(channels))}"]
-    before = stored.get(draft.name)
-    if before is not None and before.channel != draft.channel:
-        was = "a partial" if before.channel is None else f"for {before.channel}"
-        return [f"the template {draft.name} is {was}, and stays that: another needs a name of its own"]
-    return []
 
 
 def require(session: Session, database: Database, workspace: Workspace, name: str, number: int | None) -> Found:
@@ -113,27 +89,10 @@ def missing(session: Session, database: Database, workspace: Workspace, name: st
     raise typer.Exit(FAILED)
 
 
-def same(version: Version, found: Found) -> bool:
-    """Whether a stored version says just this."""
-    return (version.default_locale, version.rights, whole(version.sources)) == (
-        found.default_locale,
-        found.rights,
-        whole(found.sources),
-    )
-
-
-Whole = dict[str, tuple[dict[str, str], dict[str, str]]]
-
-
-def whole(sources: Mapping[str, Sources]) -> Whole:
-    """All that is said, by locale: parts and partials."""
-    return {locale: (dict(one.parts), dict(one.partials)) for locale, one in sources.items()}
-
-
 def readable(draft: Draft, sources: Mapping[str, Sources]) -> str:
     """A version as a text in which everything stands that can differ."""
     lines = [text(draft)]
-    for locale, (_, partials) in sorted(whole(sources).items()):
+    for locale, (_, partials) in sorted(drafting.whole(sources).items()):
         for name, said in sorted(partials.items()):
             lines.append(f"--- takes in {name} ({locale}) ---\n{said}\n")
     return "".join(lines)

@@ -12,7 +12,6 @@ from dispatcher.cli.template_file import SUFFIX, read, text
 from dispatcher.cli.template_preview import preview
 from dispatcher.cli.template_sync import sync
 from dispatcher.cli.template_work import (
-    NUMBER_MAX,
     InWorkspace,
     Name,
     Number,
@@ -26,7 +25,7 @@ from dispatcher.cli.template_work import (
 )
 from dispatcher.cli.voice import plain
 from dispatcher.store import templates as store
-from dispatcher.store.templates import PUBLISHED, Found
+from dispatcher.store.templates import NUMBER_MAX, PUBLISHED, Found
 
 LIMIT_MAX = 10_000
 VERSIONS_SHOWN = 20

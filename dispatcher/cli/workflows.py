@@ -12,13 +12,14 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import Actor, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
-from dispatcher.cli.template_work import NUMBER_MAX, InWorkspace, Number, Tenant, place
+from dispatcher.cli.template_work import InWorkspace, Number, Tenant, place
 from dispatcher.cli.voice import plain
 from dispatcher.cli.workflow_file import FILES_MAX, SUFFIXES, Written, compare, read_all
 from dispatcher.cli.workflow_sync import sync
 from dispatcher.cli.workflow_work import Workflow, missing, require
 from dispatcher.domain.plans.difference import difference
 from dispatcher.doors.nouns import Version
+from dispatcher.store.templates import NUMBER_MAX
 from dispatcher.store.workflows import Saved
 
 LIMIT_MAX = 10_000

@@ -1,7 +1,7 @@
 """Parts: what a message of each channel is made of."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
@@ -50,3 +50,10 @@ def missing(channel: str | None, given: Collection[str]) -> list[str]:
     if parts is None:
         return [] if given else ["any part"]
     return [" or ".join(group) for group in parts.needs if not set(group) & set(given)]
+
+
+def in_order(channel: str | None, given: Iterable[str]) -> list[str]:
+    """The names of parts as people read them."""
+    known = of(channel)
+    order = known.takes if known is not None else ()
+    return sorted(given, key=lambda part: (order.index(part) if part in order else len(order), part))

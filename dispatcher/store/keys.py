@@ -15,6 +15,7 @@ from dispatcher.store.templates import Workspace
 
 _SQL = statements("keys")
 
+ID_MAX = 2**63 - 1
 State = Literal["live", "expired", "revoked", "replaced"]
 
 
@@ -71,18 +72,19 @@ async def revoke(database: Database, whose: Workspace, name: str, actor: str, re
 
 
 async def listed(
-    database: Database, whose: Workspace, after: str, count: int, *, revoked: bool = False
+    database: Database, whose: Workspace, after: str, count: int, *, revoked: bool = False, behind: int = ID_MAX
 ) -> list[dict[str, Any]]:
-    """Keys in the order of their names, those after a name."""
-    rows = await database.fetch(_SQL["list"], whose.tenant_id, whose.workspace_id, after, count, revoked)
+    """Keys in the order of their names, those after a name; also those of that name whose ids are behind one."""
+    rows = await database.fetch(_SQL["list"], whose.tenant_id, whose.workspace_id, after, count, revoked, behind)
     return [dict(row) for row in rows]
 
 
-async def actions(database: Database, whose: Workspace, name: str, count: int) -> list[dict[str, Any]]:
-    """What was done to the keys of a name, the last first."""
-    return [
-        dict(row) for row in await database.fetch(_SQL["actions"], whose.tenant_id, whose.workspace_id, name, count)
-    ]
+async def actions(
+    database: Database, whose: Workspace, name: str, count: int, below: int = ID_MAX
+) -> list[dict[str, Any]]:
+    """What was done to the keys of a name, the last first, below an id."""
+    rows = await database.fetch(_SQL["actions"], whose.tenant_id, whose.workspace_id, name, count, below)
+    return [dict(row) for row in rows]
 
 
 async def find(database: Database, prefix: str) -> Found | None:

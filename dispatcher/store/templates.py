@@ -19,6 +19,7 @@ _SQL = statements("templates")
 
 LATEST = "latest"
 PUBLISHED = "published"
+NUMBER_MAX = 2**31 - 1
 
 
 class Workspace(Struct, frozen=True):
@@ -119,9 +120,11 @@ async def names(database: Database, workspace: Workspace) -> list[str]:
     return [row["name"] for row in rows]
 
 
-async def history(database: Database, workspace: Workspace, name: str, count: int) -> list[dict[str, Any]]:
-    """The newest versions of a template."""
-    rows = await database.fetch(_SQL["history"], workspace.tenant_id, workspace.workspace_id, name, count)
+async def history(
+    database: Database, workspace: Workspace, name: str, count: int, below: int = NUMBER_MAX + 1
+) -> list[dict[str, Any]]:
+    """The newest versions of a template, those below a number."""
+    rows = await database.fetch(_SQL["history"], workspace.tenant_id, workspace.workspace_id, name, count, below)
     return [dict(row) for row in rows]
 
 

@@ -1,6 +1,8 @@
 """The matrix: every endpoint with every role, and with a key of another tenant and of another workspace."""
 
 import re
+from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 
@@ -12,7 +14,8 @@ from tests.program import Program
 from tests.store.scene import Connection
 from tests.unit.domain.test_roles import AGREED
 
-# What the requirements say that each endpoint is about; a new one has to be put here. None: any key may.
+# What the requirements say that each endpoint is about; a new one has to be put here. None: any key may. Clients are
+# made of the names: one that changes breaks them.
 ABOUT: dict[str, str | None] = {
     "createDelivery": "deliveries",
     "createDeliveries": "deliveries",
@@ -41,6 +44,13 @@ ABOUT: dict[str, str | None] = {
     "deleteWorkflow": "workflows",
     "activateWorkflow": "workflows",
     "deactivateWorkflow": "workflows",
+    "listTemplates": "templates",
+    "saveTemplates": "templates",
+    "getTemplate": "templates",
+    "putTemplate": "templates",
+    "listTemplateVersions": "templates",
+    "publishTemplate": "templates",
+    "previewTemplate": "templates",
     "triggerWorkflow": "triggers",
     "listRuns": "logs",
     "getRun": "logs",
@@ -54,8 +64,23 @@ ABOUT: dict[str, str | None] = {
     "signalRun": "triggers",
     "workflowEnqueue": "triggers",
     "getOwnKey": None,
+    "listSuppressions": "suppressions",
+    "addSuppressions": "suppressions",
+    "removeSuppressions": "suppressions",
+    "checkAddress": "suppressions",
+    "listTopicPreferences": "suppressions",
+    "subscribeToTopic": "suppressions",
+    "unsubscribeFromTopic": "suppressions",
+    "listKeys": "keys",
+    "createKey": "keys",
+    "rotateKey": "keys",
+    "revokeKey": "keys",
+    "getKeyLog": "keys",
 }
 FOREIGN = (("acme", "default"), ("default", "other"))
+# What of it belongs to a workspace.
+ROWS = ("* FROM dispatcher.templates", "id, name, revoked_at FROM dispatcher.api_keys")
+_HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"
 LATER = "2040-01-01T00:00:00Z"
 
@@ -68,7 +93,7 @@ def keys(serving: Program) -> dict[str, str]:
 
 
 def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
-    path = re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path)
+    path = re.sub(r"\{(\w+)\}", lambda match: quote(names.get(f"{one.tag}.{match[1]}", names[match[1]]), ""), one.path)
     if one.example is None:
         return caller.call(one.method, path)
     own = {"idempotency_key": WAITING} if one.operation.endswith("ByKey") else {}
@@ -76,10 +101,17 @@ def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
 
 
 async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
-    """A delivery that waits and a run of the default workspace."""
+    """Something of each kind in the default workspace: a delivery that waits, a run, a template."""
     waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
     run = admin.post("/workflows/welcome/triggers", {"idempotency_key": "of-the-matrix"}).json["execution_id"]
-    return {"delivery_id": str(waiting), "run_id": str(run), "name": "welcome"}
+    said = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello {{ name }}"}}}}
+    # Of its own each time: what administrators of elsewhere have put there is theirs.
+    fresh = uuid4().hex
+    assert admin.call("PUT", f"/templates/{fresh}", said).status == 201
+    key = {"name": fresh, "role": "workerService", "reason": "a test"}
+    assert admin.post("/keys", key).status == 201
+    own = {"templates.name": fresh, "keys.name": fresh}
+    return {"delivery_id": str(waiting), "run_id": str(run), "name": "welcome"} | own
 
 
 def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
@@ -116,8 +148,10 @@ async def test_what_is_elsewhere_is_not_there(
         elif one.operation == "getOwnKey":
             assert (answer.json["tenant_id"], answer.json["workspace_id"]) == place
         elif one.method == "GET":
-            assert not {names["delivery_id"], names["run_id"]} & {
-                str(row.get("id", row.get("execution_id", ""))) for row in _listed(answer)
+            assert names["templates.name"].encode() not in answer.body
+            here = {"deliveries": "delivery_id", "runs": "run_id"}.get(one.tag)
+            assert here is None or names[here] not in {
+                str(row.get("id", row.get("execution_id"))) for row in _listed(answer)
             }
     assert await _state(inside) == before
 
@@ -137,4 +171,5 @@ async def _state(inside: Connection) -> object:
     )
     events = "SELECT run_id, event FROM dispatcher.run_entries WHERE event = ANY ($1) ORDER BY run_id, number"
     acted = await inside.fetch(events, ["paused", "resumed", "cancelled", "replayed"])
-    return [deliveries, acted, await inside.fetch("SELECT * FROM dispatcher.operator_actions ORDER BY id")]
+    here = [await inside.fetch(f"SELECT {rows} {_HERE}") for rows in ROWS]
+    return [deliveries, acted, await inside.fetch("SELECT * FROM dispatcher.operator_actions ORDER BY id"), here]

@@ -11,7 +11,7 @@ SELECT dispatcher.rotate_api_key_v1($1, $2, $3, make_interval(secs => $4), $5, $
 SELECT dispatcher.revoke_api_key_v1($1, $2, $3, $4, $5);
 
 -- name: list
--- The keys of a workspace behind a name, $4 at most; those that were revoked only where $5.
+-- The keys of a workspace behind a name and an id, $4 at most; those that were revoked only where $5.
 SELECT k.id, k.tenant_id, k.workspace_id, k.name, k.role, k.created_at, k.expires_at, k.revoked_at, k.last_used_at,
        CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked'
             WHEN k.expires_at <= statement_timestamp() THEN 'expired'
@@ -22,14 +22,15 @@ SELECT k.id, k.tenant_id, k.workspace_id, k.name, k.role, k.created_at, k.expire
        (SELECT s.ends_at FROM dispatcher.api_secrets s
          WHERE s.key_id = k.id AND s.ends_at > statement_timestamp()) AS old_secret_until
   FROM dispatcher.api_keys k
- WHERE k.tenant_id = $1 AND k.workspace_id = $2 AND k.name > $3 AND ($5 OR k.revoked_at IS NULL)
+ WHERE k.tenant_id = $1 AND k.workspace_id = $2 AND (k.name, k.id) > ($3, $6) AND ($5 OR k.revoked_at IS NULL)
  ORDER BY k.name, k.id LIMIT $4;
 
 -- name: actions
--- What was done to the keys of a name, those that were revoked too: the last first, $4 at most.
-SELECT k.name, k.role, a.at, a.actor, a.action, a.prefix, a.reason
+-- What was done to the keys of a name, those that were revoked too: the last first, below $5, $4 at most.
+SELECT a.id, k.name, k.role, a.at, a.actor, a.action, a.prefix, a.reason
   FROM dispatcher.api_keys k JOIN dispatcher.api_key_actions a ON a.key_id = k.id
- WHERE k.tenant_id = $1 AND k.workspace_id = $2 AND k.name = $3 ORDER BY a.id DESC LIMIT $4;
+ WHERE k.tenant_id = $1 AND k.workspace_id = $2 AND k.name = $3 AND a.id < $5
+ ORDER BY a.id DESC LIMIT $4;
 
 -- name: find
 -- The key that a prefix leads to, and whether it is good now.

@@ -28,13 +28,13 @@ SELECT t.name, t.channel, t.latest, p.number AS published, v.id, v.number, v.def
  ORDER BY t.name;
 
 -- name: history
--- The versions of a template, newest first, $4 at most, each with when it was published last.
+-- The versions of a template below $5, newest first, $4 at most, each with when it was published last.
 SELECT v.number, v.author, v.created_at, v.locales, a.at AS published_at, a.actor AS published_by
   FROM dispatcher.templates t
   JOIN dispatcher.template_versions v ON v.template_id = t.id
   LEFT JOIN LATERAL (SELECT at, actor FROM dispatcher.template_publications a
                       WHERE a.template_id = t.id AND a.version_id = v.id ORDER BY a.id DESC LIMIT 1) AS a ON true
- WHERE t.tenant_id = $1 AND t.workspace_id = $2 AND t.name = $3
+ WHERE t.tenant_id = $1 AND t.workspace_id = $2 AND t.name = $3 AND v.number < $5::bigint
  ORDER BY v.number DESC LIMIT $4;
 
 -- name: names

@@ -1,0 +1,30 @@
+"""Operators: keys of one workspace, which the configuration names, may reach beyond it; all others may not."""
+
+from dispatcher.api.endpoints import Call
+from dispatcher.api.problems import FORBIDDEN, Problem
+from dispatcher.store.templates import Workspace
+
+
+def is_operators(call: Call) -> bool:
+    """Whether a request shows a key of the operators' workspace."""
+    tenant, _, workspace = call.served.config().api.operators.partition("/")
+    return call.workspace == Workspace(tenant, workspace)
+
+
+def require(call: Call, what: str) -> None:
+    """Refuse whoever is no operator; `what` is what only they may do."""
+    if not is_operators(call):
+        here = f"{call.workspace.tenant_id}/{call.workspace.workspace_id}"
+        words = (
+            f"the key {call.key.name} is one of {here}; only keys of the operators' workspace (api.operators) {what}"
+        )
+        raise Problem(FORBIDDEN, words)
+
+
+def meant(call: Call, tenant_id: str | None, workspace_id: str | None) -> Workspace:
+    """The workspace that a request is about: the key's own, or for operators any."""
+    here = call.workspace
+    asked = Workspace(tenant_id or here.tenant_id, workspace_id or here.workspace_id)
+    if asked != here:
+        require(call, "open others")
+    return asked

@@ -1,0 +1,222 @@
+"""Models of templates: what requests say and what answers say about them."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field, structs
+
+from dispatcher.api.models import Asked, Json, Limit, LongCursor, ShortText
+from dispatcher.domain.locales import UNNAMED
+from dispatcher.store.templates import NUMBER_MAX
+
+SAVED_AT_ONCE_MAX = 500
+Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="Which version; the newest without it.")]
+
+
+class TemplateQuery(Asked, frozen=True):
+    """Which templates."""
+
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class OneTemplateQuery(Asked, frozen=True):
+    """Which version of a template."""
+
+    version: Number | None = None
+
+
+class Said(Asked, frozen=True):
+    """What a template says in one language."""
+
+    parts: Annotated[dict[str, str], Meta(description="Liquid by part.", examples=[{"subject": "Hello"}])]
+
+
+class NewVersion(Asked, frozen=True, kw_only=True):
+    """A template as people write it."""
+
+    channel: Annotated[ShortText | None, Meta(description="What it is for; null: a partial, which others take in.")]
+    locales: Annotated[dict[str, Said], Meta(description="What it says, by language: de, pt-BR.")]
+    default_locale: Annotated[str, Meta(max_length=100, description="What those get whose language it lacks.")] = (
+        UNNAMED
+    )
+    rights: Annotated[list[str], Meta(max_length=10, description="raw_html, where it needs that.")] = field(
+        default_factory=list
+    )
+
+
+class PutTemplate(NewVersion, frozen=True, kw_only=True):
+    """A template that is to be saved as a version."""
+
+    publish: Annotated[bool, Meta(description="Publish it as well.")] = False
+
+
+class NamedTemplate(NewVersion, frozen=True, kw_only=True):
+    """One of several templates."""
+
+    name: ShortText
+
+
+class SaveTemplates(Asked, frozen=True, kw_only=True):
+    """Templates that belong together: all are saved, or none. They take in each other's partials first."""
+
+    templates: Annotated[list[NamedTemplate], Meta(min_length=1, max_length=SAVED_AT_ONCE_MAX)]
+    publish: Annotated[bool, Meta(description="Publish them as well.")] = False
+    check: Annotated[bool, Meta(description="Save nothing, only answer what would be.")] = False
+
+
+class SavedTemplate(Struct, frozen=True):
+    """Which version says it, whether that is another one than before, and which is published."""
+
+    name: str
+    version: Annotated[int | None, Meta(description="Null where it was only checked and would be another one.")]
+    created: bool
+    published: int | None
+
+
+class SavedTemplates(Struct, frozen=True):
+    """In the order in which they were given."""
+
+    templates: list[SavedTemplate]
+    others: Annotated[list[str], Meta(description="What is stored and was not given: it is left alone.")]
+
+
+class Template(Struct, frozen=True, kw_only=True):
+    """A template in short: its newest version."""
+
+    name: str
+    channel: str | None
+    latest: int
+    published: int | None
+    locales: list[str]
+    rights: list[str]
+    variables: list[str]
+    author: str
+    created_at: datetime
+
+
+class Templates(Struct, frozen=True):
+    """A page, by name."""
+
+    templates: list[Template]
+    next_cursor: str | None
+
+
+class Kept(Struct, frozen=True):
+    """What a version says in one language, with all that it takes in."""
+
+    parts: dict[str, str]
+    partials: dict[str, str]
+
+
+class WholeTemplate(Struct, frozen=True, kw_only=True):
+    """A version with what it says, and the variables that it reads."""
+
+    name: str
+    channel: str | None
+    version: int
+    latest: int
+    published: int | None
+    default_locale: str
+    rights: list[str]
+    variables: list[str]
+    locales: dict[str, Kept]
+    author: str
+    created_at: datetime
+
+
+class TemplateVersion(Struct, frozen=True, kw_only=True):
+    """A version, and when it was published last."""
+
+    number: int
+    author: str
+    created_at: datetime
+    locales: list[str]
+    published_at: datetime | None
+    published_by: str | None
+
+
+class TemplateVersions(Struct, frozen=True):
+    """A page, the newest first."""
+
+    versions: list[TemplateVersion]
+    next_cursor: str | None
+
+
+class PublishTemplate(Asked, frozen=True):
+    """Which version is published."""
+
+    version: Number | None = None
+
+
+class PublishedTemplate(Struct, frozen=True):
+    """Which version is published now, and which was before."""
+
+    name: str
+    published: int
+    before: int | None
+
+
+class PreviewTemplate(Asked, frozen=True, kw_only=True):
+    """What is rendered: a stored version, or a draft that is not saved, in one language."""
+
+    version: Number | None = None
+    draft: Annotated[NewVersion | None, Meta(description="In place of what is stored under this name.")] = None
+    locale: Annotated[str, Meta(max_length=100, description="The one that comes nearest is taken.")] | None = None
+    variables: Annotated[Json | None, Meta(description="Made up without them, to fit to what it reads.")] = None
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """A template as it would be sent."""
+
+    name: str
+    version: int | None
+    locale: str
+    variables: Any
+    made_up: bool
+    parts: dict[str, str] = field(default_factory=dict)
+
+
+_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_template = Template(
+    name="welcome",
+    channel="email",
+    latest=3,
+    published=2,
+    locales=["de", "en"],
+    rights=[],
+    variables=["name"],
+    author="key ann",
+    created_at=_AT,
+)
+_saved = SavedTemplate("welcome", 3, created=True, published=2)
+EXAMPLES: tuple[Struct, ...] = (
+    Templates([_template], next_cursor=None),
+    WholeTemplate(
+        **structs.asdict(_template)
+        | {
+            "version": 3,
+            "default_locale": "en",
+            "locales": {"en": Kept({"subject": "Hello", "text": "Hello {{ name }}"}, {})},
+        }
+    ),
+    _saved,
+    SavedTemplates([_saved], others=["old"]),
+    TemplateVersions(
+        [
+            TemplateVersion(
+                number=3, author="key ann", created_at=_AT, locales=["en"], published_at=None, published_by=None
+            )
+        ],
+        next_cursor="dmVyc2lvbnMgMw",
+    ),
+    PublishedTemplate("welcome", published=3, before=2),
+    Preview(
+        name="welcome",
+        version=3,
+        locale="en",
+        variables={"name": "Ann Sample"},
+        made_up=True,
+        parts={"subject": "Hello", "text": "Hello Ann Sample"},
+    ),
+)
