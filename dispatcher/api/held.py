@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec import structs
 
 from dispatcher.api import models
 from dispatcher.api.cursors import behind, cursor
@@ -63,6 +64,15 @@ async def resolve(call: Call) -> Done:
     raise Problem(CONFLICT, f"delivery {delivery_id} is not held, it is {now.life}", answer=answer)
 
 
+async def show(call: Call) -> Done:
+    """Where one stands, also when it is held no more."""
+    delivery_id = call.number("delivery_id", "delivery")
+    if not call.owns(await deliveries.owner(call.database, delivery_id)):
+        raise not_found(f"delivery {delivery_id}")
+    now = (await settling.standing(call.database, [delivery_id]))[delivery_id]
+    return Done(models.Standing(id=delivery_id, **structs.asdict(now)))
+
+
 ENDPOINTS = (
     Endpoint(
         operation="listHeld",
@@ -73,6 +83,16 @@ ENDPOINTS = (
         query=models.HeldQuery,
         answer=models.HeldDeliveries,
         handle=list_,
+    ),
+    Endpoint(
+        operation="getHeld",
+        method="GET",
+        path="/held/{delivery_id}",
+        right=Right.HELD,
+        summary="Show where a delivery stands that is or was held, and who settled it last",
+        answer=models.Standing,
+        problems=(NOT_FOUND,),
+        handle=show,
     ),
     Endpoint(
         operation="resolveHeld",

@@ -281,6 +281,21 @@ class HeldDeliveries(Struct, frozen=True):
     next_cursor: str | None
 
 
+class Standing(Struct, frozen=True, kw_only=True):
+    """Where a delivery stands, from when it can be settled, and who settled it last, if anybody did."""
+
+    id: int
+    life: str
+    held_at: datetime | None
+    settle_after: datetime | None
+    error: str | None
+    wait_seconds: float | None
+    actor: str | None
+    action: str | None
+    at: datetime | None
+    reason: str | None
+
+
 class Settle(Asked, frozen=True):
     """What became of it, as somebody has found out, or that it is sent again."""
 

@@ -11,8 +11,13 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from dispatcher.errors import Fault
+from dispatcher.store.dead import Filter as LetterFilter
+from dispatcher.store.dead import Kind, Letter
+from dispatcher.store.dead import Verb as LetterVerb
+from dispatcher.store.held import SettleAs
 from dispatcher.store.runs import Filter as RunFilter
 from dispatcher.store.runs import Progress, Triggered, Verb
+from dispatcher.store.settling import Standing
 from dispatcher.store.templates import Workspace
 from dispatcher.store.workflows import Saved
 
@@ -83,6 +88,51 @@ class Deliveries(Protocol):
 
     async def retry(self, delivery_id: int, actor: str, reason: str) -> str:
         """Send a failed or skipped one again."""
+
+
+class HeldFilter(Struct, frozen=True):
+    """Which held deliveries are meant."""
+
+    channel: str | None
+    tenant_id: str | None
+
+
+class Settlement(Struct, frozen=True):
+    """What somebody says became of deliveries."""
+
+    settle_as: SettleAs
+    actor: str
+    reason: str
+    message_id: str | None = None
+
+
+class Held(Protocol):
+    """Deliveries whose call was begun and whose outcome nobody knows."""
+
+    async def listed(self, which: HeldFilter, count: int) -> list[Row]:
+        """The longest held first."""
+
+    async def count(self, which: HeldFilter) -> int | None:
+        """How many there are; None where nobody says."""
+
+    async def standing(self, ids: Sequence[int]) -> dict[int, Standing]:
+        """Where these stand now, held or not."""
+
+    async def settle(self, ids: Sequence[int], settlement: Settlement) -> dict[int, str]:
+        """Settle them: settled, unknown, early, not held, or the status that it has already."""
+
+
+class DeadLetters(Protocol):
+    """Runs and deliveries that have failed for good."""
+
+    async def listed(self, meant: LetterFilter, kind: Kind, below: int, count: int) -> list[Row]:
+        """The newest of a kind below an id."""
+
+    async def is_dead(self, letter: Letter) -> bool:
+        """Whether it is one."""
+
+    async def act(self, verb: LetterVerb, kind: Kind, ids: Sequence[int], reason: str, actor: str) -> dict[int, str]:
+        """Replay or discard those of a kind; the answer about each that there is."""
 
 
 # Workflows and runs
@@ -203,6 +253,14 @@ class Doors(Protocol):
     @property
     def deliveries(self) -> Deliveries:
         """Single messages."""
+
+    @property
+    def held(self) -> Held:
+        """Those whose outcome nobody knows."""
+
+    @property
+    def dead(self) -> DeadLetters:
+        """What has failed for good."""
 
     @property
     def workflows(self) -> Workflows:

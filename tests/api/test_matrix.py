@@ -29,6 +29,7 @@ ABOUT: dict[str, str | None] = {
     "cancelDeliveryByKey": "deliveries",
     "moveDeliveryByKey": "deliveries",
     "listHeld": "held",
+    "getHeld": "held",
     "resolveHeld": "held",
     "listDeadRuns": "dead_letters",
     "listDeadDeliveries": "dead_letters",

@@ -4,6 +4,7 @@ from dispatcher.client.transport import Transport
 from dispatcher.doors.nouns import Whose
 from dispatcher.doors.remote.calls import Calls
 from dispatcher.doors.remote.deliveries import RemoteDeliveries
+from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
 from dispatcher.doors.remote.runs import RemoteRuns
 from dispatcher.doors.remote.workflows import RemoteWorkflows
 from dispatcher.store.templates import Workspace
@@ -15,6 +16,8 @@ class RemoteDoors:
     def __init__(self, transport: Transport) -> None:
         self._calls = Calls(transport)
         self.deliveries = RemoteDeliveries(self._calls)
+        self.held = RemoteHeld(self._calls)
+        self.dead = RemoteDeadLetters(self._calls)
         self.workflows = RemoteWorkflows(self._calls)
         self.runs = RemoteRuns(self._calls)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dispatcher.config import Config
 from dispatcher.doors.nouns import Whose
 from dispatcher.doors.stored.deliveries import StoredDeliveries
+from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.runs import StoredRuns
 from dispatcher.doors.stored.workflows import StoredWorkflows
 from dispatcher.store.database import Database
@@ -16,6 +17,8 @@ class StoredDoors:
 
     def __init__(self, database: Database, config: Callable[[], Config]) -> None:
         self.deliveries = StoredDeliveries(database, config)
+        self.held = StoredHeld(database)
+        self.dead = StoredDeadLetters(database)
         self.workflows = StoredWorkflows(database, config)
         self.runs = StoredRuns(database)
 
