@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from dispatcher.domain.addresses import Address
+from dispatcher.domain.bearer import Bearer
+from dispatcher.domain.roles import Role
 from dispatcher.errors import Fault
 from dispatcher.store.dead import Filter as LetterFilter
 from dispatcher.store.dead import Kind, Letter
@@ -18,6 +21,7 @@ from dispatcher.store.held import SettleAs
 from dispatcher.store.runs import Filter as RunFilter
 from dispatcher.store.runs import Progress, Triggered, Verb
 from dispatcher.store.settling import Standing
+from dispatcher.store.suppressions import Behind, Entry
 from dispatcher.store.templates import Workspace
 from dispatcher.store.workflows import Saved
 
@@ -247,6 +251,95 @@ class Runs(Protocol):
         """Send one an event; raises TriggerRefused."""
 
 
+class Released(Struct, frozen=True):
+    """Which entries go: those of one source, or about one channel; None: all."""
+
+    source: str | None
+    channel: str | None
+
+
+class Preference(Struct, frozen=True):
+    """A topic, and whether it is wanted."""
+
+    topic: str
+    subscribed: bool
+
+
+class Checked(Struct, frozen=True):
+    """Why something would not be sent to an address, if so, and everything that was ever said about it."""
+
+    why: str | None
+    entries: Sequence[Row]
+    topics: Sequence[Row]
+    log: Sequence[Row]
+
+
+class Meant(Struct, frozen=True):
+    """What would be sent, and to whom."""
+
+    address: Address
+    channel: str | None
+    topic: str | None
+    lane: str
+
+
+class Suppressions(Protocol):
+    """Addresses of a tenant that get nothing more, or nothing more about a topic."""
+
+    async def listed(
+        self, tenant_id: str | None, behind: Behind, count: int, *, source: str | None, kind: str | None
+    ) -> list[Row]:
+        """What stands on the list, in the order of addresses."""
+
+    async def add(self, tenant_id: str | None, actor: str, entries: Sequence[Entry]) -> None:
+        """Put addresses on the list, all or none."""
+
+    async def catch_up(self, count: int) -> int:
+        """Skip so much of what is queued for those about whom something was just said; how much it was."""
+
+    async def release(
+        self, tenant_id: str | None, addresses: Sequence[Address], actor: str, reason: str, which: Released
+    ) -> dict[Address, list[str]]:
+        """Take addresses off the list; the sources of what went, by address."""
+
+    async def check(self, tenant_id: str | None, meant: Meant) -> Checked:
+        """Whether it would be sent."""
+
+    async def preferences(
+        self, tenant_id: str | None, behind: Behind, count: int, *, topic: str | None, of: Address | None
+    ) -> list[Row]:
+        """What addresses said about topics."""
+
+    async def prefer(
+        self, tenant_id: str | None, addresses: Sequence[Address], actor: str, reason: str, preference: Preference
+    ) -> None:
+        """Say whether addresses want a topic."""
+
+
+class Keys(Protocol):
+    """Who may use the HTTP door."""
+
+    async def create(
+        self, whose: Whose, name: str, role: Role, expires_at: datetime | None, actor: str, reason: str
+    ) -> Bearer | None:
+        """Make one; None where its name is taken."""
+
+    async def rotate(self, whose: Whose, name: str, overlap_seconds: float, actor: str, reason: str) -> Bearer | str:
+        """Give one another secret; or why not: unknown, expired."""
+
+    async def revoke(self, whose: Whose, name: str, actor: str, reason: str) -> bool:
+        """Take one back; False where there is none of that name."""
+
+    async def listed(self, whose: Whose, after: str, count: int, *, revoked: bool) -> list[Row]:
+        """Those after a name, by name."""
+
+    async def actions(self, whose: Whose, name: str, count: int) -> list[Row]:
+        """What was done to those of a name, the last first."""
+
+    async def is_over(self, at: datetime) -> bool:
+        """Whether a time has come already, by the clock that counts."""
+
+
 class Doors(Protocol):
     """All that can be asked for through one door."""
 
@@ -269,6 +362,14 @@ class Doors(Protocol):
     @property
     def runs(self) -> Runs:
         """Walks through them."""
+
+    @property
+    def suppressions(self) -> Suppressions:
+        """Who gets nothing more."""
+
+    @property
+    def keys(self) -> Keys:
+        """Who may use the HTTP door."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.domain import bearer
 from tests.acceptance.far import Door, Far, both
 from tests.acceptance.test_operate import rows, talk, text
 from tests.acceptance.test_workflows_cli import ANN, LETTER, WAIT, graph
@@ -12,6 +13,7 @@ from tests.program import Program
 
 WHY = ("--reason", "to see")
 LATER = "2040-01-01T00:00:00Z"
+SEND = ("send", "--channel", "sms", "--body", "x", "--at", LATER)
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +173,51 @@ async def test_faulty_definitions_are_named_and_a_folder_is_saved_whole(door: Do
     assert text(door.run("workflows", "sync", str(folder), "--check", "--activate")) == (
         "all 2 are stored as they are here\n"
     )
+
+
+async def test_keys_are_made_rotated_and_revoked(door: Door) -> None:
+    name = f"key-{type(door).__name__.lower()}"
+    made = door.run("keys", "create", name, "--role", "triggerOperator", "--reason", "asked")
+    shown = bearer.read(text(made).strip())
+    assert shown is not None
+    assert f"key {name} (triggerOperator: " in made.stderr.decode()
+    taken = door.run("keys", "create", name, "--role", "systemAdmin", "--reason", "asked", "--json")
+    assert json.loads(talk(taken, 1))["error"] == "NameTaken"
+    (second,) = rows(door.run("keys", "rotate", name, "--overlap", "2h", "--reason", "asked", "--json"))
+    mine = [row for row in rows(door.run("keys", "list", "--json")) if row["name"] == name]
+    assert [sorted(row["prefixes"]) for row in mine] == [sorted([shown.prefix, second["prefix"]])]
+    assert rows(door.run("keys", "list", "--after", name, "--json")) == [
+        row for row in rows(door.run("keys", "list", "--json")) if row["name"] > name
+    ]
+    assert text(door.run("keys", "revoke", name, "--reason", "asked")) == f"key {name} is revoked\n"
+    assert f"there is no key {name}" in talk(door.run("keys", "rotate", name, "--reason", "asked"), 1)
+    assert [row["action"] for row in rows(door.run("keys", "log", name, "--json"))] == ["revoke", "rotate", "create"]
+    assert "There was never a key nobody here." in text(door.run("keys", "log", "nobody"))
+
+
+async def test_addresses_are_suppressed_checked_and_released(door: Door, serving: Program, far: Far) -> None:
+    mark = type(door).__name__.lower()
+    ann, phone = f"Ann.{mark}@Example.org", "+491701" if mark == "far" else "+491702"
+    text(door.run(*SEND, "--to", phone, "--key", f"queued-{mark}"))
+    added = rows(door.run("suppressions", "add", ann, phone, *WHY, "--source", "complaint", "--json"))
+    assert [(one["kind"], one["suppressed"]) for one in added] == [("email", True), ("phone", True)]
+
+    def skipped() -> bool:
+        (shown,) = rows(door.run("deliveries", "show", "--key", f"queued-{mark}", "--json"))
+        return bool(shown["status"] == "skipped")
+
+    await serving.until(skipped, "what was queued is skipped")
+    text(door.run("topics", "unsubscribe", "news", ann, *WHY))
+    for words in (
+        ("suppressions", "check", ann, "--topic", "news", "--json"),
+        ("suppressions", "check", phone, "--channel", "sms"),
+        ("suppressions", "list", "--source", "complaint", "--json"),
+        ("suppressions", "list"),
+        ("topics", "list", "--topic", "news", "--json"),
+    ):
+        await same(serving, far, *words)
+    assert "would not get it: suppressed" in text(door.run("suppressions", "check", ann))
+    gone = text(door.run("suppressions", "remove", ann, *WHY))
+    assert gone == f"{added[0]['address']} is not suppressed any more (complaint)\n"
+    assert "was not on the list" in text(door.run("suppressions", "remove", ann, *WHY))
+    assert "gets messages about news" in text(door.run("topics", "subscribe", "news", ann, *WHY))

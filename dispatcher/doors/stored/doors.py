@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dispatcher.config import Config
 from dispatcher.doors.nouns import Whose
 from dispatcher.doors.stored.deliveries import StoredDeliveries
+from dispatcher.doors.stored.keys import StoredKeys
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.runs import StoredRuns
+from dispatcher.doors.stored.suppressions import StoredSuppressions
 from dispatcher.doors.stored.workflows import StoredWorkflows
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
@@ -21,6 +23,8 @@ class StoredDoors:
         self.dead = StoredDeadLetters(database)
         self.workflows = StoredWorkflows(database, config)
         self.runs = StoredRuns(database)
+        self.suppressions = StoredSuppressions(database)
+        self.keys = StoredKeys(database)
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant."""
