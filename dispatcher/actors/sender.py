@@ -242,7 +242,7 @@ class Sender:
             calls.start_soon(self._call, state, terms, envelopes, marked)
 
     def _running(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
-        """Those whose tenant and template nobody has paused; the others are parked."""
+        """Those that no pause of a tenant, workspace, template or run stops; the others are parked."""
         pauses = self._epoch.pauses()
         if not pauses.parks_some():
             return chosen

@@ -9,7 +9,7 @@ import msgspec
 from dispatcher.api.problems import faulty
 from dispatcher.errors import Fault
 
-_FORM = re.compile(rb"([a-z_]{1,32})((?: [1-9][0-9]{0,18}){1,2})")
+_FORM = re.compile(rb"([a-z_]{1,32})((?: [1-9][0-9]{0,18}){1,3})")
 _NOT_OURS = Fault("query.cursor", "is none of this list: take next_cursor from its last answer")
 _texts = msgspec.json.Decoder(tuple[str, ...]).decode
 # What an id can be, and what all are below.

@@ -1,15 +1,33 @@
-"""Dead letters over HTTP: which they are, and replaying and discarding one."""
+"""Dead letters over HTTP: which they are, and replaying and discarding one, or all that a filter matches."""
+
+from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
 from dispatcher.api import models
-from dispatcher.api.cursors import below, cursor
+from dispatcher.api.cursors import ID_MAX, behind, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
+from dispatcher.api.sweep_models import Refused, SweepLetters, Swept
+from dispatcher.api.sweeping import GOES_ON, microseconds, moment, sweep
 from dispatcher.domain.answers import NO_LETTER, letter_sentence
 from dispatcher.domain.roles import Right
-from dispatcher.store import dead, deliveries, runs
+from dispatcher.store import dead, deliveries, runs, schedules
 from dispatcher.store.dead import Filter, Kind, Verb
+
+
+def _filter(call: Call, asked: models.LetterQuery | SweepLetters, until: datetime | None) -> Filter:
+    """Letters of the workspace that the key opens."""
+    return Filter(
+        name=asked.name,
+        channel=asked.channel,
+        tenant_id=call.workspace.tenant_id,
+        workspace_id=call.workspace.workspace_id,
+        since=asked.since,
+        until=until,
+        error=asked.error,
+    )
 
 
 def _listing(kind: Kind) -> Endpoint:
@@ -17,16 +35,9 @@ def _listing(kind: Kind) -> Endpoint:
 
     async def list_(call: Call) -> Done:
         asked: models.LetterQuery = call.query
-        meant = Filter(
-            name=asked.name,
-            channel=asked.channel,
-            tenant_id=call.workspace.tenant_id,
-            workspace_id=call.workspace.workspace_id,
-            since=asked.since,
-            until=asked.until,
-            error=asked.error,
-        )
-        ids = await dead.page(call.database, meant, kind, min(below(noun, asked.cursor), asked.before), asked.limit + 1)
+        meant = _filter(call, asked, asked.until)
+        start = min(below(noun, asked.cursor), asked.before)
+        ids = await dead.page(call.database, meant, kind, start, asked.limit + 1)
         page = ids[: asked.limit]
         more = cursor(noun, page[-1]) if len(ids) > asked.limit else None
         found = await dead.rows(call.database, kind, page)
@@ -75,9 +86,53 @@ def _acting(kind: Kind, verb: Verb) -> Endpoint:
     )
 
 
+def _sweeping(kind: Kind, verb: Verb) -> Endpoint:
+    many = "runs" if kind == "run" else "deliveries"
+    noun = f"{verb}_{many}"
+
+    async def act_on_all(call: Call) -> Done:
+        asked: SweepLetters = call.given
+        if asked.cursor is None:
+            place, begun = ID_MAX, await schedules.now(call.database)
+        else:
+            place, number = behind(noun, asked.cursor, 2)
+            begun = moment(number)
+        # What fails later is left alone.
+        until = begun if asked.until is None else min(begun, asked.until)
+        ids = await dead.page(call.database, _filter(call, asked, until), kind, place, asked.limit + 1)
+        some = ids[: asked.limit]
+        more = cursor(noun, some[-1], microseconds(begun)) if len(ids) > asked.limit else None
+
+        async def act(page: Sequence[int]) -> list[Refused | None]:
+            answers = await dead.act(call.database, verb, kind, page, asked.reason, call.actor)
+            return [_refused(verb, kind, one, answers.get(one, NO_LETTER)) for one in page]
+
+        return Done(await sweep(some, act, more))
+
+    does = "Discard" if verb == "discard" else "Replay"
+    return Endpoint(
+        operation=f"{verb}Dead{many.capitalize()}",
+        method="POST",
+        path=f"/dead-letters/{many}/{verb}",
+        right=Right.DEAD_LETTERS,
+        summary=f"{does} all of the dead {many} that a filter matches, as many as one request may",
+        description=f"{GOES_ON} What fails after the first of them is left alone.",
+        given=SweepLetters,
+        example={"reason": "the carrier is back", "error": "exhausted", "limit": 500},
+        answer=Swept,
+        handle=act_on_all,
+    )
+
+
+def _refused(verb: Verb, kind: Kind, number: int, answer: str) -> Refused | None:
+    done, words = letter_sentence(verb, kind, number, answer)
+    return None if done else Refused(number, answer, words)
+
+
 _KINDS: tuple[Kind, ...] = ("run", "delivery")
 _VERBS: tuple[Verb, ...] = ("replay", "discard")
 ENDPOINTS = (
     *(_listing(kind) for kind in _KINDS),
     *(_acting(kind, verb) for kind in _KINDS for verb in _VERBS),
+    *(_sweeping(kind, verb) for kind in _KINDS for verb in _VERBS),
 )

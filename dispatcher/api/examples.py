@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dispatcher.api import key_models, models, run_models, suppression_models, template_models
+from dispatcher.api import (
+    key_models,
+    models,
+    pause_models,
+    run_models,
+    schedule_models,
+    suppression_models,
+    sweep_models,
+    template_models,
+)
 from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -224,6 +233,9 @@ _ALL: tuple[Struct, ...] = (
     *template_models.EXAMPLES,
     *suppression_models.EXAMPLES,
     *key_models.EXAMPLES,
+    *schedule_models.EXAMPLES,
+    *sweep_models.EXAMPLES,
+    *pause_models.EXAMPLES,
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
 REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))

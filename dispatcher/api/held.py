@@ -1,20 +1,23 @@
-"""Held deliveries over HTTP: which they are, and what somebody says became of one."""
+"""Held deliveries over HTTP: which they are, and what somebody says became of one, or of all that a filter matches."""
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 
-import msgspec
 from msgspec import structs
 
 from dispatcher.api import models
 from dispatcher.api.cursors import behind, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
+from dispatcher.api.sweep_models import Refused, SweepHeld, Swept
+from dispatcher.api.sweeping import FIRST, GOES_ON, microseconds, moment, sweep
 from dispatcher.domain.roles import Right
-from dispatcher.store import deliveries, held, settling
+from dispatcher.store import deliveries, held, schedules, settling
+from dispatcher.store.settling import Filter, Standing
 
 NOUN = "held"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+SWEEP_NOUN = "settle"
 
 
 async def list_(call: Call) -> Done:
@@ -28,20 +31,15 @@ async def list_(call: Call) -> Done:
         workspace_id=call.workspace.workspace_id,
         behind=None if asked.cursor is None else _place(asked.cursor),
     )
-    page = rows[: asked.limit]
-    more = None
-    if len(rows) > asked.limit:
-        more = cursor(NOUN, (page[-1]["held_at"] - _EPOCH) // _MICROSECOND, page[-1]["id"])
-    return Done(models.HeldDeliveries([msgspec.convert(row, models.HeldDelivery) for row in page], more))
+    some = page(
+        rows, asked.limit, models.HeldDelivery, lambda row: cursor(NOUN, microseconds(row["held_at"]), row["id"])
+    )
+    return Done(models.HeldDeliveries(*some))
 
 
 def _place(text: str) -> tuple[datetime, int]:
-    microseconds, delivery_id = behind(NOUN, text, 2)
-    try:
-        return _EPOCH + microseconds * _MICROSECOND, delivery_id
-    except OverflowError:
-        # Nobody was given that one: nothing comes behind it.
-        return datetime.max.replace(tzinfo=UTC), delivery_id
+    number, delivery_id = behind(NOUN, text, 2)
+    return moment(number), delivery_id
 
 
 async def resolve(call: Call) -> Done:
@@ -56,12 +54,44 @@ async def resolve(call: Call) -> Done:
         words = "will be sent again" if said.settle_as == "requeue" else f"is settled as {said.settle_as}"
         return Done(models.Acted(delivery_id, answer, f"delivery {delivery_id} {words}"))
     now = (await settling.standing(call.database, [delivery_id]))[delivery_id]
+    wait = {"retry-after": str(int(now.wait_seconds or 0) + 1)} if answer == "early" else None
+    raise Problem(CONFLICT, _why_not(delivery_id, answer, now), headers=wait, answer=answer)
+
+
+def _why_not(delivery_id: int, answer: str, now: Standing | None) -> str:
+    if now is None:
+        return f"delivery {delivery_id} does not exist"
     if answer == "early":
-        wait = {"retry-after": str(int(now.wait_seconds or 0) + 1)}
-        raise Problem(
-            CONFLICT, f"a call of delivery {delivery_id} by its dead owner may still be going on", (), wait, answer
-        )
-    raise Problem(CONFLICT, f"delivery {delivery_id} is not held, it is {now.life}", answer=answer)
+        return f"a call of delivery {delivery_id} by its dead owner may still be going on"
+    return f"delivery {delivery_id} is not held, it is {now.life}"
+
+
+async def resolve_all(call: Call) -> Done:
+    """Settle everything that is held and meant, in somebody's word."""
+    said: SweepHeld = call.given
+    if said.cursor is None:
+        begun, place = await schedules.now(call.database), (FIRST, 0)
+    else:
+        since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3)
+        begun, place = moment(since), (moment(held_at), last)
+    meant = Filter(said.channel, call.workspace.tenant_id, call.workspace.workspace_id)
+    rows = await settling.held_page(call.database, meant, begun, place, said.limit + 1)
+    some = rows[: said.limit]
+    more = None
+    if len(rows) > said.limit:
+        last, at = some[-1]
+        more = cursor(SWEEP_NOUN, microseconds(begun), microseconds(at), last)
+
+    async def act(page: Sequence[int]) -> list[Refused | None]:
+        answers = dict(await settling.settle(call.database, page, said.settle_as, call.actor, said.reason, None))
+        left = [one for one in page if answers.get(one) != "settled"]
+        now = await settling.standing(call.database, left) if left else {}
+        return [
+            Refused(one, answers.get(one, "unknown"), _why_not(one, answers.get(one, "unknown"), now.get(one)))
+            for one in left
+        ]
+
+    return Done(await sweep([one for one, _ in some], act, more))
 
 
 async def show(call: Call) -> Done:
@@ -105,5 +135,17 @@ ENDPOINTS = (
         answer=models.Acted,
         problems=(NOT_FOUND, CONFLICT),
         handle=resolve,
+    ),
+    Endpoint(
+        operation="resolveAllHeld",
+        method="POST",
+        path="/held/resolve",
+        right=Right.HELD,
+        summary="Say what became of all held deliveries that a filter matches, as many as one request may",
+        description=f"{GOES_ON} What is held after the first of them is left alone.",
+        given=SweepHeld,
+        example={"settle_as": "requeue", "reason": "nothing of it has arrived", "channel": "sms"},
+        answer=Swept,
+        handle=resolve_all,
     ),
 )

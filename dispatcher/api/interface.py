@@ -18,8 +18,10 @@ from dispatcher.api import (
     held,
     keys,
     own_key,
+    pauses,
     reference_page,
     runs,
+    schedules,
     suppressions,
     templates,
     workflows,
@@ -51,10 +53,12 @@ ENDPOINTS: Sequence[Endpoint] = (
     *workflows.ENDPOINTS,
     *templates.ENDPOINTS,
     *runs.ENDPOINTS,
+    *schedules.ENDPOINTS,
     *enqueueing.ENDPOINTS,
     *own_key.ENDPOINTS,
     *suppressions.ENDPOINTS,
     *keys.ENDPOINTS,
+    *pauses.ENDPOINTS,
 )
 
 # Smaller answers fit into a packet as they are.

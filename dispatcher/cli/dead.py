@@ -11,7 +11,7 @@ from dispatcher.cli.commands import Body, command, group
 from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.given import moment
-from dispatcher.cli.letters import NAMED_AS, Act, act_on_all, act_on_these, letter
+from dispatcher.cli.letters import NAMED_AS, Act, act_on_all, act_on_listed, act_on_these, letter
 from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
 from dispatcher.cli.session import Session
 from dispatcher.doors.nouns import Doors
@@ -184,11 +184,14 @@ def _act(session: Session, act: Act, named: Sequence[str], everything: bool, mea
         raise typer.BadParameter("name dead letters, or all with --all", param_hint="LETTER")
     if letters and meant != Filter():
         raise typer.BadParameter("filters go with --all", param_hint="LETTER")
-    if everything:
+    if everything and session.address is None:
         with session.database() as database:
             done = act_on_all(session, database, meant, act, yes)
     else:
         with session.doors() as doors:
-            done = act_on_these(session, doors.dead, letters, act)
+            if everything:
+                done = act_on_listed(session, doors.dead, meant, act, yes)
+            else:
+                done = act_on_these(session, doors.dead, letters, act)
     if not done:
         raise typer.Exit(FAILED)

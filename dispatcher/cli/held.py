@@ -11,7 +11,7 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
-from dispatcher.cli.settling import settle_all, settle_these
+from dispatcher.cli.settling import settle_all, settle_listed, settle_these
 from dispatcher.doors.nouns import HeldFilter, Settlement
 from dispatcher.store.held import SettleAs
 from dispatcher.store.settling import Filter, Standing
@@ -114,12 +114,15 @@ def resolve(  # noqa: PLR0913 - each is an option of the command line
     if message_id is not None:
         require_words("--message-id", message_id)
     settlement = Settlement(settle_as, who(session, actor), reason, message_id)
-    if everything:
+    if everything and session.address is None:
         with session.database() as database:
             done = settle_all(session, database, Filter(channel, tenant), settlement, yes)
     else:
         with session.doors() as doors:
-            done = settle_these(session, doors.held, ids, settlement)
+            if everything:
+                done = settle_listed(session, doors.held, HeldFilter(channel, tenant), settlement, yes)
+            else:
+                done = settle_these(session, doors.held, ids, settlement)
     if not done:
         raise typer.Exit(FAILED)
 

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from dispatcher.cli.deliveries import ID_MAX
 from dispatcher.cli.session import Session
-from dispatcher.cli.sweeping import PAGE, Told, Words, act_on_named, sweep
+from dispatcher.cli.sweeping import LISTED_MAX, PAGE, Told, Words, act_on_named, cut, sweep
 from dispatcher.cli.voice import plain
 from dispatcher.domain.answers import NO_LETTER, letter_sentence
 from dispatcher.doors.nouns import DeadLetters
@@ -61,6 +61,17 @@ def act_on_all(session: Session, database: Database, meant: Filter, act: Act, ye
     pages, noun = _pages(session, database, structs.replace(meant, until=until)), StoredDeadLetters(database)
     total = sum(count for count, _ in counts)
     return sweep(session.voice, WORDS[act.verb], total, yes, pages, lambda page: _act(session, noun, page, act))
+
+
+def act_on_listed(session: Session, noun: DeadLetters, meant: Filter, act: Act, yes: bool) -> bool:
+    """The same through a server: to those that are listed now, and to none that fails later."""
+    letters: list[Letter] = []
+    for kind in meant.kinds:
+        found = session.run(lambda k=kind: noun.listed(meant, k, ID_MAX, LISTED_MAX))  # type: ignore[misc]  # bound now
+        letters += [Letter(kind, row["id"]) for row in found]
+    return sweep(
+        session.voice, WORDS[act.verb], len(letters), yes, cut(letters), lambda page: _act(session, noun, page, act)
+    )
 
 
 def act_on_these(session: Session, noun: DeadLetters, letters: Sequence[Letter], act: Act) -> bool:

@@ -7,8 +7,8 @@ from msgspec import structs
 
 from dispatcher.cli.operating import second
 from dispatcher.cli.session import Session
-from dispatcher.cli.sweeping import PAGE, Told, Words, act_on_named, sweep
-from dispatcher.doors.nouns import Held, Settlement
+from dispatcher.cli.sweeping import LISTED_MAX, PAGE, Told, Words, act_on_named, cut, sweep
+from dispatcher.doors.nouns import Held, HeldFilter, Settlement
 from dispatcher.doors.stored.operating import StoredHeld
 from dispatcher.store import settling as store
 from dispatcher.store.database import Database
@@ -61,6 +61,15 @@ def settle_all(session: Session, database: Database, meant: Filter, settlement: 
     words = structs.replace(WORDS, done_as=AS_WORDS[settlement.settle_as])
     pages, held = _pages(session, database, meant, asked_at), StoredHeld(database)
     return sweep(session.voice, words, count, yes, pages, lambda page: _settle_page(session, held, page, settlement))
+
+
+def settle_listed(session: Session, held: Held, which: HeldFilter, settlement: Settlement, yes: bool) -> bool:
+    """The same through a server: those that are listed now, and none that is held later."""
+    ids = [row["id"] for row in session.run(lambda: held.listed(which, LISTED_MAX))]
+    words = structs.replace(WORDS, done_as=AS_WORDS[settlement.settle_as])
+    return sweep(
+        session.voice, words, len(ids), yes, cut(ids), lambda page: _settle_page(session, held, page, settlement)
+    )
 
 
 def _pages(session: Session, database: Database, meant: Filter, asked_at: datetime) -> Iterator[list[int]]:

@@ -17,6 +17,7 @@ class Filter(Struct, frozen=True):
 
     channel: str | None
     tenant_id: str | None
+    workspace_id: str | None = None
 
 
 class Standing(Struct, frozen=True):
@@ -35,7 +36,7 @@ class Standing(Struct, frozen=True):
 
 async def held_count(database: Database, meant: Filter) -> tuple[int, datetime]:
     """How many are held, and when that was asked."""
-    found = (await database.fetch(_SQL["count"], meant.channel, meant.tenant_id))[0]
+    found = (await database.fetch(_SQL["count"], meant.channel, meant.tenant_id, meant.workspace_id))[0]
     return found["deliveries"], found["asked_at"]
 
 
@@ -43,7 +44,8 @@ async def held_page(
     database: Database, meant: Filter, until: datetime, behind: tuple[datetime, int], count: int
 ) -> list[tuple[int, datetime]]:
     """Ids and times of the next ones."""
-    rows = await database.fetch(_SQL["page"], meant.channel, meant.tenant_id, until, *behind, count)
+    whose = meant.tenant_id, until, *behind, count, meant.workspace_id
+    rows = await database.fetch(_SQL["page"], meant.channel, *whose)
     return [(found["id"], found["held_at"]) for found in rows]
 
 

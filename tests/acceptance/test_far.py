@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.acceptance.far import Done, Far
-from tests.acceptance.test_operate import put, put_held, rows, talk, text
+from tests.acceptance.test_operate import put, put_held, rows, talk, text, until_lives
 from tests.api.caller import make_key
 from tests.program import Program
 
@@ -67,16 +67,14 @@ async def test_what_a_key_does_not_open_is_refused_before_anything_is_done(far: 
 
 
 async def test_what_only_a_database_can_do_is_said(far: Far) -> None:
-    for words in (
-        "migrate --check",
-        "check",
-        "held resolve --all --sent --reason x --yes",
-        "runs plan any",
-        "topics list --address a@b.c",
+    for words, why in (
+        ("migrate --check", "unset DISPATCHER_URL"),
+        ("check", "unset DISPATCHER_URL"),
+        ("runs plan any", "unset DISPATCHER_URL"),
+        ("topics list --address a@b.c", "in a URL"),
     ):
         error = said(far.run(*words.split(), "--json"), 2)
-        assert error["error"] == "NoRemoteForm"
-    assert "unset DISPATCHER_URL" in error["message"] or "in a URL" in error["message"]
+        assert (error["error"], why in error["message"]) == ("NoRemoteForm", True)
     assert "--actor" in talk(far.run("runs", "cancel", "1", *WHY, "--actor", "ann"), 2)
     assert "DISPATCHER_URL" in talk(far.run("runs", "list", DISPATCHER_URL="nowhere"), 2)
 
@@ -172,7 +170,16 @@ async def test_held_and_dead_ones_look_and_end_the_same_through_a_server(program
     acted = rows(far.run("dead", "replay", dead["letter"], "run:999999", *WHY, "--json"), 1)
     assert [(one["done"], one["answer"]) for one in acted] == [(True, "reopened"), (False, "none")]
     assert "is no dead letter" in talk(far.run("dead", "show", dead["letter"]), 1)
-    assert "unset DISPATCHER_URL" in talk(far.run("dead", "discard", "--all", *WHY, "--yes"), 2)
+    await until_lives(connection, held[:1], "sent")
+
+    sweep = ("held", "resolve", "--all", "--channel", "sms", "--failed", "--reason", "all lost")
+    assert "2 deliveries would be settled as failed" in talk(far.run(*sweep), 1)
+    swept = far.run(*sweep, "--yes", "--json")
+    assert rows(swept, 1) == [{"held": 2, "settled": 1, "not_settled": 1}]
+    assert [json.loads(line)["id"] for line in swept.stderr.splitlines()] == [early]
+    discarded = far.run("dead", "discard", "--all", "--channel", "sms", *WHY, "--yes", "--json")
+    assert rows(discarded) == [{"dead": 1, "discarded": 1, "not_discarded": 0}]
+    assert rows(far.run("dead", "list", "--json")) == []
 
 
 def timeless(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -269,8 +269,40 @@ async def test_a_paused_tenant_s_deliveries_are_parked_and_nobody_else_s(
     await until_lives(connection, theirs, "parked")
     assert "paused: acme" in talk(program.run("resume", "tenant", "acne"), 1)
     (resumed,) = rows(program.run("resume", "tenant", "acme", "--json"))
-    assert resumed == {"scope": "tenant", "name": "acme", "resumed": True}
+    assert resumed == {
+        "scope": "tenant",
+        "name": "acme",
+        "resumed": True,
+        "tenant_id": None,
+        "workspace_id": None,
+    }
     await until_lives(connection, theirs, "sent")
+
+
+async def test_a_workspace_is_paused_and_what_is_in_it_and_nothing_beside_it(
+    program: Program, connection: Connection
+) -> None:
+    place = ("--tenant", "default", "--workspace", "default")
+    assert program.run("pause", "channel", "voice", *place, "--reason", "no lines").returncode == 0
+    said = ("pause", "workspace", "default", "--reason", "wrong prices", "--actor", "ann")
+    assert text(program.run(*said)).strip() == "workspace default of default is paused"
+    assert "by ann: wrong prices" in text(program.run(*said))
+    listed = rows(program.run("pauses", "--json"))
+    assert [(one["scope"], one["name"], one["tenant_id"], one["workspace_id"]) for one in listed] == [
+        ("channel", "voice", "default", "default"),
+        ("workspace", "default", "default", "default"),
+    ]
+    assert "default/default" in text(program.run("pauses"))
+    assert "everywhere" in talk(program.run("pause", "provider", "capture", *place, "--reason", "x"), 2)
+    assert "NAME says" in talk(program.run("pause", "workspace", "default", "--workspace", "x", "--reason", "x"), 2)
+    assert "paused: voice of default/default" in talk(program.run("resume", "channel", "voice"), 1)
+    (theirs,), (ours,) = await put(connection, 1, tenant="acme"), await put(connection, 1)
+    await program.start()
+    await until_lives(connection, [theirs], "sent")
+    await until_lives(connection, [ours], "parked")
+    assert text(program.run("resume", "workspace", "default")).strip() == "workspace default of default goes on"
+    await until_lives(connection, [ours], "sent")
+    assert text(program.run("resume", "channel", "voice", *place)).strip() == "channel voice of default/default goes on"
 
 
 async def test_a_planted_violation_of_each_invariant_is_found_and_named(

@@ -37,6 +37,11 @@ ABOUT: dict[str, str | None] = {
     "discardDeadRun": "dead_letters",
     "replayDeadDelivery": "dead_letters",
     "discardDeadDelivery": "dead_letters",
+    "replayDeadRuns": "dead_letters",
+    "discardDeadRuns": "dead_letters",
+    "replayDeadDeliveries": "dead_letters",
+    "discardDeadDeliveries": "dead_letters",
+    "resolveAllHeld": "held",
     "listWorkflows": "workflows",
     "getWorkflow": "workflows",
     "putWorkflow": "workflows",
@@ -77,10 +82,26 @@ ABOUT: dict[str, str | None] = {
     "rotateKey": "keys",
     "revokeKey": "keys",
     "getKeyLog": "keys",
+    "listSchedules": "schedules",
+    "getSchedule": "schedules",
+    "putSchedule": "schedules",
+    "deleteSchedule": "schedules",
+    "activateSchedule": "schedules",
+    "deactivateSchedule": "schedules",
+    "getScheduleTicks": "schedules",
+    "listPauses": "pauses",
+    "createPause": "pauses",
+    "getPause": "pauses",
+    "resumePause": "pauses",
 }
 FOREIGN = (("acme", "default"), ("default", "other"))
 # What of it belongs to a workspace.
-ROWS = ("* FROM dispatcher.templates", "id, name, revoked_at FROM dispatcher.api_keys")
+ROWS = (
+    "* FROM dispatcher.templates",
+    "id, name, revoked_at FROM dispatcher.api_keys",
+    "* FROM dispatcher.pauses",
+    "* FROM dispatcher.schedules",
+)
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"
 LATER = "2040-01-01T00:00:00Z"
@@ -111,7 +132,9 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     assert admin.call("PUT", f"/templates/{fresh}", said).status == 201
     key = {"name": fresh, "role": "workerService", "reason": "a test"}
     assert admin.post("/keys", key).status == 201
-    own = {"templates.name": fresh, "keys.name": fresh}
+    pause = admin.post("/pauses", {"scope": "template", "name": fresh, "reason": "a test"}).json["id"]
+    assert admin.call("PUT", f"/schedules/{fresh}", {"workflow": "welcome", "cron": "0 8 31 1 *"}).status == 201
+    own = {"templates.name": fresh, "keys.name": fresh, "schedules.name": fresh, "pause_id": str(pause)}
     return {"delivery_id": str(waiting), "run_id": str(run), "name": "welcome"} | own
 
 

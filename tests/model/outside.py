@@ -86,7 +86,7 @@ class Outside(Stage):
         if tenant in self.model.open_pauses:
             self._resume(tenant)
         else:
-            number = self.run(pauses.pause(self.operator, "tenant", tenant, "ann", "wait"))
+            number = self.run(pauses.pause(self.operator, "tenant", tenant, "ann", "wait")).id
             self.model.open_pauses[tenant] = number
 
     def _resume(self, tenant: str) -> None:

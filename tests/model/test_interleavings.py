@@ -137,7 +137,7 @@ async def test_a_mark_waits_for_a_cancellation_and_leaves_it_out(scene: Scene, p
 
 async def test_a_delivery_that_is_parked_cannot_be_marked_meanwhile(scene: Scene, pair: Pair) -> None:
     item = await _claimed(scene)
-    pause = await pauses.pause(scene.database, "tenant", "default", "ann", "wait")
+    pause = (await pauses.pause(scene.database, "tenant", "default", "ann", "wait")).id
     met = await pair.meet(_parked(item, pause), _mark(scene, item))
     assert (met.waited, met.second) == (True, [])
     assert await scene.life(item.id) == "parked"
@@ -146,7 +146,7 @@ async def test_a_delivery_that_is_parked_cannot_be_marked_meanwhile(scene: Scene
 async def test_a_mark_before_the_pause_keeps_its_licence(scene: Scene, pair: Pair) -> None:
     """A pause reaches what is not marked yet; who marks and who opens the pause do not wait for each other."""
     item = await _claimed(scene)
-    pausing = Statement("pauses", "pause", ("tenant", "default", "ann", "wait"))
+    pausing = Statement("pauses", "pause", ("tenant", "default", None, None, "ann", "wait"))
     met = await pair.meet(_mark(scene, item), pausing)
     assert (met.waited, met.first) == (False, [(item.id, 1)])
     met = await pair.meet(pausing, _accepted(item))
@@ -156,7 +156,7 @@ async def test_a_mark_before_the_pause_keeps_its_licence(scene: Scene, pair: Pai
 
 async def test_what_is_parked_while_its_pause_ends_is_found_by_the_next_round(scene: Scene, pair: Pair) -> None:
     item = await _claimed(scene)
-    pause = await pauses.pause(scene.database, "tenant", "default", "ann", "wait")
+    pause = (await pauses.pause(scene.database, "tenant", "default", "ann", "wait")).id
     await pauses.resume(scene.database, "tenant", "default", "ann")
     met = await pair.meet(_parked(item, pause), UNPARK)
     assert (met.waited, met.second) == (False, [(0,)])

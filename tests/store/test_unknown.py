@@ -48,7 +48,7 @@ async def _expires_in_the_queue(scene: Scene, item: Claimed) -> None:
 
 
 async def _expires_while_it_is_parked(scene: Scene, item: Claimed) -> None:
-    pause = await pauses.pause(scene.database, "tenant", "default", "ann", "wait")
+    pause = (await pauses.pause(scene.database, "tenant", "default", "ann", "wait")).id
     await scene.flush((await _claimed(scene, item), Parked(pause)))
     await _expired(scene, item)
     assert await held.expire(scene.database, 10) == 1
@@ -81,7 +81,7 @@ async def _is_cancelled_when_it_is_claimed(scene: Scene, item: Claimed) -> None:
 
 
 async def _is_cancelled_when_it_is_parked(scene: Scene, item: Claimed) -> None:
-    pause = await pauses.pause(scene.database, "tenant", "default", "ann", "wait")
+    pause = (await pauses.pause(scene.database, "tenant", "default", "ann", "wait")).id
     await scene.flush((await _claimed(scene, item), Parked(pause)))
     await _stopped(scene, item)
     await pauses.resume(scene.database, "tenant", "default", "ann")

@@ -1,4 +1,4 @@
-"""Held deliveries and dead letters of a server: one request for each that is acted upon."""
+"""Held deliveries and dead letters of a server: a request for each of them, so that what was listed is meant."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ class RemoteHeld:
             "reason": settlement.reason,
             "provider_message_id": settlement.message_id,
         }
-        return {one: await self._calls.act(f"/held/{one}/resolve", said) for one in ids}
+        return await self._calls.each(ids, lambda one: self._calls.act(f"/held/{one}/resolve", said))
 
 
 class RemoteDeadLetters:
@@ -79,5 +79,5 @@ class RemoteDeadLetters:
     async def act(self, verb: Verb, kind: Kind, ids: Sequence[int], reason: str, _actor: str) -> dict[int, str]:
         """Replay or discard them."""
         path = f"/dead-letters/{_MANY[kind]}"
-        answers = {one: await self._calls.act(f"{path}/{one}/{verb}", {"reason": reason}) for one in ids}
+        answers = await self._calls.each(ids, lambda one: self._calls.act(f"{path}/{one}/{verb}", {"reason": reason}))
         return {one: answer for one, answer in answers.items() if answer != UNKNOWN}

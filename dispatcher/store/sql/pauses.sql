@@ -1,14 +1,34 @@
 -- name: pause
--- Stop a channel, provider, tenant or template.
-SELECT dispatcher.pause_v1($1, $2, $3, $4);
+-- Stop something in a workspace, or everywhere.
+SELECT pause_id, already FROM dispatcher.pause_v2($1, $2, $3, $4, $5, $6);
 
 -- name: resume
--- Let it go on.
-SELECT dispatcher.resume_v1($1, $2, $3);
+-- Let it go on there, or everywhere.
+SELECT dispatcher.resume_v2($1, $2, $3, $4, $5);
+
+-- name: resume_one
+-- Let what one pause stops go on; no row where it has ended. A run goes on by itself.
+SELECT dispatcher.resume_v2(p.scope, p.name, p.tenant_id, p.workspace_id, $2)
+  FROM dispatcher.pauses p WHERE p.id = $1 AND p.ended_at IS NULL AND p.scope <> 'run';
 
 -- name: open
--- What is paused now, by whom and why.
-SELECT id, scope, name, since, actor, reason FROM dispatcher.pauses WHERE ended_at IS NULL ORDER BY id;
+-- What is paused now, where, by whom and why.
+SELECT id, scope, name, tenant_id, workspace_id, since, actor, reason
+  FROM dispatcher.pauses WHERE ended_at IS NULL ORDER BY id;
+
+-- name: concerning
+-- What of it stops anything in a workspace: its own, and what is paused for all. Behind an id, $4 at most.
+SELECT id, scope, name, tenant_id, workspace_id, since, actor, reason
+  FROM dispatcher.pauses
+ WHERE ended_at IS NULL AND id > $3
+   AND CASE WHEN tenant_id IS NOT NULL THEN tenant_id = $1 AND workspace_id = $2
+            WHEN scope = 'tenant' THEN name = $1 ELSE scope <> 'run' END
+ ORDER BY id LIMIT $4;
+
+-- name: show
+-- One that is open.
+SELECT id, scope, name, tenant_id, workspace_id, since, actor, reason
+  FROM dispatcher.pauses WHERE id = $1 AND ended_at IS NULL;
 
 -- name: unpark
 -- Make up to $1 deliveries ready whose pause is over.
