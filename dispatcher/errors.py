@@ -4,6 +4,7 @@ DispatcherError
 ├── FaultyInput                     has `faults`: every one, each with its path
 │   ├── ConfigError
 │   ├── InputError
+│   ├── OtherWorkspace
 │   ├── ScheduleRefused
 │   ├── TemplateRefused
 │   ├── TriggerRefused
@@ -18,6 +19,7 @@ DispatcherError
 ├── Fenced
 ├── TemplateError                   has `field` and `reason`
 ├── ListenerError                   also an OSError
+├── NoRemoteForm
 └── RestartBudgetSpent
 
 An error raised without words of its own says its docstring.
@@ -96,6 +98,10 @@ class InputError(FaultyInput):
     """The input has faults."""
 
 
+class OtherWorkspace(FaultyInput):
+    """The key opens another workspace than the one that is named."""
+
+
 class ScheduleRefused(FaultyInput):
     """The schedule has faults."""
 
@@ -170,6 +176,10 @@ class TemplateError(DispatcherError):
 
 class ListenerError(DispatcherError, OSError):
     """The HTTP listener cannot have its address."""
+
+
+class NoRemoteForm(DispatcherError):
+    """This works on a database, and was to be done through a server."""
 
 
 class RestartBudgetSpent(DispatcherError):

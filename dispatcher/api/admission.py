@@ -87,9 +87,9 @@ class Admission:
         self._known[prefix] = _Known(found, now)
         return found
 
-    async def admit(self, key: Key, right: Right) -> None:
+    async def admit(self, key: Key, right: Right | None) -> None:
         """Let a request through that its key is good for, and not too often."""
-        if not may(key.role, right):
+        if right is not None and not may(key.role, right):
             roles = " or ".join(role.value for role in who_may(right))
             raise Problem(FORBIDDEN, f"the key {key.name} is a {key.role.value}; this takes a {roles}")
         settings, now = self._config().api, self._now()

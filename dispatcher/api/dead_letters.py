@@ -36,7 +36,8 @@ def _listing(kind: Kind) -> Endpoint:
     async def list_(call: Call) -> Done:
         asked: models.LetterQuery = call.query
         meant = _filter(call, asked, asked.until)
-        ids = await dead.page(call.database, meant, kind, below(noun, asked.cursor), asked.limit + 1)
+        start = min(below(noun, asked.cursor), asked.before)
+        ids = await dead.page(call.database, meant, kind, start, asked.limit + 1)
         page = ids[: asked.limit]
         more = cursor(noun, page[-1]) if len(ids) > asked.limit else None
         found = await dead.rows(call.database, kind, page)
@@ -68,7 +69,7 @@ def _acting(kind: Kind, verb: Verb) -> Endpoint:
         answer = answers.get(number, NO_LETTER)
         done, words = letter_sentence(verb, kind, number, answer)
         if not done:
-            raise Problem(CONFLICT, words)
+            raise Problem(CONFLICT, words, answer=answer)
         return Done(models.LetterActed(kind, number, answer, words))
 
     return Endpoint(

@@ -17,11 +17,13 @@ from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault, InputError
 from dispatcher.store import deliveries as store
 from dispatcher.store.database import Database
-from dispatcher.store.deliveries import New
+from dispatcher.store.deliveries import New, Written
 from dispatcher.store.writing import write
 
 NOUN = "deliveries"
 _SCOPE = ("tenant_id", "workspace_id")
+_line = msgspec.json.Decoder(dict[str, Raw]).decode
+_DOCUMENTS = ("template", "variables", "options")
 _each = msgspec.json.Decoder(dict[str, list[Raw]]).decode
 
 Verb = Callable[[Database, int, str, str], Awaitable[str]]
@@ -86,12 +88,40 @@ async def _written(call: Call, new: Sequence[New], paths: Sequence[str]) -> list
     ]
 
 
+async def send_lines(call: Call) -> Done:
+    """Write those that are sound, and say of each other one what is wrong with it."""
+    given: models.NewLines = call.given
+    read = [_read_line(call, line) for line in given.lines]
+    new = [one for one in read if isinstance(one, New)]
+    await call.served.shed(sorted({one.channel for one in new}))
+    answers = iter(await write(call.database, new))
+    told = [_told(one, next(answers)) if isinstance(one, New) else models.SentLine(faults=one) for one in read]
+    return Done(models.SentLines(told))
+
+
+def _read_line(call: Call, line: str) -> New | Sequence[Fault]:
+    whose = {"tenant_id": call.workspace.tenant_id, "workspace_id": call.workspace.workspace_id}
+    try:
+        new = call.served.intake().read(line.encode())
+    except InputError as refused:
+        return refused.faults
+    given = {name: getattr(new, name) for name in _line(line) if name in whose}
+    foreign = [Fault(name, f"the key opens {whose[name]}") for name, said in given.items() if said != whose[name]]
+    return foreign or msgspec.structs.replace(new, **whose)
+
+
+def _told(new: New, answer: Written | Fault) -> models.SentLine:
+    if isinstance(answer, Fault):
+        return models.SentLine(faults=[answer])
+    return models.SentLine(id=answer.id, idempotency_key=new.idempotency_key, duplicate=answer.duplicate)
+
+
 async def list_(call: Call) -> Done:
     """The newest."""
     asked: models.DeliveryQuery = call.query
     rows = await store.listed(
         call.database,
-        below(NOUN, asked.cursor),
+        min(below(NOUN, asked.cursor), asked.before),
         asked.limit + 1,
         life=asked.life,
         channel=asked.channel,
@@ -114,10 +144,23 @@ async def show(call: Call) -> Done:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    documents = {
-        name: Raw(row[name].encode()) for name in ("template", "variables", "options") if isinstance(row.get(name), str)
-    }
-    return {**row, "lane": Lane(row["lane"]).name.lower(), **documents}
+    documents = {name: Raw(row[name].encode()) for name in _DOCUMENTS if isinstance(row.get(name), str)}
+    captured = [{**one, "parts": Raw(one["parts"].encode())} for one in row.get("captured", ())]
+    return {**row, "lane": Lane(row["lane"]).name.lower(), "captured": captured, **documents}
+
+
+async def mail(call: Call) -> Done:
+    """The mail that was captured of one."""
+    delivery_id = await _named(call)
+    found = await store.raw(call.database, delivery_id)
+    if found is None:
+        raise Problem(CONFLICT, f"no mail was captured of delivery {delivery_id}")
+    return Done(models.Mail(delivery_id, found))
+
+
+async def retry(call: Call) -> Done:
+    """Send one again."""
+    return await _act(call, "retry", await _named(call), store.reopen)
 
 
 async def cancel(call: Call) -> Done:
@@ -154,7 +197,7 @@ async def _act(call: Call, action: str, delivery_id: int, verb: Verb) -> Done:
     done, words = delivery_sentence(action, delivery_id, answer)
     # What is stopped is held now, which has to last: a problem would undo it.
     if not done and answer != STOPPED:
-        raise Problem(CONFLICT, words)
+        raise Problem(CONFLICT, words, answer=answer)
     return Done(models.Acted(delivery_id, answer, words))
 
 
@@ -201,6 +244,21 @@ ENDPOINTS = (
         large=True,
     ),
     Endpoint(
+        operation="sendLines",
+        method="POST",
+        path="/deliveries/lines",
+        right=Right.DELIVERIES,
+        summary="Send those of many messages that are sound",
+        description="Each line is a delivery as a JSON object in a text of its own, and is answered by itself, in the "
+        "order of the lines: by the delivery that holds its key, or by its faults.",
+        given=models.NewLines,
+        example={"lines": [msgspec.json.encode(_EXAMPLE).decode()]},
+        answer=models.SentLines,
+        problems=(OVERLOADED,),
+        handle=send_lines,
+        large=True,
+    ),
+    Endpoint(
         operation="listDeliveries",
         method="GET",
         path="/deliveries",
@@ -220,6 +278,16 @@ ENDPOINTS = (
         problems=(NOT_FOUND,),
         handle=show,
     ),
+    Endpoint(
+        operation="getDeliveryMail",
+        method="GET",
+        path="/deliveries/{delivery_id}/mail",
+        right=Right.DELIVERIES,
+        summary="Show the mail that was captured of a delivery, as a server would get it",
+        answer=models.Mail,
+        problems=(NOT_FOUND, CONFLICT),
+        handle=mail,
+    ),
     *(
         Endpoint(
             operation=operation,
@@ -236,6 +304,14 @@ ENDPOINTS = (
         for operation, path, summary, given, example, handle in (
             ("cancelDelivery", "/deliveries/{delivery_id}/cancel", "Cancel a delivery", models.Why, _WHY, cancel),
             ("moveDelivery", "/deliveries/{delivery_id}/move", "Send it at another time", models.Move, _LATER, move),
+            (
+                "retryDelivery",
+                "/deliveries/{delivery_id}/retry",
+                "Send a failed or skipped delivery again, with all its attempts anew",
+                models.Why,
+                _WHY,
+                retry,
+            ),
             (
                 "cancelDeliveryByKey",
                 "/deliveries/cancel",

@@ -27,7 +27,7 @@ from dispatcher.api.problems import (
     Kind,
     Problem,
 )
-from dispatcher.domain.roles import who_may
+from dispatcher.domain.roles import Role, who_may
 from dispatcher.errors import Fault
 from dispatcher.version import VERSION
 
@@ -102,7 +102,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    roles = ", ".join(role.value for role in who_may(one.right))
+    roles = ", ".join(role.value for role in (Role if one.right is None else who_may(one.right)))
     made: dict[str, Any] = {
         "operationId": one.operation,
         "tags": [one.tag],

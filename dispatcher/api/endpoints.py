@@ -90,7 +90,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     operation: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
-    right: Right
+    # None: any key that is good.
+    right: Right | None
     summary: str
     description: str = ""
     query: type[Struct] = Nothing

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec import structs
+
 from dispatcher.api import models
 from dispatcher.api.cursors import behind, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
@@ -53,7 +55,7 @@ async def resolve(call: Call) -> Done:
         return Done(models.Acted(delivery_id, answer, f"delivery {delivery_id} {words}"))
     now = (await settling.standing(call.database, [delivery_id]))[delivery_id]
     wait = {"retry-after": str(int(now.wait_seconds or 0) + 1)} if answer == "early" else None
-    raise Problem(CONFLICT, _why_not(delivery_id, answer, now), headers=wait)
+    raise Problem(CONFLICT, _why_not(delivery_id, answer, now), headers=wait, answer=answer)
 
 
 def _why_not(delivery_id: int, answer: str, now: Standing | None) -> str:
@@ -92,6 +94,15 @@ async def resolve_all(call: Call) -> Done:
     return Done(await sweep([one for one, _ in some], act, more))
 
 
+async def show(call: Call) -> Done:
+    """Where one stands, also when it is held no more."""
+    delivery_id = call.number("delivery_id", "delivery")
+    if not call.owns(await deliveries.owner(call.database, delivery_id)):
+        raise not_found(f"delivery {delivery_id}")
+    now = (await settling.standing(call.database, [delivery_id]))[delivery_id]
+    return Done(models.Standing(id=delivery_id, **structs.asdict(now)))
+
+
 ENDPOINTS = (
     Endpoint(
         operation="listHeld",
@@ -102,6 +113,16 @@ ENDPOINTS = (
         query=models.HeldQuery,
         answer=models.HeldDeliveries,
         handle=list_,
+    ),
+    Endpoint(
+        operation="getHeld",
+        method="GET",
+        path="/held/{delivery_id}",
+        right=Right.HELD,
+        summary="Show where a delivery stands that is or was held, and who settled it last",
+        answer=models.Standing,
+        problems=(NOT_FOUND,),
+        handle=show,
     ),
     Endpoint(
         operation="resolveHeld",

@@ -25,7 +25,7 @@ async def list_(call: Call) -> Done:
     """By name."""
     asked: models.KeyQuery = call.query
     whose = operators.meant(call, asked.tenant_id, asked.workspace_id)
-    name, behind = ("", 0) if asked.cursor is None else _place(asked.cursor)
+    name, behind = (asked.after or "", store.ID_MAX) if asked.cursor is None else _place(asked.cursor)
     rows = await store.listed(call.database, whose, name, asked.limit + 1, revoked=asked.revoked, behind=behind)
     some = page(rows, asked.limit, models.ApiKey, lambda row: cursor_after_texts(NOUN, row["name"], str(row["id"])))
     return Done(models.ApiKeys(*some))
@@ -47,7 +47,8 @@ async def create(call: Call) -> Done:
     new = New(whose, given.name, given.role, given.expires_at)
     made = await store.create(call.database, new, call.actor, given.reason)
     if made is None:
-        raise Problem(CONFLICT, f"there is a key {given.name}: rotate or revoke it, or take another name")
+        words = f"there is a key {given.name}: rotate or revoke it, or take another name"
+        raise Problem(CONFLICT, words, answer="taken")
     secret = models.NewSecret(
         name=given.name,
         tenant_id=whose.tenant_id,
@@ -75,7 +76,7 @@ async def rotate(call: Call) -> Done:
     if made == "unknown":
         raise not_found(f"key {name}")
     if isinstance(made, str):
-        raise Problem(CONFLICT, f"the key {name} has expired: make another one")
+        raise Problem(CONFLICT, f"the key {name} has expired: make another one", answer=made)
     secret = models.Secret(
         name=name, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id, prefix=made.prefix, key=made.text
     )

@@ -1,9 +1,13 @@
 """Models: what requests say and what answers say, as the program and its OpenAPI document know them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+
+from dispatcher.api.cursors import ID_MAX
+from dispatcher.errors import Fault
 
 Text = Annotated[str, Meta(min_length=1, max_length=255)]
 ShortText = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -20,6 +24,8 @@ DeliveryLife = Literal[
     "pending", "claimed", "sending", "held", "parked", "queued", "sent", "called", "posted", "failed", "skipped"
 ]
 BATCH_MAX = 5_000
+LINES_MAX = 1_000
+Before = Annotated[int, Meta(ge=1, le=ID_MAX, description="Only those with a smaller id.")]
 
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,12 +75,34 @@ class WrittenMany(Struct, frozen=True):
     deliveries: list[Written]
 
 
+class NewLines(Asked, frozen=True):
+    """Many at once, each for itself: one delivery a line, as a JSON object in a text."""
+
+    lines: Annotated[list[Annotated[str, Meta(max_length=1024 * 1024)]], Meta(min_length=1, max_length=LINES_MAX)]
+
+
+class SentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a line: the delivery that holds its key, or everything that is wrong with it."""
+
+    id: int | None = None
+    idempotency_key: str | None = None
+    duplicate: bool = False
+    faults: Sequence[Fault] = ()
+
+
+class SentLines(Struct, frozen=True):
+    """In the order of the lines."""
+
+    lines: list[SentLine]
+
+
 class DeliveryQuery(Asked, frozen=True):
     """Which deliveries."""
 
     channel: Text | None = None
     life: DeliveryLife | None = None
     idempotency_key: Text | None = None
+    before: Before = ID_MAX
     cursor: Cursor | None = None
     limit: Limit = 50
 
@@ -83,6 +111,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """A delivery in short."""
 
     id: int
+    tenant_id: str
+    workspace_id: str
     idempotency_key: str
     channel: str
     recipient: str
@@ -124,6 +154,37 @@ class Action(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What a provider answered too late."""
+
+    seen_at: datetime
+    verdict: str
+    resolved: bool
+    provider_message_id: str | None
+    reason: str | None
+
+
+class Receipt(Struct, frozen=True, kw_only=True):
+    """What its provider said about it later on."""
+
+    seen_at: datetime
+    said_at: datetime
+    provider: str
+    kind: str
+    provider_message_id: str | None
+    reason: str
+
+
+class Captured(Struct, frozen=True, kw_only=True):
+    """What the capture provider was given."""
+
+    captured_at: datetime
+    attempt: int
+    recipient: str
+    parts: Any
+    fault: str | None
+
+
 class WholeDelivery(Delivery, frozen=True, kw_only=True):
     """A delivery with what it says and all that became of it."""
 
@@ -135,11 +196,25 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
     options: Any
     topic: str | None
     run_id: int | None
+    job_id: int | None
     scheduled_for: datetime
     expires_at: datetime | None
     created_at: datetime
+    receipt: str | None
+    token: int | None
+    owner: str | None
     attempts: list[Attempt]
+    evidence: list[Evidence]
+    receipts: list[Receipt]
     actions: list[Action]
+    captured: list[Captured]
+
+
+class Mail(Struct, frozen=True):
+    """A mail as a server would get it, in base64."""
+
+    id: int
+    raw: bytes
 
 
 class Why(Asked, frozen=True):
@@ -197,6 +272,8 @@ class HeldDelivery(Struct, frozen=True, kw_only=True):
     held_at: datetime
     settle_after: Annotated[datetime | None, Meta(description="Before, a call of its dead owner may go on.")]
     error: str | None
+    tenant_id: str
+    workspace_id: str
 
 
 class HeldDeliveries(Struct, frozen=True):
@@ -204,6 +281,21 @@ class HeldDeliveries(Struct, frozen=True):
 
     held: list[HeldDelivery]
     next_cursor: str | None
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """Where a delivery stands, from when it can be settled, and who settled it last, if anybody did."""
+
+    id: int
+    life: str
+    held_at: datetime | None
+    settle_after: datetime | None
+    error: str | None
+    wait_seconds: float | None
+    actor: str | None
+    action: str | None
+    at: datetime | None
+    reason: str | None
 
 
 class Settle(Asked, frozen=True):
@@ -225,6 +317,7 @@ class LetterQuery(Asked, frozen=True):
     error: Annotated[Text | None, Meta(description="What stands in its error.")] = None
     since: Annotated[datetime, Meta(description="Failed then or later.", tz=True)] | None = None
     until: Annotated[datetime, Meta(description="Failed before.", tz=True)] | None = None
+    before: Before = ID_MAX
     cursor: Cursor | None = None
     limit: Limit = 50
 
@@ -234,6 +327,8 @@ class Letter(Struct, frozen=True, kw_only=True):
 
     kind: Literal["run", "delivery"]
     id: int
+    tenant_id: str
+    workspace_id: str
     name: str | None
     node: str | None
     channel: str | None
@@ -259,3 +354,15 @@ class LetterActed(Struct, frozen=True):
     id: int
     answer: str
     message: str
+
+
+# Keys
+
+
+class OwnKey(Struct, frozen=True):
+    """What a key is called, what it is good for, and which workspace it opens."""
+
+    name: str
+    role: str
+    tenant_id: str
+    workspace_id: str

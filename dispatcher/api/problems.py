@@ -55,19 +55,27 @@ class Document(Struct, frozen=True, omit_defaults=True):
     request_id: str
     faults: Sequence[Fault] = ()
     more_faults: int = 0
+    # What the thing is that was to be changed, in one word, where that is why it was not.
+    answer: str = ""
 
 
 class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mostly nobody's error
     """Ends a request with an answer other than the one that was asked for."""
 
     def __init__(
-        self, kind: Kind, detail: str, faults: Iterable[Fault] = (), headers: Mapping[str, str] | None = None
+        self,
+        kind: Kind,
+        detail: str,
+        faults: Iterable[Fault] = (),
+        headers: Mapping[str, str] | None = None,
+        answer: str = "",
     ) -> None:
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
         self.faults = tuple(faults)
         self.headers = dict(headers or {})
+        self.answer = answer
 
     def document(self, request_id: str) -> bytes:
         """It as it is sent, with the first of its faults."""
@@ -80,6 +88,7 @@ class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mos
                 request_id=request_id,
                 faults=self.faults[:FAULTS_SHOWN_MAX],
                 more_faults=max(len(self.faults) - FAULTS_SHOWN_MAX, 0),
+                answer=self.answer,
             )
         )
 

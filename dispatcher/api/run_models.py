@@ -1,13 +1,17 @@
 """Models of workflows and runs: what requests say and what answers say about them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from dispatcher.api.models import Asked, Cursor, Json, Limit, LongCursor, ShortText, Text
+from dispatcher.api.cursors import ID_MAX
+from dispatcher.api.models import Asked, Before, Cursor, Json, Limit, LongCursor, ShortText, Text
 from dispatcher.errors import Fault
 
+# One transaction saves them all: more than this is not kept by hand.
+DEFINITIONS_MAX = 2_000
 RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
 
 
@@ -29,9 +33,23 @@ class Definition(Asked, frozen=True, kw_only=True):
     visibility_timeout: float | None = None
 
 
+class Definitions(Asked, frozen=True):
+    """Many at once: all are saved, or none."""
+
+    workflows: Annotated[list[Json], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
+    activate: Annotated[bool, Meta(description="Whether they take triggers from now on.")] = False
+
+
+class Compare(Asked, frozen=True):
+    """What is to be looked at, and not saved."""
+
+    workflows: Annotated[list[Json], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
+
+
 class WorkflowQuery(Asked, frozen=True):
     """Which workflows."""
 
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
     cursor: LongCursor | None = None
     limit: Limit = 50
 
@@ -45,6 +63,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
     total_steps: int
     author: str
     created_at: datetime
+    newest_run: int | None = None
 
 
 class Workflows(Struct, frozen=True):
@@ -54,10 +73,51 @@ class Workflows(Struct, frozen=True):
     next_cursor: str | None
 
 
+class Version(Struct, frozen=True, kw_only=True):
+    """A version in short."""
+
+    number: int
+    total_steps: int
+    author: str
+    created_at: datetime
+
+
+class WorkflowAction(Struct, frozen=True, kw_only=True):
+    """What somebody did to a workflow."""
+
+    at: datetime
+    version: int | None
+    actor: str
+    action: str
+
+
+class Step(Struct, frozen=True):
+    """A node: its place in the definition, what it is called, and what it does in a few words."""
+
+    step: int
+    node: str
+    what: str
+
+
+class VersionQuery(Asked, frozen=True):
+    """Which version."""
+
+    version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
 class WholeWorkflow(Workflow, frozen=True, kw_only=True):
     """A version of a workflow with what it says."""
 
     definition: Json
+    latest: int
+    required_fields: Sequence[str]
+    reads: Annotated[list[str], Meta(description="What a trigger has to bring.")]
+    templates: Annotated[list[Json], Meta(description="The stored templates that it uses.")]
+    steps: list[Step]
+    graph: Annotated[str, Meta(description="A drawing in lines of text.")]
+    mermaid: str
+    versions: Annotated[list[Version], Meta(description="The newest ones.")]
+    actions: Annotated[list[WorkflowAction], Meta(description="What was done last.")]
 
 
 class SavedWorkflow(Struct, frozen=True):
@@ -67,6 +127,37 @@ class SavedWorkflow(Struct, frozen=True):
     version: int
     created: bool
     active: bool
+    total_steps: int
+
+
+class SavedWorkflows(Struct, frozen=True):
+    """In the order in which they were given."""
+
+    workflows: list[SavedWorkflow]
+
+
+class StoredWorkflow(Struct, frozen=True):
+    """What is stored under a name."""
+
+    version: int
+    active: bool
+    definition: Json
+
+
+class ComparedWorkflow(Struct, frozen=True, kw_only=True):
+    """What is wrong with a definition; else what is stored under its name, and whether that says and means the same."""
+
+    name: str | None = None
+    total_steps: int = 0
+    stored: StoredWorkflow | None = None
+    same: bool = False
+    faults: Sequence[Fault] = ()
+
+
+class ComparedWorkflows(Struct, frozen=True):
+    """In the order in which they were given."""
+
+    workflows: list[ComparedWorkflow]
 
 
 class Switched(Struct, frozen=True):
@@ -105,6 +196,7 @@ class RunQuery(Asked, frozen=True):
     status: RunStatus | None = None
     since: Annotated[datetime, Meta(description="Begun then or later.", tz=True)] | None = None
     idempotency_key: Text | None = None
+    before: Before = ID_MAX
     cursor: Cursor | None = None
     limit: Limit = 50
 
@@ -113,6 +205,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """A run in short."""
 
     execution_id: int
+    tenant_id: str
+    workspace_id: str
     workflow_name: str
     version: int
     status: str
@@ -137,9 +231,67 @@ class Runs(Struct, frozen=True):
     next_cursor: str | None
 
 
+class Visit(Struct, frozen=True, omit_defaults=True):
+    """A node that a run is at: what it does there, since when and until when, in seconds since 1970."""
+
+    standing: str
+    since: float
+    until: float | None = None
+
+
+class RunAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt that did not end one of its deliveries well."""
+
+    at: datetime
+    event: str
+    node: str
+    delivery_id: int
+    recipient: str
+    attempt: int
+    error: str | None = None
+    next_at: datetime | None = None
+
+
+class Ordered(Struct, frozen=True, kw_only=True):
+    """A delivery that a run has ordered."""
+
+    id: int
+    node: str
+    channel: str
+    recipient: str
+    life: str
+    status: str
+    attempt: int
+    max_attempts: int
+    run_at: datetime | None
+    finished_at: datetime | None
+    provider_message_id: str | None
+    error: str | None
+
+
+class OrderedQuery(Asked, frozen=True):
+    """Which of them."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 100
+
+
+class OrderedDeliveries(Struct, frozen=True):
+    """A page, the first ones first."""
+
+    deliveries: list[Ordered]
+    next_cursor: str | None
+
+
 class WholeRun(Run, frozen=True, kw_only=True):
     """A run with what it was given, what its nodes have added to that, and the deliveries that it has ordered."""
 
+    paused_at: datetime | None
+    discarded_at: datetime | None
+    steps: list[Step]
+    cursor: Annotated[dict[str, Visit], Meta(description="The nodes that it is at.")]
+    counts: Annotated[dict[str, dict[str, int]], Meta(description="How the deliveries of each node stand.")]
+    attempts: Annotated[list[RunAttempt], Meta(description="The first 500 that did not end a delivery well.")]
     input: Any
     context: Any
     held: int
@@ -172,6 +324,23 @@ class Log(Struct, frozen=True):
 
     entries: list[Entry]
     next_cursor: str | None
+
+
+class ProgressQuery(Asked, frozen=True):
+    """What is known already."""
+
+    first: Annotated[int, Meta(ge=0, le=ID_MAX, description="The number of the first entry that is not.")] = 0
+    limit: Limit = 500
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Where a run stands, and what its log says from an entry on."""
+
+    run: Run
+    cursor: dict[str, Visit]
+    counts: dict[str, dict[str, int]]
+    entries: list[Entry]
+    more: Annotated[bool, Meta(description="Whether its log goes on.")]
 
 
 class Signal(Asked, frozen=True):

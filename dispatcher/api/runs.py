@@ -11,6 +11,8 @@ from dispatcher.api.cursors import behind, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
 from dispatcher.domain.answers import run_sentence
+from dispatcher.domain.plans.labels import label
+from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault, TriggerRefused
 from dispatcher.store import runs as store
@@ -19,7 +21,10 @@ from dispatcher.store.runs import Trigger, Triggered
 NOUN = "runs"
 # Behind the first of all.
 LOG_NOUN = "log"
+ORDERED_NOUN = "run_deliveries"
 DELIVERIES_MAX = 100
+# Of its deliveries, in the answer about a run.
+ATTEMPTS_MAX = 500
 
 
 async def trigger(call: Call) -> Done:
@@ -55,7 +60,7 @@ async def started(
 def _refusal(refused: TriggerRefused) -> Problem:
     match refused.why:
         case "unknown":
-            return Problem(NOT_FOUND, refused.message)
+            return Problem(NOT_FOUND, refused.message, refused.faults)
         case "not now":
             return Problem(CONFLICT, refused.message, refused.faults)
         case "faulty":
@@ -73,7 +78,8 @@ async def list_(call: Call) -> Done:
         workspace_id=call.workspace.workspace_id,
         key=asked.idempotency_key,
     )
-    rows = await store.listed(call.database, which, below(NOUN, asked.cursor), asked.limit + 1)
+    start = min(below(NOUN, asked.cursor), asked.before)
+    rows = await store.listed(call.database, which, start, asked.limit + 1)
     page = rows[: asked.limit]
     more = cursor(NOUN, page[-1]["id"]) if len(rows) > asked.limit else None
     return Done(run_models.Runs([msgspec.convert(shown(row), run_models.Run) for row in page], more))
@@ -89,7 +95,20 @@ async def whole(call: Call, run_id: int) -> run_models.WholeRun:
     found = await store.show(call.database, run_id, DELIVERIES_MAX)
     if found is None or not call.owns(found):
         raise not_found(f"run {run_id}")
-    return msgspec.convert(shown(found), run_models.WholeRun)
+    walked = await store.plan(call.database, run_id)
+    made = {"steps": _steps(walked), "attempts": _attempts(found), "cursor": msgspec.to_builtins(found["cursor"])}
+    return msgspec.convert(shown(found) | made, run_models.WholeRun)
+
+
+def _steps(walked: Plan | None) -> list[run_models.Step]:
+    """Its nodes, in the order of the definition."""
+    nodes = {} if walked is None else walked.nodes
+    return [run_models.Step(node.step, name, label(node)) for name, node in nodes.items()]
+
+
+def _attempts(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What did not end its deliveries well: those lines of its log that have no number."""
+    return [one for one in found["log"] if "number" not in one][:ATTEMPTS_MAX]
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,6 +120,35 @@ def shown(row: Mapping[str, Any]) -> dict[str, Any]:
         "retry_count": row["retries"],
         "error_step": row["error_node"],
     }
+
+
+async def deliveries(call: Call) -> Done:
+    """What one has ordered."""
+    run_id = await _own(call)
+    asked: run_models.OrderedQuery = call.query
+    first = 0 if asked.cursor is None else behind(ORDERED_NOUN, asked.cursor, 1)[0]
+    rows = await store.ordered(call.database, run_id, first, asked.limit + 1)
+    page = rows[: asked.limit]
+    more = cursor(ORDERED_NOUN, page[-1]["id"]) if len(rows) > asked.limit else None
+    return Done(run_models.OrderedDeliveries([msgspec.convert(row, run_models.Ordered) for row in page], more))
+
+
+async def progress(call: Call) -> Done:
+    """Where one stands."""
+    run_id = await _own(call)
+    asked: run_models.ProgressQuery = call.query
+    found = await store.progress(call.database, run_id, asked.first, asked.limit + 1)
+    if found is None:
+        raise not_found(f"run {run_id}")
+    page = found.entries[: asked.limit]
+    made = run_models.Progress(
+        run=msgspec.convert(shown(found.run), run_models.Run),
+        cursor=msgspec.to_builtins(found.cursor),
+        counts={node: dict(counts) for node, counts in found.counts.items()},
+        entries=[msgspec.convert(one, run_models.Entry) for one in page],
+        more=len(found.entries) > asked.limit,
+    )
+    return Done(made)
 
 
 async def log(call: Call) -> Done:
@@ -154,7 +202,7 @@ def _acting(verb: store.Verb, summary: str) -> Endpoint:
 def _done(verb: str, run_id: int, answer: str) -> Done:
     done, words = run_sentence(verb, run_id, answer)
     if not done:
-        raise Problem(CONFLICT, words)
+        raise Problem(CONFLICT, words, answer=answer)
     return Done(models.Acted(run_id, answer, words))
 
 
@@ -212,6 +260,28 @@ ENDPOINTS = (
         answer=run_models.Log,
         problems=(NOT_FOUND,),
         handle=log,
+    ),
+    Endpoint(
+        operation="listRunDeliveries",
+        method="GET",
+        path="/runs/{run_id}/deliveries",
+        right=Right.LOGS,
+        summary="List the deliveries that a run has ordered, the first ones first",
+        query=run_models.OrderedQuery,
+        answer=run_models.OrderedDeliveries,
+        problems=(NOT_FOUND,),
+        handle=deliveries,
+    ),
+    Endpoint(
+        operation="getRunProgress",
+        method="GET",
+        path="/runs/{run_id}/progress",
+        right=Right.LOGS,
+        summary="Show where a run stands, and what has happened to it from an entry of its log on",
+        query=run_models.ProgressQuery,
+        answer=run_models.Progress,
+        problems=(NOT_FOUND,),
+        handle=progress,
     ),
     *(_acting(verb, summary) for verb, summary in _VERBS.items()),
     Endpoint(

@@ -9,11 +9,10 @@ from dispatcher.cli.failures import FAILED, UNUSABLE
 from dispatcher.cli.operating import known_as, text_fault, words_fault
 from dispatcher.cli.session import Session
 from dispatcher.domain.answers import delivery_sentence
+from dispatcher.doors.nouns import Deliveries, Doors, Whose
 from dispatcher.errors import Fault
-from dispatcher.store import deliveries as store
-from dispatcher.store.database import Database
 
-Verb = Callable[[Database, int, str, str], Awaitable[str]]
+Verb = Callable[[Deliveries, int, str, str], Awaitable[str]]
 
 
 class Named(Struct, frozen=True):
@@ -21,8 +20,13 @@ class Named(Struct, frozen=True):
 
     ids: Sequence[int]
     keys: Sequence[str] = ()
-    tenant: str = "default"
-    workspace: str = "default"
+    tenant: str | None = None
+    workspace: str | None = None
+
+    @property
+    def whose(self) -> Whose:
+        """Whose the keys are."""
+        return Whose(self.tenant, self.workspace)
 
 
 class Action(Struct, frozen=True):
@@ -35,14 +39,14 @@ class Action(Struct, frozen=True):
 
 def act(session: Session, action: Action, named: Named, reason: str, actor: str | None) -> None:
     """Do it to each, and say what became of it; or to none, and say everything that is wrong with what was given."""
-    who = known_as(actor)
-    faults = [*action.faults, *_faults(named, reason, who)]
+    who, wrong = known_as(session, actor)
+    faults = [*action.faults, *_faults(named, reason, wrong)]
     if faults and not named.keys:
         _refuse(session, faults)
     all_done = True
-    with session.database() as database:
-        for delivery_id, key in _find(session, database, named, faults):
-            answer = session.run(lambda one=delivery_id: action.verb(database, one, who, reason))  # type: ignore[misc]  # bound now
+    with session.doors() as doors:
+        for delivery_id, key in _find(session, doors, named, faults):
+            answer = session.run(lambda one=delivery_id: action.verb(doors.deliveries, one, who, reason))  # type: ignore[misc]  # bound now
             done, words = delivery_sentence(action.name, delivery_id, answer)
             all_done = all_done and done
             if session.voice.as_json:
@@ -54,33 +58,32 @@ def act(session: Session, action: Action, named: Named, reason: str, actor: str 
         raise typer.Exit(FAILED)
 
 
-def _faults(named: Named, reason: str, who: str) -> Iterator[Fault]:
+def _faults(named: Named, reason: str, wrong: str | None) -> Iterator[Fault]:
     """What is wrong with it on the face of it."""
     if not named.ids and not named.keys:
         yield Fault("ID", "name deliveries by their IDs or by --key")
-    for option, text in (("--reason", reason), ("--actor", who), *(("--key", key) for key in named.keys)):
-        if (fault := words_fault(text)) is not None:
-            yield Fault(option, fault)
+    yield from ([] if (fault := words_fault(reason)) is None else [Fault("--reason", fault)])
+    yield from ([] if wrong is None else [Fault("--actor", wrong)])
+    yield from (Fault("--key", fault) for key in named.keys if (fault := words_fault(key)) is not None)
     for option, text in (("--tenant", named.tenant), ("--workspace", named.workspace)):
-        if (fault := text_fault(text)) is not None:
+        if text is not None and (fault := text_fault(text)) is not None:
             yield Fault(option, fault)
 
 
-def _find(
-    session: Session, database: Database, named: Named, faults: Sequence[Fault]
-) -> Sequence[tuple[int, str | None]]:
+def _find(session: Session, doors: Doors, named: Named, faults: Sequence[Fault]) -> Sequence[tuple[int, str | None]]:
     """Each delivery once, with the key that named it; refused where there is any fault, a key that nobody has too."""
-    keys = {key: (named.tenant, named.workspace, key) for key in named.keys if words_fault(key) is None}
-    whose = text_fault(named.tenant) is None and text_fault(named.workspace) is None
-    held = session.run(lambda: store.holders(database, list(keys.values()))) if whose else {}
-    unknown = [
-        Fault("--key", f"{key} is the key of no delivery of tenant {named.tenant} in workspace {named.workspace}")
-        for key, whole in keys.items()
-        if whose and whole not in held
-    ]
+    keys = [key for key in dict.fromkeys(named.keys) if words_fault(key) is None]
+    sound = all(text is None or text_fault(text) is None for text in (named.tenant, named.workspace))
+    held = session.run(lambda: doors.deliveries.find(named.whose, keys)) if sound and keys else {}
+    missing = [key for key in keys if sound and key not in held]
+    unknown: list[Fault] = []
+    if missing:
+        place = session.run(lambda: doors.workspace(named.whose))
+        where = f"of tenant {place.tenant_id} in workspace {place.workspace_id}"
+        unknown = [Fault("--key", f"{key} is the key of no delivery {where}") for key in missing]
     if faults or unknown:
         _refuse(session, [*faults, *unknown], UNUSABLE if faults else FAILED)
-    by_key = {held[whole]: key for key, whole in keys.items()}
+    by_key = {held[key]: key for key in keys}
     return [(one, None) for one in named.ids] + [(one, key) for one, key in by_key.items() if one not in named.ids]
 
 

@@ -57,7 +57,7 @@ def _writing(name: str, mode: Mode, summary: str) -> None:
         tenant: Tenant = "default",
         workspace: InWorkspace = "default",
     ) -> None:
-        by, here = who(actor), place(tenant, workspace)
+        by, here = who(session, actor), place(tenant, workspace).workspace
         said: dict[str, Any] = {
             "name": called,
             "company": company,
@@ -119,7 +119,7 @@ _writing("upsert", "upsert", "Change what is said of a contact, or create it.")
 @command(app, "show")
 def show(session: Session, key: Key, tenant: Tenant = "default", workspace: InWorkspace = "default") -> None:
     """Show a contact with its addresses."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     require_text("KEY", key)
     with session.database() as database:
         found = session.run(lambda: store.show(database, here, key))
@@ -149,7 +149,7 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     workspace: InWorkspace = "default",
 ) -> None:
     """List the contacts of a workspace in the order of their keys."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     for option, text in (("--company", company), ("--tag", tag), ("--status", status), ("--after", after)):
         require_text(option, text)
     meant = None if address is None else addresses([address], None)[0]
@@ -181,7 +181,7 @@ def _places(row: dict[str, Any]) -> str:
 @command(app, "delete")
 def delete(session: Session, key: Key, tenant: Tenant = "default", workspace: InWorkspace = "default") -> None:
     """Delete a contact. What was sent to it stays; `contacts erase` takes that away too."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     require_text("KEY", key)
     with session.database() as database:
         answer = session.run(lambda: store.delete(database, here, key))
@@ -211,7 +211,7 @@ def import_(
     attributes (JSON) or attributes.NAME. An empty cell says nothing.
     """
     one_of("--mode", mode, MODES)
-    how = Importing(place(tenant, workspace), mode, who(actor))  # type: ignore[arg-type]  # one of the modes, as was just seen
+    how = Importing(place(tenant, workspace).workspace, mode, who(session, actor))  # type: ignore[arg-type]  # one of the modes, as was just seen
     tally = import_contacts(session, file, how)
     if session.voice.as_json:
         session.voice.record(tally.counts())
@@ -224,7 +224,7 @@ def import_(
 @command(app, "export")
 def export(session: Session, tenant: Tenant = "default", workspace: InWorkspace = "default") -> None:
     """Print the contacts of a workspace as JSON, one a line, as `contacts import` reads them."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     after = ""
     with session.database() as database, progress_bar(session.voice, "exporting", 0) as at:
         done = 0

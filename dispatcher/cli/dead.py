@@ -11,11 +11,10 @@ from dispatcher.cli.commands import Body, command, group
 from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.given import moment
-from dispatcher.cli.letters import NAMED_AS, Act, act_on_all, act_on_these, letter
+from dispatcher.cli.letters import NAMED_AS, Act, act_on_all, act_on_listed, act_on_these, letter
 from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
 from dispatcher.cli.session import Session
-from dispatcher.store import dead as store
-from dispatcher.store.database import Database
+from dispatcher.doors.nouns import Doors
 from dispatcher.store.dead import KINDS, Filter, Kind, Letter
 
 TIME = "RFC 3339, or so long ago, such as 2h30m."
@@ -93,8 +92,8 @@ def list_(
 ) -> None:
     """List dead letters: the newest runs, then the newest deliveries."""
     at = None if before is None else letter(before, "--before")
-    with session.database() as database:
-        found = _listed(session, database, meant, at, limit)
+    with session.doors() as doors:
+        found = _listed(session, doors, meant, at, limit)
     for row in found:
         row["letter"] = f"{row['kind']}:{row['id']}"
     if session.voice.as_json:
@@ -107,7 +106,7 @@ def list_(
         session.voice.say(f"further ones: --before {found[-1]['letter']}")
 
 
-def _listed(session: Session, database: Database, meant: Filter, at: Letter | None, limit: int) -> list[dict[str, Any]]:
+def _listed(session: Session, doors: Doors, meant: Filter, at: Letter | None, limit: int) -> list[dict[str, Any]]:
     """As many as asked for, of one kind after the other."""
     found: list[dict[str, Any]] = []
     for kind in meant.kinds:
@@ -116,8 +115,7 @@ def _listed(session: Session, database: Database, meant: Filter, at: Letter | No
         below = at.id if at is not None and at.kind == kind else ID_MAX
         left = limit - len(found)
         if left:
-            ids = session.run(lambda k=kind, b=below, n=left: store.page(database, meant, k, b, n))  # type: ignore[misc]  # bound now
-            found += session.run(lambda k=kind, i=ids: store.rows(database, k, i))  # type: ignore[misc]  # bound now
+            found += session.run(lambda k=kind, b=below, n=left: doors.dead.listed(meant, k, b, n))  # type: ignore[misc]  # bound now
     return found
 
 
@@ -130,8 +128,8 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 def show(session: Session, named: Annotated[str, typer.Argument(metavar="LETTER", help=NAMED_AS)]) -> None:
     """Show a dead letter: a run with its log and deliveries, or a delivery with its attempts."""
     one = letter(named)
-    with session.database() as database:
-        is_dead = session.run(lambda: store.is_dead(database, one))
+    with session.doors() as doors:
+        is_dead = session.run(lambda: doors.dead.is_dead(one))
     if not is_dead:
         session.voice.fail("NotDead", f"{one.kind} {one.id} is no dead letter")
         raise typer.Exit(FAILED)
@@ -157,7 +155,7 @@ def replay(
 
     By their names, or with --all everything that the filters leave, which says first how much that is.
     """
-    _act(session, Act("replay", reason, who(actor)), named or [], everything, meant, yes)
+    _act(session, Act("replay", reason, who(session, actor)), named or [], everything, meant, yes)
 
 
 @command(app, "discard")
@@ -176,7 +174,7 @@ def discard(
 
     By their names, or with --all everything that the filters leave, which says first how much that is.
     """
-    _act(session, Act("discard", reason, who(actor)), named or [], everything, meant, yes)
+    _act(session, Act("discard", reason, who(session, actor)), named or [], everything, meant, yes)
 
 
 def _act(session: Session, act: Act, named: Sequence[str], everything: bool, meant: Filter, yes: bool) -> None:
@@ -186,10 +184,14 @@ def _act(session: Session, act: Act, named: Sequence[str], everything: bool, mea
         raise typer.BadParameter("name dead letters, or all with --all", param_hint="LETTER")
     if letters and meant != Filter():
         raise typer.BadParameter("filters go with --all", param_hint="LETTER")
-    with session.database() as database:
-        if everything:
+    if everything and session.address is None:
+        with session.database() as database:
             done = act_on_all(session, database, meant, act, yes)
-        else:
-            done = act_on_these(session, database, letters, act)
+    else:
+        with session.doors() as doors:
+            if everything:
+                done = act_on_listed(session, doors.dead, meant, act, yes)
+            else:
+                done = act_on_these(session, doors.dead, letters, act)
     if not done:
         raise typer.Exit(FAILED)

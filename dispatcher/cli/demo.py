@@ -17,7 +17,6 @@ import typer
 from msgspec import Struct, structs
 
 from dispatcher import logs
-from dispatcher.cli.deliveries import readable
 from dispatcher.cli.demo_run import begin_run, ended_run, run_channels
 from dispatcher.cli.page import Facts, page
 from dispatcher.cli.program import launcher
@@ -26,6 +25,7 @@ from dispatcher.cli.session import Session
 from dispatcher.cli.watching import record
 from dispatcher.config import Config
 from dispatcher.configfile.shown import hide_password
+from dispatcher.doors.stored.deliveries import readable
 from dispatcher.errors import ConfigError, DatabaseUnavailable, DispatcherError, Fault
 from dispatcher.store import deliveries as store
 from dispatcher.store.database import Database
@@ -47,6 +47,7 @@ def demo(session: Session, serve: ServeOption = False) -> None:
 
     They are sent once, however often this is called. With --serve it starts Postgres and the dispatcher, too.
     """
+    session.require_local()
     if serve:
         with _alone(Path(session.config.database.data_dir).expanduser()) as place:
             session.launch(_serve(session, place))

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from dispatcher.cli.samples import DEFINITION, INPUT, RUN, WORKFLOW
-from dispatcher.cli.workflow_file import known
 from dispatcher.config import Config
 from dispatcher.domain.plans.definition import compile_definition, read_definition
 from dispatcher.domain.plans.plan import Plan, Send
+from dispatcher.doors.stored.workflows import known
 from dispatcher.store import runs, workflows
 from dispatcher.store.database import Database
 from dispatcher.store.runs import Trigger

@@ -39,12 +39,12 @@ def erase(  # noqa: PLR0913 - each is an option of the command line
     What is queued for them is skipped, and runs that concern them are cancelled. What is with a provider just now is
     waited for by whoever serves: see `contacts erasures`. Stopped halfway, it is completed there, too.
     """
-    here, by = place(tenant, workspace), who(actor)
+    here, by = place(tenant, workspace).workspace, who(session, actor)
     require_words("--reason", reason)
     with session.database() as database:
         meant = person(session, database, here, (texts or [], kind, contact))
         confirm(session.voice, yes, len(meant.addresses), "this cannot be undone", "addresses")
-        places = session.run(lambda: store.workspaces(database, tenant)) if all_workspaces else [here]
+        places = session.run(lambda: store.workspaces(database, here.tenant_id)) if all_workspaces else [here]
         open_ = 0
         for one in dict.fromkeys([here, *places]):
             of_contact = contact if one == here else None
@@ -84,7 +84,7 @@ def erasures(
     workspace: InWorkspace = "default",
 ) -> None:
     """List who was erased from a workspace, by hashes: when, by whom and why."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     with session.database() as database:
         found = session.run(lambda: store.listed(database, here, NUMBER_MAX, limit))
     if session.voice.as_json:

@@ -6,14 +6,13 @@ import typer
 
 from dispatcher.cli import deliveries
 from dispatcher.cli.commands import command, group
-from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX, Id, readable
+from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX, Id
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
-from dispatcher.cli.settling import Settlement, settle_all, settle_these
-from dispatcher.store import deliveries as store
-from dispatcher.store import held, settling
+from dispatcher.cli.settling import settle_all, settle_listed, settle_these
+from dispatcher.doors.nouns import HeldFilter, Settlement
 from dispatcher.store.held import SettleAs
 from dispatcher.store.settling import Filter, Standing
 
@@ -33,16 +32,19 @@ def list_(
     """List held deliveries, the longest held first."""
     require_text("--channel", channel)
     require_text("--tenant", tenant)
-    with session.database() as database:
-        found = session.run(lambda: held.listed(database, limit, channel=channel, tenant_id=tenant))
-        count, _ = session.run(lambda: settling.held_count(database, Filter(channel, tenant)))
+    which = HeldFilter(channel, tenant)
+    with session.doors() as doors:
+        found = session.run(lambda: doors.held.listed(which, limit))
+        count = session.run(lambda: doors.held.count(which))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
         return
     columns = ("id", "channel", "tries", "held since", "to be settled from", "tenant", "to", "why")
     session.voice.table(columns, (_cells(row) for row in found))
-    if count > len(found):
+    if count is None and len(found) == limit:
+        session.voice.say("more may be held; see them with --limit")
+    elif count is not None and count > len(found):
         session.voice.say(f"{count:,} are held; see more of them with --limit")
 
 
@@ -55,9 +57,9 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
 @command(app, "show")
 def show(session: Session, delivery_id: Id) -> None:
     """Show a held delivery: since when and why, from when it can be settled, and everything that happened to it."""
-    with session.database() as database:
-        now = session.run(lambda: settling.standing(database, [delivery_id])).get(delivery_id)
-        found = session.run(lambda: store.show(database, delivery_id))
+    with session.doors() as doors:
+        now = session.run(lambda: doors.held.standing([delivery_id])).get(delivery_id)
+        found = session.run(lambda: doors.deliveries.show(delivery_id))
     if now is None or found is None:
         session.voice.fail("NotFound", f"there is no delivery {delivery_id}")
         raise typer.Exit(FAILED)
@@ -67,11 +69,11 @@ def show(session: Session, delivery_id: Id) -> None:
         raise typer.Exit(FAILED)
     if session.voice.as_json:
         facts = {"held_at": now.held_at, "settle_after": now.settle_after, "can_be_settled": not now.wait_seconds}
-        session.voice.record(readable(found) | facts)
+        session.voice.record(found | facts)
     else:
         session.voice.table(("held", str(delivery_id)), _facts(now))
         session.voice.text()
-        deliveries.show(session, delivery_id)
+        deliveries.show_found(session, found, f"delivery {delivery_id}")
 
 
 def _facts(now: Standing) -> list[tuple[str, str]]:
@@ -111,12 +113,16 @@ def resolve(  # noqa: PLR0913 - each is an option of the command line
     require_words("--reason", reason)
     if message_id is not None:
         require_words("--message-id", message_id)
-    settlement = Settlement(settle_as, who(actor), reason, message_id)
-    with session.database() as database:
-        if everything:
+    settlement = Settlement(settle_as, who(session, actor), reason, message_id)
+    if everything and session.address is None:
+        with session.database() as database:
             done = settle_all(session, database, Filter(channel, tenant), settlement, yes)
-        else:
-            done = settle_these(session, database, ids, settlement)
+    else:
+        with session.doors() as doors:
+            if everything:
+                done = settle_listed(session, doors.held, HeldFilter(channel, tenant), settlement, yes)
+            else:
+                done = settle_these(session, doors.held, ids, settlement)
     if not done:
         raise typer.Exit(FAILED)
 

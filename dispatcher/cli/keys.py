@@ -10,15 +10,13 @@ from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.importing import require_name
-from dispatcher.cli.operating import Actor, Reason, require_words, second, who
+from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_words, second, who
 from dispatcher.cli.session import Session
 from dispatcher.domain.bearer import KEY_NAME, Bearer
 from dispatcher.domain.plans.times import DURATION_WORDS, duration
 from dispatcher.domain.roles import MATRIX, Role
-from dispatcher.store import keys as store
-from dispatcher.store import runs
+from dispatcher.doors.nouns import Whose
 from dispatcher.store.intake import instant
-from dispatcher.store.templates import Workspace
 
 app = group(help="Make, list, rotate and revoke the keys of the HTTP door.")
 
@@ -27,8 +25,8 @@ _NAME = re.compile(KEY_NAME)
 OVERLAP_SECONDS_MAX = 90 * 86_400
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is called: whose it is, or what uses it.")]
-Tenant = Annotated[str, typer.Option(help="Which tenant it opens.")]
-InWorkspace = Annotated[str, typer.Option("--workspace", help="Which of its workspaces.")]
+Tenant = Annotated[str | None, typer.Option(help=f"Which tenant it opens; {UNNAMED}.")]
+InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"Which of its workspaces; {UNNAMED}.")]
 
 
 @command(app, "create")
@@ -39,19 +37,19 @@ def create(
     reason: Reason,
     *,
     expires_at: Annotated[str | None, typer.Option(metavar="RFC3339", help="When it ends; never without it.")] = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Make a key. Its secret is shown now, and never again."""
     _require_name(name)
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(actor)
-    new = store.New(whose, name, role, None if expires_at is None else _instant("--expires-at", expires_at))
-    with session.database() as database:
-        if new.expires_at is not None and new.expires_at.timestamp() <= session.run(lambda: runs.now(database)):
+    whose, by = _workspace(tenant, workspace), who(session, actor)
+    end = None if expires_at is None else _instant("--expires-at", expires_at)
+    with session.doors() as doors:
+        if end is not None and session.run(lambda: doors.keys.is_over(end)):
             raise typer.BadParameter("is over already", param_hint="--expires-at")
-        made = session.run(lambda: store.create(database, new, by, reason))
+        made = session.run(lambda: doors.keys.create(whose, name, role, end, by, reason))
     if made is None:
         session.voice.fail("NameTaken", f"there is a key {name}: rotate or revoke it, or take another name")
         raise typer.Exit(FAILED)
@@ -68,16 +66,16 @@ def rotate(
     overlap: Annotated[
         str, typer.Option(metavar="DURATION", help="How long the old secret is good yet: 24h, 0s.")
     ] = "24h",
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Give a key another secret, shown now and never again. The old one stays good for a while, no older one does."""
     require_words("--reason", reason)
     seconds = _overlap(overlap)
-    whose, by = _workspace(tenant, workspace), who(actor)
-    with session.database() as database:
-        made = session.run(lambda: store.rotate(database, whose, name, seconds, by, reason))
+    whose, by = _workspace(tenant, workspace), who(session, actor)
+    with session.doors() as doors:
+        made = session.run(lambda: doors.keys.rotate(whose, name, seconds, by, reason))
     if isinstance(made, str):
         raise _refused(session, name, made)
     old = f"the old one is good for {overlap} yet" if seconds else "the old one is not good any more"
@@ -90,15 +88,15 @@ def revoke(
     name: Name,
     reason: Reason,
     *,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Take a key back: within a second nothing is done for it any more."""
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(actor)
-    with session.database() as database:
-        done = session.run(lambda: store.revoke(database, whose, name, by, reason))
+    whose, by = _workspace(tenant, workspace), who(session, actor)
+    with session.doors() as doors:
+        done = session.run(lambda: doors.keys.revoke(whose, name, by, reason))
     if not done:
         raise _refused(session, name, "unknown")
     if session.voice.as_json:
@@ -114,15 +112,15 @@ def list_(
     after: Annotated[str, typer.Option(metavar="NAME", help="Begin behind this one.")] = "",
     revoked: Annotated[bool, typer.Option("--revoked", help="Also those that were revoked.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List the keys of a workspace; their secrets are nowhere."""
     whose = _workspace(tenant, workspace)
     if after:
         _require_name(after, "--after")
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, whose, after, limit, revoked=revoked))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.keys.listed(whose, after, limit, revoked=revoked))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -141,14 +139,14 @@ def log(
     name: Name,
     *,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show who made, rotated and revoked the keys of a name, and why."""
     whose = _workspace(tenant, workspace)
     _require_name(name)
-    with session.database() as database:
-        found = session.run(lambda: store.actions(database, whose, name, limit))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.keys.actions(whose, name, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -184,10 +182,11 @@ def _refused(session: Session, name: str, answer: str) -> typer.Exit:
     return typer.Exit(FAILED)
 
 
-def _workspace(tenant: str, workspace: str) -> Workspace:
-    require_name("--tenant", tenant)
-    require_name("--workspace", workspace)
-    return Workspace(tenant, workspace)
+def _workspace(tenant: str | None, workspace: str | None) -> Whose:
+    for option, given in (("--tenant", tenant), ("--workspace", workspace)):
+        if given is not None:
+            require_name(option, given)
+    return Whose(tenant, workspace)
 
 
 def _require_name(name: str, hint: str = "NAME") -> None:

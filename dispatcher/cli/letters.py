@@ -8,9 +8,11 @@ from msgspec import Struct, structs
 
 from dispatcher.cli.deliveries import ID_MAX
 from dispatcher.cli.session import Session
-from dispatcher.cli.sweeping import PAGE, Told, Words, act_on_named, sweep
+from dispatcher.cli.sweeping import LISTED_MAX, PAGE, Told, Words, act_on_named, cut, sweep
 from dispatcher.cli.voice import plain
 from dispatcher.domain.answers import NO_LETTER, letter_sentence
+from dispatcher.doors.nouns import DeadLetters
+from dispatcher.doors.stored.operating import StoredDeadLetters
 from dispatcher.store import dead as store
 from dispatcher.store.database import Database
 from dispatcher.store.dead import Filter, Kind, Letter, Verb
@@ -56,14 +58,25 @@ def act_on_all(session: Session, database: Database, meant: Filter, act: Act, ye
     counts = [session.run(lambda kind=kind: store.count(database, meant, kind)) for kind in meant.kinds]  # type: ignore[misc]  # bound now
     asked_at = min(at for _, at in counts)
     until = asked_at if meant.until is None else min(asked_at, meant.until)
-    pages = _pages(session, database, structs.replace(meant, until=until))
+    pages, noun = _pages(session, database, structs.replace(meant, until=until)), StoredDeadLetters(database)
     total = sum(count for count, _ in counts)
-    return sweep(session.voice, WORDS[act.verb], total, yes, pages, lambda page: _act(session, database, page, act))
+    return sweep(session.voice, WORDS[act.verb], total, yes, pages, lambda page: _act(session, noun, page, act))
 
 
-def act_on_these(session: Session, database: Database, letters: Sequence[Letter], act: Act) -> bool:
+def act_on_listed(session: Session, noun: DeadLetters, meant: Filter, act: Act, yes: bool) -> bool:
+    """The same through a server: to those that are listed now, and to none that fails later."""
+    letters: list[Letter] = []
+    for kind in meant.kinds:
+        found = session.run(lambda k=kind: noun.listed(meant, k, ID_MAX, LISTED_MAX))  # type: ignore[misc]  # bound now
+        letters += [Letter(kind, row["id"]) for row in found]
+    return sweep(
+        session.voice, WORDS[act.verb], len(letters), yes, cut(letters), lambda page: _act(session, noun, page, act)
+    )
+
+
+def act_on_these(session: Session, noun: DeadLetters, letters: Sequence[Letter], act: Act) -> bool:
     """Do it to the named ones and say what became of each; whether it was done to all of them."""
-    return act_on_named(session.voice, letters, lambda page: _act(session, database, page, act))
+    return act_on_named(session.voice, letters, lambda page: _act(session, noun, page, act))
 
 
 def _pages(session: Session, database: Database, meant: Filter) -> Iterator[list[Letter]]:
@@ -78,14 +91,14 @@ def _pages(session: Session, database: Database, meant: Filter) -> Iterator[list
             below = page[-1]
 
 
-def _act(session: Session, database: Database, letters: Sequence[Letter], act: Act) -> list[LetterTold]:
+def _act(session: Session, noun: DeadLetters, letters: Sequence[Letter], act: Act) -> list[LetterTold]:
     """Do it to a page: those of a kind in one transaction."""
     answers: dict[Letter, str] = {}
     for kind in store.KINDS:
         ids = [one.id for one in letters if one.kind == kind]
         if ids:
             found = session.run(
-                lambda k=kind, i=ids: store.act(database, act.verb, k, i, act.reason, act.actor)  # type: ignore[misc]  # bound now
+                lambda k=kind, i=ids: noun.act(act.verb, k, i, act.reason, act.actor)  # type: ignore[misc]  # bound now
             )
             answers |= {Letter(kind, one): answer for one, answer in found.items()}
     return [sentence(act.verb, one, answers.get(one, NO_LETTER)) for one in letters]

@@ -9,23 +9,32 @@ from typing import Annotated
 import typer
 
 from dispatcher.cli.failures import FAILED
+from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
 
+# What an option means that is not given.
+UNNAMED = "`default` without it, and of a server what the key opens"
+
 Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
-Actor = Annotated[str | None, typer.Option(help="Who; $USER at this host without it.")]
+Actor = Annotated[
+    str | None, typer.Option(help="Who; $USER at this host without it. A server writes the name of the key instead.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 
-def who(actor: str | None) -> str:
-    """Who acts, if that can be kept."""
-    found = known_as(actor)
-    require_words("--actor", found)
+def who(session: Session, actor: str | None) -> str:
+    """Who acts, if that can be kept. A server knows by itself whose key it is shown, and is told nothing."""
+    found, fault = known_as(session, actor)
+    _refuse("--actor", fault)
     return found
 
 
-def known_as(actor: str | None) -> str:
-    """Who acts: as they say, or as the system knows them."""
-    return actor if actor is not None else f"{os.environ.get('USER') or 'unknown'}@{socket.gethostname()}"
+def known_as(session: Session, actor: str | None) -> tuple[str, str | None]:
+    """Who acts, as they say, or as the system knows them; and what is wrong with that."""
+    if session.address is not None:
+        return "", None if actor is None else "cannot be given to a server: it writes the name of the key"
+    found = actor if actor is not None else f"{os.environ.get('USER') or 'unknown'}@{socket.gethostname()}"
+    return found, words_fault(found)
 
 
 def require_words(option: str, text: str) -> None:

@@ -45,7 +45,7 @@ def pause(
     _require_known(session.config, chosen, name)
     where = _where(chosen, name, tenant, workspace)
     require_words("--reason", reason)
-    by = who(actor)
+    by = who(session, actor)
     with session.database() as database:
         before = {row["id"] for row in session.run(lambda: store.listed(database))}
         pause_id = session.run(lambda: store.pause(database, chosen, name, by, reason, where)).id
@@ -74,7 +74,7 @@ def resume(
     chosen = _scope(scope)
     _require_name(name)
     where = _where(chosen, name, tenant, workspace)
-    by = who(actor)
+    by = who(session, actor)
     with session.database() as database:
         of_scope = [row for row in session.run(lambda: store.listed(database)) if row["scope"] == chosen]
         others = sorted(_called(chosen, row["name"], _place(row)) for row in of_scope)
@@ -129,12 +129,12 @@ def _where(scope: ScopeName, name: str, tenant: str | None, workspace: str | Non
     if scope == "workspace":
         if workspace is not None:
             raise typer.BadParameter("NAME says which workspace it is", param_hint="--workspace")
-        return place(tenant or "default", name)
+        return place(tenant or "default", name).workspace
     if tenant is None and workspace is None:
         return None
     if scope not in PLACED:
         raise typer.BadParameter(f"a {scope} is paused everywhere", param_hint="--tenant, --workspace")
-    return place(tenant or "default", workspace or "default")
+    return place(tenant or "default", workspace or "default").workspace
 
 
 def _scope(text: str) -> ScopeName:

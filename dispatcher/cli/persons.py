@@ -34,7 +34,7 @@ def timeline(
     workspace: InWorkspace = "default",
 ) -> None:
     """Show every message to an address and why it was sent, with what was said about the address, the newest first."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     (meant,) = addresses([text], kind)
     with session.database() as database:
         entries, shown = _pages(session, database, (here, meant), limit), 0
@@ -99,7 +99,7 @@ def export_person(
     That is the contact, each delivery with what it said and what became of it, each run that it concerns, and what
     stands on lists.
     """
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     with session.database() as database, progress_bar(session.voice, "exporting", 0) as at:
         who, done = person(session, database, here, (texts or [], kind, contact)), 0
         where: tuple[int, int] | None = store.BEGIN

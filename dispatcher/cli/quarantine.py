@@ -25,12 +25,13 @@ def quarantine(
     For a database that was put back to an earlier state: it may have forgotten what it sent since. Runs of workflows
     that may have come further are paused. Says first how many deliveries and runs that would be.
     """
+    session.require_local()
     try:
         time = instant(before)
     except ValueError as fault:
         raise typer.BadParameter(str(fault), param_hint="--before") from fault
     require_words("--reason", reason)
-    by = who(actor)
+    by = who(session, actor)
     slow = SlowSession.of(session)
     with slow.database() as database:
         found = slow.run(lambda: settling.suspects(database, time))

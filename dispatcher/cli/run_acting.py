@@ -12,8 +12,7 @@ from dispatcher.cli.operating import Actor, Reason, require_text, require_words,
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import plain
 from dispatcher.domain.answers import run_sentence
-from dispatcher.store import runs as store
-from dispatcher.store.database import Database
+from dispatcher.doors.nouns import Runs
 from dispatcher.store.runs import Verb
 
 Id = Annotated[int, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
@@ -51,21 +50,21 @@ def signal(
 ) -> None:
     """Send a run an event. It is kept for the node that waits for it, also where the run comes there later."""
     require_text("EVENT", event)
-    by, text = who(actor), object_text("--data", data)
-    _each(session, "signal", [run_id], lambda database, one: store.signal(database, one, event, text, by))
+    by, text = who(session, actor), object_text("--data", data)
+    _each(session, "signal", [run_id], lambda noun, one: noun.signal(one, event, text, by))
 
 
 def _act(session: Session, verb: Verb, ids: Sequence[int], reason: str, actor: str | None) -> None:
     require_words("--reason", reason)
-    by = who(actor)
-    _each(session, verb, ids, lambda database, one: store.act(database, verb, one, reason, by))
+    by = who(session, actor)
+    _each(session, verb, ids, lambda noun, one: noun.act(verb, one, reason, by))
 
 
-def _each(session: Session, verb: str, ids: Sequence[int], act: Callable[[Database, int], Awaitable[str]]) -> None:
+def _each(session: Session, verb: str, ids: Sequence[int], act: Callable[[Runs, int], Awaitable[str]]) -> None:
     all_done = True
-    with session.database() as database:
+    with session.doors() as doors:
         for run_id in dict.fromkeys(ids):
-            answer = session.run(lambda one=run_id: act(database, one))  # type: ignore[misc]  # bound now
+            answer = session.run(lambda one=run_id: act(doors.runs, one))  # type: ignore[misc]  # bound now
             done, words = run_sentence(verb, run_id, answer)
             all_done = all_done and done
             if session.voice.as_json:

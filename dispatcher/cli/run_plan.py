@@ -13,13 +13,16 @@ from dispatcher.cli.operating import second, who
 from dispatcher.cli.planned import Message, Stage, stages
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
-from dispatcher.cli.trigger import Input, Key, Var, given
+from dispatcher.cli.trigger import Input, Key, Var, input_of
 from dispatcher.cli.voice import Voice, plain
-from dispatcher.cli.workflow_work import Workflow, naming, require
+from dispatcher.cli.workflow_work import Workflow, missing, naming
 from dispatcher.domain.plans.simulation import Step, simulate
 from dispatcher.domain.plans.times import said
 from dispatcher.domain.plans.walkable import Walkable
+from dispatcher.doors.stored.doors import StoredDoors
 from dispatcher.store import runs as store
+from dispatcher.store import workflows
+from dispatcher.store.runs import Trigger
 from dispatcher.store.workflows import Found
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -36,26 +39,31 @@ def plan(
         list[str] | None,
         typer.Option(metavar="NODE=JSON|@FILE", help="What a function answers, or an event brings; made up without."),
     ] = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show what a trigger would do: the path, its times, and each message as it would be sent.
 
     Nothing is written, and nothing sent. It is refused like the trigger. Messages are taken to be sent, and functions
     to answer; the exit code is 1 where the run would fail all the same.
     """
-    here = place(tenant, workspace)
-    asked = given(name, data, var, key, here, who(None))
+    session.require_local()
+    whose = place(tenant, workspace)
+    here = whose.workspace
+    asked = Trigger(workflow=name, input=input_of(data, var, key), key=key, workspace=here, by=who(session, None))
     assumed = {
         node: _object(object_text("--assume", text)) for node, text in (pair("--assume", one) for one in assume or [])
     }
     with session.database() as database:
-        with naming(session, database, here, name):
+        doors = StoredDoors(database, lambda: session.config)
+        with naming(session, doors, whose, name):
             holder = session.run(lambda: store.try_trigger(database, asked))
         if holder is not None:
             _tell_holder(session.voice, holder.execution_id, key)
             return
-        found = require(session, database, here, name)
+        found = session.run(lambda: workflows.find(database, here, name))
+        if found is None:
+            missing(session, doors, whose, name)
         _require_nodes(found, assumed)
         now = session.run(lambda: store.now(database))
         steps = simulate(Walkable.of(found.plan), _object(asked.input), now, assumed)

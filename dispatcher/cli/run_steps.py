@@ -6,9 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from dispatcher.domain.plans.labels import label
-from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.run import Visit
+from dispatcher.doors.nouns import Step
 
 DONE, FAILED, SKIPPED, STOPPED, AHEAD = "done", "failed", "skipped", "stopped", ""
 # What a node does that the run is at.
@@ -35,11 +34,10 @@ class Row(Struct, frozen=True):
 
 
 class Steps:
-    """The nodes of a plan, and what the log of a run has said about them so far."""
+    """The nodes of a workflow, and what the log of a run has said about them so far."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._labels = {name: label(node) for name, node in plan.nodes.items()}
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
         self._events: dict[str, str] = {}
         self._errors: dict[str, str] = {}
         # The number of the next line of the log.
@@ -60,10 +58,10 @@ class Steps:
         self, run: Mapping[str, Any], cursor: Mapping[str, Visit], counts: Mapping[str, Mapping[str, int]]
     ) -> list[Row]:
         """Every node, in the order of the definition."""
-        return [self._row(name, run, cursor.get(name), counts.get(name, NO_COUNTS)) for name in self._plan.nodes]
+        return [self._row(one, run, cursor.get(one.node), counts.get(one.node, NO_COUNTS)) for one in self._steps]
 
-    def _row(self, name: str, run: Mapping[str, Any], visit: Visit | None, counts: Mapping[str, int]) -> Row:
-        step, what = self._plan.nodes[name].step, self._labels[name]
+    def _row(self, one: Step, run: Mapping[str, Any], visit: Visit | None, counts: Mapping[str, int]) -> Row:
+        step, name, what = one.step, one.node, one.what
         if visit is not None and run["finished_at"] is None:
             return Row(step, name, what, STANDINGS[visit.standing], is_here=True, note=_note(visit, counts))
         if visit is not None:

@@ -19,13 +19,34 @@ from dispatcher.cli.run_steps import Steps
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
 from dispatcher.cli.watching import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow, record
-from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.run import RUN_STATUSES
 from dispatcher.domain.plans.times import said
-from dispatcher.store import runs as store
 from dispatcher.store.runs import Filter
 
-NOT_FACTS = ("id", "input", "context", "cursor", "counts", "log", "deliveries")
+# In the order in which they are read.
+FACTS = (
+    "tenant_id",
+    "workspace_id",
+    "workflow",
+    "version",
+    "status",
+    "current_steps",
+    "total_steps",
+    "idempotency_key",
+    "triggered_by",
+    "retries",
+    "error",
+    "error_node",
+    "note",
+    "available_at",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "paused_at",
+    "discarded_at",
+    "held",
+    "deliveries_total",
+)
 
 app = group(help="List, show and watch runs; pause, resume, cancel and retry them.")
 command(app, "pause")(run_acting.pause)
@@ -65,8 +86,8 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
         workspace_id=workspace,
         key=key,
     )
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, which, before, limit))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.runs.listed(which, before, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(record(row))
@@ -92,25 +113,24 @@ def show(
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Of how many deliveries.")] = 200,
 ) -> None:
     """Show a run: its steps, what it knows, its log, and what became of its deliveries."""
-    with session.database() as database:
-        found = session.run(lambda: store.show(database, run_id, limit))
-        walked = session.run(lambda: store.plan(database, run_id))
-    if found is None or walked is None:
+    with session.doors() as doors:
+        found = session.run(lambda: doors.runs.show(run_id, limit))
+    if found is None:
         session.voice.fail("NotFound", f"there is no run {run_id}")
         raise typer.Exit(FAILED)
     if session.voice.as_json:
         session.voice.record(record(found))
     else:
-        _show_all(session.voice, found, walked)
+        _show_all(session.voice, found)
 
 
-def _show_all(voice: Voice, found: Mapping[str, Any], walked: Plan) -> None:
-    facts = [(name, _fact(value)) for name, value in found.items() if name not in NOT_FACTS and value]
+def _show_all(voice: Voice, found: Mapping[str, Any]) -> None:
+    facts = [(name, _fact(found[name])) for name in FACTS if found[name]]
     voice.table(("run", str(found["id"])), facts)
     for name in ("input", "context"):
         voice.text(f"\n{name}")
         voice.content(msgspec.json.format(bytes(found[name]), indent=2).decode())
-    steps = Steps(walked)
+    steps = Steps(found["steps"])
     steps.read(entry for entry in found["log"] if "number" in entry)
     rows = steps.rows(found, found["cursor"], found["counts"])
     voice.text()
@@ -169,9 +189,5 @@ def watch(
     poll: Poll = POLL_SECONDS,
 ) -> None:
     """Show the progress of a run, and end as it does: the exit code is 0 where it is completed."""
-    with session.database() as database:
-        walked = session.run(lambda: store.plan(database, run_id))
-        if walked is None:
-            session.voice.fail("NotFound", f"there is no run {run_id}")
-            raise typer.Exit(FAILED)
-        follow(session, database, run_id, walked, Patience(poll, timeout))
+    with session.doors() as doors:
+        follow(session, doors, run_id, Patience(poll, timeout))

@@ -44,15 +44,15 @@ def put(  # noqa: PLR0913 - each is an option of the command line
     time_zone: Annotated[str, typer.Option(help="By the clocks of which zone, like Europe/Berlin.")] = "UTC",
     given: Annotated[str, typer.Option("--input", metavar="JSON", help="What each run is given, as an object.")] = "{}",
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Save a schedule. A new one is active; one that is there keeps ticking, or resting.
 
     Each run's input has the tick as `scheduled_for`, unless --input has that name. Hours that an expression names are
     those on the wall: one that clocks skip comes when they have skipped it, one that they show twice comes once.
     """
-    by, here = who(actor), place(tenant, workspace)
+    by, here = who(session, actor), place(tenant, workspace).workspace
     for option, text in (("NAME", name), ("--workflow", workflow), ("--cron", cron), ("--time-zone", time_zone)):
         require_words(option, text)
     asked = Asked(name, workflow, cron.strip(), time_zone, _object(given))
@@ -74,11 +74,11 @@ def list_(
     session: Session,
     after: Annotated[str, typer.Option(help="Begin behind this name.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List the schedules of a workspace by name."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     if after:
         require_words("--after", after)
     with session.database() as database:
@@ -95,9 +95,9 @@ def list_(
 
 
 @command(app, "show")
-def show(session: Session, name: Name, tenant: Tenant = "default", workspace: InWorkspace = "default") -> None:
+def show(session: Session, name: Name, tenant: Tenant = None, workspace: InWorkspace = None) -> None:
     """Show a schedule, what came of its last tick, and who changed what."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     require_words("NAME", name)
     with session.database() as database:
         found = _found(session, database, here, name)
@@ -128,11 +128,11 @@ def activate(
         bool, typer.Option("--skip-missed", help="Go on from now; else the latest tick that it missed runs.")
     ] = False,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Let a schedule tick. The latest tick that came while it rested runs at once, the others do not."""
-    by, here = who(actor), place(tenant, workspace)
+    by, here = who(session, actor), place(tenant, workspace).workspace
     require_words("NAME", name)
     with session.database() as database:
         answer = session.run(lambda: store.activate(database, here, name, by, skip_missed=skip_missed))
@@ -142,10 +142,10 @@ def activate(
 
 @command(app, "deactivate")
 def deactivate(
-    session: Session, name: Name, actor: Actor = None, tenant: Tenant = "default", workspace: InWorkspace = "default"
+    session: Session, name: Name, actor: Actor = None, tenant: Tenant = None, workspace: InWorkspace = None
 ) -> None:
     """Let a schedule rest. What it has triggered goes on."""
-    by, here = who(actor), place(tenant, workspace)
+    by, here = who(session, actor), place(tenant, workspace).workspace
     require_words("NAME", name)
     with session.database() as database:
         answer = session.run(lambda: store.deactivate(database, here, name, by))
@@ -156,10 +156,10 @@ def deactivate(
 
 @command(app, "delete")
 def delete(
-    session: Session, name: Name, actor: Actor = None, tenant: Tenant = "default", workspace: InWorkspace = "default"
+    session: Session, name: Name, actor: Actor = None, tenant: Tenant = None, workspace: InWorkspace = None
 ) -> None:
     """Delete a schedule. Its runs stay."""
-    by, here = who(actor), place(tenant, workspace)
+    by, here = who(session, actor), place(tenant, workspace).workspace
     require_words("NAME", name)
     with session.database() as database:
         answer = session.run(lambda: store.delete(database, here, name, by))
@@ -173,11 +173,11 @@ def next_(
     session: Session,
     name: Name,
     count: Annotated[int, typer.Option("-n", min=1, max=NEXT_MAX, help="How many.")] = 5,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show when a schedule ticks next, whether it is active or not."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     require_words("NAME", name)
     with session.database() as database:
         found = _found(session, database, here, name)

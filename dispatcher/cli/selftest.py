@@ -49,6 +49,7 @@ def selftest(
     It uses the configured server with a database of its own, which is dropped at the end, and providers of its own on
     this machine: nothing leaves it. The exit code is 0 when every promise was kept.
     """
+    session.require_local()
     hush()
     plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
     url, server = embedded.unless_configured(session.config.database)

@@ -12,9 +12,8 @@ from dispatcher.cli.given import pair, with_pairs
 from dispatcher.cli.sending import send_file
 from dispatcher.cli.session import Session
 from dispatcher.domain.life import LANES
+from dispatcher.doors.nouns import Refusal
 from dispatcher.errors import Fault, InputError
-from dispatcher.store.intake import Intake
-from dispatcher.store.writing import write
 
 Text = str | None
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -80,19 +79,18 @@ def _send_one(session: Session, given: dict[str, object]) -> None:
         line = msgspec.json.encode(given)
     except UnicodeEncodeError as fault:
         raise InputError([Fault("command line", "is not UTF-8")]) from fault
-    new = Intake(session.config).read(line)
-    with session.database() as database:
-        answer = session.run(lambda: write(database, [new]))[0]
-    if isinstance(answer, Fault):
-        raise InputError([answer])
+    with session.doors() as doors:
+        (answer,) = session.run(lambda: doors.deliveries.send([line]))
+    if isinstance(answer, Refusal):
+        raise InputError(answer.faults)
     if session.voice.as_json:
-        session.voice.record({"id": answer.id, "idempotency_key": new.idempotency_key, "duplicate": answer.duplicate})
+        session.voice.record(answer)
     elif answer.duplicate:
         session.voice.text(
-            f"duplicate: delivery {answer.id} holds the key {new.idempotency_key}; nothing is sent again"
+            f"duplicate: delivery {answer.id} holds the key {answer.idempotency_key}; nothing is sent again"
         )
     else:
-        session.voice.text(f"sent: delivery {answer.id} with the key {new.idempotency_key}")
+        session.voice.text(f"sent: delivery {answer.id} with the key {answer.idempotency_key}")
 
 
 def _variables(text: str | None, pairs: list[str]) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Sending: batches on their way into the outbox, and the tally of what became of each line."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -13,15 +13,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice, plain
-from dispatcher.errors import Fault, InputError
-from dispatcher.store.database import Database
-from dispatcher.store.deliveries import New, Written
-from dispatcher.store.intake import Intake
-from dispatcher.store.writing import write
+from dispatcher.doors.nouns import Doors, Refusal, Sent
+from dispatcher.errors import Fault
 
 STANDARD_INPUT = Path("-")
 # Beyond these a person stops reading; JSON names them all.
 DUPLICATES_SHOWN_MAX = 20
+TOO_LONG = Refusal([Fault("line", f"is longer than {LINE_BYTES_MAX} bytes")])
 
 
 class Tally(Struct):
@@ -38,14 +36,13 @@ class Tally(Struct):
 
 def send_file(session: Session, path: Path) -> Tally:
     """Send every sound line of a file and name every other."""
-    intake = Intake(session.config)
     tally = Tally()
-    with opened(path) as source, session.database() as database, _progress(session.voice, path) as progress:
+    with opened(path) as source, session.doors() as doors, _progress(session.voice, path) as progress:
         lines = Lines(source)
         bar = progress.add_task("", total=path.stat().st_size if path.is_file() else None, tally=tally)
         try:
             for batch in lines.batches():
-                _send_batch(session, database, intake, batch, tally)
+                _send_batch(session, doors, batch, tally)
                 progress.update(bar, completed=lines.bytes_read)
         except BaseException:
             session.voice.talk.print(
@@ -60,44 +57,34 @@ def send_file(session: Session, path: Path) -> Tally:
     return tally
 
 
-def _send_batch(session: Session, database: Database, intake: Intake, batch: list[Line], tally: Tally) -> None:
-    sound: list[tuple[int, New]] = []
-    faulty: list[tuple[int, Sequence[Fault]]] = []
+def _send_batch(session: Session, doors: Doors, batch: list[Line], tally: Tally) -> None:
+    lines = [line.content for line in batch if line.content is not None]
+    answers = iter(session.run(lambda: doors.deliveries.send(lines)) if lines else [])
+    faulty: list[tuple[int, Refusal]] = []
     for line in batch:
-        try:
-            sound.append((line.number, _read(intake, line)))
-        except InputError as error:
-            faulty.append((line.number, error.faults))
-    answers = session.run(lambda: write(database, [new for _, new in sound]))
-    for (number, new), answer in zip(sound, answers, strict=True):
-        if isinstance(answer, Fault):
-            faulty.append((number, [answer]))
+        answer = next(answers) if line.content is not None else TOO_LONG
+        if isinstance(answer, Refusal):
+            faulty.append((line.number, answer))
         elif answer.duplicate:
             tally.duplicates += 1
-            _note_duplicate(session.voice, number, new, answer, tally)
+            _note_duplicate(session.voice, line.number, answer, tally)
         else:
             tally.sent += 1
-    for number, faults in sorted(faulty, key=lambda one: one[0]):
+    for number, refusal in faulty:
         tally.refused += 1
-        words = "".join(f"\n  {fault}" for fault in faults)
-        session.voice.note(f"line {number}: refused{words}", {"line": number, "faults": list(faults)})
+        words = "".join(f"\n  {fault}" for fault in refusal.faults)
+        session.voice.note(f"line {number}: refused{words}", {"line": number, "faults": list(refusal.faults)})
     tally.lines = batch[-1].number
 
 
-def _read(intake: Intake, line: Line) -> New:
-    if line.content is None:
-        raise InputError([Fault("line", f"is longer than {LINE_BYTES_MAX} bytes")])
-    return intake.read(line.content)
-
-
-def _note_duplicate(voice: Voice, number: int, new: New, answer: Written, tally: Tally) -> None:
+def _note_duplicate(voice: Voice, number: int, answer: Sent, tally: Tally) -> None:
     if not voice.as_json and tally.duplicates > DUPLICATES_SHOWN_MAX:
         if tally.duplicates == DUPLICATES_SHOWN_MAX + 1:
             voice.say("further duplicates are only counted; --json names them all")
         return
     voice.note(
-        f"line {number}: duplicate: delivery {answer.id} holds the key {plain(new.idempotency_key)}",
-        {"line": number, "idempotency_key": new.idempotency_key, "duplicate_of": answer.id},
+        f"line {number}: duplicate: delivery {answer.id} holds the key {plain(answer.idempotency_key)}",
+        {"line": number, "idempotency_key": answer.idempotency_key, "duplicate_of": answer.id},
     )
 
 

@@ -37,6 +37,7 @@ def serve(session: Session, migrate: MigrateOption = False) -> None:
 
 def migrate(session: Session, check: CheckOption = False) -> None:
     """Bring the database's schema up to date."""
+    session.require_local()
     config = session.config
     hush()
     found = session.launch(patiently(lambda: _migrate(config.database, check), config.database.url))

@@ -1,4 +1,4 @@
-"""A session: one command under way, with its configuration, its voice, and a database for as long as it needs one."""
+"""A session: one command under way, with its configuration, its voice, and a database or a server while needed."""
 
 import asyncio
 import os
@@ -19,7 +19,11 @@ from dispatcher.cli.voice import Voice
 from dispatcher.config import Config
 from dispatcher.configfile import load
 from dispatcher.configfile.shown import hide_password
-from dispatcher.errors import DatabaseUnavailable
+from dispatcher.doors.address import URL, Address
+from dispatcher.doors.address import read as read_address
+from dispatcher.doors.nouns import Doors
+from dispatcher.doors.stored.doors import StoredDoors
+from dispatcher.errors import DatabaseUnavailable, NoRemoteForm
 from dispatcher.store import embedded, schema
 from dispatcher.store.database import PASSING, Database
 
@@ -55,12 +59,52 @@ class Session:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main)
 
+    @cached_property
+    def address(self) -> Address | None:
+        """The server that commands speak to; None where they work on a database."""
+        return read_address(os.environ)
+
+    @contextmanager
+    def doors(self) -> Iterator[Doors]:
+        """What commands ask: a database, or the server that the environment names; `run` speaks to it meanwhile."""
+        if self.address is None:
+            with self.database() as database:
+                yield StoredDoors(database, lambda: self.config)
+        else:
+            with self._remote(self.address) as doors:
+                yield doors
+
+    @contextmanager
+    def _remote(self, address: Address) -> Iterator[Doors]:
+        # It takes as long to import as a third of everything else.
+        from dispatcher.client.transport import Transport  # noqa: PLC0415 - as above
+        from dispatcher.doors.remote.doors import RemoteDoors  # noqa: PLC0415 - as above
+
+        hush()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._runner = runner
+            doors = RemoteDoors(Transport(address.url, address.key))
+            try:
+                yield doors
+            finally:
+                runner.run(doors.close())
+                self._runner = None
+
+    def require_local(self) -> None:
+        """Refuse what works on a database where a server is meant. Raises NoRemoteForm."""
+        if self.address is not None:
+            raise NoRemoteForm(
+                f"this works on a database, and cannot be done through {self.address.url}: unset {URL} to work on the "
+                "database of the configuration"
+            )
+
     @contextmanager
     def database(self) -> Iterator[Database]:
         """A database that has our schema; `run` speaks to it meanwhile.
 
         The loop turns only inside `run`, so that Ctrl-C ends a command at once also where it waits for its input.
         """
+        self.require_local()
         hush()
         self._url, server = embedded.unless_configured(self.config.database)
         try:
@@ -93,10 +137,19 @@ class Session:
         return database
 
     def run(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run an operation on the open database that may be run twice, as often as it takes, within bounds."""
+        """Run an operation that may be run twice on the open database, as often as it takes, within bounds.
+
+        A server is asked once: what is safe is asked again by who speaks to it.
+        """
         if self._runner is None:
             raise RuntimeError("there is no database open")
+        if self.address is not None:
+            return self._runner.run(_awaited(operation))
         return self._runner.run(patiently(operation, self._url))
+
+
+async def _awaited(operation: Callable[[], Awaitable[T]]) -> T:
+    return await operation()
 
 
 async def patiently(operation: Callable[[], Awaitable[T]], url: str) -> T:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dispatcher.cli.operating import second
 from dispatcher.cli.session import Session
-from dispatcher.cli.sweeping import PAGE, Told, Words, act_on_named, sweep
+from dispatcher.cli.sweeping import LISTED_MAX, PAGE, Told, Words, act_on_named, cut, sweep
+from dispatcher.doors.nouns import Held, HeldFilter, Settlement
+from dispatcher.doors.stored.operating import StoredHeld
 from dispatcher.store import settling as store
 from dispatcher.store.database import Database
 from dispatcher.store.held import SettleAs
@@ -18,15 +20,6 @@ _FIRST = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 WORDS = Words("delivery", "deliveries", "held", "settling", "settled", "settled", "none is held", "held")
 AS_WORDS = {"sent": "settled as sent", "failed": "settled as failed", "requeue": "sent again"}
 SETTLED_WORDS = {"sent": "is settled as sent", "failed": "is settled as failed", "requeue": "will be sent again"}
-
-
-class Settlement(Struct, frozen=True):
-    """What somebody says became of deliveries."""
-
-    settle_as: SettleAs
-    actor: str
-    reason: str
-    message_id: str | None = None
 
 
 def sentence(delivery_id: int, answer: str, settle_as: SettleAs, now: Standing | None) -> Told:
@@ -57,18 +50,25 @@ def _by_whom(now: Standing) -> str:
     return f": {now.actor} {did} at {second(now.at)} ({now.reason})"
 
 
-def settle_these(session: Session, database: Database, ids: Sequence[int], settlement: Settlement) -> bool:
+def settle_these(session: Session, held: Held, ids: Sequence[int], settlement: Settlement) -> bool:
     """Settle the named ones and say what became of each; whether all of them were."""
-    return act_on_named(session.voice, ids, lambda page: _settle_page(session, database, page, settlement))
+    return act_on_named(session.voice, ids, lambda page: _settle_page(session, held, page, settlement))
 
 
 def settle_all(session: Session, database: Database, meant: Filter, settlement: Settlement, yes: bool) -> bool:
     """Settle every one that is held now, once somebody means it; whether all of them were."""
     count, asked_at = session.run(lambda: store.held_count(database, meant))
     words = structs.replace(WORDS, done_as=AS_WORDS[settlement.settle_as])
-    pages = _pages(session, database, meant, asked_at)
+    pages, held = _pages(session, database, meant, asked_at), StoredHeld(database)
+    return sweep(session.voice, words, count, yes, pages, lambda page: _settle_page(session, held, page, settlement))
+
+
+def settle_listed(session: Session, held: Held, which: HeldFilter, settlement: Settlement, yes: bool) -> bool:
+    """The same through a server: those that are listed now, and none that is held later."""
+    ids = [row["id"] for row in session.run(lambda: held.listed(which, LISTED_MAX))]
+    words = structs.replace(WORDS, done_as=AS_WORDS[settlement.settle_as])
     return sweep(
-        session.voice, words, count, yes, pages, lambda page: _settle_page(session, database, page, settlement)
+        session.voice, words, len(ids), yes, cut(ids), lambda page: _settle_page(session, held, page, settlement)
     )
 
 
@@ -84,10 +84,9 @@ def _pages(session: Session, database: Database, meant: Filter, asked_at: dateti
         behind = (held_at, delivery_id)
 
 
-def _settle_page(session: Session, database: Database, ids: Sequence[int], settlement: Settlement) -> list[Told]:
+def _settle_page(session: Session, held: Held, ids: Sequence[int], settlement: Settlement) -> list[Told]:
     """Settle a page; about those that were not, look what they are now."""
-    said = settlement.settle_as, settlement.actor, settlement.reason, settlement.message_id
-    answers = dict(session.run(lambda: store.settle(database, ids, *said)))
+    answers = session.run(lambda: held.settle(ids, settlement))
     left = [delivery_id for delivery_id, answer in answers.items() if answer != "settled"]
-    now = session.run(lambda: store.standing(database, left)) if left else {}
+    now = session.run(lambda: held.standing(left)) if left else {}
     return [sentence(one, answers[one], settlement.settle_as, now.get(one)) for one in ids]

@@ -11,17 +11,16 @@ import typer
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.importing import import_file, require_name
-from dispatcher.cli.operating import Actor, Reason, require_text, require_words, second, who
+from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_text, require_words, second, who
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
 from dispatcher.domain.addresses import KINDS, Address, given
 from dispatcher.domain.life import LANES
-from dispatcher.domain.suppression import SOURCES, Known, Suppression, barred
-from dispatcher.store import barring
+from dispatcher.domain.suppression import SOURCES
+from dispatcher.doors.nouns import Meant, Released, Row, Suppressions
+from dispatcher.doors.stored.suppressions import DEFAULT, StoredSuppressions
 from dispatcher.store import suppressions as store
-from dispatcher.store.barring import Candidate
-from dispatcher.store.database import Database
 from dispatcher.store.intake import instant
 from dispatcher.store.suppressions import Entry
 
@@ -33,7 +32,7 @@ AddAll = Callable[[Iterable[Sequence[Entry]]], Awaitable[None]]
 _FIRST = ("", "", "", "")
 
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS...")]
-Tenant = Annotated[str, typer.Option(help="Whose list it is.")]
+Tenant = Annotated[str | None, typer.Option(help=f"Whose list it is; {UNNAMED}.")]
 OfKind = Annotated[
     str | None, typer.Option("--kind", help=f"One of {', '.join(KINDS)}; seen from the address without it.")
 ]
@@ -61,11 +60,17 @@ def addresses(texts: list[str], kind: str | None) -> list[Address]:
     return list(dict.fromkeys(found))
 
 
-def catch_up(session: Session, database: Database, count: int) -> None:
+def require_tenant(tenant: str | None) -> None:
+    """Refuse what the schema does not take."""
+    if tenant is not None:
+        require_name("--tenant", tenant)
+
+
+def catch_up(session: Session, noun: Suppressions, count: int) -> None:
     """Skip what is queued for those about whom something was just said; a running dispatcher would do it too."""
     done = 0
     with progress_bar(session.voice, "looking through the queue", count) as at:
-        while some := session.run(lambda: barring.catch_up(database, CATCH_UP_PAGE)):
+        while some := session.run(lambda: noun.catch_up(CATCH_UP_PAGE)):
             done += some
             at(min(done, count))
 
@@ -74,7 +79,7 @@ def catch_up(session: Session, database: Database, count: int) -> None:
 def list_(
     session: Session,
     *,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     source: OfSource = None,
     kind: OfKind = None,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
@@ -82,15 +87,15 @@ def list_(
 ) -> None:
     """List suppressed addresses, in their order."""
     one_of("--source", source, SOURCES)
-    require_name("--tenant", tenant)
+    require_tenant(tenant)
     start = _FIRST
     if behind is not None:
         (after,) = addresses([behind], kind)
         # No channel and no source comes behind this one.
         start = (after.kind, after.text, "~", "~")
     one_of("--kind", kind, KINDS)
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, tenant, start, limit, source=source, kind=kind))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.suppressions.listed(tenant, start, limit, source=source, kind=kind))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -121,7 +126,7 @@ def add(  # noqa: PLR0913 - each is an option of the command line
     channel: OneChannel = None,
     expires_at: Annotated[str | None, typer.Option(metavar="RFC3339", help="Until when; for good without it.")] = None,
     kind: OfKind = None,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     actor: Actor = None,
 ) -> None:
     """Suppress addresses: nothing more is sent to them, and what is queued is skipped."""
@@ -129,12 +134,12 @@ def add(  # noqa: PLR0913 - each is an option of the command line
     until = _future(expires_at)
     _require_channel(session, channel)
     require_words("--reason", reason)
-    require_name("--tenant", tenant)
-    meant, by = addresses(texts, kind), who(actor)
+    require_tenant(tenant)
+    meant, by = addresses(texts, kind), who(session, actor)
     entries = [Entry(one, source, reason, channel or "", until) for one in meant]  # type: ignore[arg-type]  # a source
-    with session.database() as database:
-        session.run(lambda: store.add(database, tenant, by, entries))
-        catch_up(session, database, len(entries))
+    with session.doors() as doors:
+        session.run(lambda: doors.suppressions.add(tenant, by, entries))
+        catch_up(session, doors.suppressions, len(entries))
     for one in meant:
         if session.voice.as_json:
             session.voice.record({"address": one.text, "kind": one.kind, "suppressed": True})
@@ -155,7 +160,8 @@ def _future(text: str | None) -> datetime | None:
 
 
 def _require_channel(session: Session, channel: str | None) -> None:
-    if channel is not None:
+    # A server knows its own channels.
+    if channel is not None and session.address is None:
         one_of("--channel", channel, tuple(sorted(session.config.channels)))
 
 
@@ -168,19 +174,20 @@ def remove(
     source: OfSource = None,
     channel: OneChannel = None,
     kind: OfKind = None,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     actor: Actor = None,
 ) -> None:
     """Take addresses off the list, or only what one source said about them. What was skipped stays skipped."""
     one_of("--source", source, SOURCES)
     require_text("--channel", channel)
     require_words("--reason", reason)
-    require_name("--tenant", tenant)
-    meant, by = addresses(texts, kind), who(actor)
-    with session.database() as database:
-        gone = session.run(lambda: store.release(database, tenant, meant, by, reason, source=source, channel=channel))
+    require_tenant(tenant)
+    meant, by = addresses(texts, kind), who(session, actor)
+    which = Released(source, channel)
+    with session.doors() as doors:
+        gone = session.run(lambda: doors.suppressions.release(tenant, meant, by, reason, which))
     for one in meant:
-        sources = sorted(row["source"] for row in gone if (row["kind"], row["address"]) == (one.kind, one.text))
+        sources = gone.get(one, [])
         if session.voice.as_json:
             session.voice.record({"address": one.text, "kind": one.kind, "removed": sources})
         else:
@@ -195,7 +202,7 @@ def import_(
     reason: Reason,
     *,
     source: Annotated[str, typer.Option(help="Where a line does not say it.")] = "import",
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     actor: Actor = None,
 ) -> None:
     """Suppress the addresses of a file: all of them, or none where any line has a fault.
@@ -203,14 +210,15 @@ def import_(
     One address a line, or CSV with a first line that names its columns: address, and kind, channel, source, reason and
     expires_at where there are any.
     """
+    session.require_local()
     one_of("--source", source, SOURCES)
     require_words("--reason", reason)
-    require_name("--tenant", tenant)
-    by = who(actor)
+    require_tenant(tenant)
+    by = who(session, actor)
     entries = import_file(session.voice, file, Entry(Address("other", ""), source, reason), session.config.channels)  # type: ignore[arg-type]  # a source
     with session.database() as database:
-        _write(session, partial(store.add_all, database, tenant, by), entries)
-        catch_up(session, database, len(entries))
+        _write(session, partial(store.add_all, database, tenant or DEFAULT, by), entries)
+        catch_up(session, StoredSuppressions(database), len(entries))
     if session.voice.as_json:
         session.voice.record({"imported": len(entries)})
     else:
@@ -238,32 +246,26 @@ def check(
     topic: Annotated[str | None, typer.Option(help="What it would be about.")] = None,
     lane: Annotated[str, typer.Option(help=f"One of {', '.join(LANES)}.")] = "normal",
     kind: OfKind = None,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
 ) -> None:
     """Say whether something would be sent to an address now, and everything that was ever said about it."""
     one_of("--lane", lane, tuple(LANES))
     _require_channel(session, channel)
     require_text("--topic", topic)
-    require_name("--tenant", tenant)
+    require_tenant(tenant)
     (meant,) = addresses([text], kind)
-    with session.database() as database:
-        entries = session.run(lambda: store.entries(database, tenant, meant))
-        topics = session.run(lambda: store.preferences(database, tenant, _FIRST[:3], LIMIT_MAX, of=meant))
-        said = session.run(lambda: store.log(database, tenant, meant))
-    known = Known(
-        [Suppression(row["channel"], row["source"], row["reason"]) for row in entries],
-        {row["topic"] for row in topics if not row["subscribed"]},
-    )
-    why = barred(Candidate(0, tenant, channel or "", LANES[lane], meant.text, topic), known)
+    asked = Meant(meant, channel, topic, lane)
+    with session.doors() as doors:
+        found = session.run(lambda: doors.suppressions.check(tenant, asked))
+    why = found.why
     if session.voice.as_json:
         facts = {"address": meant.text, "kind": meant.kind, "barred": why is not None, "reason": why}
-        preferences = [{name: row[name] for name in ("topic", "subscribed", "changed_at", "actor")} for row in topics]
-        session.voice.record(facts | {"entries": entries, "topics": preferences, "log": said})
+        session.voice.record(facts | {"entries": found.entries, "topics": found.topics, "log": found.log})
     else:
-        _tell(session.voice, meant.text, why, said)
+        _tell(session.voice, meant.text, why, found.log)
 
 
-def _tell(voice: Voice, address: str, why: str | None, said: list[dict[str, Any]]) -> None:
+def _tell(voice: Voice, address: str, why: str | None, said: Sequence[Row]) -> None:
     voice.text(f"{address} would get it" if why is None else f"{address} would not get it: {why}")
     if said:
         voice.text()

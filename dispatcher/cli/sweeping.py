@@ -1,6 +1,6 @@
 """Sweeping: something that is done to many, by the page, once somebody means it; and how far it came."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec import Struct, structs
@@ -13,6 +13,10 @@ from dispatcher.cli.voice import Voice
 PAGE = 500
 # Beyond these a person stops reading; JSON names them all.
 REFUSED_SHOWN_MAX = 20
+
+# What is listed first and acted upon then, through a server; so many are kept in memory, and more take another sweep.
+LISTED_MAX = 100_000
+LISTED_PAGE = 50
 
 T = TypeVar("T")
 
@@ -73,6 +77,11 @@ def sweep(
         left = f", {refused:,} not" if refused else ""
         voice.text(f"{words.counted(done)} {words.done_as}{left}" if count else words.none)
     return not refused
+
+
+def cut(named: Sequence[T]) -> Iterator[Sequence[T]]:
+    """What was listed, in pages that are short enough to see them go."""
+    return (named[at : at + LISTED_PAGE] for at in range(0, len(named), LISTED_PAGE))
 
 
 def act_on_named(voice: Voice, named: Sequence[T], act: Callable[[Sequence[T]], Iterable[Told]]) -> bool:

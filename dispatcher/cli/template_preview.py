@@ -44,14 +44,14 @@ def preview(  # noqa: PLR0913 - each is an option of the command line
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write the html part there, for a browser.")
     ] = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Render a template, and write nothing into the database.
 
     Variables that are made up fit to how the template uses them; with given ones a missing one is an error.
     """
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     if (name is None) == (file is None):
         raise typer.BadParameter("name a stored template, or a file with --file", param_hint="NAME")
     if file is not None and version is not None:

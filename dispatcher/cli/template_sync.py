@@ -61,14 +61,14 @@ def sync(
     check: Annotated[bool, typer.Option("--check", help="Only show what differs; then the exit code is 1.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Publish what is saved, too.")] = False,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Save every template of a folder, or nothing where any of them has a fault.
 
     What is stored and not in the folder is named and left alone.
     """
-    by, here = who(actor), place(tenant, workspace)
+    by, here = who(session, actor), place(tenant, workspace).workspace
     files, faults = _files(folder)
     with session.database() as database:
         pairs = freeze_all(session, database, here, files, faults, together=True)

@@ -7,11 +7,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import require_words
+from dispatcher.cli.operating import UNNAMED, require_words
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_file import Written, text
 from dispatcher.domain.drafts import Draft, Version, freeze
 from dispatcher.domain.template import Sources
+from dispatcher.doors.nouns import Whose
 from dispatcher.errors import Fault, TemplateRefused, did_you_mean
 from dispatcher.store import drafting
 from dispatcher.store import templates as store
@@ -20,19 +21,20 @@ from dispatcher.store.templates import LATEST, NUMBER_MAX, Found, Workspace
 
 WORKSPACE_MAX = 100
 
-Tenant = Annotated[str, typer.Option(help="Whose they are.")]
-InWorkspace = Annotated[str, typer.Option("--workspace", help="In which workspace of theirs.")]
+Tenant = Annotated[str | None, typer.Option(help=f"Whose they are; {UNNAMED}.")]
+InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"In which workspace of theirs; {UNNAMED}.")]
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Number = Annotated[int | None, typer.Option("--version", min=1, max=NUMBER_MAX, help="Which; the newest without it.")]
 
 
-def place(tenant: str, workspace: str) -> Workspace:
+def place(tenant: str | None, workspace: str | None) -> Whose:
     """The workspace that the options name."""
     for option, given in (("--tenant", tenant), ("--workspace", workspace)):
-        require_words(option, given)
-        if len(given) > WORKSPACE_MAX:
-            raise typer.BadParameter(f"is longer than {WORKSPACE_MAX} characters", param_hint=option)
-    return Workspace(tenant, workspace)
+        if given is not None:
+            require_words(option, given)
+            if len(given) > WORKSPACE_MAX:
+                raise typer.BadParameter(f"is longer than {WORKSPACE_MAX} characters", param_hint=option)
+    return Whose(tenant, workspace)
 
 
 def freeze_all(

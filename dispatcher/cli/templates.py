@@ -45,14 +45,14 @@ def put(
     *,
     publish: Annotated[bool, typer.Option("--publish", help="Publish it as well.")] = False,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Save a template from a file, as another version where it says something else.
 
     It is refused with every fault and its line; then nothing is saved.
     """
-    by, here = who(actor), place(tenant, workspace)
+    by, here = who(session, actor), place(tenant, workspace).workspace
     written = read(file, str(file), file.name.removesuffix(SUFFIX))
     with session.database() as database:
         pairs = [(one.draft, version) for one, version in freeze_all(session, database, here, [written])]
@@ -72,11 +72,11 @@ def list_(
     *,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
     after: Annotated[str, typer.Option(metavar="NAME", help="Only those after this one.")] = "",
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List templates by name."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     with session.database() as database:
         found = session.run(lambda: store.listed(database, here, after, limit))
     if session.voice.as_json:
@@ -111,11 +111,11 @@ def show(
     *,
     version: Number = None,
     source: Annotated[bool, typer.Option("--source", help="Only what it says, as its file would be.")] = False,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show a version: what it says, what it reads, and its fellows."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     with session.database() as database:
         found = require(session, database, here, name, version)
         history = session.run(lambda: store.history(database, here, name, VERSIONS_SHOWN))
@@ -170,14 +170,14 @@ def publish(
     *,
     version: Number = None,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Publish a version, also an older one: from now on deliveries by this name are frozen to it.
 
     What is on its way keeps the version that it has.
     """
-    by, here = who(actor), place(tenant, workspace)
+    by, here = who(session, actor), place(tenant, workspace).workspace
     with session.database() as database:
         done = session.run(lambda: store.publish(database, here, name, version, by))
         if done is None:
@@ -202,11 +202,11 @@ def diff(
         int | None, typer.Option("--to", min=1, max=NUMBER_MAX, help="To which version; the newest.")
     ] = None,
     file: Instead = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show what differs between two versions, or between a version and a file."""
-    here = place(tenant, workspace)
+    here = place(tenant, workspace).workspace
     if file is not None and new is not None:
         raise typer.BadParameter("stands in place of --to", param_hint="--file")
     with session.database() as database:

@@ -6,12 +6,11 @@ import typer
 
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
-from dispatcher.cli.importing import require_name
 from dispatcher.cli.operating import Actor, Reason, require_words, second, who
 from dispatcher.cli.session import Session
-from dispatcher.cli.suppressions import Addresses, OfKind, Tenant, addresses, catch_up
+from dispatcher.cli.suppressions import Addresses, OfKind, Tenant, addresses, catch_up, require_tenant
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
-from dispatcher.store import suppressions as store
+from dispatcher.doors.nouns import Preference
 
 app = group(help="List what addresses said about topics; subscribe and unsubscribe them.")
 
@@ -31,22 +30,22 @@ def list_(
     topic: Annotated[str | None, typer.Option(help="About one topic.")] = None,
     address: Annotated[str | None, typer.Option(help="Of one address.")] = None,
     kind: OfKind = None,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
     behind: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only those behind this one.")] = None,
 ) -> None:
     """List who subscribed to or unsubscribed from what. Who said nothing gets every topic."""
     if topic is not None:
         _require_topic("--topic", topic)
-    require_name("--tenant", tenant)
+    require_tenant(tenant)
     meant = None if address is None else addresses([address], kind)[0]
     start = _FIRST
     if behind is not None:
         (after,) = addresses([behind], kind)
         # No topic comes behind this one.
         start = (after.kind, after.text, "~")
-    with session.database() as database:
-        found = session.run(lambda: store.preferences(database, tenant, start, limit, topic=topic, of=meant))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.suppressions.preferences(tenant, start, limit, topic=topic, of=meant))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -71,7 +70,7 @@ def subscribe(
     reason: Reason,
     *,
     kind: OfKind = None,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     actor: Actor = None,
 ) -> None:
     """Let addresses get a topic again. One that is suppressed stays so."""
@@ -86,7 +85,7 @@ def unsubscribe(
     reason: Reason,
     *,
     kind: OfKind = None,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     actor: Actor = None,
 ) -> None:
     """Send addresses nothing more about a topic; what is queued about it is skipped."""
@@ -98,17 +97,18 @@ def _prefer(
     topic: str,
     texts: list[str],
     subscribed: bool,
-    said: tuple[str, str | None, str, str | None],
+    said: tuple[str, str | None, str | None, str | None],
 ) -> None:
     reason, kind, tenant, actor = said
     _require_topic("TOPIC", topic)
     require_words("--reason", reason)
-    require_name("--tenant", tenant)
-    meant, by = addresses(texts, kind), who(actor)
-    with session.database() as database:
-        session.run(lambda: store.prefer(database, tenant, meant, topic, subscribed, by, reason))
+    require_tenant(tenant)
+    meant, by = addresses(texts, kind), who(session, actor)
+    preference = Preference(topic, subscribed)
+    with session.doors() as doors:
+        session.run(lambda: doors.suppressions.prefer(tenant, meant, by, reason, preference))
         if not subscribed:
-            catch_up(session, database, len(meant))
+            catch_up(session, doors.suppressions, len(meant))
     for one in meant:
         if session.voice.as_json:
             session.voice.record({"address": one.text, "kind": one.kind, "topic": topic, "subscribed": subscribed})

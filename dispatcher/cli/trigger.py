@@ -14,9 +14,8 @@ from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.cli.voice import plain
 from dispatcher.cli.watching import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow
 from dispatcher.cli.workflow_work import Workflow, naming
-from dispatcher.store import runs as store
-from dispatcher.store.runs import Trigger, Triggered
-from dispatcher.store.templates import Workspace
+from dispatcher.doors.nouns import Begin
+from dispatcher.store.runs import Triggered
 
 TIMEOUT_SECONDS = 60.0
 
@@ -31,12 +30,11 @@ Key = Annotated[
 ]
 
 
-def given(name: str, data: str | None, var: list[str] | None, key: str | None, here: Workspace, by: str) -> Trigger:
-    """What the options of a trigger say."""
+def input_of(data: str | None, var: list[str] | None, key: str | None) -> str:
+    """The input that the options of a trigger say."""
     if key is not None:
         require_words("--key", key)
-    text = object_with_pairs("--input", data, "--var", var or [])
-    return Trigger(workflow=name, input=text, key=key, workspace=here, by=by)
+    return object_with_pairs("--input", data, "--var", var or [])
 
 
 def trigger(  # noqa: PLR0913 - each is an option of the command line
@@ -52,8 +50,8 @@ def trigger(  # noqa: PLR0913 - each is an option of the command line
     ] = TIMEOUT_SECONDS,
     poll: Poll = POLL_SECONDS,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Start a run of a workflow.
 
@@ -61,18 +59,17 @@ def trigger(  # noqa: PLR0913 - each is an option of the command line
     has started already. With --wait the exit code is 0 where the run is completed.
     """
     own_key = key if key is not None else f"cli-{uuid4()}"
-    asked = given(name, data, var, own_key, place(tenant, workspace), who(actor))
-    with session.database() as database:
-        with naming(session, database, asked.workspace, name):
-            answer = session.run(lambda: store.trigger(database, asked))
+    by, whose = who(session, actor), place(tenant, workspace)
+    asked = Begin(workflow=name, input=input_of(data, var, key), key=own_key, whose=whose, by=by)
+    with session.doors() as doors:
+        with naming(session, doors, whose, name):
+            answer = session.run(lambda: doors.runs.trigger(asked))
         if key is None:
             # Nobody else can have it: the answer to the first try was lost on the way.
             answer = msgspec.structs.replace(answer, duplicate=False)
         _tell(session, answer, own_key)
         if wait:
-            plan = session.run(lambda: store.plan(database, answer.execution_id))
-            if plan is not None:
-                follow(session, database, answer.execution_id, plan, Patience(poll, timeout))
+            follow(session, doors, answer.execution_id, Patience(poll, timeout))
 
 
 def _tell(session: Session, answer: Triggered, key: str) -> None:

@@ -19,9 +19,7 @@ from dispatcher.cli.run_steps import FAILED as FAILED_STEP
 from dispatcher.cli.run_steps import Row, Steps, ending, window
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice, plain
-from dispatcher.domain.plans.plan import Plan
-from dispatcher.store import runs as store
-from dispatcher.store.database import Database
+from dispatcher.doors.nouns import Doors
 from dispatcher.store.runs import Progress
 
 POLL_SECONDS = 2.0
@@ -44,11 +42,14 @@ class Patience(Struct, frozen=True):
     seconds_max: float | None
 
 
-def follow(session: Session, database: Database, run_id: int, plan: Plan, patience: Patience) -> None:
+def follow(session: Session, doors: Doors, run_id: int, patience: Patience) -> None:
     """Show a run until it ends, and end as it does; or when our patience does."""
-    steps = Steps(plan)
+    walked = session.run(lambda: doors.runs.steps(run_id))
+    if walked is None:
+        raise _none(session, run_id)
+    steps = Steps(walked)
     with _telling(session.voice, steps) as tell:
-        last = _until_its_end(session, database, run_id, steps, tell, patience)
+        last = _until_its_end(session, doors, run_id, steps, tell, patience)
     run = last.run
     if run["finished_at"] is None:
         words = f"run {run_id} has not ended within {patience.seconds_max:g} s: it is {run['status']}"
@@ -68,16 +69,20 @@ def record(run: Mapping[str, Any]) -> dict[str, Any]:
     return {"execution_id": run["id"], **run}
 
 
+def _none(session: Session, run_id: int) -> typer.Exit:
+    session.voice.fail("NotFound", f"there is no run {run_id}")
+    return typer.Exit(FAILED)
+
+
 def _until_its_end(
-    session: Session, database: Database, run_id: int, steps: Steps, tell: Tell, patience: Patience
+    session: Session, doors: Doors, run_id: int, steps: Steps, tell: Tell, patience: Patience
 ) -> Progress:
     deadline = None if patience.seconds_max is None else time.monotonic() + patience.seconds_max
     wait = min(POLL_SECONDS_FIRST, patience.poll_seconds)
     while True:
-        progress = session.run(lambda: store.progress(database, run_id, steps.next))
+        progress = session.run(lambda: doors.runs.progress(run_id, steps.next))
         if progress is None:
-            session.voice.fail("NotFound", f"there is no run {run_id}")
-            raise typer.Exit(FAILED)
+            raise _none(session, run_id)
         steps.read(progress.entries)
         tell(progress)
         left = None if deadline is None else deadline - time.monotonic()

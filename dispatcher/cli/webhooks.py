@@ -49,7 +49,7 @@ def create(
 ) -> None:
     """Make an endpoint. Its secret is shown now, and never again."""
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(actor)
+    whose, by = _workspace(tenant, workspace), who(session, actor)
     new = _sound(session, Endpoint(_name(name), url, tuple(dict.fromkeys(event)), enabled=True))
     with session.database() as database:
         made = session.run(lambda: store.create(database, whose, new, by, reason))
@@ -78,7 +78,7 @@ def change(
     """Let an endpoint be elsewhere, or want to know something else."""
     told = {"url": url, "events": tuple(dict.fromkeys(event)) if event else None}
     given = {key: value for key, value in told.items() if value is not None}
-    _change(session, name, _workspace(tenant, workspace), given, (who(actor), reason))
+    _change(session, name, _workspace(tenant, workspace), given, (who(session, actor), reason))
 
 
 @command(app, "enable")
@@ -92,7 +92,7 @@ def enable(
     actor: Actor = None,
 ) -> None:
     """Let an endpoint be told what happens from now on."""
-    _change(session, name, _workspace(tenant, workspace), {"enabled": True}, (who(actor), reason))
+    _change(session, name, _workspace(tenant, workspace), {"enabled": True}, (who(session, actor), reason))
 
 
 @command(app, "disable")
@@ -106,7 +106,7 @@ def disable(
     actor: Actor = None,
 ) -> None:
     """Let an endpoint be told nothing. What waits for it is skipped when its time comes."""
-    _change(session, name, _workspace(tenant, workspace), {"enabled": False}, (who(actor), reason))
+    _change(session, name, _workspace(tenant, workspace), {"enabled": False}, (who(session, actor), reason))
 
 
 def _change(session: Session, name: str, whose: Workspace, given: dict[str, Any], by: tuple[str, str]) -> None:
@@ -148,7 +148,7 @@ def rotate(
         raise typer.BadParameter(f"expected a duration: {DURATION_WORDS}", param_hint="--overlap")
     if seconds > OVERLAP_SECONDS_MAX:
         raise typer.BadParameter("is more than 90 days", param_hint="--overlap")
-    whose, by = _workspace(tenant, workspace), who(actor)
+    whose, by = _workspace(tenant, workspace), who(session, actor)
     _name(name)
     with session.database() as database:
         made = session.run(lambda: store.rotate(database, whose, name, seconds, by, reason))
@@ -170,7 +170,7 @@ def delete(
 ) -> None:
     """Delete an endpoint. What waits for it is skipped when its time comes."""
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(actor)
+    whose, by = _workspace(tenant, workspace), who(session, actor)
     _name(name)
     with session.database() as database:
         done = session.run(lambda: store.delete(database, whose, name, by, reason))

@@ -12,25 +12,26 @@ from dispatcher.cli.operating import Actor, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.cli.voice import plain
-from dispatcher.cli.workflow_file import SUFFIXES, SUFFIXES_SHOWN, Written, known, read_all
+from dispatcher.cli.workflow_file import FILES_MAX, SUFFIXES, SUFFIXES_SHOWN, Written, compare, read_all
 from dispatcher.domain.plans.difference import Change, difference
-from dispatcher.store import workflows as store
-from dispatcher.store.workflows import Compared, Saved
-
-# One statement saves them all: more than this is not kept by hand.
-FILES_MAX = 2_000
+from dispatcher.doors.nouns import Stored
+from dispatcher.store.workflows import Saved
 
 
 class Pair(Struct, frozen=True):
     """A file beside what is stored under its name."""
 
     file: Written
-    stored: Compared | None
+
+    @property
+    def stored(self) -> Stored | None:
+        """What is stored."""
+        return self.file.compared.stored
 
     @property
     def differs(self) -> bool:
         """Whether what is stored says something else, or there is nothing."""
-        return self.stored is None or not self.stored.same
+        return not self.file.compared.same
 
     def waits(self, activate: bool) -> bool:
         """Whether activating is asked for and would change anything."""
@@ -38,7 +39,7 @@ class Pair(Struct, frozen=True):
 
     def changes(self) -> list[Change]:
         """What differs in the definition; its plan differs too where a function that it calls does."""
-        return [] if self.stored is None else difference(self.stored.definition, self.file.new.definition)
+        return [] if self.stored is None else difference(self.stored.definition, self.file.definition)
 
     def words(self, activate: bool) -> list[str]:
         """What a sync would change, in lines."""
@@ -57,21 +58,21 @@ def sync(
     check: Annotated[bool, typer.Option("--check", help="Only show what differs; then the exit code is 1.")] = False,
     activate: Annotated[bool, typer.Option("--activate", help="Let all of them take triggers, too.")] = False,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Save every workflow of a folder, or nothing where any of them has a fault.
 
     What is stored and not in the folder is named and left alone.
     """
-    by, here = who(actor), place(tenant, workspace)
-    files = read_all(_paths(folder), known(session.config))
-    new = [file.new for file in files]
-    with session.database() as database:
-        stored = session.run(lambda: store.compare(database, here, new))
-        names = session.run(lambda: store.names(database, here))
-        saved = {} if check else session.run(lambda: store.put(database, here, new, by, activate=activate))
-    pairs = [Pair(file, stored.get(file.name)) for file in files]
+    by, here = who(session, actor), place(tenant, workspace)
+    read = read_all(_paths(folder))
+    with session.doors() as doors:
+        files = compare(session, doors, here, read)
+        definitions = [file.definition for file in files]
+        names = session.run(lambda: doors.workflows.names(here))
+        saved = {} if check else session.run(lambda: doors.workflows.put(here, definitions, by, activate=activate))
+    pairs = [Pair(file) for file in files]
     others = sorted(set(names) - {file.name for file in files})
     if others:
         session.voice.say(plain(f"stored, and not in the folder: {', '.join(others)}"))

@@ -9,11 +9,8 @@ import typer
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import require_text
 from dispatcher.cli.session import Session
+from dispatcher.doors.nouns import Doors, Version, Whose
 from dispatcher.errors import TriggerRefused, did_you_mean
-from dispatcher.store import workflows as store
-from dispatcher.store.database import Database
-from dispatcher.store.templates import Workspace
-from dispatcher.store.workflows import Found
 
 
 def _sound(name: str) -> str:
@@ -24,34 +21,32 @@ def _sound(name: str) -> str:
 Workflow = Annotated[str, typer.Argument(metavar="WORKFLOW", callback=_sound)]
 
 
-def require(session: Session, database: Database, workspace: Workspace, name: str, number: int | None = None) -> Found:
+def require(session: Session, doors: Doors, whose: Whose, name: str, number: int | None = None) -> Version:
     """A version that is there."""
-    found = session.run(lambda: store.find(database, workspace, name, number))
+    found = session.run(lambda: doors.workflows.show(whose, name, number))
     if found is None:
-        missing(session, database, workspace, name, number)
+        missing(session, doors, whose, name, number)
     return found
 
 
-def missing(
-    session: Session, database: Database, workspace: Workspace, name: str, number: int | None = None
-) -> NoReturn:
+def missing(session: Session, doors: Doors, whose: Whose, name: str, number: int | None = None) -> NoReturn:
     """Say what there is instead, and end."""
-    found = session.run(lambda: store.find(database, workspace, name))
+    found = session.run(lambda: doors.workflows.show(whose, name, None))
     if found is not None:
         session.voice.fail("NotFound", f"workflow {name} has no version {number}; its newest is {found.latest}")
     else:
-        names = session.run(lambda: store.names(database, workspace))
+        names = session.run(lambda: doors.workflows.names(whose))
         session.voice.fail("NotFound", f"there is no workflow {name}{did_you_mean(name, names)}")
     raise typer.Exit(FAILED)
 
 
 @contextmanager
-def naming(session: Session, database: Database, workspace: Workspace, name: str) -> Iterator[None]:
+def naming(session: Session, doors: Doors, whose: Whose, name: str) -> Iterator[None]:
     """Where a trigger is refused because there is no workflow of that name, say which one may be meant."""
     try:
         yield
     except TriggerRefused as refused:
-        names = session.run(lambda: store.names(database, workspace))
+        names = session.run(lambda: doors.workflows.names(whose))
         hint = "" if name in names else did_you_mean(name, names)
         if not hint:
             raise

@@ -1,5 +1,6 @@
 """The `workflows` commands: definitions saved as versions, looked at, compared, and whether they take triggers."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,19 +14,15 @@ from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Number, Tenant, place
 from dispatcher.cli.voice import plain
-from dispatcher.cli.workflow_file import SUFFIXES, Written, known, read_all
+from dispatcher.cli.workflow_file import FILES_MAX, SUFFIXES, Written, compare, read_all
 from dispatcher.cli.workflow_sync import sync
 from dispatcher.cli.workflow_work import Workflow, missing, require
 from dispatcher.domain.plans.difference import difference
-from dispatcher.domain.plans.drawing import drawing
-from dispatcher.domain.plans.labels import label
-from dispatcher.domain.plans.mermaid import mermaid
-from dispatcher.store import workflows as store
+from dispatcher.doors.nouns import Version
 from dispatcher.store.templates import NUMBER_MAX
-from dispatcher.store.workflows import Found, Saved
+from dispatcher.store.workflows import Saved
 
 LIMIT_MAX = 10_000
-VERSIONS_SHOWN = 20
 
 app = group(help="Save workflows, look at them, and let them take triggers.")
 command(app, "sync")(sync)
@@ -40,18 +37,22 @@ def put(
     *,
     activate: Annotated[bool, typer.Option("--activate", help="Let them take triggers as well.")] = False,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Save workflows from files, each as another version where it says something else.
 
     Nothing is saved where any of them has a fault; each fault of each is named with its path. Runs that are under way
     stay on their version.
     """
-    by, here = who(actor), place(tenant, workspace)
-    written = read_all([(path, str(path)) for path in files], known(session.config))
-    with session.database() as database:
-        saved = session.run(lambda: store.put(database, here, [one.new for one in written], by, activate=activate))
+    by, here = who(session, actor), place(tenant, workspace)
+    if len(files) > FILES_MAX:
+        raise typer.BadParameter(f"are {len(files)}, over {FILES_MAX}", param_hint="FILE")
+    read = read_all([(path, str(path)) for path in files])
+    with session.doors() as doors:
+        written = compare(session, doors, here, read)
+        definitions = [one.definition for one in written]
+        saved = session.run(lambda: doors.workflows.put(here, definitions, by, activate=activate))
     for one in written:
         _tell(session, one, saved[one.name])
 
@@ -65,7 +66,7 @@ def _tell(session: Session, one: Written, saved: Saved) -> None:
                 "version": saved.number,
                 "created": saved.created,
                 "active": saved.active,
-                "total_steps": len(one.new.plan.nodes),
+                "total_steps": one.compared.total_steps,
             }
         )
         return
@@ -82,13 +83,13 @@ def list_(
     *,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
     after: Annotated[str, typer.Option(metavar="NAME", help="Only those after this one.")] = "",
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List workflows by name."""
     here = place(tenant, workspace)
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, here, after, limit))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.workflows.listed(here, after, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -115,51 +116,52 @@ def show(
     graph: Annotated[bool, typer.Option("--graph", help="Only the graph, drawn.")] = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="Only the graph, as Mermaid.")] = False,
     definition: Annotated[bool, typer.Option("--definition", help="Only the definition, as JSON.")] = False,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show a version: what it does, what a trigger has to bring, its fellows, and who did what to it."""
     if graph + as_mermaid + definition > 1:
         raise typer.BadParameter("name one of them", param_hint="--graph, --mermaid, --definition")
     here = place(tenant, workspace)
-    with session.database() as database:
-        found = require(session, database, here, name, version)
-        versions = session.run(lambda: store.versions(database, found.id, VERSIONS_SHOWN))
-        actions = session.run(lambda: store.actions(database, found.id, VERSIONS_SHOWN))
+    with session.doors() as doors:
+        found = require(session, doors, here, name, version)
     if definition:
         session.voice.content(msgspec.json.format(msgspec.json.encode(found.definition), indent=2).decode())
     elif session.voice.as_json:
-        session.voice.record(_record(found) | {"versions": versions, "actions": actions})
+        session.voice.record(_record(found))
     elif graph or as_mermaid:
-        session.voice.content(drawing(found.plan) if graph else mermaid(found.plan))
+        session.voice.content(found.graph if graph else found.mermaid)
     else:
-        _show_all(session, found, versions, actions)
+        _show_all(session, found)
 
 
-def _show_all(session: Session, found: Found, versions: list[dict[str, Any]], actions: list[dict[str, Any]]) -> None:
-    templates = dict.fromkeys(
-        one.name or f"as {one.variable.path if one.variable else '?'} says" for one in found.templates
-    )
+def _show_all(session: Session, found: Version) -> None:
+    templates = dict.fromkeys(map(_template, found.templates))
     facts = (
         ("version", f"{found.number} of {found.latest}, by {found.author}, {second(found.created_at)}"),
         ("active", "yes" if found.active else "no"),
         ("required fields", ", ".join(found.required_fields) or "none"),
-        ("reads", ", ".join(one.path for one in found.reads) or "nothing"),
+        ("reads", ", ".join(found.reads) or "nothing"),
         ("stored templates", ", ".join(templates) or "none"),
     )
     session.voice.table(("workflow", found.name), facts)
     session.voice.text()
-    nodes = ((node.step, name, label(node)) for name, node in found.plan.nodes.items())
+    nodes = ((one.step, one.node, one.what) for one in found.steps)
     session.voice.table(("step", "node", "what it does"), nodes)
     session.voice.text()
-    rows = ((row["number"], row["total_steps"], row["author"], second(row["created_at"])) for row in versions)
+    rows = ((row["number"], row["total_steps"], row["author"], second(row["created_at"])) for row in found.versions)
     session.voice.table(("version", "steps", "by", "at"), rows)
     session.voice.text()
-    done = ((second(row["at"]), row["action"], row["version"], row["actor"]) for row in actions)
+    done = ((second(row["at"]), row["action"], row["version"], row["actor"]) for row in found.actions)
     session.voice.table(("at", "what was done", "version", "by"), done)
 
 
-def _record(found: Found) -> dict[str, object]:
+def _template(one: Mapping[str, Any]) -> str:
+    """The name of a stored template, or where it stands."""
+    return str(one.get("name") or f"as {one.get('variable', {}).get('path', '?')} says")
+
+
+def _record(found: Version) -> dict[str, object]:
     return {
         "name": found.name,
         "version": found.number,
@@ -167,13 +169,15 @@ def _record(found: Found) -> dict[str, object]:
         "active": found.active,
         "total_steps": found.total_steps,
         "required_fields": found.required_fields,
-        "reads": [one.path for one in found.reads],
+        "reads": found.reads,
         "templates": found.templates,
         "author": found.author,
         "created_at": found.created_at,
         "definition": found.definition,
-        "graph": drawing(found.plan),
-        "mermaid": mermaid(found.plan),
+        "graph": found.graph,
+        "mermaid": found.mermaid,
+        "versions": found.versions,
+        "actions": found.actions,
     }
 
 
@@ -182,8 +186,8 @@ def activate(
     session: Session,
     name: Workflow,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Let a workflow take triggers."""
     _set_active(session, name, True, actor, tenant, workspace)
@@ -194,19 +198,21 @@ def deactivate(
     session: Session,
     name: Workflow,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Let a workflow take no more triggers. Runs that are under way go on."""
     _set_active(session, name, False, actor, tenant, workspace)
 
 
-def _set_active(session: Session, name: str, active: bool, actor: str | None, tenant: str, workspace: str) -> None:
-    by, here = who(actor), place(tenant, workspace)
-    with session.database() as database:
-        answer = session.run(lambda: store.set_active(database, here, name, active, by))
+def _set_active(
+    session: Session, name: str, active: bool, actor: str | None, tenant: str | None, workspace: str | None
+) -> None:
+    by, here = who(session, actor), place(tenant, workspace)
+    with session.doors() as doors:
+        answer = session.run(lambda: doors.workflows.set_active(here, name, active, by))
         if answer == "unknown":
-            missing(session, database, here, name)
+            missing(session, doors, here, name)
     if session.voice.as_json:
         session.voice.record({"name": name, "active": active, "changed": answer == "done"})
         return
@@ -226,18 +232,18 @@ def delete(
     session: Session,
     name: Workflow,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Delete a workflow; what its runs did stays.
 
     Refused while it has unfinished runs, and while it is active and has any.
     """
-    by, here = who(actor), place(tenant, workspace)
-    with session.database() as database:
-        answer = session.run(lambda: store.delete(database, here, name, by))
+    by, here = who(session, actor), place(tenant, workspace)
+    with session.doors() as doors:
+        answer = session.run(lambda: doors.workflows.delete(here, name, by))
         if answer == "unknown":
-            missing(session, database, here, name)
+            missing(session, doors, here, name)
     if answer in REFUSALS:
         session.voice.fail("NotDeleted", f"workflow {name} {REFUSALS[answer]}")
         raise typer.Exit(FAILED)
@@ -258,8 +264,8 @@ def diff(
     new: Annotated[
         int | None, typer.Option("--to", min=1, max=NUMBER_MAX, help="To which version; the newest.")
     ] = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show what differs between two versions, or between the newest version and a file."""
     here = place(tenant, workspace)
@@ -267,16 +273,16 @@ def diff(
     is_file = what.endswith(SUFFIXES) and file.exists()
     if is_file and new is not None:
         raise typer.BadParameter("a file stands in its place", param_hint="--to")
-    written = read_all([(file, what)], known(session.config))[0] if is_file else None
-    name = what if written is None else written.name
-    with session.database() as database:
-        if written is not None:
-            after, right = written.new.definition, what
-            before = require(session, database, here, name, old)
+    read = read_all([(file, what)] if is_file else [])
+    with session.doors() as doors:
+        if is_file:
+            (written,) = compare(session, doors, here, read)
+            name, after, right = written.name, written.definition, what
+            before = require(session, doors, here, name, old)
         else:
-            newest = require(session, database, here, name, new)
-            after, right = newest.definition, f"version {newest.number}"
-            before = require(session, database, here, name, old or max(newest.number - 1, 1))
+            newest = require(session, doors, here, what, new)
+            name, after, right = what, newest.definition, f"version {newest.number}"
+            before = require(session, doors, here, name, old or max(newest.number - 1, 1))
     changes = difference(before.definition, after)
     if session.voice.as_json:
         record = {"name": name, "from": before.number, "to": right, "differs": bool(changes), "changes": changes}

@@ -1,6 +1,7 @@
 """The client's errors: everything that it raises on purpose, as one tree.
 
-ClientError                 has `detail`, `status`, `kind`, `faults`, `more_faults`, `request_id` and `retry_after`
+ClientError                 has `detail`, `status`, `kind`, `faults`, `more_faults`, `request_id`, `retry_after` and
+│                           `answer`
 ├── Refused                 also a ValueError: what was asked for has faults, each with its path
 ├── Unauthenticated
 ├── Forbidden
@@ -28,7 +29,10 @@ from dispatcher.errors import Fault
 
 
 class ClientError(Exception):
-    """It was not done. `kind` names the problem, and `request_id` is what the server's log calls it."""
+    """It was not done. `kind` names the problem, and `request_id` is what the server's log calls it.
+
+    Where the thing that was to be changed is not in a state for that, `answer` says in one word what it is.
+    """
 
     passing: ClassVar[bool] = False
 
@@ -42,6 +46,7 @@ class ClientError(Exception):
         more_faults: int = 0,
         request_id: str | None = None,
         retry_after: float | None = None,
+        answer: str = "",
     ) -> None:
         self.detail = detail or self.__doc__ or type(self).__name__
         super().__init__(self.detail)
@@ -51,6 +56,7 @@ class ClientError(Exception):
         self.more_faults = more_faults
         self.request_id = request_id
         self.retry_after = retry_after
+        self.answer = answer
 
 
 class Refused(ClientError, ValueError):

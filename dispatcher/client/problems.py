@@ -56,6 +56,7 @@ class _Document(Struct, frozen=True):
     request_id: str | None = None
     faults: tuple[Fault, ...] = ()
     more_faults: int = 0
+    answer: str = ""
 
 
 class _Envelope(Struct, frozen=True):
@@ -80,6 +81,7 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
             more_faults=document.more_faults,
             request_id=document.request_id,
             retry_after=retry_after,
+            answer=document.answer,
         )
     request_id = headers.get("x-request-id", "")[:_REQUEST_ID_CHARACTERS_MAX] or None
     enveloped = _decode(body, _Envelope)

@@ -218,7 +218,7 @@ async def show(database: Database, run_id: int, count: int) -> dict[str, Any] | 
         "cursor": _cursor(row["cursor"]),
         "counts": counts,
         "log": [_with_json(one) for one in sorted([*entries, *attempts], key=itemgetter("at"))],
-        "deliveries": [dict(one) for one in await database.fetch(_SQL["deliveries"], run_id, count)],
+        "deliveries": await ordered(database, run_id, 0, count),
     }
 
 
@@ -243,13 +243,18 @@ def _with_json(entry: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if value is not None}
 
 
-async def progress(database: Database, run_id: int, first: int) -> Progress | None:
+async def ordered(database: Database, run_id: int, after: int, count: int) -> list[dict[str, Any]]:
+    """The deliveries of a run behind an id, with their life."""
+    return [dict(row) for row in await database.fetch(_SQL["deliveries"], run_id, count, after)]
+
+
+async def progress(database: Database, run_id: int, first: int, count: int = ENTRIES_MAX) -> Progress | None:
     """Where a run stands, and its log from a number on; None where there is none."""
     # First of all the run: of one that has ended everything that is read after that is the last word.
     run = await find(database, run_id)
     if run is None:
         return None
-    entries = await database.fetch(_SQL["entries"], run_id, first, ENTRIES_MAX)
+    entries = await database.fetch(_SQL["entries"], run_id, first, count)
     cursor = _cursor(await database.value(_SQL["cursor"], run_id))
     return Progress(run, cursor, [_with_json(dict(row)) for row in entries], await _counts(database, run_id))
 

@@ -1,5 +1,8 @@
 """Deliveries over HTTP: what is written is sent, found again page by page, cancelled and moved."""
 
+import base64
+import json
+
 from tests.api.caller import Caller, delivery, exact
 from tests.store.scene import Connection
 
@@ -86,3 +89,47 @@ async def test_what_may_have_gone_out_before_is_stopped_and_stays_held(admin: Ca
     answer = admin.post(f"/deliveries/{number}/cancel", {"reason": "no"}, idempotency_key="stopped")
     assert (answer.status, answer.json["answer"]) == (200, "stopped")
     assert admin.get(f"/deliveries/{number}").json["life"] == "held"
+
+
+async def test_each_line_is_answered_by_itself(admin: Caller, inside: Connection) -> None:
+    said = [
+        json.dumps(delivery("line-1", scheduled_for=LATER, tenant_id="default")),
+        json.dumps(delivery("line-2", channel="fax")),
+        "no JSON",
+        json.dumps(delivery("line-3", tenant_id="acme", workspace_id="other")),
+        json.dumps(delivery("line-4", template_name="nobody's", body=None)),
+        json.dumps(delivery("line-1")),
+    ]
+    first, *others, last = admin.post("/deliveries/lines", {"lines": said}).json["lines"]
+    assert (first["idempotency_key"], last) == ("line-1", first | {"duplicate": True})
+    assert [[fault["path"] for fault in one["faults"]] for one in others] == [
+        ["channel"],
+        ["line"],
+        ["tenant_id", "workspace_id"],
+        ["template_name"],
+    ]
+    assert await inside.fetchval("SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key LIKE 'line-%'") == 1
+
+
+async def test_what_was_skipped_is_sent_again_and_its_mail_is_shown(admin: Caller) -> None:
+    asked = delivery("again", channel="email", recipient="ann@example.org", body=None, scheduled_for=LATER)
+    letter = {"template": {"subject": "Hi", "text": "Hello"}}
+    number = admin.post("/deliveries", asked | letter).json["id"]
+    assert admin.get(f"/deliveries/{number}/mail").status == 409
+    early = admin.post(f"/deliveries/{number}/retry", WHY)
+    assert (early.status, early.json["answer"]) == (409, "queued")
+    admin.post(f"/deliveries/{number}/cancel", WHY)
+    assert admin.post(f"/deliveries/{number}/retry", WHY).json["answer"] == "reopened"
+    assert admin.post(f"/deliveries/{number}/move", {"run_at": "2020-01-01T00:00:00Z"} | WHY).status == 200
+
+    def sent() -> bool:
+        return bool(admin.get(f"/deliveries/{number}").json["status"] == "sent")
+
+    await admin.program.until(sent, "it is sent")
+    shown = admin.get(f"/deliveries/{number}").json
+    assert shown["captured"][0]["parts"] == letter["template"]
+    assert b"Subject: Hi" in base64.b64decode(admin.get(f"/deliveries/{number}/mail").json["raw"])
+    (newest,) = admin.get("/deliveries?limit=1").json["deliveries"]
+    before = admin.get(f"/deliveries?before={newest['id']}").json["deliveries"]
+    assert newest["id"] not in [one["id"] for one in before]
+    assert before

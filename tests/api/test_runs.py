@@ -89,7 +89,7 @@ async def test_a_run_is_paused_resumed_signalled_and_cancelled(admin: Caller, in
 
     def act(verb: str, body: object = WHY) -> tuple[int, Any]:
         answer = admin.post(f"/runs/{run}/{verb}", body)
-        return answer.status, answer.json.get("answer", answer.json.get("detail"))
+        return answer.status, answer.json.get("detail", answer.json["answer"])
 
     def waits() -> bool:
         return bool(admin.get(f"/runs/{run}").json["status"] == "waiting")
@@ -102,12 +102,16 @@ async def test_a_run_is_paused_resumed_signalled_and_cancelled(admin: Caller, in
     assert act("signal", exact({"event": "paid", "data": {"amount": 1.125}})) == (200, "accepted")
     kept = "SELECT data::text FROM dispatcher.signals WHERE run_id = $1"
     assert await inside.fetchval(kept, run) == '{"amount": 1.1250}'
-    assert act("replay")[0] == 409
+    assert admin.post(f"/runs/{run}/replay", WHY).json["answer"] == "waiting"
     assert act("cancel") == (200, "cancelled")
     assert act("pause")[0] == 409
     assert act("signal", {"event": "paid"})[0] == 409
-    events = [one["event"] for one in admin.get(f"/runs/{run}/log").json["entries"]]
-    assert {"paused", "resumed", "cancelled"} <= set(events)
+    entries = admin.get(f"/runs/{run}/log").json["entries"]
+    assert {"paused", "resumed", "cancelled"} <= {one["event"] for one in entries}
+    some = admin.get(f"/runs/{run}/progress?first=1&limit=1").json
+    assert (some["entries"], some["more"], some["run"]["status"]) == (entries[1:2], True, "cancelled")
+    rest = admin.get(f"/runs/{run}/progress?first=2").json
+    assert (rest["entries"], rest["more"]) == (entries[2:], False)
 
 
 async def test_a_failed_run_is_replayed(admin: Caller, inside: Connection) -> None:

@@ -15,7 +15,7 @@ def _graph(name: str, body: str = "one") -> dict[str, Any]:
 async def test_a_workflow_is_saved_activated_triggered_and_deleted(admin: Caller) -> None:
     first = admin.call("PUT", "/workflows/hello", _graph("hello"))
     assert (first.status, first.headers["etag"]) == (201, '"1"')
-    assert first.json == {"name": "hello", "version": 1, "created": True, "active": False}
+    assert first.json == {"name": "hello", "version": 1, "created": True, "active": False, "total_steps": 1}
     assert admin.call("PUT", "/workflows/hello", _graph("hello")).json["created"] is False
     assert admin.post("/workflows/hello/triggers", {}).status == 409
     assert admin.call("POST", "/workflows/hello/activate").json["answer"] == "done"
@@ -75,3 +75,27 @@ async def test_workflows_are_listed_by_name_page_by_page(admin: Caller) -> None:
     assert [name for name in seen if name.startswith("page-")] == [f"page-{number}" for number in range(5)]
     assert seen == sorted(set(seen))
     assert list(admin.get("/workflows?cursor=nonsense").faults) == ["query.cursor"]
+
+
+async def test_many_are_compared_and_saved_together_or_not_at_all(admin: Caller) -> None:
+    admin.call("PUT", "/workflows/many-a", _graph("many-a"))
+    several = [_graph("many-a", "two"), _graph("many-b"), _graph("many-c") | {"entryNodeId": "nowhere"}]
+    one, two, three = admin.post("/workflow-comparison", {"workflows": several}).json["workflows"]
+    assert (one["stored"], one["same"]) == ({"version": 1, "active": False, "definition": _graph("many-a")}, False)
+    assert (two["name"], two["stored"], two["faults"]) == ("many-b", None, [])
+    assert [fault["path"] for fault in three["faults"]] == ["$.entryNodeId"]
+    refused = admin.post("/workflows", {"workflows": several})
+    assert list(refused.faults) == ["$.workflows[2].entryNodeId"]
+    twice = admin.post("/workflows", {"workflows": [several[1], several[1]]})
+    assert list(twice.faults) == ["$.workflows[1].name"]
+    assert admin.get("/workflows/many-b").status == 404
+
+    saved = admin.post("/workflows", {"workflows": several[:2], "activate": True}).json["workflows"]
+    assert [(row["name"], row["version"], row["active"]) for row in saved] == [("many-a", 2, True), ("many-b", 1, True)]
+    first = admin.get("/workflows/many-a?version=1").json
+    assert (first["version"], first["latest"], first["definition"]) == (1, 2, _graph("many-a"))
+    assert [row["number"] for row in first["versions"]] == [2, 1]
+    assert [row["action"] for row in first["actions"]][-1] == "put"
+    assert (first["steps"][0]["node"], "mail" in first["graph"]) == ("mail", True)
+    assert "newest is 2" in admin.get("/workflows/many-a?version=3").json["detail"]
+    assert [row["name"] for row in admin.get("/workflows?after=many-a&limit=1").json["workflows"]] == ["many-b"]

@@ -94,7 +94,7 @@ async def test_OB_12_an_operator_resolves_held_deliveries(program: Program, outb
 
     def resolve(caller: Caller, one: int, settle_as: str) -> tuple[int, Any]:
         answer = caller.post(f"/held/{one}/resolve", WHY | {"settle_as": settle_as})
-        return answer.status, answer.json.get("answer", answer.json.get("detail"))
+        return answer.status, answer.json.get("detail", answer.json.get("answer"))
 
     assert resolve(foreign, ids[0], "sent")[0] == 404
     assert resolve(operator, ids[0], "sent") == (200, "settled")

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from dispatcher.cli import root
 from dispatcher.cli.check import says
 from dispatcher.cli.operating import confirm, require_words, who
+from dispatcher.cli.session import Session
 from dispatcher.cli.settling import sentence
 from dispatcher.cli.slow import PLANNED
 from dispatcher.cli.voice import Voice
@@ -60,7 +61,7 @@ def test_what_is_kept_for_others_has_to_say_something(words: str) -> None:
     with pytest.raises(typer.BadParameter):
         require_words("--reason", words)
     with pytest.raises(typer.BadParameter):
-        who(words)
+        who(Session(None, as_json=False), words)
 
 
 @pytest.mark.parametrize("as_json", [True, False])

@@ -9,6 +9,7 @@ from dispatcher.cli.run_steps import Row, Steps, ending, window
 from dispatcher.domain.answers import run_sentence
 from dispatcher.domain.plans.plan import Delay, Edge, Plan, Send
 from dispatcher.domain.plans.run import Visit
+from dispatcher.doors.stored.runs import steps
 
 PLAN = Plan(
     name="order",
@@ -20,6 +21,7 @@ PLAN = Plan(
     },
     edges={"mail": (Edge("rest"),), "rest": (Edge("text"),)},
 )
+STEPS = steps(PLAN)
 COUNTS = {"all": 3, "queued": 2, "held": 1, "failed": 0, "skipped": 0, "attempts": 2}
 
 
@@ -48,33 +50,33 @@ def states(steps: Steps, of: Mapping[str, Any], **cursor: Visit) -> dict[str, st
 
 
 def test_a_step_is_ahead_then_here_then_done() -> None:
-    steps = Steps(PLAN)
-    assert set(states(steps, run()).values()) == {""}
-    steps.read(entries("started mail"))
-    assert states(steps, run(), mail=Visit("sending", 0.0)) == {"mail": "runs", "rest": "", "text": ""}
-    steps.read(entries("started mail", "succeeded mail", "started rest", "skipped text"))
-    assert states(steps, run(), rest=Visit("delaying", 0.0, 60.0)) == {
+    watched = Steps(STEPS)
+    assert set(states(watched, run()).values()) == {""}
+    watched.read(entries("started mail"))
+    assert states(watched, run(), mail=Visit("sending", 0.0)) == {"mail": "runs", "rest": "", "text": ""}
+    watched.read(entries("started mail", "succeeded mail", "started rest", "skipped text"))
+    assert states(watched, run(), rest=Visit("delaying", 0.0, 60.0)) == {
         "mail": "done",
         "rest": "waits",
         "text": "skipped",
     }
-    assert steps.next == 4
+    assert watched.next == 4
 
 
 def test_what_a_run_was_at_when_it_ended_has_failed_or_stopped() -> None:
-    steps = Steps(PLAN)
+    watched = Steps(STEPS)
     failed = run(status="failed", finished_at=1, error="no", error_node="mail")
     both = {"mail": Visit("sending", 0.0), "text": Visit("sending", 0.0)}
-    assert states(steps, failed, **both) == {"mail": "failed", "rest": "", "text": "stopped"}
-    assert next(row.note for row in steps.rows(failed, both, {}) if row.node == "mail") == "no"
+    assert states(watched, failed, **both) == {"mail": "failed", "rest": "", "text": "stopped"}
+    assert next(row.note for row in watched.rows(failed, both, {}) if row.node == "mail") == "no"
 
 
 def test_a_replay_takes_back_what_had_failed() -> None:
-    steps = Steps(PLAN)
-    steps.read(entries("started mail", "failed mail"))
-    assert states(steps, run())["mail"] == "failed"
-    steps.read([{"number": 2, "event": "replayed", "node": None}])
-    assert states(steps, run())["mail"] == ""
+    watched = Steps(STEPS)
+    watched.read(entries("started mail", "failed mail"))
+    assert states(watched, run())["mail"] == "failed"
+    watched.read([{"number": 2, "event": "replayed", "node": None}])
+    assert states(watched, run())["mail"] == ""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_a_replay_takes_back_what_had_failed() -> None:
     ],
 )
 def test_a_step_says_how_far_it_is(visit: Visit, counts: dict[str, int], note: str) -> None:
-    row = Steps(PLAN).rows(run(), {"mail": visit}, {"mail": counts})[0]
+    row = Steps(STEPS).rows(run(), {"mail": visit}, {"mail": counts})[0]
     assert (row.is_here, row.note) == (True, note)
 
 

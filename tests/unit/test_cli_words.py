@@ -3,10 +3,10 @@
 import asyncpg
 import pytest
 
-from dispatcher.cli.deliveries import readable
 from dispatcher.cli.failures import FAILED, REFUSED, UNUSABLE, explain
 from dispatcher.cli.voice import plain
 from dispatcher.domain.answers import COMMON_ANSWERS, DELIVERY_ANSWERS, delivery_sentence
+from dispatcher.doors.stored.deliveries import readable
 from dispatcher.errors import ConfigError, Fault, InputError, RestartBudgetSpent, SchemaBehind, UnsafeDatabase
 
 

@@ -73,11 +73,11 @@ SELECT number, at, event, step, node, context::text, added::text, error FROM dis
  WHERE run_id = $1 AND number >= $2 ORDER BY number LIMIT $3;
 
 -- name: deliveries
--- What a run has ordered, with its life, $2 at most.
+-- What a run has ordered, with its life, $2 at most behind id $3.
 SELECT l.id, d.node, l.channel, d.recipient, l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at,
        l.provider_message_id, l.error
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_life_v2 l USING (id)
- WHERE d.run_id = $1 AND d.node IS NOT NULL ORDER BY d.id LIMIT $2;
+ WHERE d.run_id = $1 AND d.node IS NOT NULL AND d.id > $3 ORDER BY d.id LIMIT $2;
 
 -- name: attempts
 -- Attempts of a run's deliveries that did not end them well, $2 at most.

@@ -1,0 +1,1 @@
+"""The doors of a server: everything over HTTP, with a key that opens one workspace."""

@@ -1,0 +1,34 @@
+"""All doors of one server."""
+
+from dispatcher.client.transport import Transport
+from dispatcher.doors.nouns import Whose
+from dispatcher.doors.remote.calls import Calls
+from dispatcher.doors.remote.deliveries import RemoteDeliveries
+from dispatcher.doors.remote.keys import RemoteKeys
+from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
+from dispatcher.doors.remote.runs import RemoteRuns
+from dispatcher.doors.remote.suppressions import RemoteSuppressions
+from dispatcher.doors.remote.workflows import RemoteWorkflows
+from dispatcher.store.templates import Workspace
+
+
+class RemoteDoors:
+    """Asks a server. Who closes it ends its connections."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._calls = Calls(transport)
+        self.deliveries = RemoteDeliveries(self._calls)
+        self.held = RemoteHeld(self._calls)
+        self.dead = RemoteDeadLetters(self._calls)
+        self.workflows = RemoteWorkflows(self._calls)
+        self.runs = RemoteRuns(self._calls)
+        self.suppressions = RemoteSuppressions(self._calls)
+        self.keys = RemoteKeys(self._calls)
+
+    async def workspace(self, whose: Whose) -> Workspace:
+        """What the key opens; raises OtherWorkspace where something else is named."""
+        return await self._calls.workspace(whose)
+
+    async def close(self) -> None:
+        """Let its connections go."""
+        await self._calls.transport.close()

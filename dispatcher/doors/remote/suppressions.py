@@ -1,0 +1,115 @@
+"""Suppressions and topics of a server, whose dispatchers skip what is queued."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from dispatcher.api import suppression_models as models
+from dispatcher.domain.addresses import Address
+from dispatcher.doors.nouns import Checked, Meant, Preference, Released, Row
+from dispatcher.doors.remote.calls import Calls, rows
+from dispatcher.errors import NoRemoteForm
+from dispatcher.store.suppressions import Behind, Entry
+
+_PATH = "/suppressions"
+
+
+class RemoteSuppressions:
+    """Puts addresses into bodies, and never into URLs, which others keep: hence a list begins at its beginning."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def listed(
+        self, tenant_id: str | None, behind: Behind, count: int, *, source: str | None, kind: str | None
+    ) -> list[Row]:
+        """What stands on the list."""
+        _require_beginning(behind, None)
+        await self._calls.require(tenant_id)
+        query = {"source": source, "kind": kind}
+        found = await self._calls.pages(_PATH, models.Suppressions, lambda page: page.suppressions, count, query)
+        return await self._of_tenant(found)
+
+    async def add(self, tenant_id: str | None, _actor: str, entries: Sequence[Entry]) -> None:
+        """Put addresses on the list."""
+        await self._calls.require(tenant_id)
+        body = {
+            "suppressions": [_said(one) for one in entries],
+            "source": entries[0].source,
+            "reason": entries[0].reason,
+        }
+        await self._calls.post(_PATH, body, models.AddedSuppressions)
+
+    async def catch_up(self, _count: int) -> int:
+        """It is done there."""
+        return 0
+
+    async def release(
+        self, tenant_id: str | None, addresses: Sequence[Address], _actor: str, reason: str, which: Released
+    ) -> dict[Address, list[str]]:
+        """Take addresses off the list, those of a kind at once."""
+        await self._calls.require(tenant_id)
+        gone: dict[Address, list[str]] = {}
+        for kind, texts in _by_kind(addresses).items():
+            said = {"addresses": texts, "kind": kind, "reason": reason, **structs.asdict(which)}
+            done = await self._calls.post(f"{_PATH}/remove", said, models.RemovedSuppressions)
+            gone |= {Address(kind, one.address): one.removed for one in done.suppressions}
+        return gone
+
+    async def check(self, tenant_id: str | None, meant: Meant) -> Checked:
+        """Whether it would be sent."""
+        await self._calls.require(tenant_id)
+        said = structs.asdict(meant) | {"address": meant.address.text, "kind": meant.address.kind}
+        found = await self._calls.post(f"{_PATH}/check", said, models.CheckedAddress)
+        return Checked(found.reason, rows(found.entries), rows(found.topics), rows(found.log))
+
+    async def preferences(
+        self, tenant_id: str | None, behind: Behind, count: int, *, topic: str | None, of: Address | None
+    ) -> list[Row]:
+        """What addresses said about topics."""
+        _require_beginning(behind, of)
+        await self._calls.require(tenant_id)
+        found = await self._calls.pages(
+            "/topics", models.Preferences, lambda page: page.preferences, count, {"topic": topic}
+        )
+        return await self._of_tenant(found)
+
+    async def _of_tenant(self, found: Sequence[Struct]) -> list[Row]:
+        own = (await self._calls.own()).tenant_id
+        return [{"tenant_id": own, **row} for row in rows(found)]
+
+    async def prefer(
+        self, tenant_id: str | None, addresses: Sequence[Address], _actor: str, reason: str, preference: Preference
+    ) -> None:
+        """Say whether addresses want a topic."""
+        await self._calls.require(tenant_id)
+        verb = "subscribe" if preference.subscribed else "unsubscribe"
+        for kind, texts in _by_kind(addresses).items():
+            said = {"topic": preference.topic, "addresses": texts, "kind": kind, "reason": reason}
+            await self._calls.post(f"/topics/{verb}", said, models.PreferredTopics)
+
+
+def _require_beginning(behind: Behind, of: Address | None) -> None:
+    if any(behind) or of is not None:
+        raise NoRemoteForm(
+            "no list begins at an address on a server, which would stand in a URL: `suppressions check` shows one"
+        )
+
+
+def _said(entry: Entry) -> dict[str, Any]:
+    return {
+        "address": entry.address.text,
+        "kind": entry.address.kind,
+        "channel": entry.channel or None,
+        "expires_at": entry.expires_at,
+        "source": entry.source,
+        "reason": entry.reason,
+    }
+
+
+def _by_kind(addresses: Sequence[Address]) -> dict[Any, list[str]]:
+    kinds: dict[Any, list[str]] = {}
+    for one in addresses:
+        kinds.setdefault(one.kind, []).append(one.text)
+    return kinds

@@ -1,0 +1,1 @@
+"""The doors to a database: everything as the store has it."""

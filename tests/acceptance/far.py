@@ -1,0 +1,34 @@
+"""The command line far from the database: the same commands, with the address of a server and a key in place of it."""
+
+import asyncio
+import subprocess
+
+from tests.api.caller import make_key
+from tests.program import Program
+
+Done = subprocess.CompletedProcess[bytes]
+
+
+class Far:
+    """Runs commands through a program that serves, and can reach no database."""
+
+    def __init__(self, program: Program, key: str | None = None) -> None:
+        self.program = program
+        self.environment = {
+            "DISPATCHER_URL": program.address,
+            "DISPATCHER_KEY": make_key(program) if key is None else key,
+            "DISPATCHER_DATABASE_URL": "postgresql://127.0.0.1:1/nothing",
+        }
+
+    def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Done:
+        """Run a command to its end."""
+        return self.program.run(*arguments, stdin=stdin, **self.environment | environment)
+
+
+Door = Program | Far
+
+
+async def both(near: Program, far: Far, *arguments: str) -> tuple[Done, Done]:
+    """One command through both doors, at the same time."""
+    done = await asyncio.gather(*(asyncio.to_thread(one.run, *arguments) for one in (near, far)))
+    return done[0], done[1]
