@@ -37,9 +37,9 @@ LOCKED_SECONDS = 0.05
 # Taken up so often without coming further, a run is no accident's victim.
 TAKES_MAX = 5
 # Suspects are walked alone, so many after each batch: what is well does not wait for them.
+SUSPECTS_MAX = 20
 # Walked before others on the loop have their turn: answers over HTTP, the pipeline. Each takes some 50 us.
 WALKS_MAX = 50
-SUSPECTS_MAX = 20
 MOVING = ("pending", "running", "waiting")
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
 OF_DATA: tuple[type[Exception], ...] = (
