@@ -23,5 +23,6 @@ CREATE POLICY tenant ON dispatcher.schedule_actions AS RESTRICTIVE TO dispatcher
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.schedules, dispatcher.objects TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.schedule_actions TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.put_schedule_v1, dispatcher.set_schedule_active_v1, dispatcher.delete_schedule_v1,
-    dispatcher.note_schedule_v1, dispatcher.schedule_fault_v1, dispatcher.put_object_v1, dispatcher.erase_object_v1
+    dispatcher.note_schedule_v1, dispatcher.schedule_fault_v1, dispatcher.put_object_v1, dispatcher.erase_object_v1,
+    dispatcher.refuse_v1
     TO dispatcher_tenant;
