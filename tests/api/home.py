@@ -37,8 +37,8 @@ _FURNITURE = """
                                       '2040-01-01', 'of-home')
       FROM unnest('{nightly,of-home}'::text[]) AS name;
     SELECT dispatcher.put_object_v1('contract.pdf', 'of-home', 'text/of-home');
-    SELECT dispatcher.create_api_key_v1('default', 'default', name, 'triggerOperator', NULL, 'dsp_0123456789A' || number,
-                                        sha256('of-home'), 'of-home', 'of-home')
+    SELECT dispatcher.create_api_key_v1('default', 'default', name, 'triggerOperator', NULL,
+                                        'dsp_0123456789A' || number, sha256('of-home'), 'of-home', 'of-home')
       FROM unnest('{shop,of-home}'::text[]) WITH ORDINALITY AS made (name, number);
     INSERT INTO dispatcher.suppressions (kind, address, actor, reason)
     VALUES ('email', 'bob@example.org', 'of-tenant', 'of-tenant');
