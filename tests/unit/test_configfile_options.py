@@ -11,10 +11,11 @@ from msgspec import Meta, Struct, structs
 
 from channels.registry import PROVIDERS as REAL
 from channels.registry import open_channel
-from dispatcher.config import Config, Faults, Option
+from dispatcher.config import Config, Faults
 from dispatcher.configfile import load
 from dispatcher.configfile.schema import FILE_ENDING, Leaf, expected, table_of
 from dispatcher.errors import ConfigError
+from dispatcher.values import Option
 
 ANNOTATED = Path(__file__).parents[2] / "ops" / "dispatcher.toml"
 

@@ -1,5 +1,7 @@
 """Times and durations: what people write, and what they must not leave open."""
 
+from string import digits
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +58,8 @@ def test_a_moment_has_its_zone(text: str, seconds: float | None) -> None:
     assert moment(text) == seconds
 
 
-@given(st.text())
+# A moment has fourteen digits. Hypothesis tries texts that it finds in the sources as well, and some are moments.
+@given(st.text().filter(lambda text: sum(letter in digits for letter in text) < len("YYYYMMDDhhmmss")))
 def test_garbage_is_no_time(text: str) -> None:
     duration(text)
     has_months(text)
