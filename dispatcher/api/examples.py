@@ -61,8 +61,6 @@ _whole_delivery = models.WholeDelivery(
     expires_at=None,
     created_at=_BEGUN,
     receipt="delivered",
-    token=4,
-    owner=None,
     attempts=[models.Attempt(attempt=1, outcome="retry", ended_at=_BEGUN, next_at=_ENDED, reason="451 try again")],
     evidence=[
         models.Evidence(seen_at=_ENDED, verdict="accepted", resolved=True, provider_message_id="m-4711", reason=None)

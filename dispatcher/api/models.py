@@ -201,8 +201,6 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
     expires_at: datetime | None
     created_at: datetime
     receipt: str | None
-    token: int | None
-    owner: str | None
     attempts: list[Attempt]
     evidence: list[Evidence]
     receipts: list[Receipt]

@@ -38,6 +38,8 @@ LOCKED_SECONDS = 0.05
 TAKES_MAX = 5
 # Suspects are walked alone, so many after each batch: what is well does not wait for them.
 SUSPECTS_MAX = 20
+# Walked before others on the loop have their turn: answers over HTTP, the pipeline. Each takes some 50 us.
+WALKS_MAX = 50
 MOVING = ("pending", "running", "waiting")
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
 OF_DATA: tuple[type[Exception], ...] = (
@@ -230,8 +232,10 @@ class Walker:
         templates: dict[Place, Template] = {}
         again = walks
         while again:
-            for walk in again:
+            for number, walk in enumerate(again, 1):
                 await self._walk_one(connection, walk)
+                if number % WALKS_MAX == 0:
+                    await asyncio.sleep(0)
             again = await self._refuse(connection, again, templates)
         walked = [(walk.taken, walk.came) for walk in walks if walk.came is not None]
         return walked, _frozen(walked, templates)

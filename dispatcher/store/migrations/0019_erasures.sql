@@ -361,5 +361,5 @@ REVOKE ALL ON FUNCTION dispatcher.erased_delivery_keys_stay_v1, dispatcher.erase
 CALL dispatcher.isolate_v1('dispatcher.erasures');
 CALL dispatcher.isolate_v1('dispatcher.erased_suppressions');
 GRANT SELECT, INSERT ON dispatcher.erasures TO dispatcher_tenant;
-GRANT SELECT ON dispatcher.erased_suppressions TO dispatcher_tenant;
+GRANT SELECT, DELETE ON dispatcher.erased_suppressions TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.erased_v1 TO dispatcher_tenant;
