@@ -9,6 +9,7 @@ import msgspec
 from dispatcher.api import contact_models as models
 from dispatcher.api.cursors import after, cursor_after
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import page
 from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.addresses import Address, Kind, given
 from dispatcher.domain.contacts import KEY, Said, read
@@ -42,9 +43,7 @@ async def list_(call: Call) -> Done:
         tag=asked.tag,
         address=None if asked.address is None else meant(asked.address, asked.kind),
     )
-    page = rows[: asked.limit]
-    more = cursor_after(NOUN, page[-1]["key"]) if len(rows) > asked.limit else None
-    return Done(models.Contacts([msgspec.convert(row, models.Contact) for row in page], more))
+    return Done(models.Contacts(*page(rows, asked.limit, models.Contact, lambda row: cursor_after(NOUN, row["key"]))))
 
 
 async def show(call: Call) -> Done:

@@ -8,6 +8,7 @@ import msgspec
 from dispatcher.api import models
 from dispatcher.api.cursors import ID_MAX, behind, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import cut
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.api.sweep_models import Refused, SweepLetters, Swept
 from dispatcher.api.sweeping import GOES_ON, microseconds, moment, sweep
@@ -38,9 +39,8 @@ def _listing(kind: Kind) -> Endpoint:
         meant = _filter(call, asked, asked.until)
         start = min(below(noun, asked.cursor), asked.before)
         ids = await dead.page(call.database, meant, kind, start, asked.limit + 1)
-        page = ids[: asked.limit]
-        more = cursor(noun, page[-1]) if len(ids) > asked.limit else None
-        found = await dead.rows(call.database, kind, page)
+        some, more = cut(ids, asked.limit, lambda last: cursor(noun, last))
+        found = await dead.rows(call.database, kind, some)
         return Done(models.Letters([msgspec.convert(row, models.Letter) for row in found], more))
 
     many = "runs" if kind == "run" else "deliveries"
@@ -100,8 +100,7 @@ def _sweeping(kind: Kind, verb: Verb) -> Endpoint:
         # What fails later is left alone.
         until = begun if asked.until is None else min(begun, asked.until)
         ids = await dead.page(call.database, _filter(call, asked, until), kind, place, asked.limit + 1)
-        some = ids[: asked.limit]
-        more = cursor(noun, some[-1], microseconds(begun)) if len(ids) > asked.limit else None
+        some, more = cut(ids, asked.limit, lambda last: cursor(noun, last, microseconds(begun)))
 
         async def act(page: Sequence[int]) -> list[Refused | None]:
             answers = await dead.act(call.database, verb, kind, page, asked.reason, call.actor)

@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Raw
 
 from dispatcher.api import models
-from dispatcher.api.cursors import below, cursor
+from dispatcher.api.cursors import below
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
 from dispatcher.domain.answers import STOPPED, delivery_sentence
 from dispatcher.domain.life import Lane
@@ -129,9 +130,7 @@ async def list_(call: Call) -> Done:
         workspace_id=call.workspace.workspace_id,
         idempotency_key=asked.idempotency_key,
     )
-    page = rows[: asked.limit]
-    more = cursor(NOUN, page[-1]["id"]) if len(rows) > asked.limit else None
-    return Done(models.Deliveries([msgspec.convert(_shown(row), models.Delivery) for row in page], more))
+    return Done(models.Deliveries(*page([_shown(row) for row in rows], asked.limit, models.Delivery, by_id(NOUN))))
 
 
 async def show(call: Call) -> Done:

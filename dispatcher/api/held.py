@@ -8,7 +8,7 @@ from msgspec import structs
 from dispatcher.api import models
 from dispatcher.api.cursors import behind, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
-from dispatcher.api.listing import page
+from dispatcher.api.listing import cut, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.api.sweep_models import Refused, SweepHeld, Swept
 from dispatcher.api.sweeping import FIRST, GOES_ON, microseconds, moment, sweep
@@ -76,11 +76,9 @@ async def resolve_all(call: Call) -> Done:
         begun, place = moment(since), (moment(held_at), last)
     meant = Filter(said.channel, call.workspace.tenant_id, call.workspace.workspace_id)
     rows = await settling.held_page(call.database, meant, begun, place, said.limit + 1)
-    some = rows[: said.limit]
-    more = None
-    if len(rows) > said.limit:
-        last, at = some[-1]
-        more = cursor(SWEEP_NOUN, microseconds(begun), microseconds(at), last)
+    some, more = cut(
+        rows, said.limit, lambda last: cursor(SWEEP_NOUN, microseconds(begun), microseconds(last[1]), last[0])
+    )
 
     async def act(page: Sequence[int]) -> list[Refused | None]:
         answers = dict(await settling.settle(call.database, page, said.settle_as, call.actor, said.reason, None))

@@ -1,13 +1,12 @@
 """Persons over HTTP: what somebody was sent and why, and everything there is about them."""
 
-from typing import Any
-
 import msgspec
 
 from dispatcher.api import person_models as models
 from dispatcher.api.contacts import meant
 from dispatcher.api.cursors import ID_MAX, behind, below, cursor, none_of_ours
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import NOT_FOUND, faulty, not_found
 from dispatcher.domain import persons
 from dispatcher.domain.persons import Person
@@ -29,9 +28,9 @@ async def timeline(call: Call) -> Done:
         if not 0 < at < store.micros(store.END[0]):
             raise none_of_ours()
         before = store.moment(at), number
-    page = await store.timeline(call.database, call.workspace, address, before, asked.limit)
-    more = None if page.behind is None else cursor("timeline", store.micros(page.behind[0]), page.behind[1])
-    return Done(models.Timeline(list(page.entries), more))
+    found = await store.timeline(call.database, call.workspace, address, before, asked.limit)
+    more = None if found.behind is None else cursor("timeline", store.micros(found.behind[0]), found.behind[1])
+    return Done(models.Timeline(list(found.entries), more))
 
 
 async def export(call: Call) -> Done:
@@ -63,14 +62,14 @@ async def erase(call: Call) -> Done:
         who = persons.of([one] if who is None else [one, *who.addresses])
     number = await erasures.ask(call.database, call.workspace, who, call.actor, asked.reason, asked.contact)
     (row,) = await erasures.listed(call.database, call.workspace, ID_MAX, 1, number)
-    return Done(_erasure(row), 202)
+    return Done(msgspec.convert(row, models.Erasure), 202)
 
 
 async def erasure(call: Call) -> Done:
     """How far one has come."""
     number = call.number("erasure_id", "erasure")
     for row in await erasures.listed(call.database, call.workspace, ID_MAX, 1, number):
-        return Done(_erasure(row))
+        return Done(msgspec.convert(row, models.Erasure))
     raise not_found(f"erasure {number}")
 
 
@@ -78,13 +77,7 @@ async def list_erasures(call: Call) -> Done:
     """The newest."""
     asked: models.ErasureQuery = call.query
     rows = await erasures.listed(call.database, call.workspace, below("erasures", asked.cursor), asked.limit + 1)
-    page = rows[: asked.limit]
-    more = cursor("erasures", page[-1]["id"]) if len(rows) > asked.limit else None
-    return Done(models.Erasures([_erasure(row) for row in page], more))
-
-
-def _erasure(row: dict[str, Any]) -> models.Erasure:
-    return msgspec.convert({name: row[name] for name in models.Erasure.__struct_fields__}, models.Erasure)
+    return Done(models.Erasures(*page(rows, asked.limit, models.Erasure, by_id("erasures"))))
 
 
 ENDPOINTS = (

@@ -9,6 +9,7 @@ import msgspec
 from dispatcher.api import models, run_models
 from dispatcher.api.cursors import behind, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
 from dispatcher.domain.answers import run_sentence
 from dispatcher.domain.plans.labels import label
@@ -80,9 +81,7 @@ async def list_(call: Call) -> Done:
     )
     start = min(below(NOUN, asked.cursor), asked.before)
     rows = await store.listed(call.database, which, start, asked.limit + 1)
-    page = rows[: asked.limit]
-    more = cursor(NOUN, page[-1]["id"]) if len(rows) > asked.limit else None
-    return Done(run_models.Runs([msgspec.convert(shown(row), run_models.Run) for row in page], more))
+    return Done(run_models.Runs(*page([shown(row) for row in rows], asked.limit, run_models.Run, by_id(NOUN))))
 
 
 async def show(call: Call) -> Done:
@@ -128,9 +127,7 @@ async def deliveries(call: Call) -> Done:
     asked: run_models.OrderedQuery = call.query
     first = 0 if asked.cursor is None else behind(ORDERED_NOUN, asked.cursor, 1)[0]
     rows = await store.ordered(call.database, run_id, first, asked.limit + 1)
-    page = rows[: asked.limit]
-    more = cursor(ORDERED_NOUN, page[-1]["id"]) if len(rows) > asked.limit else None
-    return Done(run_models.OrderedDeliveries([msgspec.convert(row, run_models.Ordered) for row in page], more))
+    return Done(run_models.OrderedDeliveries(*page(rows, asked.limit, run_models.Ordered, by_id(ORDERED_NOUN))))
 
 
 async def progress(call: Call) -> Done:
@@ -140,12 +137,11 @@ async def progress(call: Call) -> Done:
     found = await store.progress(call.database, run_id, asked.first, asked.limit + 1)
     if found is None:
         raise not_found(f"run {run_id}")
-    page = found.entries[: asked.limit]
     made = run_models.Progress(
         run=msgspec.convert(shown(found.run), run_models.Run),
         cursor=msgspec.to_builtins(found.cursor),
         counts={node: dict(counts) for node, counts in found.counts.items()},
-        entries=[msgspec.convert(one, run_models.Entry) for one in page],
+        entries=[msgspec.convert(one, run_models.Entry) for one in found.entries[: asked.limit]],
         more=len(found.entries) > asked.limit,
     )
     return Done(made)
@@ -157,9 +153,10 @@ async def log(call: Call) -> Done:
     asked: run_models.LogQuery = call.query
     first = 0 if asked.cursor is None else behind(LOG_NOUN, asked.cursor, 1)[0]
     entries = await store.log(call.database, run_id, first, asked.limit + 1)
-    page = entries[: asked.limit]
-    more = cursor(LOG_NOUN, entries[-1]["number"]) if len(entries) > asked.limit else None
-    return Done(run_models.Log([msgspec.convert(one, run_models.Entry) for one in page], more))
+    # The next page begins at a number, and not behind one.
+    return Done(
+        run_models.Log(*page(entries, asked.limit, run_models.Entry, lambda one: cursor(LOG_NOUN, one["number"] + 1)))
+    )
 
 
 async def _own(call: Call) -> int:

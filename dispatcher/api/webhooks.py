@@ -3,8 +3,9 @@
 import msgspec
 
 from dispatcher.api import webhook_models
-from dispatcher.api.cursors import after, cursor_after
+from dispatcher.api.cursors import after
 from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.listing import by_name, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.roles import Right
 from dispatcher.domain.webhooks import CHANNEL, ENDPOINTS_MAX, events_faults, url_fault
@@ -20,9 +21,7 @@ async def list_(call: Call) -> Done:
     """By name."""
     asked: webhook_models.WebhookQuery = call.query
     rows = await store.listed(call.database, call.workspace, after(NOUN, asked.cursor), asked.limit + 1)
-    page = rows[: asked.limit]
-    more = cursor_after(NOUN, page[-1]["name"]) if len(rows) > asked.limit else None
-    return Done(webhook_models.Webhooks([msgspec.convert(row, webhook_models.Webhook) for row in page], more))
+    return Done(webhook_models.Webhooks(*page(rows, asked.limit, webhook_models.Webhook, by_name(NOUN))))
 
 
 async def show(call: Call) -> Done:
