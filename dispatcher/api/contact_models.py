@@ -5,29 +5,35 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from dispatcher.api.models import Asked, Json, Limit, Text
-from dispatcher.domain.contacts import ADDRESSES_MAX, TAGS_MAX, ContactKind
+from dispatcher.api.models import SEEN, Asked, Json, Limit, Text
+from dispatcher.domain.contacts import ADDRESSES_MAX, KEY_FORM, TAGS_MAX, TEXT_MAX, WORD_MAX, ContactKind
+from dispatcher.domain.locales import LOCALE
 
 IMPORT_MAX = 1_000
 LongCursor = Annotated[str, Meta(max_length=400, description="next_cursor of the answer before.")]
+Name = Annotated[str, Meta(min_length=1, max_length=TEXT_MAX, pattern=SEEN)]
+Locale = Annotated[
+    str, Meta(max_length=WORD_MAX, pattern=rf"^\s*{LOCALE}\s*$", description="A language and what tells it apart.")
+]
+Word = Annotated[str, Meta(min_length=1, max_length=WORD_MAX, pattern=SEEN)]
 
 
 class Place(Asked, frozen=True):
     """An address. Without a kind it is seen whether it is an e-mail address or a phone number."""
 
-    address: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    address: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=SEEN)]
     kind: ContactKind | None = None
 
 
 class ContactFields(Asked, frozen=True, kw_only=True):
     """What is said of a person. The first address of a kind is the one that is written to."""
 
-    name: str | None = None
-    company: str | None = None
-    status: Annotated[str | None, Meta(description="A word of the application's own; active without one.")] = None
-    time_zone: Annotated[str | None, Meta(examples=["Europe/Berlin"])] = None
-    locale: Annotated[str | None, Meta(examples=["pt-BR"])] = None
-    tags: Annotated[list[str], Meta(max_length=TAGS_MAX)] | None = None
+    name: Name | None = None
+    company: Name | None = None
+    status: Annotated[Word | None, Meta(description="A word of the application's own; active without one.")] = None
+    time_zone: Annotated[Word | None, Meta(examples=["Europe/Berlin"])] = None
+    locale: Annotated[Locale | None, Meta(examples=["pt-BR"])] = None
+    tags: Annotated[list[Word], Meta(max_length=TAGS_MAX)] | None = None
     attributes: Annotated[Json | None, Meta(description="Whatever else the application knows; 16 KiB.")] = None
     addresses: Annotated[list[Place], Meta(max_length=ADDRESSES_MAX)] | None = None
 
@@ -35,13 +41,27 @@ class ContactFields(Asked, frozen=True, kw_only=True):
 class NewContact(ContactFields, frozen=True, kw_only=True):
     """A contact with its key, which the application chooses."""
 
-    key: Annotated[str, Meta(min_length=1, max_length=200)]
+    key: Annotated[str, Meta(pattern=rf"^{KEY_FORM}$(?!\n)")]
+
+
+# One that is none is refused by itself.
+AnyContact = Annotated[
+    Any,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"$ref": "#/components/schemas/NewContact"},
+                {"description": "Whatever else stands here is refused by itself, and the others are written."},
+            ]
+        }
+    ),
+]
 
 
 class NewContacts(Asked, frozen=True):
     """Many at once, each for itself: sound ones are written, whatever the others are."""
 
-    contacts: Annotated[list[NewContact], Meta(min_length=1, max_length=IMPORT_MAX)]
+    contacts: Annotated[list[AnyContact], Meta(min_length=1, max_length=IMPORT_MAX)]
     mode: Literal["upsert", "create", "put"] = "upsert"
 
 

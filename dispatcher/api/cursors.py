@@ -6,14 +6,20 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
 
-from dispatcher.api.problems import faulty
+from dispatcher.api.problems import Problem, faulty
 from dispatcher.errors import Fault
 
 _FORM = re.compile(rb"([a-z_]{1,32})((?: [1-9][0-9]{0,18}){1,3})")
-_NOT_OURS = Fault("query.cursor", "is none of this list: take next_cursor from its last answer")
+_QUERY = "query.cursor"
+_NOT_OURS = "is none of this list: take next_cursor from its last answer"
 _texts = msgspec.json.Decoder(tuple[str, ...]).decode
 # What an id can be, and what all are below.
 ID_MAX = 2**63 - 1
+
+
+def none_of_ours(path: str = _QUERY) -> Problem:
+    """What is said of a cursor that no answer had."""
+    return faulty([Fault(path, _NOT_OURS)])
 
 
 def cursor(noun: str, *last: int) -> str:
@@ -35,7 +41,7 @@ def after(noun: str, text: str | None) -> str:
     except (ValueError, binascii.Error):
         head = name = ""
     if head != noun or not name or "\0" in name or cursor_after(noun, name) != text:
-        raise faulty([_NOT_OURS])
+        raise none_of_ours()
     return name
 
 
@@ -54,12 +60,12 @@ def after_texts(noun: str, text: str | None, count: int) -> tuple[str, ...]:
         found = ()
     # Another text may decode to the same.
     if len(found) != count or any("\0" in one for one in found) or cursor_after_texts(noun, *found) != text:
-        raise faulty([_NOT_OURS])
+        raise none_of_ours()
     return found
 
 
-def behind(noun: str, text: str, count: int) -> list[int]:
-    """The numbers in a cursor of this list. Raises Problem."""
+def behind(noun: str, text: str, count: int, path: str = _QUERY) -> list[int]:
+    """The numbers in a cursor of this list, which stands at `path`. Raises Problem."""
     try:
         match = _FORM.fullmatch(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
     except (ValueError, binascii.Error):
@@ -67,7 +73,7 @@ def behind(noun: str, text: str, count: int) -> list[int]:
     numbers = [int(number) for number in match[2].split()] if match else []
     # Another text may decode to the same.
     if len(numbers) != count or max(numbers) > ID_MAX or cursor(noun, *numbers) != text:
-        raise faulty([_NOT_OURS])
+        raise none_of_ours(path)
     return numbers
 
 

@@ -95,7 +95,7 @@ def _sweeping(kind: Kind, verb: Verb) -> Endpoint:
         if asked.cursor is None:
             place, begun = ID_MAX, await schedules.now(call.database)
         else:
-            place, number = behind(noun, asked.cursor, 2)
+            place, number = behind(noun, asked.cursor, 2, "$.cursor")
             begun = moment(number)
         # What fails later is left alone.
         until = begun if asked.until is None else min(begun, asked.until)

@@ -157,7 +157,11 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
     content = {"schema": schema_of[one.answer], "example": EXAMPLES[one.answer]}
-    headers = _REQUEST_ID | (_ETAG if one.tagged else {}) | (_REPLAYED if one.method == "POST" else {})
+    headers = (
+        _REQUEST_ID
+        | (_ETAG if one.tagged and one.method != "DELETE" else {})
+        | (_REPLAYED if one.method == "POST" else {})
+    )
     made = {
         status: {"description": one.summary, "headers": headers, "content": {JSON: content}}
         for status in ("200", str(one.status))

@@ -72,7 +72,7 @@ async def resolve_all(call: Call) -> Done:
     if said.cursor is None:
         begun, place = await schedules.now(call.database), (FIRST, 0)
     else:
-        since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3)
+        since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3, "$.cursor")
         begun, place = moment(since), (moment(held_at), last)
     meant = Filter(said.channel, call.workspace.tenant_id, call.workspace.workspace_id)
     rows = await settling.held_page(call.database, meant, begun, place, said.limit + 1)

@@ -4,14 +4,13 @@ import re
 
 from dispatcher.api import key_models as models
 from dispatcher.api import operators
-from dispatcher.api.cursors import after_texts, below, cursor_after_texts
+from dispatcher.api.cursors import after_texts, below, cursor_after_texts, none_of_ours
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.api.reading import over
 from dispatcher.domain.bearer import KEY_NAME
 from dispatcher.domain.roles import Right
-from dispatcher.errors import Fault
 from dispatcher.store import keys as store
 from dispatcher.store.keys import New
 from dispatcher.store.templates import Workspace
@@ -34,7 +33,7 @@ async def list_(call: Call) -> Done:
 def _place(text: str) -> tuple[str, int]:
     name, number = after_texts(NOUN, text, 2)
     if not (number.isascii() and number.isdecimal() and len(number) < len(str(store.ID_MAX))):
-        raise faulty([Fault("query.cursor", "is none of this list: take next_cursor from its last answer")])
+        raise none_of_ours()
     return name, int(number)
 
 

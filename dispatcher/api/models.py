@@ -16,8 +16,8 @@ Cursor = Annotated[str, Meta(max_length=200, description="next_cursor of the ans
 # Of a list in the order of texts, which stand in it.
 LongCursor = Annotated[str, Meta(max_length=4_000, description="next_cursor of the answer before.")]
 # Something to see. What is a blank in one of the two languages of patterns, Python's and ECMA's, is one.
-_SEEN = r"[^\s\u001c-\u001f\u0085\ufeff]"
-Reason = Annotated[str, Meta(min_length=1, max_length=1_000, pattern=_SEEN, description="Why; it is kept.")]
+SEEN = r"[^\s\u001c-\u001f\u0085\ufeff]"
+Reason = Annotated[str, Meta(min_length=1, max_length=1_000, pattern=SEEN, description="Why; it is kept.")]
 Moment = Annotated[datetime, Meta(tz=True, description="A time with its zone, in RFC 3339.")]
 Json = dict[str, Any]
 DeliveryLife = Literal[

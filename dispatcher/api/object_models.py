@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from dispatcher.api.models import Asked, Limit, LongCursor
+from dispatcher.domain.shelf import MEDIA_TYPE
 from dispatcher.store.objects import OBJECT_BYTES_MAX
 
 
@@ -19,8 +20,15 @@ class ObjectQuery(Asked, frozen=True):
 class NewObject(Asked, frozen=True):
     """A file that is to be kept."""
 
-    content: Annotated[bytes, Meta(max_length=OBJECT_BYTES_MAX, description="What it holds, as base64.")]
-    content_type: Annotated[str, Meta(min_length=3, max_length=100, description="What it is.")] = (
+    content: Annotated[
+        bytes,
+        Meta(
+            max_length=OBJECT_BYTES_MAX,
+            description="What it holds, as base64.",
+            extra_json_schema={"pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\\n)"},
+        ),
+    ]
+    content_type: Annotated[str, Meta(max_length=100, pattern=rf"^{MEDIA_TYPE}$(?!\n)", description="What it is.")] = (
         "application/octet-stream"
     )
 

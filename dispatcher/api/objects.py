@@ -8,10 +8,9 @@ from dispatcher.api import object_models as models
 from dispatcher.api.cursors import after
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_name, page
-from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.domain.roles import Right
-from dispatcher.domain.shelf import Name, is_media_type, is_name
-from dispatcher.errors import Fault
+from dispatcher.domain.shelf import Name, is_name
 from dispatcher.store import objects as store
 
 NOUN = "objects"
@@ -50,8 +49,6 @@ async def put(call: Call) -> Done:
     """Keep one."""
     given: models.NewObject = call.given
     full = _full(call)
-    if not is_media_type(given.content_type):
-        raise faulty([Fault("$.content_type", "is not a media type, such as application/pdf")])
     answer = await store.put(call.database, full, given.content, given.content_type)
     if answer == "taken":
         raise Problem(CONFLICT, f"the name {full[2]} means another content or type; put this under another name")

@@ -16,6 +16,14 @@ Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="Which version; th
 class TemplateQuery(Asked, frozen=True):
     """Which templates."""
 
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class TemplateVersionQuery(Asked, frozen=True):
+    """Which versions of a template."""
+
     cursor: LongCursor | None = None
     limit: Limit = 50
 

@@ -27,7 +27,8 @@ VERSIONS_NOUN = "versions"
 async def list_(call: Call) -> Done:
     """By name."""
     asked: template_models.TemplateQuery = call.query
-    rows = await store.listed(call.database, call.workspace, after(NOUN, asked.cursor), asked.limit + 1)
+    start = after(NOUN, asked.cursor) or asked.after or ""
+    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
     return Done(template_models.Templates(*page(rows, asked.limit, template_models.Template, by_name(NOUN))))
 
 
@@ -72,7 +73,7 @@ def _name(call: Call) -> str:
 
 async def versions(call: Call) -> Done:
     """Of one, the newest first."""
-    asked: template_models.TemplateQuery = call.query
+    asked: template_models.TemplateVersionQuery = call.query
     name = (await _find(call, None)).name
     at = below(VERSIONS_NOUN, asked.cursor)
     rows = await store.history(call.database, call.workspace, name, asked.limit + 1, at)
@@ -141,7 +142,7 @@ async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, together: 
     """The versions that drafts become, each with its place in the body; or every fault of every one."""
     config = call.served.config()
     meant = [draft for draft, _ in drafts]
-    library = await drafting.library(call.database, call.workspace, meant, together=together)
+    library = await drafting.library(store.published(call.database, call.workspace), meant, together=together)
     stored = await store.find(call.database, call.workspace, [draft.name for draft in meant])
     frozen: list[tuple[Draft, Version]] = []
     found: list[Fault] = []
@@ -293,7 +294,7 @@ ENDPOINTS = (
         path="/templates/{name}/versions",
         right=Right.TEMPLATES,
         summary="List the versions of a template, the newest first",
-        query=template_models.TemplateQuery,
+        query=template_models.TemplateVersionQuery,
         answer=template_models.TemplateVersions,
         problems=(NOT_FOUND,),
         handle=versions,

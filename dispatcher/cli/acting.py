@@ -9,7 +9,8 @@ from dispatcher.cli.failures import FAILED, UNUSABLE
 from dispatcher.cli.operating import known_as, text_fault, words_fault
 from dispatcher.cli.session import Session
 from dispatcher.domain.answers import delivery_sentence
-from dispatcher.doors.nouns import Deliveries, Doors, Whose
+from dispatcher.doors.doors import Doors
+from dispatcher.doors.nouns import Deliveries, Whose
 from dispatcher.errors import Fault
 
 Verb = Callable[[Deliveries, int, str, str], Awaitable[str]]

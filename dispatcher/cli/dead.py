@@ -14,7 +14,7 @@ from dispatcher.cli.given import moment
 from dispatcher.cli.letters import NAMED_AS, Act, act_on_all, act_on_listed, act_on_these, letter
 from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
 from dispatcher.cli.session import Session
-from dispatcher.doors.nouns import Doors
+from dispatcher.doors.doors import Doors
 from dispatcher.store.dead import KINDS, Filter, Kind, Letter
 
 TIME = "RFC 3339, or so long ago, such as 2h30m."

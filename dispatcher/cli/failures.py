@@ -8,17 +8,6 @@ import asyncpg
 from msgspec import Struct
 
 from dispatcher.cli.program import launcher
-from dispatcher.client.errors import (
-    ClientError,
-    Forbidden,
-    Overloaded,
-    Refused,
-    TimedOut,
-    TooMany,
-    Unauthenticated,
-    Unavailable,
-    Unexpected,
-)
 from dispatcher.errors import (
     ConfigError,
     DispatcherError,
@@ -39,22 +28,13 @@ FAILED = 1
 UNUSABLE = 2  # the command line or the configuration; the command line's own code for wrong usage is the same
 REFUSED = 3  # some of what was to be sent, or what was to be saved
 INTERRUPTED = 130
+_CLIENT = "dispatcher.client.errors"
 
 # The server knows us and says no: that is for whoever set it up, and waiting changes nothing.
 FORBIDDEN = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
-)
-
-_FAR: tuple[tuple[type[ClientError], str], ...] = (
-    (Unauthenticated, "the server does not take our key: "),
-    (Forbidden, "the key may not do this: "),
-    (TooMany, "the server takes no more for now: "),
-    (Overloaded, "the server takes no more for now: "),
-    (Unavailable, "the server cannot be reached: "),
-    (TimedOut, "the server has not answered in time, and may have done it or do it yet: "),
-    (Unexpected, "the server does not answer as it should: "),
 )
 
 
@@ -93,8 +73,11 @@ def _failure(error: BaseException) -> Failure | None:
             return Failure(kind, words, REFUSED, error.faults)
         case TriggerRefused(faults=faults, message=words):
             return Failure(kind, words, REFUSED, faults)
-        case OtherWorkspace() | NoRemoteForm() | ClientError():
-            return _far_failure(error)
+        case _ if isinstance(error, (OtherWorkspace, NoRemoteForm)) or type(error).__module__ == _CLIENT:
+            # A command that asks a server has imported the client, which takes as long as all the rest of it.
+            from dispatcher.cli.far_failures import explain_far  # noqa: PLC0415 - as above
+
+            return explain_far(error)
         case ValueError() if _is_about_the_url(error):
             # Its own words may quote what stands beside an unescaped character: the password.
             words = "its host or port cannot be read; characters such as : / @ # in a password are percent-encoded"
@@ -102,30 +85,6 @@ def _failure(error: BaseException) -> Failure | None:
         case _:
             message = _message(error)
             return None if message is None else Failure(kind, message)
-
-
-def _far_failure(error: OtherWorkspace | NoRemoteForm | ClientError) -> Failure:
-    """What a server has said, or that it has said nothing."""
-    kind = type(error).__name__
-    match error:
-        case OtherWorkspace(faults=faults):
-            return Failure(kind, "nothing was done: the key opens another workspace", UNUSABLE, faults)
-        case NoRemoteForm():
-            return Failure(kind, str(error), UNUSABLE)
-        case Refused(faults=faults) if faults:
-            more = f", and {error.more_faults:,} more" if error.more_faults else ""
-            return Failure(kind, f"the server refuses what it was asked for{more}", UNUSABLE, faults)
-        case _:
-            return Failure(kind, _far_words(error))
-
-
-def _far_words(error: ClientError) -> str:
-    words = next((words for kind, words in _FAR if isinstance(error, kind)), "")
-    if isinstance(error, Unavailable) and error.status is not None:
-        words = "the server cannot do it now: "
-    wait = "" if error.retry_after is None else f"; it may be asked again in {error.retry_after:.0f} s"
-    called = f" (its log calls it {error.request_id})" if isinstance(error, Unexpected) and error.request_id else ""
-    return f"{words}{error.detail}{wait}{called}"
 
 
 def _is_about_the_url(error: ValueError) -> bool:

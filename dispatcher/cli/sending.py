@@ -13,7 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice, plain
-from dispatcher.doors.nouns import Doors, Refusal, Sent
+from dispatcher.doors.doors import Doors
+from dispatcher.doors.nouns import Refusal, Sent
 from dispatcher.errors import Fault
 
 STANDARD_INPUT = Path("-")

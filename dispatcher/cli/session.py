@@ -21,7 +21,7 @@ from dispatcher.configfile import load
 from dispatcher.configfile.shown import hide_password
 from dispatcher.doors.address import URL, Address
 from dispatcher.doors.address import read as read_address
-from dispatcher.doors.nouns import Doors
+from dispatcher.doors.doors import Doors
 from dispatcher.doors.stored.doors import StoredDoors
 from dispatcher.errors import DatabaseUnavailable, NoRemoteForm
 from dispatcher.store import embedded, schema

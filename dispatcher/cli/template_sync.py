@@ -1,6 +1,7 @@
 """The `templates sync` command: a folder of template files made what is stored, or compared with it."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,16 +15,15 @@ from dispatcher.cli.template_file import SUFFIX, Written, read
 from dispatcher.cli.template_work import (
     InWorkspace,
     Tenant,
+    compare_all,
     difference,
-    freeze_all,
     place,
     readable,
 )
 from dispatcher.cli.voice import plain
-from dispatcher.domain.drafts import Version
+from dispatcher.doors.kept import Templates, Tried
+from dispatcher.doors.nouns import Whose
 from dispatcher.errors import Fault, TemplateRefused
-from dispatcher.store import drafting
-from dispatcher.store import templates as store
 from dispatcher.store.templates import Found
 
 # One statement saves them all: more than this is not kept by hand.
@@ -34,24 +34,19 @@ class Compared(Struct, frozen=True):
     """A file beside what is stored under its name."""
 
     file: Written
-    version: Version
-    stored: Found | None
-
-    @property
-    def differs(self) -> bool:
-        """Whether the newest version says something else, or there is none."""
-        return self.stored is None or not drafting.same(self.version, self.stored)
+    tried: Tried
 
     def waits(self, publish: bool) -> bool:
         """Whether publishing is asked for and would change anything."""
-        return publish and (self.differs or self.stored is None or self.stored.published != self.stored.number)
+        one = self.tried
+        return publish and (one.differs or one.number is None or one.published != one.number)
 
-    def diff(self) -> str:
+    def diff(self, stored: Found | None) -> str:
         """What differs, as a unified diff."""
         name = self.file.draft.name
-        old = "" if self.stored is None else readable(self.stored.draft, self.stored.sources)
-        label = f"{name} (not stored)" if self.stored is None else f"{name} version {self.stored.number}"
-        return difference(old, readable(self.file.draft, self.version.sources), label, self.file.path)
+        old = "" if stored is None else readable(stored.draft, stored.sources)
+        label = f"{name} (not stored)" if stored is None else f"{name} version {stored.number}"
+        return difference(old, readable(self.file.draft, self.tried.version.sources), label, self.file.path)
 
 
 def sync(
@@ -68,20 +63,19 @@ def sync(
 
     What is stored and not in the folder is named and left alone.
     """
-    by, here = who(session, actor), place(tenant, workspace).workspace
+    by, here = who(session, actor), place(tenant, workspace)
     files, faults = _files(folder)
-    with session.database() as database:
-        pairs = freeze_all(session, database, here, files, faults, together=True)
-        stored = session.run(lambda: store.find(database, here, [file.draft.name for file in files]))
-        names = session.run(lambda: store.names(database, here))
-        compared = [Compared(file, version, stored.get(file.draft.name)) for file, version in pairs]
-        drafts = [] if check else [(file.draft, version) for file, version in pairs]
-        saved = session.run(lambda: store.put(database, here, drafts, by, publish=publish)) if drafts else []
-    others = sorted(set(names) - {file.draft.name for file in files})
-    if check:
-        _show(session, compared, others, publish)
-    else:
-        _tell(session, compared, [one.number for one in saved], others, publish)
+    with session.doors() as doors:
+        templates = doors.templates
+        compared = [Compared(*one) for one in compare_all(session, templates, here, files, faults, together=True)]
+        names = session.run(lambda: templates.names(here))
+        others = sorted(set(names) - {file.draft.name for file in files})
+        if check:
+            _show(session, templates, here, compared, others, publish)
+            return
+        pairs = [(one.file.draft, one.tried) for one in compared]
+        saved = session.run(lambda: templates.put(here, pairs, by, publish=publish))
+    _tell(session, compared, [one.number for one in saved], others, publish)
 
 
 def _files(folder: Path) -> tuple[list[Written], list[Fault]]:
@@ -107,17 +101,26 @@ def _files(folder: Path) -> tuple[list[Written], list[Fault]]:
     return files, faults
 
 
-def _show(session: Session, compared: Sequence[Compared], others: Sequence[str], publish: bool) -> None:
+def _show(
+    session: Session,
+    templates: Templates,
+    here: Whose,
+    compared: Sequence[Compared],
+    others: Sequence[str],
+    publish: bool,
+) -> None:
     """What a sync would change, and the exit code that says so."""
-    differing = [one for one in compared if one.differs or one.waits(publish)]
+    differing = [one for one in compared if one.tried.differs or one.waits(publish)]
     for one in differing:
-        name, diff = one.file.draft.name, one.diff() if one.differs else ""
+        name, number, diff = one.file.draft.name, one.tried.number, ""
+        if one.tried.differs:
+            diff = one.diff(None if number is None else session.run(partial(templates.show, here, name, number)))
         if session.voice.as_json:
-            session.voice.record({"name": name, "file": one.file.path, "stored": one.stored is not None, "diff": diff})
+            session.voice.record({"name": name, "file": one.file.path, "stored": number is not None, "diff": diff})
         elif diff:
             session.voice.content(diff)
-        elif one.stored is not None:
-            session.voice.text(plain(f"{name}: version {one.stored.number} is not published"))
+        elif number is not None:
+            session.voice.text(plain(f"{name}: version {number} is not published"))
     _name_others(session, others)
     if differing:
         session.voice.say(f"{len(differing)} of {len(compared)} differ")
@@ -138,15 +141,17 @@ def _tell(
                     "name": name,
                     "file": one.file.path,
                     "version": number,
-                    "changed": one.differs,
+                    "changed": one.tried.differs,
                     "published": one.waits(publish),
                 }
             )
-        elif one.differs or one.waits(publish):
-            done = [words for words, is_so in (("saved", one.differs), ("published", one.waits(publish))) if is_so]
+        elif one.tried.differs or one.waits(publish):
+            done = [
+                words for words, is_so in (("saved", one.tried.differs), ("published", one.waits(publish))) if is_so
+            ]
             session.voice.text(plain(f"template {name}: version {number} is {' and '.join(done)}"))
     _name_others(session, others)
-    changed = sum(one.differs for one in compared)
+    changed = sum(one.tried.differs for one in compared)
     session.voice.say(f"{len(compared)} templates, {changed} of them changed")
 
 

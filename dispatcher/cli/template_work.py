@@ -10,14 +10,13 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import UNNAMED, require_words
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_file import Written, text
-from dispatcher.domain.drafts import Draft, Version, freeze
+from dispatcher.domain.drafts import Draft
 from dispatcher.domain.template import Sources
+from dispatcher.doors.kept import Templates, Tried
 from dispatcher.doors.nouns import Whose
 from dispatcher.errors import Fault, TemplateRefused, did_you_mean
 from dispatcher.store import drafting
-from dispatcher.store import templates as store
-from dispatcher.store.database import Database
-from dispatcher.store.templates import LATEST, NUMBER_MAX, Found, Workspace
+from dispatcher.store.templates import NUMBER_MAX, Found
 
 WORKSPACE_MAX = 100
 
@@ -37,54 +36,48 @@ def place(tenant: str | None, workspace: str | None) -> Whose:
     return Whose(tenant, workspace)
 
 
-def freeze_all(
+def compare_all(
     session: Session,
-    database: Database,
-    workspace: Workspace,
+    templates: Templates,
+    whose: Whose,
     files: Sequence[Written],
     faults: Sequence[Fault] = (),
     *,
     together: bool = False,
-) -> list[tuple[Written, Version]]:
-    """The versions that these files become. TemplateRefused names every fault of every one, and those that are given.
+) -> list[tuple[Written, Tried]]:
+    """What would become of these files. TemplateRefused names every fault of every one, and those that are given.
 
     They take in what is published; a folder, whose files belong together, takes in its own partials first.
     """
     drafts = [file.draft for file in files]
-    library = session.run(lambda: drafting.library(database, workspace, drafts, together=together))
-    stored = session.run(lambda: store.find(database, workspace, [draft.name for draft in drafts]))
-    frozen: list[tuple[Written, Version]] = []
+    tried = session.run(lambda: templates.compare(whose, drafts, together=together)) if drafts else []
     found = list(faults)
-    for file in files:
-        before = len(found)
-        words = drafting.misplaced(file.draft, stored.get(file.draft.name), session.config.channels)
-        found += [] if words is None else [Fault(f"{file.path}:1", words)]
-        version = freeze(file.draft, library, session.config.limits.template_bytes_max)
-        if not isinstance(version, Version):
-            found += map(file.fault, version)
-        elif len(found) == before:
-            frozen.append((file, version))
+    sound: list[tuple[Written, Tried]] = []
+    for file, one in zip(files, tried, strict=True):
+        if isinstance(one, Tried):
+            sound.append((file, one))
+        else:
+            found += map(file.fault, one)
     if found:
         raise TemplateRefused(found)
-    return frozen
+    return sound
 
 
-def require(session: Session, database: Database, workspace: Workspace, name: str, number: int | None) -> Found:
+def require(session: Session, templates: Templates, whose: Whose, name: str, number: int | None) -> Found:
     """A version that is there."""
-    which = LATEST if number is None else str(number)
-    found = session.run(lambda: store.find(database, workspace, [name], which)).get(name)
+    found = session.run(lambda: templates.show(whose, name, number))
     if found is None:
-        missing(session, database, workspace, name, number)
+        missing(session, templates, whose, name, number)
     return found
 
 
-def missing(session: Session, database: Database, workspace: Workspace, name: str, number: int | None) -> NoReturn:
+def missing(session: Session, templates: Templates, whose: Whose, name: str, number: int | None) -> NoReturn:
     """Say what there is instead, and end."""
-    found = session.run(lambda: store.find(database, workspace, [name])).get(name)
+    found = session.run(lambda: templates.show(whose, name, None))
     if found is not None:
         session.voice.fail("NotFound", f"template {name} has no version {number}; its newest is {found.latest}")
     else:
-        names = session.run(lambda: store.names(database, workspace))
+        names = session.run(lambda: templates.names(whose))
         session.voice.fail("NotFound", f"there is no template {name}{did_you_mean(name, names)}")
     raise typer.Exit(FAILED)
 

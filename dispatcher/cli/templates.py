@@ -16,16 +16,15 @@ from dispatcher.cli.template_work import (
     Name,
     Number,
     Tenant,
+    compare_all,
     difference,
-    freeze_all,
     missing,
     place,
     readable,
     require,
 )
 from dispatcher.cli.voice import plain
-from dispatcher.store import templates as store
-from dispatcher.store.templates import NUMBER_MAX, PUBLISHED, Found
+from dispatcher.store.templates import NUMBER_MAX, Found
 
 LIMIT_MAX = 10_000
 VERSIONS_SHOWN = 20
@@ -52,12 +51,12 @@ def put(
 
     It is refused with every fault and its line; then nothing is saved.
     """
-    by, here = who(session, actor), place(tenant, workspace).workspace
+    by, here = who(session, actor), place(tenant, workspace)
     written = read(file, str(file), file.name.removesuffix(SUFFIX))
-    with session.database() as database:
-        pairs = [(one.draft, version) for one, version in freeze_all(session, database, here, [written])]
-        (saved,) = session.run(lambda: store.put(database, here, pairs, by, publish=publish))
-        found = require(session, database, here, written.draft.name, saved.number)
+    with session.doors() as doors:
+        pairs = [(one.draft, tried) for one, tried in compare_all(session, doors.templates, here, [written])]
+        (saved,) = session.run(lambda: doors.templates.put(here, pairs, by, publish=publish))
+        found = require(session, doors.templates, here, written.draft.name, saved.number)
     if session.voice.as_json:
         session.voice.record(_record(found) | {"created": saved.created})
         return
@@ -76,9 +75,9 @@ def list_(
     workspace: InWorkspace = None,
 ) -> None:
     """List templates by name."""
-    here = place(tenant, workspace).workspace
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, here, after, limit))
+    here = place(tenant, workspace)
+    with session.doors() as doors:
+        found = session.run(lambda: doors.templates.listed(here, after, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -115,10 +114,10 @@ def show(
     workspace: InWorkspace = None,
 ) -> None:
     """Show a version: what it says, what it reads, and its fellows."""
-    here = place(tenant, workspace).workspace
-    with session.database() as database:
-        found = require(session, database, here, name, version)
-        history = session.run(lambda: store.history(database, here, name, VERSIONS_SHOWN))
+    here = place(tenant, workspace)
+    with session.doors() as doors:
+        found = require(session, doors.templates, here, name, version)
+        history = session.run(lambda: doors.templates.versions(here, name, VERSIONS_SHOWN))
     if source:
         session.voice.content(text(found.draft))
     elif session.voice.as_json:
@@ -177,11 +176,11 @@ def publish(
 
     What is on its way keeps the version that it has.
     """
-    by, here = who(session, actor), place(tenant, workspace).workspace
-    with session.database() as database:
-        done = session.run(lambda: store.publish(database, here, name, version, by))
+    by, here = who(session, actor), place(tenant, workspace)
+    with session.doors() as doors:
+        done = session.run(lambda: doors.templates.publish(here, name, version, by))
         if done is None:
-            missing(session, database, here, name, version)
+            missing(session, doors.templates, here, name, version)
     if session.voice.as_json:
         session.voice.record({"name": name, "published": done.number, "before": done.number_before})
         return
@@ -206,22 +205,22 @@ def diff(
     workspace: InWorkspace = None,
 ) -> None:
     """Show what differs between two versions, or between a version and a file."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     if file is not None and new is not None:
         raise typer.BadParameter("stands in place of --to", param_hint="--file")
-    with session.database() as database:
+    with session.doors() as doors:
         if old is None:
-            published = session.run(lambda: store.find(database, here, [name], PUBLISHED)).get(name)
-            before = published or require(session, database, here, name, None)
+            newest = require(session, doors.templates, here, name, None)
+            before = require(session, doors.templates, here, name, newest.published or newest.number)
         else:
-            before = require(session, database, here, name, old)
+            before = require(session, doors.templates, here, name, old)
         if file is None:
-            after = require(session, database, here, name, new)
+            after = require(session, doors.templates, here, name, new)
             right, label = readable(after.draft, after.sources), f"{name} version {after.number}"
         else:
             written = read(file, str(file), name)
-            ((_, frozen),) = freeze_all(session, database, here, [written])
-            right, label = readable(written.draft, frozen.sources), str(file)
+            ((_, tried),) = compare_all(session, doors.templates, here, [written])
+            right, label = readable(written.draft, tried.version.sources), str(file)
     words = difference(readable(before.draft, before.sources), right, f"{name} version {before.number}", label)
     if session.voice.as_json:
         session.voice.record({"name": name, "from": before.number, "to": label, "differs": bool(words), "diff": words})

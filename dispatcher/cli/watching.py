@@ -19,7 +19,7 @@ from dispatcher.cli.run_steps import FAILED as FAILED_STEP
 from dispatcher.cli.run_steps import Row, Steps, ending, window
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice, plain
-from dispatcher.doors.nouns import Doors
+from dispatcher.doors.doors import Doors
 from dispatcher.store.runs import Progress
 
 POLL_SECONDS = 2.0

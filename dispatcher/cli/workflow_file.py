@@ -9,7 +9,8 @@ from msgspec import Struct
 from dispatcher.cli.failures import unreadable
 from dispatcher.cli.session import Session
 from dispatcher.domain.plans.definition import read_definition
-from dispatcher.doors.nouns import Compared, Doors, Whose
+from dispatcher.doors.doors import Doors
+from dispatcher.doors.nouns import Compared, Whose
 from dispatcher.errors import Fault, WorkflowRefused
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -9,7 +9,8 @@ import typer
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import require_text
 from dispatcher.cli.session import Session
-from dispatcher.doors.nouns import Doors, Version, Whose
+from dispatcher.doors.doors import Doors
+from dispatcher.doors.nouns import Version, Whose
 from dispatcher.errors import TriggerRefused, did_you_mean
 
 

@@ -15,7 +15,8 @@ from dispatcher.domain.zones import zone_fault
 from dispatcher.errors import Fault, did_you_mean
 
 # What an application calls it; it stands in URLs as it is.
-KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}\Z")
+KEY_FORM = r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}"
+KEY = re.compile(rf"{KEY_FORM}\Z")
 KEY_WORDS = "expected 1 to 200 letters, digits and . _ @ : + -, a letter or digit first"
 TEXT_MAX = 200
 WORD_MAX = 100

@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection
 
 # As BCP 47 has them: a language, then script, region and the like.
-_FORM = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,6}")
+LOCALE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,6}"
+_FORM = re.compile(LOCALE)
 # Where a template names no language: then it has only this one.
 UNNAMED = "default"
 # What is longer is no locale: no more of it is looked at.

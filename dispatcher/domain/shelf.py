@@ -26,7 +26,8 @@ OVERHEAD_BYTES = 512
 # As the schema has them.
 is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,199}").fullmatch
 _WORD = r"[A-Za-z0-9!#$&^_.+-]+"
-is_media_type = re.compile(rf"(?=.{{1,100}}\Z){_WORD}/{_WORD}").fullmatch
+MEDIA_TYPE = rf"{_WORD}/{_WORD}"
+is_media_type = re.compile(rf"(?=.{{1,100}}\Z){MEDIA_TYPE}").fullmatch
 
 
 class Stored(Struct, frozen=True):

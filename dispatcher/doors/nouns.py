@@ -338,38 +338,3 @@ class Keys(Protocol):
 
     async def is_over(self, at: datetime) -> bool:
         """Whether a time has come already, by the clock that counts."""
-
-
-class Doors(Protocol):
-    """All that can be asked for through one door."""
-
-    @property
-    def deliveries(self) -> Deliveries:
-        """Single messages."""
-
-    @property
-    def held(self) -> Held:
-        """Those whose outcome nobody knows."""
-
-    @property
-    def dead(self) -> DeadLetters:
-        """What has failed for good."""
-
-    @property
-    def workflows(self) -> Workflows:
-        """Definitions."""
-
-    @property
-    def runs(self) -> Runs:
-        """Walks through them."""
-
-    @property
-    def suppressions(self) -> Suppressions:
-        """Who gets nothing more."""
-
-    @property
-    def keys(self) -> Keys:
-        """Who may use the HTTP door."""
-
-    async def workspace(self, whose: Whose) -> Workspace:
-        """Which workspace is meant, by its names."""

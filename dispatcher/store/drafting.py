@@ -7,17 +7,14 @@ from dispatcher.domain.partials import Partial, used
 from dispatcher.domain.template import Sources
 from dispatcher.errors import did_you_mean, quoted
 from dispatcher.store import templates
-from dispatcher.store.database import Database
-from dispatcher.store.templates import Found, Workspace
+from dispatcher.store.templates import FindPublished, Found
 
 
-async def library(
-    database: Database, workspace: Workspace, drafts: Sequence[Draft], *, together: bool
-) -> dict[str, Partial]:
+async def library(find_published: FindPublished, drafts: Sequence[Draft], *, together: bool) -> dict[str, Partial]:
     """The partials that drafts take in: what is published, or first their own where they belong together."""
     texts = [part for draft in drafts for said in draft.locales.values() for part in said.values()]
     asked = sorted({use.name for one in texts for use in used(one) if use.name is not None})
-    found = await templates.partials(database, workspace, asked)
+    found = await templates.partials(find_published, asked)
     if together:
         own = (draft for draft in drafts if draft.channel is None)
         found |= {draft.name: draft.as_partial() for draft in own if draft.default_locale in draft.locales}

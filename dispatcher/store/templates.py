@@ -1,6 +1,6 @@
 """Stored templates: saving, publishing and finding versions, and loading what they say."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -153,12 +153,24 @@ def _found(row: Any) -> Found:  # noqa: ANN401 - a record has no type of its own
     )
 
 
-async def partials(database: Database, workspace: Workspace, asked: Sequence[str]) -> dict[str, Partial]:
+FindPublished = Callable[[Sequence[str]], Awaitable[Mapping[str, Found]]]
+
+
+def published(database: Database, workspace: Workspace) -> FindPublished:
+    """What finds the published versions of a workspace by their names."""
+
+    async def find_published(names: Sequence[str]) -> dict[str, Found]:
+        return await find(database, workspace, names, PUBLISHED)
+
+    return find_published
+
+
+async def partials(find_published: FindPublished, asked: Sequence[str]) -> dict[str, Partial]:
     """The published partials among these names, with all that they take in themselves."""
     found: dict[str, Partial] = {}
     missing = set(asked)
     while missing:
-        versions = await find(database, workspace, sorted(missing), PUBLISHED)
+        versions = await find_published(sorted(missing))
         fresh = {name: one.draft.as_partial() for name, one in versions.items() if one.channel is None}
         found |= fresh
         inside = (name for one in versions.values() if one.channel is None for name in _taken_in(one))

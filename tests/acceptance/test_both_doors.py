@@ -221,3 +221,47 @@ async def test_addresses_are_suppressed_checked_and_released(door: Door, serving
     assert gone == f"{added[0]['address']} is not suppressed any more (complaint)\n"
     assert "was not on the list" in text(door.run("suppressions", "remove", ann, *WHY))
     assert "gets messages about news" in text(door.run("topics", "subscribe", "news", ann, *WHY))
+
+
+async def test_templates_are_saved_shown_published_and_previewed(
+    door: Door, serving: Program, far: Far, tmp_path: Path
+) -> None:
+    mark = type(door).__name__.lower()
+    folder = tmp_path / mark
+    folder.mkdir()
+    (folder / "greet.liquid").write_text(f"---\nname: {mark}/greet\nkind: partial\n---\nHello {{{{ name }}}}\n")
+    mail = folder / "mail.liquid"
+    mail.write_text(
+        f"---\nname: {mark}/mail\nchannel: email\n---\n--- subject ---\nHi\n--- text ---\n"
+        f"{{% render '{mark}/greet', name: name %}}, {{{{ n }}}}\n"
+    )
+    assert f"+--- takes in {mark}/greet (default) ---" in text(door.run("templates", "sync", str(folder), "--check"), 1)
+    saved = rows(door.run("templates", "sync", str(folder), "--publish", "--json"))
+    assert [(one["version"], one["changed"], one["published"]) for one in saved] == [(1, True, True)] * 2
+    assert text(door.run("templates", "sync", str(folder), "--check", "--publish")) == (
+        "all 2 are stored as they are here\n"
+    )
+    mail.write_text(mail.read_text().replace("Hi\n", "Hello\n"))
+    assert "-Hi\n+Hello\n" in text(door.run("templates", "diff", f"{mark}/mail", "--file", str(mail)))
+    assert text(door.run("templates", "put", str(mail))) == f"template {mark}/mail: version 2 is saved\n"
+    for words in (
+        f"templates show {mark}/mail --version 1 --json",
+        f"templates list --after {mark} --limit 1",
+        f"templates preview {mark}/mail --locale de",
+        f"templates preview {mark}/mail --variables {{}}",
+        f"templates publish {mark}/mail --version 9",
+    ):
+        await same(serving, far, *words.split())
+    given = ("--file", str(mail), "--variables", '{"name": "Ann", "n": 1.50}', "--json")
+    previewed = door.run("templates", "preview", *given)
+    assert '"n": 1.50' in text(previewed)
+    (shown,) = rows(previewed)
+    assert (shown["version"], shown["parts"]) == (None, {"subject": "Hello", "text": "Hello Ann, 1.5"})
+    assert text(door.run("templates", "publish", f"{mark}/mail")) == (
+        f"template {mark}/mail: version 2 is published; version 1 was\n"
+    )
+    mail.write_text(mail.read_text().replace("email", "fax").replace("{{ n }}", "\n{% if %}"))
+    refused = json.loads(talk(door.run("templates", "put", str(mail), "--json"), 3))
+    places = [one["path"] for one in refused["faults"]]
+    assert f"{mail}:1" in places
+    assert any("unknown channel" in one["message"] for one in refused["faults"])

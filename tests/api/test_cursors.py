@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.api.cursors import ID_MAX, behind, below, cursor
+from dispatcher.api.endpoints import Endpoint
+from dispatcher.api.interface import ENDPOINTS
 from dispatcher.api.problems import Problem
+from tests.api.caller import Caller
 
 
 @given(st.integers(min_value=1, max_value=ID_MAX))
@@ -37,3 +40,14 @@ def test_one_of_another_list_is_refused() -> None:
         below("runs", cursor("runs", ID_MAX + 1))
     with pytest.raises(Problem):
         below("runs", cursor("runs", 7) + "=")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [one for one in ENDPOINTS if "cursor" in getattr(one.given, "__struct_fields__", ())],
+    ids=lambda one: one.path,
+)
+async def test_one_of_a_sweep_is_refused_where_it_stands(one: Endpoint, admin: Caller) -> None:
+    assert one.example is not None
+    answer = admin.post(one.path, {**one.example, "cursor": cursor("deliveries", 7)})
+    assert list(answer.faults) == ["$.cursor"]

@@ -2,6 +2,7 @@
 
 import json
 import random
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
@@ -9,9 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
+from dispatcher.api.cursors import ID_MAX, cursor
 from dispatcher.api.endpoints import Endpoint
 from dispatcher.api.interface import ENDPOINTS
 from tests.api.caller import Caller
+from tests.api.test_schemathesis import KNOWN
 from tests.store.scene import Connection
 
 ROUNDS = 40
@@ -58,6 +61,14 @@ PLACES = (
     "'",
     "1;",
 )
+
+# Where lists with cursors are, and whom two of them ask about.
+_WHOM = {"getTimeline": "&address=a@example.org", "exportPerson": "&address=a@example.org"}
+LISTS = {
+    one.operation: f"{one.path}?cursor={{cursor}}{_WHOM.get(one.operation, '')}"
+    for one in ENDPOINTS
+    if "query.cursor" in KNOWN.get(one.operation, ())
+}
 
 
 def _mutated(dice: random.Random, example: Mapping[str, Any]) -> bytes:
@@ -106,3 +117,27 @@ async def test_no_request_makes_it_crash(one: Endpoint, admin: Caller, inside: C
         if answer.status >= 400 and not one.enveloped:
             assert answer.json["status"] == answer.status
     assert not admin.program.events("api.failed") + admin.program.events("http.failed")
+
+
+def _numbers(operation: str) -> tuple[str, int]:
+    """What the cursor of a list is called, and how many numbers it has."""
+    text = KNOWN[operation]["query.cursor"]
+    noun, *numbers = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
+    return noun, len(numbers) if all(one.isdecimal() for one in numbers) else 0
+
+
+@pytest.mark.parametrize("number", [1, 2**31, ID_MAX])
+@pytest.mark.parametrize("operation", [one for one in LISTS if _numbers(one)[1]])
+async def test_no_number_in_a_cursor_makes_it_crash(
+    operation: str, number: int, admin: Caller, inside: Connection
+) -> None:
+    """Nobody signs them: whoever likes makes one up."""
+    noun, count = _numbers(operation)
+    told = {
+        "run_id": str(admin.post("/workflows/welcome/triggers", {"input": {}}).json["execution_id"]),
+        "name": "welcome",
+        "cursor": cursor(noun, *[number] * count),
+    }
+    answer = admin.get(LISTS[operation].format_map(told))
+    assert answer.status in {200, 400, 404}, answer
+    assert answer.status != 400 or list(answer.faults) == ["query.cursor"]

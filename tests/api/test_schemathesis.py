@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from dispatcher.api.cursors import cursor, cursor_after
+from dispatcher.api.cursors import cursor, cursor_after, cursor_after_texts
 from dispatcher.api.interface import ENDPOINTS
 from tests.api.caller import Caller
 from tests.program import ROOT
 from tests.store.scene import Connection
 
-EXAMPLES_MAX = 15
+EXAMPLES_MAX = 5
 SEED = 20_301
 SECONDS_MAX = 300
 OPERATIONS = {one.operation: one for one in ENDPOINTS}
+
+_OF_PERSONS = {400: "an address is of its kind, and there is such a time zone"}
+_OF_ADDRESSES = {400: "an address is of its kind, and which channels there are is configured"}
+_OF_SWEEPS = {400: "a cursor is one that a sweep has answered, and 1.0 as with publishTemplate"}
 
 # With which statuses sound data may be refused, beside 401, 403, 404, 409, 429 and 503, and why no schema can say when.
 # No other check is left out anywhere.
@@ -26,27 +30,75 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     "createDelivery": {400: "which channels there are is configured, and a template belongs to its channel"},
     "createDeliveries": {400: "as with one delivery"},
     "putWorkflow": {
-        400: "a graph has rules of its own: what it names is there, it has no circle, its Liquid is Liquid",
-        412: "If-Match names a version that may not be the newest",
+        400: "a graph has rules of its own: what it names is there, it has no circle, its Liquid is Liquid"
     },
+    "putWorkflows": {400: "as with one workflow"},
+    "compareWorkflows": {400: "as with one workflow"},
     "triggerWorkflow": {400: "idempotency_key and correlation_id are names of one thing, and may not differ"},
     "signalRun": {400: "what templates read may have no number of more than 64 bits, which JSON has"},
+    "putTemplate": {400: "Liquid is Liquid, and a template has the parts that its channel has"},
+    "saveTemplates": {400: "as with one template"},
+    "previewTemplate": {400: "as with one template"},
+    "publishTemplate": {400: "1.0 is a whole number for JSON Schema, and none here"},
+    "putSchedule": {400: "there is its workflow and its time zone, and an expression that never ticks is none"},
+    **dict.fromkeys(
+        ("listContacts", "createContact", "putContact", "patchContact", "getTimeline", "exportPerson"),
+        _OF_PERSONS,
+    ),
+    "erasePerson": {400: "as above, and an erasure is of an address or of a contact"},
+    **dict.fromkeys(
+        ("addSuppressions", "removeSuppressions", "checkAddress", "subscribeToTopic", "unsubscribeFromTopic"),
+        _OF_ADDRESSES,
+    ),
+    "createPause": {
+        400: "which channels and providers there are is configured, and what is said has to be of its scope"
+    },
+    **dict.fromkeys(
+        ("resolveAllHeld", "replayDeadRuns", "discardDeadRuns", "replayDeadDeliveries", "discardDeadDeliveries"),
+        _OF_SWEEPS,
+    ),
+    "createKey": {400: "it ends later than now"},
     "createWebhook": {400: "an endpoint is somewhere that may be called"},
     "changeWebhook": {400: "as above"},
     "workflowEnqueue": {400: "what the payload has to have depends on the action"},
 }
 KEY_REUSED = 422  # Of every POST: whether an Idempotency-Key was used before, only the database knows.
+CHANGED = 412  # Of whatever takes If-Match: which version is the newest, only the database knows.
 
-# What lists have given out before, and what there is to be triggered: nobody could guess it.
+OTHER_KEY = "other"
+# What lists have given out before, and what there is to be triggered: nobody could guess it. And which key is taken
+# back, which is not the one that asks.
 KNOWN: Mapping[str, Mapping[str, str]] = {
-    "listDeliveries": {"query.cursor": cursor("deliveries", 7)},
-    "listHeld": {"query.cursor": cursor("held", 1, 7)},
-    "listDeadRuns": {"query.cursor": cursor("dead_runs", 7)},
-    "listDeadDeliveries": {"query.cursor": cursor("dead_deliveries", 7)},
-    "listWorkflows": {"query.cursor": cursor_after("workflows", "a")},
-    "listRuns": {"query.cursor": cursor("runs", 7)},
-    "getRunLog": {"query.cursor": cursor("log", 1)},
-    "listWebhooks": {"query.cursor": cursor_after("webhooks", "a")},
+    **{
+        operation: {"query.cursor": known}
+        for operation, known in {
+            "listDeliveries": cursor("deliveries", 7),
+            "listHeld": cursor("held", 1, 7),
+            "listDeadRuns": cursor("dead_runs", 7),
+            "listDeadDeliveries": cursor("dead_deliveries", 7),
+            "listWorkflows": cursor_after("workflows", "a"),
+            "listTemplates": cursor_after("templates", "a"),
+            "listTemplateVersions": cursor("versions", 7),
+            "listRuns": cursor("runs", 7),
+            "getRunLog": cursor("log", 1),
+            "listRunDeliveries": cursor("run_deliveries", 7),
+            "listSchedules": cursor_after("schedules", "a"),
+            "listContacts": cursor_after("contacts", "a"),
+            "getTimeline": cursor("timeline", 1, 7),
+            "exportPerson": cursor("export", 1, 7),
+            "listErasures": cursor("erasures", 7),
+            "listWebhooks": cursor_after("webhooks", "a"),
+            "listSuppressions": cursor_after_texts("suppressions", "email", "a@example.org", "", "operator"),
+            "listTopicPreferences": cursor_after_texts("topics", "email", "a@example.org", "news"),
+            "listKeys": cursor_after_texts("keys", "a", "7"),
+            "listPauses": cursor("pauses", 7),
+            "listObjects": cursor_after("objects", "a"),
+            "listAudit": cursor("audit", 1, 1, 7),
+        }.items()
+    },
+    "getKeyLog": {"query.cursor": cursor("key_actions", 7), "path.name": OTHER_KEY},
+    "rotateKey": {"path.name": OTHER_KEY},
+    "revokeKey": {"path.name": OTHER_KEY},
     "triggerWorkflow": {"path.name": "welcome"},
 }
 _HEAD = """
@@ -62,7 +114,11 @@ allow-x00 = false  # the document says that no text may have one; tests of readi
 def _settings() -> str:
     lines = [_HEAD]
     for name, one in OPERATIONS.items():
-        more = [*REFUSED.get(name, ()), *([KEY_REUSED] if one.method == "POST" else ())]
+        more = [
+            *REFUSED.get(name, ()),
+            *([KEY_REUSED] if one.method == "POST" else ()),
+            *([CHANGED] if one.tagged else ()),
+        ]
         statuses = ["2xx", "401", "403", "404", "409", "429", "503", *map(str, more)]
         known = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in KNOWN.get(name, {}).items())
         lines.append(
@@ -102,6 +158,7 @@ def _run(admin: Caller, folder: Path) -> tuple[dict[str, Any], str]:
 async def test_the_program_keeps_to_its_document_in_all_checks(
     admin: Caller, inside: Connection, tmp_path: Path
 ) -> None:
+    assert admin.post("/keys", {"name": OTHER_KEY, "role": "workerService", "reason": "a test"}).status == 201
     report, said = _run(admin, tmp_path)
     assert (report["exit_code"], report["failures"], report["errors"]) == (0, [], []), said
     assert report["operations"]["tested"] == len(ENDPOINTS)
@@ -117,3 +174,8 @@ async def test_the_program_keeps_to_its_document_in_all_checks(
 @pytest.mark.parametrize("table", [REFUSED, KNOWN], ids=["refused", "known"])
 def test_what_is_said_of_an_operation_is_said_of_one_that_there_is(table: Mapping[str, object]) -> None:
     assert table.keys() <= OPERATIONS.keys()
+
+
+def test_a_cursor_of_every_list_is_known() -> None:
+    lists = {name for name, one in OPERATIONS.items() if "cursor" in one.query.__struct_fields__}
+    assert lists == {name for name, known in KNOWN.items() if "query.cursor" in known}

@@ -26,7 +26,7 @@ def draft(
 async def version(database: Database, one: Draft, workspace: Workspace = HERE) -> Version:
     """The version that it becomes with the partials that are published."""
     names = [name for texts in one.locales.values() for text in texts.values() for name in _quoted(text)]
-    frozen = freeze(one, await templates.partials(database, workspace, names), BYTES_MAX)
+    frozen = freeze(one, await templates.partials(templates.published(database, workspace), names), BYTES_MAX)
     assert isinstance(frozen, Version), frozen
     return frozen
 

@@ -107,7 +107,7 @@ def test_what_is_called_for_a_row_is_called_for_one_that_is_visible(name: str) -
     assert calls
     for text in calls:
         assert re.search(
-            rf"dispatcher\.{name}\((\w+\.)?id, \$2, (\w+\.)?tenant_id, (\w+\.)?workspace_id|"
+            rf"dispatcher\.{name}\((\w+\.)?id, (\$2|'\w+'), (\w+\.)?tenant_id, (\w+\.)?workspace_id|"
             rf"dispatcher\.{name}\(id, \$2, \$3::jsonb, tenant_id, workspace_id",
             text,
         ), text
@@ -176,7 +176,9 @@ async def test_the_owners_functions_do_nothing_for_another_workspace(
     assert started.status == "queued"
 
 
-@pytest.mark.parametrize("relation", ["instances", "claims", "clusters", "delivery_life", "channel_outbox", "pauses"])
+@pytest.mark.parametrize(
+    "relation", ["instances", "claims", "clusters", "delivery_life", "channel_outbox", "happenings"]
+)
 async def test_what_is_nobodys_is_not_seen(database: Database, relation: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match=relation):
         async with tenants.transaction(database, HOME) as inside:
@@ -261,28 +263,28 @@ async def test_applications_write_and_read_as_before_but_for_copy_into_the_table
 
 async def test_a_table_that_comes_later_is_isolated_by_one_call(connection: Connection, database: Database) -> None:
     await connection.execute("""
-        CREATE TABLE dispatcher.contacts (
+        CREATE TABLE dispatcher.visitors (
             id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant_id text NOT NULL, workspace_id text NOT NULL);
-        CREATE TABLE dispatcher.contact_events (contact_id bigint NOT NULL, event text NOT NULL);
-        CREATE TABLE dispatcher.tenant_names (tenant_id text NOT NULL);
-        CALL dispatcher.isolate_v1('dispatcher.contacts');
-        CALL dispatcher.isolate_v1('dispatcher.contact_events', 'contact_id', 'dispatcher.contacts');
-        CALL dispatcher.isolate_v1('dispatcher.tenant_names');
-        GRANT SELECT, INSERT ON dispatcher.contacts, dispatcher.contact_events, dispatcher.tenant_names
+        CREATE TABLE dispatcher.visits (visitor_id bigint NOT NULL, event text NOT NULL);
+        CREATE TABLE dispatcher.houses (tenant_id text NOT NULL);
+        CALL dispatcher.isolate_v1('dispatcher.visitors');
+        CALL dispatcher.isolate_v1('dispatcher.visits', 'visitor_id', 'dispatcher.visitors');
+        CALL dispatcher.isolate_v1('dispatcher.houses');
+        GRANT SELECT, INSERT ON dispatcher.visitors, dispatcher.visits, dispatcher.houses
             TO dispatcher_tenant;
-        INSERT INTO dispatcher.contacts (tenant_id, workspace_id)
+        INSERT INTO dispatcher.visitors (tenant_id, workspace_id)
         VALUES ('default', 'default'), ('acme', 'default'), ('default', 'other');
-        INSERT INTO dispatcher.contact_events SELECT id, 'seen' FROM dispatcher.contacts;
-        INSERT INTO dispatcher.tenant_names VALUES ('default'), ('acme');
+        INSERT INTO dispatcher.visits SELECT id, 'seen' FROM dispatcher.visitors;
+        INSERT INTO dispatcher.houses VALUES ('default'), ('acme');
     """)
     for whose in (HOME, ACME, OTHER):
         async with tenants.transaction(database, whose) as inside:
-            (contact,) = await inside.fetch("SELECT * FROM dispatcher.contacts")
-            assert (contact["tenant_id"], contact["workspace_id"]) == (whose.tenant_id, whose.workspace_id)
-            (event,) = await inside.fetch("SELECT * FROM dispatcher.contact_events")
-            assert event["contact_id"] == contact["id"]
-            assert [row[0] for row in await inside.fetch("SELECT * FROM dispatcher.tenant_names")] == [whose.tenant_id]
+            (visitor,) = await inside.fetch("SELECT * FROM dispatcher.visitors")
+            assert (visitor["tenant_id"], visitor["workspace_id"]) == (whose.tenant_id, whose.workspace_id)
+            (visit,) = await inside.fetch("SELECT * FROM dispatcher.visits")
+            assert visit["visitor_id"] == visitor["id"]
+            assert [row[0] for row in await inside.fetch("SELECT * FROM dispatcher.houses")] == [whose.tenant_id]
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
         async with tenants.transaction(database, ACME) as inside:
-            await inside.fetch("INSERT INTO dispatcher.contact_events VALUES ($1, 'x')", 1)
-    assert await connection.fetchval("SELECT count(*) FROM dispatcher.contact_events") == len((HOME, ACME, OTHER))
+            await inside.fetch("INSERT INTO dispatcher.visits VALUES ($1, 'x')", 1)
+    assert await connection.fetchval("SELECT count(*) FROM dispatcher.visits") == len((HOME, ACME, OTHER))

@@ -8,6 +8,7 @@ from dispatcher.doors.remote.keys import RemoteKeys
 from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
 from dispatcher.doors.remote.runs import RemoteRuns
 from dispatcher.doors.remote.suppressions import RemoteSuppressions
+from dispatcher.doors.remote.templates import RemoteTemplates
 from dispatcher.doors.remote.workflows import RemoteWorkflows
 from dispatcher.store.templates import Workspace
 
@@ -24,6 +25,7 @@ class RemoteDoors:
         self.runs = RemoteRuns(self._calls)
         self.suppressions = RemoteSuppressions(self._calls)
         self.keys = RemoteKeys(self._calls)
+        self.templates = RemoteTemplates(self._calls)
 
     async def workspace(self, whose: Whose) -> Workspace:
         """What the key opens; raises OtherWorkspace where something else is named."""

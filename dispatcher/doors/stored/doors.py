@@ -9,6 +9,7 @@ from dispatcher.doors.stored.keys import StoredKeys
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.runs import StoredRuns
 from dispatcher.doors.stored.suppressions import StoredSuppressions
+from dispatcher.doors.stored.templates import StoredTemplates
 from dispatcher.doors.stored.workflows import StoredWorkflows
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
@@ -25,6 +26,7 @@ class StoredDoors:
         self.runs = StoredRuns(database)
         self.suppressions = StoredSuppressions(database)
         self.keys = StoredKeys(database)
+        self.templates = StoredTemplates(database, config)
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant."""

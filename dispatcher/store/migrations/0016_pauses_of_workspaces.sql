@@ -78,17 +78,21 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
       LEFT JOIN dispatcher.runs r ON r.id = asked.run_id
 $$;
 
--- A request sees the pauses of its workspace, and those that hold everywhere; it makes and ends those of its workspace alone.
--- One of the operators, which says so in the setting dispatcher.operators, sees and makes all; and keys in any workspace.
+-- A request sees the pauses of its workspace and of its tenant, and those that hold for all; it makes and ends those of its
+-- workspace alone. One of the operators, which says so in the setting dispatcher.operators, sees, makes and ends all; and so
+-- with keys, in any workspace.
 ALTER TABLE dispatcher.pauses ENABLE ROW LEVEL SECURITY;
 CREATE POLICY everybody ON dispatcher.pauses USING (true) WITH CHECK (true);
 CREATE POLICY tenant ON dispatcher.pauses AS RESTRICTIVE TO dispatcher_tenant
-    USING (tenant_id IS NULL OR tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
-                            AND workspace_id = nullif(current_setting('dispatcher.workspace', true), '')
-           OR current_setting('dispatcher.operators', true) = 'yes')
-    WITH CHECK (tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
-            AND workspace_id = nullif(current_setting('dispatcher.workspace', true), '')
-             OR current_setting('dispatcher.operators', true) = 'yes');
+    USING (current_setting('dispatcher.operators', true) = 'yes'
+           -- That of a run that had ended when pauses began to say where they hold says nothing.
+        OR CASE WHEN tenant_id IS NOT NULL THEN tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
+                                            AND workspace_id = nullif(current_setting('dispatcher.workspace', true), '')
+                WHEN scope = 'tenant' THEN name = nullif(current_setting('dispatcher.tenant', true), '')
+                ELSE scope <> 'run' END)
+    WITH CHECK (current_setting('dispatcher.operators', true) = 'yes'
+             OR tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
+            AND workspace_id = nullif(current_setting('dispatcher.workspace', true), ''));
 DROP POLICY tenant ON dispatcher.api_keys;
 CREATE POLICY tenant ON dispatcher.api_keys AS RESTRICTIVE TO dispatcher_tenant
     USING (tenant_id = nullif(current_setting('dispatcher.tenant', true), '')

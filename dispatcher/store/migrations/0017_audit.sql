@@ -37,8 +37,8 @@ CREATE POLICY tenant ON dispatcher.schedule_actions AS RESTRICTIVE TO dispatcher
     USING (said ->> 'tenant_id' = nullif(current_setting('dispatcher.tenant', true), '')
        AND said ->> 'workspace_id' = nullif(current_setting('dispatcher.workspace', true), ''));
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.schedules, dispatcher.objects TO dispatcher_tenant;
-GRANT SELECT, INSERT ON dispatcher.schedule_actions, dispatcher.suppression_log TO dispatcher_tenant;
+GRANT SELECT, INSERT ON dispatcher.schedule_actions TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.put_schedule_v1, dispatcher.set_schedule_active_v1, dispatcher.delete_schedule_v1,
     dispatcher.note_schedule_v1, dispatcher.schedule_fault_v1, dispatcher.trigger_schedule_v1, dispatcher.refuse_v1,
-    dispatcher.fault_v1, dispatcher.object_faults_v1, dispatcher.faults_in_words_v1, dispatcher.put_object_v1, dispatcher.erase_object_v1
+    dispatcher.put_object_v1, dispatcher.erase_object_v1
     TO dispatcher_tenant;

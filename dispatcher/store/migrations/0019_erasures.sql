@@ -361,5 +361,7 @@ REVOKE ALL ON FUNCTION dispatcher.erased_delivery_keys_stay_v1, dispatcher.erase
 CALL dispatcher.isolate_v1('dispatcher.erasures');
 CALL dispatcher.isolate_v1('dispatcher.erased_suppressions');
 GRANT SELECT, INSERT ON dispatcher.erasures TO dispatcher_tenant;
+-- Who is taken off the list after all, or wants a topic again, is forgiven what was said before they were erased.
 GRANT SELECT, DELETE ON dispatcher.erased_suppressions TO dispatcher_tenant;
+GRANT INSERT ON dispatcher.suppression_log TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.erased_v1 TO dispatcher_tenant;

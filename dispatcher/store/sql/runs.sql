@@ -70,7 +70,7 @@ SELECT coalesce(state -> 'cursor', '{}')::text FROM dispatcher.runs WHERE id = $
 -- name: entries
 -- The log of a run from number $2 on, $3 lines at most.
 SELECT number, at, event, step, node, context::text, added::text, error FROM dispatcher.run_entries
- WHERE run_id = $1 AND number >= $2 ORDER BY number LIMIT $3;
+ WHERE run_id = $1 AND number >= $2::bigint ORDER BY number LIMIT $3;
 
 -- name: deliveries
 -- What a run has ordered, with its life, $2 at most behind id $3.

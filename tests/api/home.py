@@ -1,0 +1,189 @@
+"""Home: a workspace in which there is something of everything that the API shows or changes, and a request to it."""
+
+import json
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+from litestar import Litestar
+from msgspec import Struct
+
+from dispatcher.api.endpoints import Endpoint
+from dispatcher.store.templates import Workspace
+from tests.store import flows
+from tests.store.scene import Connection
+
+HOME = Workspace()
+FOREIGN = (Workspace("acme", "default"), Workspace("default", "other"))
+# What only the workspace at home knows, and what only its tenant.
+SECRETS = (b"+4917012345", b"of-home")
+OF_TENANT = b"of-tenant"
+# Tables of what all workspaces of a tenant share.
+SHARED = {
+    f"dispatcher.{name}" for name in ("suppressions", "suppression_log", "topic_preferences", "erased_suppressions")
+}
+ONCE = "once"
+_NAMES = {"webhooks": "crm", "schedules": "nightly", "objects": "contract.pdf", "keys": "shop"}
+_ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
+_FURNITURE = """
+    SELECT dispatcher.create_webhook_v1('default', 'default', 'crm', 'https://of-home.example', '{run.failed}', true,
+                                        'whsec_' || repeat('a', 32), 9, 'of-home', 'of-home');
+    SELECT dispatcher.put_templates_v1('[{"tenant_id": "default", "workspace_id": "default", "name": "welcome",
+        "channel": "email", "default_locale": "en", "rights": [], "variables": [],
+        "sources": {"en": {"parts": {"subject": "of-home", "text": "of-home"}, "partials": {}}}}]', true, 'of-home');
+    SELECT dispatcher.put_contact_v1('default', 'default', 'customer-17', '{"name": "of-home", "addresses": [
+        {"kind": "phone", "address": "+4917012345", "written": "+4917012345"}]}', 'put', NULL, 'of-home');
+    SELECT dispatcher.put_schedule_v1('default', 'default', name, 'welcome', '0 8 * * *', 'UTC', '{"of": "of-home"}',
+                                      '2040-01-01', 'of-home')
+      FROM unnest('{nightly,of-home}'::text[]) AS name;
+    SELECT dispatcher.put_object_v1('contract.pdf', 'of-home', 'text/of-home');
+    SELECT dispatcher.create_api_key_v1('default', 'default', name, 'triggerOperator', NULL,
+                                        'dsp_0123456789A' || number, sha256('of-home'), 'of-home', 'of-home')
+      FROM unnest('{shop,of-home}'::text[]) WITH ORDINALITY AS made (name, number);
+    INSERT INTO dispatcher.suppressions (kind, address, actor, reason)
+    VALUES ('email', 'bob@example.org', 'of-tenant', 'of-tenant');
+    INSERT INTO dispatcher.topic_preferences (kind, address, topic, subscribed, actor, reason)
+    VALUES ('email', 'bob@example.org', 'news', true, 'of-tenant', 'of-tenant');
+    INSERT INTO dispatcher.erased_suppressions (tenant_id, kind, hash, channel, source, topic, added_at)
+    VALUES ('default', 'email', sha256('bob@example.org'), '', 'complaint', '', now()),
+           ('default', 'email', sha256('bob@example.org'), '', '', 'news', now());
+    INSERT INTO dispatcher.api_answers (tenant_id, workspace_id, key, asked, status, answer)
+    VALUES ('default', 'default', 'once', '', 200, 'of-home');
+    SELECT dispatcher.pause_v2('tenant', 'default', NULL, NULL, 'of-tenant', 'of-tenant');
+    SELECT dispatcher.pause_v2('provider', 'unused', NULL, NULL, 'operators', 'of all');
+"""
+
+
+class Home(Struct):
+    """What there is at home, by the operations that are about it."""
+
+    deliveries: dict[str, int]
+    runs: dict[str, int]
+    pause: int
+    erasure: int
+
+    def names(self, one: Endpoint) -> dict[str, str]:
+        """What the path of an operation names."""
+        return {
+            "delivery_id": str(self.deliveries.get(one.operation, self.deliveries[""])),
+            "run_id": str(self.runs.get(one.operation, self.runs[""])),
+            "pause_id": str(self.pause),
+            "erasure_id": str(self.erasure),
+            "key": "customer-17",
+            "name": _NAMES.get(one.tag, "welcome"),
+        }
+
+
+class Answer(Struct):
+    """What came back."""
+
+    status: int = 0
+    body: bytes = b""
+
+
+async def _delivery(connection: Connection, key: str, state: str = "ready") -> int:
+    number: int = await connection.fetchval(
+        """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
+           VALUES ($1, 'sms', '+4917012345', '{"body": "x"}', '2040-01-01') RETURNING id""",
+        key,
+    )
+    await connection.execute(f"UPDATE dispatcher.delivery_state SET {state} WHERE id = $1", number)
+    return number
+
+
+async def _run(connection: Connection, key: str, done: str = "") -> int:
+    run: int = (await flows.trigger(connection, key=key))["execution_id"]
+    if done:
+        await connection.execute(f"SELECT dispatcher.{done}", run)
+    return run
+
+
+async def furnish(connection: Connection) -> Home:
+    """Of everything that the API shows or changes one."""
+    await flows.put(connection, author="of-home")
+    await connection.execute(_FURNITURE)
+    waits = await _delivery(connection, "of-home", "ready = ready")
+    lost = await _delivery(
+        connection, "of-home-held", "ready = false, marked = true, held = true, token = 1, held_at = now(), error = 'x'"
+    )
+    failed = await _delivery(
+        connection, "of-home-dead", "ready = false, status = 'failed', finished_at = now(), error = 'of-home'"
+    )
+    goes = await _run(connection, "of-home")
+    await flows.ordered(connection, goes)
+    rests = await _run(connection, "of-home-paused", "pause_run_v1($1)")
+    buried = await _run(connection, "of-home-dead", "bury_run_v1($1, 'of-home', 'of-home')")
+    pause = await connection.fetchval(
+        "SELECT pause_id FROM dispatcher.pause_v2('template', 'promotion', 'default', 'default', 'of-home', 'of-home')"
+    )
+    erasure = await connection.fetchval(
+        """INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, finished_at)
+           VALUES ('default', 'default', 'of-home', 'of-home', '{of-home}', now()) RETURNING id"""
+    )
+    dead = dict.fromkeys(("retryDelivery", "replayDeadDelivery", "discardDeadDelivery"), failed)
+    return Home(
+        {"": waits, "resolveHeld": lost, "getHeld": lost} | dead,
+        {"": goes, "resumeRun": rests, "replayRun": buried, "replayDeadRun": buried, "discardDeadRun": buried},
+        pause,
+        erasure,
+    )
+
+
+async def seen(connection: Connection) -> dict[str, list[str]]:
+    """All rows of the workspace at home, by table."""
+    async with connection.transaction():
+        await connection.execute(
+            "SET LOCAL ROLE dispatcher_tenant; SET LOCAL dispatcher.tenant = 'default';"
+            " SET LOCAL dispatcher.workspace = 'default'"
+        )
+        tables = await connection.fetch(
+            "SELECT oid::regclass::text AS name FROM pg_class WHERE relnamespace = 'dispatcher'::regnamespace"
+            " AND relkind = 'r' AND has_table_privilege('dispatcher_tenant', oid, 'SELECT')"
+        )
+        return {
+            name: [row[0] for row in await connection.fetch(f"SELECT t::text FROM {name} t ORDER BY 1")]
+            for (name,) in tables
+        }
+
+
+async def ask(app: Litestar, key: str, one: Endpoint, home: Home) -> Answer:
+    """A request for what is at home."""
+    names = home.names(one)
+    query = {"address": _ABOUT[one.operation]} if one.operation in _ABOUT else {}
+    own = {"idempotency_key": "of-home"} if one.operation.endswith("ByKey") else {}
+    own |= {"error": "of-home"} if one.example and "error" in one.example else {}
+    body = None if one.example is None else dict(one.example) | own
+    return await call(app, key, one.method, re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path), body, query)
+
+
+async def call(
+    app: Litestar, key: str, method: str, path: str, body: object = None, query: dict[str, str] | None = None
+) -> Answer:
+    """A request, as a server hands it over."""
+    content = b"" if body is None else json.dumps(body).encode()
+    sent = {"authorization": f"Bearer {key}", "content-type": "application/json", "idempotency-key": ONCE}
+    answer = Answer()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: Any) -> None:
+        answer.status = message.get("status", answer.status)
+        answer.body += message.get("body", b"")
+
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": urlencode(query or {}).encode(),
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    await app(scope, receive, send)  # type: ignore[arg-type]  # as a server has them
+    return answer
