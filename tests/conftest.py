@@ -29,16 +29,19 @@ STOP_SECONDS_MAX = 60
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-# What is about SQL, and the clauses of the outbox.
+# What is about SQL, and the clauses of what stands in SQL.
 REPEATED = (
     "tests/store",
     "tests/conformance/test_flow",
+    "tests/conformance/test_http",
     "tests/conformance/test_outage",
     "tests/conformance/test_outbox",
+    "tests/conformance/test_persons",
     "tests/conformance/test_results",
     "tests/conformance/test_signals",
     "tests/conformance/test_triggers",
     "tests/conformance/test_walkers",
+    "tests/conformance/test_webhooks",
 )
 
 # Tests that take as long as hundreds: begun last, they would keep one worker busy and the others waiting.
