@@ -42,3 +42,19 @@ GRANT EXECUTE ON FUNCTION dispatcher.put_schedule_v1, dispatcher.set_schedule_ac
     dispatcher.note_schedule_v1, dispatcher.schedule_fault_v1, dispatcher.trigger_schedule_v1, dispatcher.refuse_v1,
     dispatcher.put_object_v1, dispatcher.erase_object_v1
     TO dispatcher_tenant;
+
+-- As before, by the door that a request may take: whoever looks at a schedule is told whether its tick would be refused.
+CREATE OR REPLACE FUNCTION dispatcher.trigger_schedule_v1(
+    p_held dispatcher.schedules, p_tick timestamptz, p_key text, OUT run_id bigint, OUT refusal text
+)
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    SELECT t.execution_id INTO run_id
+      FROM dispatcher.trigger_workflow_v2(
+               p_held.workflow, jsonb_build_object('scheduled_for', dispatcher.tick_text_v1(p_tick)) || p_held.input, p_key,
+               p_held.tenant_id, p_held.workspace_id, 'schedule:' || p_held.name) AS t;
+EXCEPTION WHEN OTHERS THEN
+    -- Connections, transactions to be tried again, resources, somebody's intervention, the server's own errors.
+    IF left(SQLSTATE, 2) IN ('08', '25', '40', '53', '55', '57', '58', 'XX') AND SQLSTATE <> '55000' THEN RAISE; END IF;
+    refusal := left(SQLERRM, 1000);
+END $$;
