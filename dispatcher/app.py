@@ -93,7 +93,7 @@ class App:
         pages = [
             *unsubscribing(lambda: self._links, lambda: self.database),
             *receiving(office),
-            *Interface(lambda: self.config, lambda: self.callers).handlers(),
+            *Interface(lambda: self.config, lambda: self.callers, self._is_pressed).handlers(),
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
         self.listener = Listener(routes, config.http)
@@ -101,6 +101,9 @@ class App:
         self.database: Database
         # Of those who call the API, so that they cannot keep the dispatcher from its own.
         self.callers: Database
+
+    def _is_pressed(self) -> bool:
+        return self.pipeline is not None and self.pipeline.is_pressed()
 
     async def serve(self) -> None:
         """Run until a signal stops it; returns when everything in flight is settled."""

@@ -20,6 +20,7 @@ from bench import outbox, runs
 from bench.fuzzing.client import Answered, Client
 from bench.fuzzing.corpus import Asked, corpus
 from bench.fuzzing.mutations import Mutator
+from bench.fuzzing.sound import SOUND
 from bench.measure import BenchError, Measure, beside, median
 from bench.process import Dispatcher, dispatching
 from bench.server import Connection, Server
@@ -65,30 +66,6 @@ METHOD = (
     "Sound and unsound requests for each operation, made by Schemathesis of the document, most of them with more done "
     "to them, with keys of every role, of elsewhere and bad ones. Less is better; limit 50 MB. An answer of 500 or "
     "over, but for 503 where too much waits, fails the case."
-)
-# What no schema says: which workflow there is, and what it reads.
-_TYPE = [("Content-Type", "application/json")]
-_INPUT = {"name": "Ann", "email": "ann@example.org", "phone": "+4915112345678"}
-SOUND = (
-    *(
-        Asked("triggerWorkflow", "POST", f"/workflows/{runs.WORKFLOW}/triggers", "", _TYPE, json.dumps(body).encode())
-        for body in ({"input": _INPUT}, {"input": _INPUT, "idempotency_key": "order-17"})
-    ),
-    *(
-        Asked("workflowEnqueue", "POST", "/workflow-enqueue", "", _TYPE, json.dumps(body).encode())
-        for body in (
-            {"action": "enqueue", "payload": {"workflow_name": runs.WORKFLOW, "input": _INPUT}},
-            {"action": "status", "payload": {"execution_id": 1}},
-        )
-    ),
-    *(
-        Asked("createDelivery", "POST", "/deliveries", "", _TYPE, json.dumps(body).encode())
-        for body in (
-            {"idempotency_key": f"{channel}-{number}", "channel": channel, "recipient": "+4915112345678", "body": "x"}
-            for channel in ("sms", "push", "voice")
-            for number in range(3)
-        )
-    ),
 )
 
 

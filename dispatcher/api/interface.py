@@ -46,6 +46,7 @@ from dispatcher.api.problems import (
 )
 from dispatcher.api.serving import AnyRequest, Serving, request_id
 from dispatcher.api.together import Together
+from dispatcher.api.turns import Turns
 from dispatcher.config import Config, Limits
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
@@ -80,12 +81,17 @@ _KINDS: dict[int, Kind] = {kind.status: kind for kind in (NOT_FOUND, METHOD_NOT_
 class Interface:
     """The API of one process."""
 
-    def __init__(self, config: Callable[[], Config], database: Callable[[], Database]) -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        database: Callable[[], Database],
+        pressed: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._config = config
         self._intakes: tuple[Limits, Sequence[str], Intake] | None = None
         admission = Admission(config, database)
         self._serving = Serving(
-            Served(config, self._intake, admission.shed, Together(database).start), admission, database
+            Served(config, self._intake, admission.shed, Together(database).start), admission, database, Turns(pressed)
         )
 
     @cached_property

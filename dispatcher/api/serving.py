@@ -38,6 +38,7 @@ from dispatcher.api.problems import (
     Problem,
     faulty,
 )
+from dispatcher.api.turns import Turns
 from dispatcher.errors import Fault
 from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
@@ -103,8 +104,9 @@ def request_id(request: AnyRequest) -> str:
 class Serving:
     """Serves endpoints."""
 
-    def __init__(self, served: Served, admission: Admission, database: Callable[[], Database]) -> None:
+    def __init__(self, served: Served, admission: Admission, database: Callable[[], Database], turns: Turns) -> None:
         self._served = served
+        self._turns = turns
         self._admission = admission
         self._database = database
 
@@ -162,6 +164,10 @@ class Serving:
         asked = list(request.query_params.multi_items()) if request.scope["query_string"] else []
         query = reading.read_query(asked, endpoint.query)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
+        async with self._turns.one():
+            return await self._in_turn(endpoint, request, key, query, body)
+
+    async def _in_turn(self, endpoint: Endpoint, request: AnyRequest, key: Key, query: object, body: bytes) -> _Answer:
         given = await _given(endpoint, body)
         again = _idempotency_key(request)
         match = request.headers.get("if-match")

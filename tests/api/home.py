@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -54,6 +55,18 @@ _FURNITURE = """
 """
 
 
+class Asked(Struct, frozen=True):
+    """A request."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        return " ".join((self.method, self.path, *map(str, (self.body or {}).values())))
+
+
 class Home(Struct):
     """What there is at home, by the operations that are about it."""
 
@@ -62,9 +75,9 @@ class Home(Struct):
     pause: int
     erasure: int
 
-    def names(self, one: Endpoint) -> dict[str, str]:
-        """What the path of an operation names."""
-        return {
+    def ask(self, one: Endpoint) -> Asked:
+        """A request for what is here."""
+        names = {
             "delivery_id": str(self.deliveries.get(one.operation, self.deliveries[""])),
             "run_id": str(self.runs.get(one.operation, self.runs[""])),
             "pause_id": str(self.pause),
@@ -72,6 +85,14 @@ class Home(Struct):
             "key": "customer-17",
             "name": _NAMES.get(one.tag, "welcome"),
         }
+        own = {"idempotency_key": "of-home"} if one.operation.endswith("ByKey") else {}
+        own |= {"error": "of-home"} if one.example and "error" in one.example else {}
+        return Asked(
+            one.method,
+            re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path),
+            None if one.example is None else dict(one.example) | own,
+            {"address": _ABOUT[one.operation]} if one.operation in _ABOUT else {},
+        )
 
 
 class Answer(Struct):
@@ -146,21 +167,9 @@ async def seen(connection: Connection) -> dict[str, list[str]]:
         }
 
 
-async def ask(app: Litestar, key: str, one: Endpoint, home: Home) -> Answer:
-    """A request for what is at home."""
-    names = home.names(one)
-    query = {"address": _ABOUT[one.operation]} if one.operation in _ABOUT else {}
-    own = {"idempotency_key": "of-home"} if one.operation.endswith("ByKey") else {}
-    own |= {"error": "of-home"} if one.example and "error" in one.example else {}
-    body = None if one.example is None else dict(one.example) | own
-    return await call(app, key, one.method, re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path), body, query)
-
-
-async def call(
-    app: Litestar, key: str, method: str, path: str, body: object = None, query: dict[str, str] | None = None
-) -> Answer:
-    """A request, as a server hands it over."""
-    content = b"" if body is None else json.dumps(body).encode()
+async def call(app: Litestar, key: str, asked: Asked) -> Answer:
+    """Make a request, as a server hands it over."""
+    content = b"" if asked.body is None else json.dumps(asked.body).encode()
     sent = {"authorization": f"Bearer {key}", "content-type": "application/json", "idempotency-key": ONCE}
     answer = Answer()
 
@@ -175,11 +184,11 @@ async def call(
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
-        "method": method,
+        "method": asked.method,
         "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": urlencode(query or {}).encode(),
+        "path": asked.path,
+        "raw_path": asked.path.encode(),
+        "query_string": urlencode(asked.query).encode(),
         "root_path": "",
         "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
         "client": ("127.0.0.1", 1),

@@ -1,0 +1,29 @@
+"""Turns: callers leave the dispatcher the loop while it needs it, and only then."""
+
+import asyncio
+
+import pytest
+
+from dispatcher.api.turns import PRESSED_TURNS, Turns
+
+
+@pytest.mark.parametrize(("pressed", "most"), [(True, PRESSED_TURNS), (False, 3 * PRESSED_TURNS)])
+async def test_only_some_are_worked_on_while_the_dispatcher_is_pressed(pressed: bool, most: int) -> None:
+    turns, go_on = Turns(lambda: pressed), asyncio.Event()
+    inside, seen = 0, 0
+
+    async def work() -> None:
+        nonlocal inside, seen
+        async with turns.one():
+            inside += 1
+            seen = max(seen, inside)
+            await go_on.wait()
+            inside -= 1
+
+    tasks = [asyncio.create_task(work()) for _ in range(3 * PRESSED_TURNS)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert seen == most
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert (seen, inside) == (most, 0)
