@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from dispatcher.api.cursors import behind, cursor
+from dispatcher.api.cursors import behind, cursor, microseconds, moment
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import Row, page
 from dispatcher.api.models import Asked, Cursor, Limit, Text
-from dispatcher.api.sweeping import microseconds, moment
 from dispatcher.domain.roles import Right
 from dispatcher.store import audit as store
 from dispatcher.store.audit import Filter, Kind, Place

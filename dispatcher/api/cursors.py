@@ -3,6 +3,7 @@
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -15,6 +16,9 @@ _NOT_OURS = "is none of this list: take next_cursor from its last answer"
 _texts = msgspec.json.Decoder(tuple[str, ...]).decode
 # What an id can be, and what all are below.
 ID_MAX = 2**63 - 1
+# Before everything.
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def none_of_ours(path: str = _QUERY) -> Problem:
@@ -80,3 +84,16 @@ def behind(noun: str, text: str, count: int, path: str = _QUERY) -> list[int]:
 def below(noun: str, text: str | None) -> int:
     """The id that a cursor leads below; without one, over all of them. Raises Problem."""
     return ID_MAX if text is None else behind(noun, text, 1)[0]
+
+
+def microseconds(at: datetime) -> int:
+    """A time as a number of a cursor."""
+    return (at - FIRST) // _MICROSECOND
+
+
+def moment(number: int) -> datetime:
+    """The time that a number of a cursor stands for. One that nobody was given is behind all others."""
+    try:
+        return FIRST + number * _MICROSECOND
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

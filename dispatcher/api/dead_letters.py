@@ -6,12 +6,12 @@ from datetime import datetime
 import msgspec
 
 from dispatcher.api import models
-from dispatcher.api.cursors import ID_MAX, behind, below, cursor
+from dispatcher.api.cursors import ID_MAX, behind, below, cursor, microseconds, moment
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import cut
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.api.sweep_models import Refused, SweepLetters, Swept
-from dispatcher.api.sweeping import GOES_ON, microseconds, moment, sweep
+from dispatcher.api.sweeping import GOES_ON, sweep
 from dispatcher.domain.answers import NO_LETTER, letter_sentence
 from dispatcher.domain.roles import Right
 from dispatcher.store import dead, deliveries, runs, schedules

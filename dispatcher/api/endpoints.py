@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from dispatcher.api import cursors
 from dispatcher.api.problems import Kind, not_found
 from dispatcher.config import Config
+from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.roles import Right
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
@@ -69,6 +70,13 @@ class Call(Struct, frozen=True):
         if not (text.isascii() and text.isdecimal() and len(text) < len(str(cursors.ID_MAX))):
             raise not_found(f"{what} {text[:40]}")
         return int(text)
+
+    def named(self, what: str) -> str:
+        """The name in the path. What cannot be one is the name of nothing."""
+        name = self.path["name"]
+        if not NAME.fullmatch(name):
+            raise not_found(f"{what} {name[:101]!r}: a name has {NAME_WORDS}")
+        return name
 
     def raw(self, name: str) -> str:
         """An object in the body as it was written: reading and writing it would round its numbers."""

@@ -6,12 +6,12 @@ from datetime import datetime
 from msgspec import structs
 
 from dispatcher.api import models
-from dispatcher.api.cursors import behind, cursor
+from dispatcher.api.cursors import FIRST, behind, cursor, microseconds, moment
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import cut, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.api.sweep_models import Refused, SweepHeld, Swept
-from dispatcher.api.sweeping import FIRST, GOES_ON, microseconds, moment, sweep
+from dispatcher.api.sweeping import GOES_ON, sweep
 from dispatcher.domain.roles import Right
 from dispatcher.store import deliveries, held, schedules, settling
 from dispatcher.store.settling import Filter, Standing

@@ -4,7 +4,7 @@ import msgspec
 
 from dispatcher.api import person_models as models
 from dispatcher.api.contacts import meant
-from dispatcher.api.cursors import ID_MAX, behind, below, cursor, none_of_ours
+from dispatcher.api.cursors import ID_MAX, behind, below, cursor, microseconds, moment
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import NOT_FOUND, faulty, not_found
@@ -25,11 +25,9 @@ async def timeline(call: Call) -> Done:
     before = store.END
     if asked.cursor is not None:
         at, number = behind("timeline", asked.cursor, 2)
-        if not 0 < at < store.micros(store.END[0]):
-            raise none_of_ours()
-        before = store.moment(at), number
+        before = moment(at), number
     found = await store.timeline(call.database, call.workspace, address, before, asked.limit)
-    more = None if found.behind is None else cursor("timeline", store.micros(found.behind[0]), found.behind[1])
+    more = None if found.behind is None else cursor("timeline", microseconds(found.behind[0]), found.behind[1])
     return Done(models.Timeline(list(found.entries), more))
 
 

@@ -12,7 +12,6 @@ from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_name, page
 from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.cron import Cron
-from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.roles import Right
 from dispatcher.errors import ScheduleRefused
 from dispatcher.store import schedules as store
@@ -40,25 +39,17 @@ async def show(call: Call) -> Done:
 
 
 async def _find(call: Call) -> dict[str, Any]:
-    name = _name(call)
+    name = call.named("schedule")
     found = await store.show(call.database, call.workspace, name)
     if found is None:
         raise not_found(f"schedule {name}")
     return found
 
 
-def _name(call: Call) -> str:
-    """The name in the path. What cannot be one is the name of nothing."""
-    name = call.path["name"]
-    if not NAME.fullmatch(name):
-        raise not_found(f"schedule {name[:101]!r}: a name has {NAME_WORDS}")
-    return name
-
-
 async def put(call: Call) -> Done:
     """Save one."""
     given: models.NewSchedule = call.given
-    name = _name(call)
+    name = call.named("schedule")
     before = None
     if call.if_match is not None:
         before = (await _find(call))["version"]
@@ -79,7 +70,9 @@ async def activate(call: Call) -> Done:
     """Let one tick."""
     skip_missed = call.given.skip_missed
     try:
-        answer = await store.activate(call.database, call.workspace, _name(call), call.actor, skip_missed=skip_missed)
+        answer = await store.activate(
+            call.database, call.workspace, call.named("schedule"), call.actor, skip_missed=skip_missed
+        )
     except ScheduleRefused as refused:
         raise _unreadable(call, refused) from refused
     return _switched(call, answer)
@@ -98,12 +91,12 @@ def _switched(call: Call, answer: str) -> Done:
 
 async def deactivate(call: Call) -> Done:
     """Let one rest."""
-    return _switched(call, await store.deactivate(call.database, call.workspace, _name(call), call.actor))
+    return _switched(call, await store.deactivate(call.database, call.workspace, call.named("schedule"), call.actor))
 
 
 async def delete(call: Call) -> Done:
     """Delete one; its runs stay."""
-    return _switched(call, await store.delete(call.database, call.workspace, _name(call), call.actor))
+    return _switched(call, await store.delete(call.database, call.workspace, call.named("schedule"), call.actor))
 
 
 async def ticks(call: Call) -> Done:

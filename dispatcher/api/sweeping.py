@@ -5,29 +5,12 @@ also one to which it cannot be done, and one that has failed again meanwhile.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 
 from dispatcher.api.sweep_models import Refused, Swept
 
 # One statement: its rows stay locked for some 100 ms.
 PAGE = 500
 GOES_ON = "Where the answer has a `next_cursor` there are more: the same request with it as `cursor` goes on."
-# Before everything.
-FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def microseconds(at: datetime) -> int:
-    """A time as a number of a cursor."""
-    return (at - FIRST) // _MICROSECOND
-
-
-def moment(number: int) -> datetime:
-    """The time that a number of a cursor stands for. One that nobody was given is behind all others."""
-    try:
-        return FIRST + number * _MICROSECOND
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
 
 
 async def sweep(

@@ -10,7 +10,7 @@ from dispatcher.api.cursors import after, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_name, page
 from dispatcher.api.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.domain.drafts import NAME, NAME_WORDS, PARTIAL_PARTS, Draft, Flaw, Version, freeze
+from dispatcher.domain.drafts import PARTIAL_PARTS, Draft, Flaw, Version, freeze
 from dispatcher.domain.locales import nearest
 from dispatcher.domain.previewing import Bounds, made_up, preview
 from dispatcher.domain.roles import Right
@@ -54,21 +54,13 @@ async def show(call: Call) -> Done:
 
 
 async def _find(call: Call, number: int | None) -> Found:
-    name = _name(call)
+    name = call.named("template")
     found = (await store.find(call.database, call.workspace, [name], LATEST if number is None else str(number))).get(
         name
     )
     if found is None:
         raise not_found(f"template {name}" + ("" if number is None else f", or it has no version {number}"))
     return found
-
-
-def _name(call: Call) -> str:
-    """The name in the path. What cannot be one is the name of nothing."""
-    name = call.path["name"]
-    if not NAME.fullmatch(name):
-        raise not_found(f"template {name[:101]!r}: a name has {NAME_WORDS}")
-    return name
 
 
 async def versions(call: Call) -> Done:
@@ -84,7 +76,7 @@ async def versions(call: Call) -> Done:
 async def put(call: Call) -> Done:
     """Save one as a version; what says what is there already makes no other one."""
     given: template_models.PutTemplate = call.given
-    name = _name(call)
+    name = call.named("template")
     before = None
     if call.if_match is not None:
         before = (await _find(call, None)).latest
@@ -182,7 +174,7 @@ async def _save(call: Call, pairs: Sequence[tuple[Draft, Version]], *, publish: 
 
 async def publish(call: Call) -> Done:
     """Let deliveries by this name be frozen to a version from now on."""
-    name, number = _name(call), call.given.version
+    name, number = call.named("template"), call.given.version
     done = await store.publish(call.database, call.workspace, name, number, call.actor)
     if done is None:
         raise await _missing(call, number)
@@ -200,7 +192,9 @@ async def show_rendered(call: Call) -> Done:
     if given.draft is not None:
         if given.version is not None:
             raise faulty([Fault("$.version", "is one of what is stored, and draft stands in its place")])
-        ((draft, version),) = await _frozen(call, [(_draft(_name(call), given.draft), "$.draft")], together=False)
+        ((draft, version),) = await _frozen(
+            call, [(_draft(call.named("template"), given.draft), "$.draft")], together=False
+        )
         number, sources = None, version.sources
     else:
         found = await _find(call, given.version)

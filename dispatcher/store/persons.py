@@ -1,7 +1,7 @@
 """Persons: everything that is known of the one behind an address or a contact, and why it was sent."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ _SQL = statements("persons")
 
 # No time of ours comes behind it, and no number.
 END = (datetime(9999, 1, 1, tzinfo=UTC), 2**62)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Runs are looked through by their content, which no index has.
 RUNS_AT_ONCE = 5_000
 _NO_FACTS = ("upto", "mentions", "sent_to")
@@ -36,16 +35,6 @@ class Page(Struct, frozen=True):
 
     entries: Sequence[dict[str, Any]]
     behind: Place | None
-
-
-def micros(at: datetime) -> int:
-    """A time as a number of microseconds."""
-    return (at - EPOCH) // timedelta(microseconds=1)
-
-
-def moment(number: int) -> datetime:
-    """The time of a number of microseconds."""
-    return EPOCH + timedelta(microseconds=number)
 
 
 async def timeline(database: Database, here: Workspace, meant: Address, before: Place, count: int) -> Page:

@@ -41,7 +41,7 @@ SHORT = [
     pytest.param("timers", 500, 3, ["", ".idle"]),
     pytest.param("triggers", 20, 1, ["", ".p99"]),
     pytest.param("fuzz", 800, 1, ["", ".rate", ".failed"], marks=NO_SCHEMATHESIS),
-    pytest.param("api", 100, 1, ["", ".batch", ".batch.rows", ".dispatch", ".p99"]),
+    pytest.param("api", 100, 1, ["", ".p99", ".batch", ".batch.rows", ".dispatch"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
 MAY_BE_NOTHING = {
