@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from dispatcher.doors.kept import Templates
+from dispatcher.doors.kept import Schedules, Templates
 from dispatcher.doors.nouns import (
     DeadLetters,
     Deliveries,
@@ -50,6 +50,10 @@ class Doors(Protocol):
     @property
     def templates(self) -> Templates:
         """What messages say."""
+
+    @property
+    def schedules(self) -> Schedules:
+        """Workflows that the clock triggers."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""
