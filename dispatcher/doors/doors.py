@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from dispatcher.doors.kept import Schedules, Templates
+from dispatcher.doors.kept import Pauses, Schedules, Templates
 from dispatcher.doors.nouns import (
     DeadLetters,
     Deliveries,
@@ -54,6 +54,10 @@ class Doors(Protocol):
     @property
     def schedules(self) -> Schedules:
         """Workflows that the clock triggers."""
+
+    @property
+    def pauses(self) -> Pauses:
+        """What is stopped."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""

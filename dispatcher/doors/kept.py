@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from dispatcher.domain.drafts import Draft, Flaw, Version
 from dispatcher.doors.nouns import Row, Whose
+from dispatcher.store.pauses import Scope
 from dispatcher.store.schedules import Asked
-from dispatcher.store.templates import Found, Published
+from dispatcher.store.templates import Found, Published, Workspace
 
 
 class Tried(Struct, frozen=True, kw_only=True):
@@ -102,3 +103,19 @@ class Schedules(Protocol):
 
     async def ticks(self, whose: Whose, name: str, count: int) -> list[Tick] | None:
         """When it ticks next, whether it is active or not."""
+
+
+class Pauses(Protocol):
+    """What is stopped, in a workspace or everywhere, which is None."""
+
+    async def place(self, whose: Whose) -> Workspace:
+        """Which workspace is meant, with what is not named."""
+
+    async def listed(self, where: Workspace | None) -> list[Row]:
+        """What is stopped, the oldest first; through a server what stops anything in a workspace."""
+
+    async def pause(self, scope: Scope, name: str, where: Workspace | None, actor: str, reason: str) -> Row | None:
+        """Stop it; the pause that is open now, None where somebody has resumed it since."""
+
+    async def resume(self, scope: Scope, name: str, where: Workspace | None, actor: str) -> bool:
+        """Let it go on; False where it was not paused."""

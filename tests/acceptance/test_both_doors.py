@@ -286,3 +286,16 @@ async def test_schedules_are_saved_shown_switched_and_deleted(
     assert "is active; its next tick is 20" in text(door.run("schedules", "activate", name, "--skip-missed"))
     assert text(door.run("schedules", "delete", name)) == f"schedule {name} is deleted\n"
     assert f"there is no schedule {name}" in talk(door.run("schedules", "next", name), 1)
+
+
+async def test_what_is_paused_is_listed_and_goes_on(door: Door, serving: Program, far: Far) -> None:
+    name = f"promotion-{type(door).__name__.lower()}"
+    here = ("template", name, "--workspace", "default")
+    assert text(door.run("pause", *here, *WHY)) == f"template {name} of default/default is paused\n"
+    assert "is paused already, since" in text(door.run("pause", *here, *WHY))
+    assert rows(door.run("pause", *here, *WHY, "--json"))[0]["already"] is True
+    assert name in await same(serving, far, "pauses")
+    await same(serving, far, "pauses", "--json")
+    assert text(door.run("resume", *here)) == f"template {name} of default/default goes on\n"
+    assert f"template {name} of default/default is not paused" in talk(door.run("resume", *here), 1)
+    assert "unknown channel" in talk(door.run("pause", "channel", "fax", "--workspace", "default", *WHY), 2)
