@@ -15,6 +15,7 @@ TICKS_MAX = 100
 class ScheduleQuery(Asked, frozen=True):
     """Which schedules."""
 
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
     cursor: LongCursor | None = None
     limit: Limit = 50
 

@@ -24,7 +24,8 @@ ACTIONS_MAX = 20
 async def list_(call: Call) -> Done:
     """By name."""
     asked: models.ScheduleQuery = call.query
-    rows = await store.listed(call.database, call.workspace, after(NOUN, asked.cursor), asked.limit + 1)
+    start = after(NOUN, asked.cursor) or asked.after or ""
+    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
     return Done(models.Schedules(*page(rows, asked.limit, models.Schedule, by_name(NOUN))))
 
 

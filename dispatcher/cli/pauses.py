@@ -11,7 +11,8 @@ from dispatcher.cli.operating import Actor, Reason, require_words, second, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import place
 from dispatcher.config import Config
-from dispatcher.store import pauses as store
+from dispatcher.doors.kept import Pauses
+from dispatcher.doors.nouns import Whose
 from dispatcher.store.pauses import PLACED, SCOPES
 from dispatcher.store.pauses import Scope as ScopeName
 from dispatcher.store.templates import Workspace
@@ -42,19 +43,22 @@ def pause(
     """
     chosen = _scope(scope)
     _require_name(name)
-    _require_known(session.config, chosen, name)
-    where = _where(chosen, name, tenant, workspace)
+    if session.address is None:
+        # A server knows its own channels.
+        _require_known(session.config, chosen, name)
+    asked = _asked(chosen, name, tenant, workspace)
     require_words("--reason", reason)
     by = who(session, actor)
-    with session.database() as database:
-        before = {row["id"] for row in session.run(lambda: store.listed(database))}
-        pause_id = session.run(lambda: store.pause(database, chosen, name, by, reason, where)).id
-        found = [row for row in session.run(lambda: store.listed(database)) if row["id"] == pause_id]
+    with session.doors() as doors:
+        where = _where(session, doors.pauses, asked)
+        # What an answer that was lost has stopped was not stopped before.
+        before = {row["id"] for row in session.run(lambda: doors.pauses.listed(where))}
+        row = session.run(lambda: doors.pauses.pause(chosen, name, where, by, reason))
     what = _called(chosen, name, where)
-    if not found:
+    if row is None:
         session.voice.fail("Resumed", f"{what} was paused, and somebody has resumed it since")
         raise typer.Exit(FAILED)
-    row, already = found[0], pause_id in before
+    already = row["id"] in before
     if session.voice.as_json:
         session.voice.record(row | {"already": already})
     else:
@@ -73,14 +77,15 @@ def resume(
     """Let a channel, provider, tenant, template or workspace go on."""
     chosen = _scope(scope)
     _require_name(name)
-    where = _where(chosen, name, tenant, workspace)
+    asked = _asked(chosen, name, tenant, workspace)
     by = who(session, actor)
-    with session.database() as database:
-        of_scope = [row for row in session.run(lambda: store.listed(database)) if row["scope"] == chosen]
+    with session.doors() as doors:
+        where = _where(session, doors.pauses, asked)
+        of_scope = [row for row in session.run(lambda: doors.pauses.listed(where)) if row["scope"] == chosen]
         others = sorted(_called(chosen, row["name"], _place(row)) for row in of_scope)
         # Resumed by ourselves, with the answer lost on the way, is resumed too.
         what = _called(chosen, name, where)
-        resumed = session.run(lambda: store.resume(database, chosen, name, by, where)) or what in others
+        resumed = session.run(lambda: doors.pauses.resume(chosen, name, where, by)) or what in others
     if not resumed:
         paused = (
             f"paused: {', '.join(one.removeprefix(f'{chosen} ') for one in others)}" if others else f"no {chosen} is"
@@ -95,9 +100,9 @@ def resume(
 
 
 def pauses(session: Session) -> None:
-    """List what is paused: where, since when, by whom and why."""
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database))
+    """List what is paused: where, since when, by whom and why. A server lists what stops anything for its key."""
+    with session.doors() as doors:
+        found = session.run(lambda: doors.pauses.listed(None))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -124,17 +129,22 @@ def _called(scope: str, name: str, where: Workspace | None) -> str:
     return f"{scope} {name} of {where.tenant_id}" + ("" if scope == "workspace" else f"/{where.workspace_id}")
 
 
-def _where(scope: ScopeName, name: str, tenant: str | None, workspace: str | None) -> Workspace | None:
+def _where(session: Session, pauses: Pauses, asked: Whose | None) -> Workspace | None:
     """The workspace in which it is stopped; None: everywhere."""
+    return None if asked is None else session.run(lambda: pauses.place(asked))
+
+
+def _asked(scope: ScopeName, name: str, tenant: str | None, workspace: str | None) -> Whose | None:
+    """What the options name of it."""
     if scope == "workspace":
         if workspace is not None:
             raise typer.BadParameter("NAME says which workspace it is", param_hint="--workspace")
-        return place(tenant or "default", name).workspace
+        return place(tenant, name)
     if tenant is None and workspace is None:
         return None
     if scope not in PLACED:
         raise typer.BadParameter(f"a {scope} is paused everywhere", param_hint="--tenant, --workspace")
-    return place(tenant or "default", workspace or "default").workspace
+    return place(tenant, workspace)
 
 
 def _scope(text: str) -> ScopeName:

@@ -1,7 +1,6 @@
 """The `schedules` commands: workflows that the clock triggers."""
 
 from datetime import datetime
-from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -15,14 +14,29 @@ from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.cli.voice import plain
-from dispatcher.domain.cron import Cron
-from dispatcher.store import schedules as store
-from dispatcher.store.database import Database
+from dispatcher.doors.kept import Schedules
+from dispatcher.doors.nouns import Whose
 from dispatcher.store.schedules import Asked
-from dispatcher.store.templates import Workspace
 
-ACTIONS_SHOWN = 20
 NEXT_MAX = 1_000
+# In the order in which they are shown.
+_FACTS = (
+    "id",
+    "name",
+    "workflow",
+    "cron",
+    "time_zone",
+    "input",
+    "version",
+    "active",
+    "next_at",
+    "last_tick",
+    "last_run",
+    "refusal",
+    "missed",
+    "created_at",
+    "would_be_refused",
+)
 _input = msgspec.json.Decoder(dict[str, Any]).decode
 
 app = group(
@@ -52,18 +66,17 @@ def put(  # noqa: PLR0913 - each is an option of the command line
     Each run's input has the tick as `scheduled_for`, unless --input has that name. Hours that an expression names are
     those on the wall: one that clocks skip comes when they have skipped it, one that they show twice comes once.
     """
-    by, here = who(session, actor), place(tenant, workspace).workspace
+    by, here = who(session, actor), place(tenant, workspace)
     for option, text in (("NAME", name), ("--workflow", workflow), ("--cron", cron), ("--time-zone", time_zone)):
         require_words(option, text)
     asked = Asked(name, workflow, cron.strip(), time_zone, _object(given))
-    with session.database() as database:
-        answer = session.run(lambda: store.put(database, here, asked, by))
-        found = _found(session, database, here, name)
-        fault = session.run(lambda: store.fault(database, here, name))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.schedules.put(here, asked, by))
     if session.voice.as_json:
-        session.voice.record({"answer": answer, "would_be_refused": fault} | found)
+        session.voice.record(found)
         return
-    done = {"created": "is saved", "changed": "is changed", "same": "says this already"}[answer]
+    fault = found["would_be_refused"]
+    done = {"created": "is saved", "changed": "is changed", "same": "says this already"}[found["answer"]]
     session.voice.text(plain(f"schedule {name} {done}; {_when(found)}"))
     if fault is not None:
         session.voice.say(plain(f"as it stands, its ticks will be refused: {fault}"))
@@ -78,11 +91,11 @@ def list_(
     workspace: InWorkspace = None,
 ) -> None:
     """List the schedules of a workspace by name."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     if after:
         require_words("--after", after)
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, here, after, limit))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.schedules.listed(here, after, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -97,24 +110,22 @@ def list_(
 @command(app, "show")
 def show(session: Session, name: Name, tenant: Tenant = None, workspace: InWorkspace = None) -> None:
     """Show a schedule, what came of its last tick, and who changed what."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     require_words("NAME", name)
-    with session.database() as database:
-        found = _found(session, database, here, name)
-        fault = session.run(lambda: store.fault(database, here, name))
-        actions = session.run(lambda: store.actions(database, found["id"], ACTIONS_SHOWN))
+    with session.doors() as doors:
+        found = _found(session, doors.schedules, here, name)
     if session.voice.as_json:
-        session.voice.record(found | {"would_be_refused": fault, "actions": actions})
+        session.voice.record(found)
         return
-    shown = found | {"input": bytes(found["input"]).decode(), "would be refused": fault}
-    rows = ((key.replace("_", " "), _shown(value)) for key, value in shown.items() if value is not None)
+    shown = found | {"input": bytes(found["input"]).decode()}
+    rows = ((key.replace("_", " "), _shown(shown[key])) for key in _FACTS if shown[key] is not None)
     session.voice.table(("schedule", name), rows)
     session.voice.text()
     session.voice.table(
         ("at", "by", "did", "version", "workflow", "when"),
         (
             (second(one["at"]), one["actor"], one["action"], one["version"], one["workflow"], _times(one))
-            for one in actions
+            for one in found["actions"]
         ),
     )
 
@@ -132,11 +143,11 @@ def activate(
     workspace: InWorkspace = None,
 ) -> None:
     """Let a schedule tick. The latest tick that came while it rested runs at once, the others do not."""
-    by, here = who(session, actor), place(tenant, workspace).workspace
+    by, here = who(session, actor), place(tenant, workspace)
     require_words("NAME", name)
-    with session.database() as database:
-        answer = session.run(lambda: store.activate(database, here, name, by, skip_missed=skip_missed))
-        found = _found(session, database, here, name)
+    with session.doors() as doors:
+        answer = session.run(lambda: doors.schedules.activate(here, name, by, skip_missed=skip_missed))
+        found = _found(session, doors.schedules, here, name)
     _tell(session, name, answer, f"{'was active before' if answer == 'same' else 'is active'}; {_when(found)}")
 
 
@@ -145,10 +156,10 @@ def deactivate(
     session: Session, name: Name, actor: Actor = None, tenant: Tenant = None, workspace: InWorkspace = None
 ) -> None:
     """Let a schedule rest. What it has triggered goes on."""
-    by, here = who(session, actor), place(tenant, workspace).workspace
+    by, here = who(session, actor), place(tenant, workspace)
     require_words("NAME", name)
-    with session.database() as database:
-        answer = session.run(lambda: store.deactivate(database, here, name, by))
+    with session.doors() as doors:
+        answer = session.run(lambda: doors.schedules.deactivate(here, name, by))
     if answer == "unknown":
         raise _unknown(session, name)
     _tell(session, name, answer, "rested before" if answer == "same" else "rests")
@@ -159,10 +170,10 @@ def delete(
     session: Session, name: Name, actor: Actor = None, tenant: Tenant = None, workspace: InWorkspace = None
 ) -> None:
     """Delete a schedule. Its runs stay."""
-    by, here = who(session, actor), place(tenant, workspace).workspace
+    by, here = who(session, actor), place(tenant, workspace)
     require_words("NAME", name)
-    with session.database() as database:
-        answer = session.run(lambda: store.delete(database, here, name, by))
+    with session.doors() as doors:
+        answer = session.run(lambda: doors.schedules.delete(here, name, by))
     if answer == "unknown":
         raise _unknown(session, name)
     _tell(session, name, answer, "is deleted")
@@ -177,23 +188,21 @@ def next_(
     workspace: InWorkspace = None,
 ) -> None:
     """Show when a schedule ticks next, whether it is active or not."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     require_words("NAME", name)
-    with session.database() as database:
-        found = _found(session, database, here, name)
-        now = session.run(lambda: store.now(database))
-    cron = Cron(found["cron"], found["time_zone"])
-    ticks = list(islice(cron.ticks(now), count))
+    with session.doors() as doors:
+        found = _found(session, doors.schedules, here, name)
+        ticks = session.run(lambda: doors.schedules.ticks(here, name, count)) or []
     if session.voice.as_json:
-        for tick in ticks:
-            session.voice.record({"tick": tick, "local": cron.local(tick)})
+        for one in ticks:
+            session.voice.record({"tick": one.tick, "local": one.local})
     else:
-        session.voice.table(("tick", found["time_zone"]), ((second(tick), _local(cron.local(tick))) for tick in ticks))
+        session.voice.table(("tick", found["time_zone"]), ((second(one.tick), _local(one.local)) for one in ticks))
 
 
-def _found(session: Session, database: Database, here: Workspace, name: str) -> dict[str, Any]:
+def _found(session: Session, schedules: Schedules, here: Whose, name: str) -> dict[str, Any]:
     """The schedule; the command ends where there is none."""
-    found = session.run(lambda: store.show(database, here, name))
+    found = session.run(lambda: schedules.show(here, name))
     if found is None:
         raise _unknown(session, name)
     return found

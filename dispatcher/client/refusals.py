@@ -36,15 +36,18 @@ def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
     for raised, (error, kind) in _KINDS.items():
         if isinstance(fault, raised):
             message = str(fault.args[0]) if fault.args else str(fault)
-            return error(message, kind=kind, faults=_faults(fault, message) if error in (Refused, Conflict) else ())
+            return error(message, kind=kind, faults=_faults(error, fault, message))
     return None
 
 
-def _faults(fault: asyncpg.PostgresError, message: str) -> list[Fault]:
+def _faults(error: type[ClientError], fault: asyncpg.PostgresError, message: str) -> list[Fault]:
+    """What the schema lists; at least what it says, where a refusal over HTTP always has a fault."""
+    if error not in (Refused, Conflict, NotFound):
+        return []
     # Its own fields are typed as absent.
     detail: str | None = getattr(fault, "detail", None)
     try:
         found = [Fault(one.path, one.words) for one in _details(detail or "")]
     except msgspec.MsgspecError:
         found = []
-    return found or [Fault("$", message)]
+    return found or ([] if error is NotFound else [Fault("$", message)])

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from dispatcher.doors.kept import Templates
+from dispatcher.doors.kept import Pauses, Schedules, Templates
 from dispatcher.doors.nouns import (
     DeadLetters,
     Deliveries,
@@ -50,6 +50,14 @@ class Doors(Protocol):
     @property
     def templates(self) -> Templates:
         """What messages say."""
+
+    @property
+    def schedules(self) -> Schedules:
+        """Workflows that the clock triggers."""
+
+    @property
+    def pauses(self) -> Pauses:
+        """What is stopped."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""

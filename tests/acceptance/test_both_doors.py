@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.domain import bearer
-from tests.acceptance.far import Door, Far, both
+from tests.acceptance.far import Door, Far, both, told
 from tests.acceptance.test_operate import rows, talk, text
 from tests.acceptance.test_workflows_cli import ANN, LETTER, WAIT, graph
 from tests.program import Program
@@ -33,7 +33,7 @@ async def same(near: Program, far: Far, *arguments: str) -> str:
     here, there = await both(near, far, *arguments)
     assert (there.returncode, there.stderr.decode()) == (here.returncode, here.stderr.decode())
     if "--json" in arguments:
-        assert rows(there, there.returncode) == rows(here, here.returncode)
+        assert rows(there, there.returncode) == told(rows(here, here.returncode))
     else:
         assert there.stdout.decode() == here.stdout.decode()
     return here.stdout.decode()
@@ -265,3 +265,37 @@ async def test_templates_are_saved_shown_published_and_previewed(
     places = [one["path"] for one in refused["faults"]]
     assert f"{mail}:1" in places
     assert any("unknown channel" in one["message"] for one in refused["faults"])
+
+
+async def test_schedules_are_saved_shown_switched_and_deleted(
+    door: Door, serving: Program, far: Far, tmp_path: Path
+) -> None:
+    name = f"{type(door).__name__.lower()}/morning"
+    file = tmp_path / "ticked.json"
+    file.write_text(json.dumps(graph("ticked", WAIT)))
+    text(serving.run("workflows", "put", str(file), "--activate"))
+    put = ("schedules", "put", name, "--workflow", "ticked", "--time-zone", "Europe/Berlin", "--cron")
+    assert "is saved; its next tick is 20" in text(door.run(*put, "0 8 31 1 *", "--input", '{"n": 1.50}'))
+    refused = json.loads(talk(door.run(*put, "61 8 * * *", "--json"), 3))
+    assert (refused["error"], len(refused["faults"])) == ("ScheduleRefused", 1)
+    assert text(door.run("schedules", "deactivate", name)) == f"schedule {name} rests\n"
+    assert "rested before" in text(door.run("schedules", "deactivate", name))
+    for words in ("show NAME", "show NAME --json", "next NAME -n 3 --json", "list --after e --limit 2"):
+        await same(serving, far, "schedules", *(name if word == "NAME" else word for word in words.split()))
+    assert '"n": 1.50' in text(door.run("schedules", "show", name))
+    assert "is active; its next tick is 20" in text(door.run("schedules", "activate", name, "--skip-missed"))
+    assert text(door.run("schedules", "delete", name)) == f"schedule {name} is deleted\n"
+    assert f"there is no schedule {name}" in talk(door.run("schedules", "next", name), 1)
+
+
+async def test_what_is_paused_is_listed_and_goes_on(door: Door, serving: Program, far: Far) -> None:
+    name = f"promotion-{type(door).__name__.lower()}"
+    here = ("template", name, "--workspace", "default")
+    assert text(door.run("pause", *here, *WHY)) == f"template {name} of default/default is paused\n"
+    assert "is paused already, since" in text(door.run("pause", *here, *WHY))
+    assert rows(door.run("pause", *here, *WHY, "--json"))[0]["already"] is True
+    assert name in await same(serving, far, "pauses")
+    await same(serving, far, "pauses", "--json")
+    assert text(door.run("resume", *here)) == f"template {name} of default/default goes on\n"
+    assert f"template {name} of default/default is not paused" in talk(door.run("resume", *here), 1)
+    assert "unknown channel" in talk(door.run("pause", "channel", "fax", "--workspace", "default", *WHY), 2)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.acceptance.far import Done, Far
+from tests.acceptance.far import Done, Far, told
 from tests.acceptance.test_operate import put, put_held, rows, talk, text, until_lives
 from tests.api.caller import make_key
 from tests.program import Program
@@ -155,7 +155,7 @@ async def test_held_and_dead_ones_look_and_end_the_same_through_a_server(program
     for words in (f"held show {early} --json", f"held show {waiting}", "held list --channel sms --json"):
         near, there = program.run(*words.split()), far.run(*words.split())
         assert (near.returncode, near.stderr) == (there.returncode, there.stderr)
-        assert rows(near, near.returncode) == rows(there, near.returncode)
+        assert told(rows(near, near.returncode)) == rows(there, near.returncode)
     ids = [str(one) for one in (held[0], early, waiting, 999_999)]
     resolve = ("held", "resolve", *ids, "--failed", "--reason", "gone", "--json")
     answers = rows(far.run(*resolve), 1)

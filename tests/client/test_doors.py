@@ -78,7 +78,8 @@ async def test_a_name_may_be_any(door: Door) -> None:
         await door.trigger("no/such")
     with pytest.raises(NotFound, match="there is no workflow") as unknown:
         await door.trigger("no such")
-    assert (unknown.value.kind, unknown.value.faults) == ("not-found", ())
+    assert unknown.value.kind == "not-found"
+    assert unknown.value.faults == (Fault("$.workflow", "there is no such workflow"),)
 
 
 async def test_a_workflow_that_takes_none_says_so(door: Door, place: Running) -> None:

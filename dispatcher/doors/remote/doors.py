@@ -6,7 +6,9 @@ from dispatcher.doors.remote.calls import Calls
 from dispatcher.doors.remote.deliveries import RemoteDeliveries
 from dispatcher.doors.remote.keys import RemoteKeys
 from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
+from dispatcher.doors.remote.pauses import RemotePauses
 from dispatcher.doors.remote.runs import RemoteRuns
+from dispatcher.doors.remote.schedules import RemoteSchedules
 from dispatcher.doors.remote.suppressions import RemoteSuppressions
 from dispatcher.doors.remote.templates import RemoteTemplates
 from dispatcher.doors.remote.workflows import RemoteWorkflows
@@ -25,6 +27,8 @@ class RemoteDoors:
         self.runs = RemoteRuns(self._calls)
         self.suppressions = RemoteSuppressions(self._calls)
         self.keys = RemoteKeys(self._calls)
+        self.schedules = RemoteSchedules(self._calls)
+        self.pauses = RemotePauses(self._calls)
         self.templates = RemoteTemplates(self._calls)
 
     async def workspace(self, whose: Whose) -> Workspace:

@@ -7,7 +7,9 @@ from dispatcher.doors.nouns import Whose
 from dispatcher.doors.stored.deliveries import StoredDeliveries
 from dispatcher.doors.stored.keys import StoredKeys
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
+from dispatcher.doors.stored.pauses import StoredPauses
 from dispatcher.doors.stored.runs import StoredRuns
+from dispatcher.doors.stored.schedules import StoredSchedules
 from dispatcher.doors.stored.suppressions import StoredSuppressions
 from dispatcher.doors.stored.templates import StoredTemplates
 from dispatcher.doors.stored.workflows import StoredWorkflows
@@ -26,6 +28,8 @@ class StoredDoors:
         self.runs = StoredRuns(database)
         self.suppressions = StoredSuppressions(database)
         self.keys = StoredKeys(database)
+        self.schedules = StoredSchedules(database)
+        self.pauses = StoredPauses(database)
         self.templates = StoredTemplates(database, config)
 
     async def workspace(self, whose: Whose) -> Workspace:
