@@ -39,6 +39,7 @@ from dispatcher.api.problems import (
     faulty,
 )
 from dispatcher.api.turns import Turns
+from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault
 from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
@@ -56,6 +57,8 @@ RETRY_SECONDS = "5"
 LARGE_BYTES = 64 * 1024
 # One at a time: several would not be quicker, and each thread keeps the memory that its largest body took.
 _BESIDE = ThreadPoolExecutor(1, "reading")
+# What operators may do beyond their own workspace.
+BEYOND = frozenset((Right.KEYS, Right.PAUSES))
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
@@ -180,16 +183,17 @@ class Serving:
             return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
         if endpoint.gathers:
             return await _do(endpoint, call)
-        async with self._within(call) as inside:
+        async with self._within(endpoint, call) as inside:
             return await _do(endpoint, _on(call, inside))
 
-    def _within(self, call: Call) -> AbstractAsyncContextManager[Transaction]:
+    def _within(self, endpoint: Endpoint, call: Call) -> AbstractAsyncContextManager[Transaction]:
         """The one transaction of a request."""
-        return tenants.transaction(call.database, call.workspace, operators=is_operators(call))
+        beyond = endpoint.right in BEYOND and is_operators(call)
+        return tenants.transaction(call.database, call.workspace, operators=beyond)
 
     async def _once(self, endpoint: Endpoint, call: Call, asked: Asked) -> _Answer:
         """Do it and keep the answer, both or neither; or answer as it was answered before."""
-        async with self._within(call) as inside:
+        async with self._within(endpoint, call) as inside:
             before = await answers.begin(inside, asked)
             if before is None:
                 answer = await _do(endpoint, _on(call, inside))

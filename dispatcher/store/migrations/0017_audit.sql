@@ -15,22 +15,6 @@ CREATE INDEX pauses_by_end ON dispatcher.pauses (ended_at, id) WHERE ended_at IS
 
 
 -- What requests do with schedules and files, and see of what was done.
--- As before; from within a workspace nothing is triggered in another one.
-CREATE OR REPLACE FUNCTION dispatcher.trigger_schedule_v1(
-    p_held dispatcher.schedules, p_tick timestamptz, p_key text, OUT run_id bigint, OUT refusal text
-)
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    SELECT t.execution_id INTO run_id
-      FROM dispatcher.trigger_workflow_v2(
-               p_held.workflow, jsonb_build_object('scheduled_for', dispatcher.tick_text_v1(p_tick)) || p_held.input, p_key,
-               p_held.tenant_id, p_held.workspace_id, 'schedule:' || p_held.name) AS t;
-EXCEPTION WHEN OTHERS THEN
-    -- Connections, transactions to be tried again, resources, somebody's intervention, the server's own errors.
-    IF left(SQLSTATE, 2) IN ('08', '25', '40', '53', '55', '57', '58', 'XX') AND SQLSTATE <> '55000' THEN RAISE; END IF;
-    refusal := left(SQLERRM, 1000);
-END $$;
-
 DROP POLICY tenant ON dispatcher.schedule_actions;
 -- By what it said: a schedule that was deleted has no row any more.
 CREATE POLICY tenant ON dispatcher.schedule_actions AS RESTRICTIVE TO dispatcher_tenant
