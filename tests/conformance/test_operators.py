@@ -74,13 +74,14 @@ async def test_OB_19_what_expires_between_claim_and_mark_is_not_sent(program: Pr
 
 async def test_OB_19_what_was_only_ever_throttled_for_a_day_expires(program: Program, outbox: Outbox) -> None:
     """Put off by its tenant's limit; one that had an attempt is not given up; and who sends it again starts anew."""
+    # Before anybody claims it: who has, writes back the attempts that it has seen.
+    tired, tried, fresh = [await outbox.put() for _ in range(3)]
+    await outbox.connection.execute("UPDATE dispatcher.delivery_state SET attempt = 1 WHERE id = $1", tried)
     await program.start(
         **BRISK,
         DISPATCHER_CHANNELS__SMS__FAULTS__THROTTLE="1",
         DISPATCHER_CHANNELS__SMS__FAULTS__THROTTLE_SECONDS="0.2",
     )
-    tired, tried, fresh = [await outbox.put() for _ in range(3)]
-    await outbox.connection.execute("UPDATE dispatcher.delivery_state SET attempt = 1 WHERE id = $1", tried)
     throttled = "SELECT throttled_since FROM dispatcher.delivery_state WHERE id = $1"
     for delivery in (tired, tried, fresh):
         await until(partial(outbox.connection.fetchval, throttled, delivery), "it was throttled")
