@@ -144,7 +144,7 @@ def mail(session: Session, delivery_id: Id) -> None:
 
 
 def _show_all(voice: Voice, found: Mapping[str, Any]) -> None:
-    facts = {name: found[name] for name in FACTS if found[name] is not None}
+    facts = {name: found[name] for name in FACTS if found.get(name) is not None}
     voice.table(("delivery", str(found["id"])), ((name, _fact(value)) for name, value in facts.items()))
     for name in TRACE:
         rows = found[name]
