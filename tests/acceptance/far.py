@@ -29,9 +29,13 @@ class Far:
 Door = Program | Far
 
 
+# Who has claimed a delivery, and by which claim: no tenant may see it.
+CLAIM = ("token", "owner")
+
+
 def told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows as a server tells them: without who has claimed a delivery, which no tenant may see."""
-    return [{name: value for name, value in row.items() if name not in ("token", "owner")} for row in rows]
+    """Rows as a server tells them: without their claim."""
+    return [{name: value for name, value in row.items() if name not in CLAIM} for row in rows]
 
 
 async def both(near: Program, far: Far, *arguments: str) -> tuple[Done, Done]:
