@@ -35,7 +35,8 @@ class Written(Struct, frozen=True):
         """What is wrong with the draft, by the line of the file and by that of the part."""
         begins = self.lines.get((flaw.locale, flaw.part))
         line = 1 if begins is None else begins + max(flaw.line - 1, 0)
-        return Fault(f"{self.path}:{line}", f"{flaw.place(self.draft.default_locale)}: {flaw.words}")
+        place = f"{flaw.place(self.draft.default_locale)}: " if flaw.locale or flaw.part else ""
+        return Fault(f"{self.path}:{line}", place + flaw.words)
 
 
 def read(path: Path, shown: str, name: str) -> Written:

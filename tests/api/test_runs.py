@@ -102,6 +102,7 @@ async def test_a_run_is_paused_resumed_signalled_and_cancelled(admin: Caller, in
     assert act("signal", exact({"event": "paid", "data": {"amount": 1.125}})) == (200, "accepted")
     kept = "SELECT data::text FROM dispatcher.signals WHERE run_id = $1"
     assert await inside.fetchval(kept, run) == '{"amount": 1.1250}'
+    await admin.program.until(waits, "it waits again, after it was resumed and heard the signal")
     assert admin.post(f"/runs/{run}/replay", WHY).json["answer"] == "waiting"
     assert act("cancel") == (200, "cancelled")
     assert act("pause")[0] == 409
