@@ -48,7 +48,7 @@ def test_a_file_is_read_with_the_lines_of_its_parts() -> None:
     assert written.lines == {("en", "subject"): 9, ("en", "html"): 11, ("de", "subject"): 16}
     assert str(written.fault(Flaw("is wrong", "en", "html", 3))) == "order.liquid:13: html:3: is wrong"
     assert str(written.fault(Flaw("is wrong", "de", "subject", 1))) == "order.liquid:16: subject de:1: is wrong"
-    assert str(written.fault(Flaw("is wrong"))) == "order.liquid:1: template: is wrong"
+    assert str(written.fault(Flaw("is wrong"))) == "order.liquid:1: is wrong"
 
 
 def test_a_body_needs_no_heading_and_a_name_comes_from_the_file() -> None:
