@@ -38,21 +38,24 @@ class Together:
         if len(self._under_way) < UNDER_WAY_MAX:
             task = asyncio.create_task(self._write())
             self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
         return await told
 
     async def _write(self) -> None:
         """Write what waits, one workflow after the other, until nothing does."""
-        while self._waiting:
-            which = next(iter(self._waiting))
-            waiting = self._waiting.pop(which)
-            if waiting[BATCH_MAX:]:
-                # Behind the other workflows.
-                self._waiting[which] = waiting[BATCH_MAX:]
-            # Who has gone meanwhile has not been promised anything.
-            batch = [one for one in waiting[:BATCH_MAX] if not one[1].done()]
-            if batch:
-                await self._tell(batch)
+        try:
+            while self._waiting:
+                which = next(iter(self._waiting))
+                waiting = self._waiting.pop(which)
+                if waiting[BATCH_MAX:]:
+                    # Behind the other workflows.
+                    self._waiting[which] = waiting[BATCH_MAX:]
+                # Who has gone meanwhile has not been promised anything.
+                batch = [one for one in waiting[:BATCH_MAX] if not one[1].done()]
+                if batch:
+                    await self._tell(batch)
+        finally:
+            # Here, and not in a callback of the task: whoever came before that ran would be left waiting.
+            self._under_way -= {asyncio.current_task()}
 
     async def _tell(self, batch: list[_Waiting]) -> None:
         answers: Sequence[Triggered | Exception]

@@ -129,3 +129,14 @@ async def test_a_deletion_that_is_under_way_is_waited_for(database: Database, co
     (answer,) = await waiting
     assert isinstance(answer, TriggerRefused)
     assert answer.why == "unknown"
+
+
+async def test_who_comes_as_the_last_writer_ends_is_not_forgotten(
+    database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.api.together.UNDER_WAY_MAX", 1)
+    await put(connection)
+    gathered = Together(lambda: database)
+    for number in range(3):
+        async with asyncio.timeout(10):
+            await gathered.start(asked(key=f"key-{number}"))
