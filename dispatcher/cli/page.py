@@ -46,6 +46,9 @@ def commands(facts: Facts) -> list[tuple[str, list[str]]]:
     by_life = {row["life"]: row["id"] for row in facts.deliveries}
     failed = by_life.get("failed")
     pages = [f"curl {facts.address}/readyz", f"curl --silent {facts.address}/metrics"] if facts.address else []
+    # A key's name is taken for as long as the key is good: each try has one of its own.
+    key = f"$({run} keys create try-$RANDOM --role triggerOperator --reason 'to look around')"
+    asked = f'curl --silent --fail {facts.address}/runs/{facts.run["id"]} -H "Authorization: Bearer {key}"'
     shown = failed if failed is not None else facts.deliveries[0]["id"]
     return [
         (
@@ -77,6 +80,7 @@ def commands(facts: Facts) -> list[tuple[str, list[str]]]:
             "Try the failed one again (its variable is still missing)",
             [f"{run} deliveries retry {failed} --reason 'to see what happens'"] if failed is not None else [],
         ),
+        (f"Ask over HTTP, as {facts.address}/reference describes it", [asked] if facts.address else []),
         ("Ask the process", pages),
         ("Everything else", [f"{run} --help", f"{run} config show"]),
     ]
