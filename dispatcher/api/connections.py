@@ -25,7 +25,7 @@ KEEP_ALIVE_SECONDS = 30.0
 BODY_SECONDS_MAX = 60.0
 # For an answer to be taken by who asked for it.
 ANSWER_SECONDS_MAX = 60.0
-# For what is still being sent after it was refused.
+# For what is still being sent after it was refused, or answered before all of it was there.
 LINGER_SECONDS = 5.0
 SWEEP_SECONDS = 0.5
 # Of these there is one: of two, a proxy might have read the other.
@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
             return
         waiting = [one for one in self.connections if isinstance(one, Connection) and one.is_without_request]
         if others := [one for one in waiting if one is not self]:
-            min(others, key=lambda one: (one.served > 0, one.since)).transport.abort()
+            min(others, key=lambda one: (one.served > 0 and not one.in_message, one.since)).transport.abort()
         else:
             self._refuse(Problem(CROWDED, "no connection is free"))
 
@@ -86,8 +86,8 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_without_request(self) -> bool:
-        """Whether nothing is lost where it is closed."""
-        return self.is_idle and not self.in_message and not self.transport.is_closing()
+        """Whether nothing is lost where it is closed. The rest of a body whose request is answered is nothing."""
+        return self.is_idle and not self.transport.is_closing()
 
     def data_received(self, data: bytes) -> None:
         """Some bytes of it."""
@@ -239,7 +239,7 @@ class Connection(HttpToolsProtocol):
         """End what has been waiting for too long."""
         waited = now - self.since
         if self.in_message and not self.deaf:
-            if waited > BODY_SECONDS_MAX:
+            if waited > (LINGER_SECONDS if self.is_idle else BODY_SECONDS_MAX):
                 self.transport.abort()
         elif not self.is_idle:
             pass  # Whoever serves it has a limit.

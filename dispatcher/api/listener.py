@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import structlog
 import uvicorn
-from litestar import Litestar, MediaType, Response, get
+from litestar import HttpMethod, Litestar, MediaType, Response, get, route
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry
@@ -25,6 +25,7 @@ from uvicorn._types import (
 )
 
 from dispatcher.api.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
+from dispatcher.api.encodings import saying_plainly
 from dispatcher.api.interface import compression, cors, crashed, refused
 from dispatcher.api.paths import keeping_slashes
 from dispatcher.api.problems import CROWDED, MEDIA_TYPE, Problem
@@ -48,13 +49,15 @@ def application(
     allow_origins: str = "",
 ) -> Litestar:
     """The routes. `measure` brings the gauges up to date before they are read."""
+    # Some balancers ask with HEAD.
+    looks = [HttpMethod.GET, HttpMethod.HEAD]
 
-    @get("/healthz", media_type=MediaType.JSON, sync_to_thread=False)
+    @route("/healthz", http_method=looks, media_type=MediaType.JSON, sync_to_thread=False)
     def healthz() -> Response[dict[str, object]]:
         alive = health.alive()
         return Response({"alive": alive}, status_code=200 if alive else 503)
 
-    @get("/readyz", media_type=MediaType.JSON, sync_to_thread=False)
+    @route("/readyz", http_method=looks, media_type=MediaType.JSON, sync_to_thread=False)
     def readyz() -> Response[dict[str, object]]:
         reasons = health.unready()
         return Response({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
@@ -161,7 +164,7 @@ class Listener:
 
         self._settings = settings
         self._config = uvicorn.Config(
-            Gate(cast("ASGI3Application", keeping_slashes(app))),
+            Gate(cast("ASGI3Application", saying_plainly(keeping_slashes(app)))),
             http=Ours,
             ws="none",
             log_config=None,

@@ -16,6 +16,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 from msgspec import Struct
 
+from dispatcher.api.strangers import Strangers
 from dispatcher.domain.receipts import door
 from dispatcher.domain.receipts.door import Doors, Forged, Garbled, Heard
 from dispatcher.domain.receipts.receipt import Identity
@@ -28,7 +29,6 @@ log = structlog.get_logger(__name__)
 PATH = "/receipts/"
 # The largest that a provider sends is an SNS message, with a mail's headers in it.
 BODY_BYTES_MAX = 256 * 1024
-BODY_SECONDS_MAX = 10.0
 # Written at a time: a flood of receipts leaves the other connections of the pool to the deliveries.
 AT_ONCE_MAX = 2
 RETRY_SECONDS = "30"
@@ -62,6 +62,7 @@ class Office(Struct, frozen=True):
 def receiving(office: Office) -> list[HTTPRouteHandler]:
     """The routes. A provider that nothing is configured of is not there."""
     turn = asyncio.Semaphore(AT_ONCE_MAX)
+    strangers = Strangers()
     logged: dict[str, float] = {}
 
     @post(PATH + "{provider:str}", request_max_body_size=BODY_BYTES_MAX)
@@ -69,7 +70,7 @@ def receiving(office: Office) -> list[HTTPRouteHandler]:
         opened = office.doors().get(provider)
         if opened is None:
             return _problem(404)
-        body = await _body(request)
+        body = await _body(request, strangers)
         if isinstance(body, int):
             return _problem(body)
         query = request.scope["query_string"].decode("ascii", "replace")
@@ -91,10 +92,10 @@ def receiving(office: Office) -> list[HTTPRouteHandler]:
     return [receive]
 
 
-async def _body(request: Request[object, object, State]) -> bytes | int:
+async def _body(request: Request[object, object, State], strangers: Strangers) -> bytes | int:
     """What was posted, or the status that says why it is not read."""
     try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
+        async with strangers.body():
             return await request.body()
     except TimeoutError:
         return 408

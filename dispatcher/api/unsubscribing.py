@@ -12,6 +12,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.handlers import HTTPRouteHandler
 
 from dispatcher.api import unsubscribe_page as page
+from dispatcher.api.strangers import Strangers
 from dispatcher.domain.unsubscribe import PATH, Links, Subscription
 from dispatcher.store import barring, suppressions
 from dispatcher.store.database import PASSING, Database
@@ -49,6 +50,7 @@ Fields = Sequence[tuple[str, str]]
 
 def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Database]) -> list[HTTPRouteHandler]:
     """The routes. Without links configured there is nothing behind any of them."""
+    strangers = Strangers()
 
     def read(token: str) -> Subscription | None:
         made = links()
@@ -64,7 +66,11 @@ def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Data
         one = read(token)
         if one is None:
             return _answer(404, page.unknown())
-        fields = await _fields(request)
+        try:
+            async with strangers.body():
+                fields = await _fields(request)
+        except TimeoutError:
+            return _answer(408, page.unavailable())
         if ONE_CLICK in fields or (FROM_TOPIC in fields and one.topic is not None):
             topic = one.topic
         elif FROM_EVERYTHING in fields:

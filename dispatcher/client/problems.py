@@ -107,7 +107,7 @@ def _read(body: bytes) -> _Document | None:
 def _decode(body: bytes, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

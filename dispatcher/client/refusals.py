@@ -33,6 +33,9 @@ _KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
 
 def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
     """The error that a refusal is; None for what is not about the call, and for the transaction to mind."""
+    if isinstance(fault, asyncpg.LockNotAvailableError):
+        # By its class it would be a conflict.
+        return None
     for raised, (error, kind) in _KINDS.items():
         if isinstance(fault, raised):
             message = str(fault.args[0]) if fault.args else str(fault)

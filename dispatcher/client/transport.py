@@ -57,7 +57,7 @@ class Reply(Struct, frozen=True):
         """Its JSON as what it is meant to be."""
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
             raise Unexpected(f"the answer is not what was expected: {fault}", status=self.status) from None
 
 
@@ -96,6 +96,7 @@ class Transport:
         self._tls = tls
         self._pause = pause
         self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -208,6 +209,9 @@ class Transport:
             )
             # By itself it would ask again what has no key, a PUT for one, and has no public switch for that.
             self._session._retry_connection = False
+            self._loop = asyncio.get_running_loop()
+        if self._loop is not asyncio.get_running_loop():
+            raise RuntimeError("this client was first used in another event loop: each takes one of its own")
         return self._session
 
 

@@ -79,6 +79,9 @@ async def _record(connection: Any, provider: str, receipt: Receipt, meant: Candi
             "" if everywhere else meant.channel,
             receipt.suppresses,
             f"delivery {meant.id}: {receipt.reason or receipt.kind.replace('_', ' ')}",
+            meant.id,
+            receipt.kind,
+            receipt.at,
         )
     name = receipt.names[0] if receipt.names else None
     became: Became = await connection.fetchval(

@@ -1,6 +1,7 @@
 """Runs: starting them, finding and showing them, and what an operator may do to one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Literal
@@ -91,10 +92,8 @@ class Progress(Struct, frozen=True):
 
 async def trigger(database: Database, given: Trigger) -> Triggered:
     """Start a run; raises TriggerRefused with everything that is missing."""
-    try:
+    with _refusing():
         rows = await database.fetch(_SQL["trigger"], *_asked(given))
-    except _REFUSALS as refusal:
-        raise refused(refusal) from refusal
     return Triggered(*rows[0])
 
 
@@ -106,10 +105,10 @@ async def trigger_many(database: Database, batch: Sequence[Trigger]) -> list[Tri
     first = batch[0]
     whose = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
     told = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
-    try:
+    with _refusing():
         rows = await database.fetch(_SQL["trigger_many"], *whose, *told)
-    except _REFUSALS as refusal:
-        raise refused(refusal) from refusal
+    if any(row["refusal"] == asyncpg.LockNotAvailableError.sqlstate for row in rows):
+        raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
     answers = {place: _answered(first.workflow, row) for place, *row in rows}
     return [answers[place] for place in range(1, len(batch) + 1)]
 
@@ -128,18 +127,28 @@ async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
     """
     async with database.connection() as connection:
         try:
-            async with connection.transaction(readonly=True):
-                row = await connection.fetchrow(_SQL["trigger"], *_asked(given))
+            with _refusing():
+                async with connection.transaction(readonly=True):
+                    row = await connection.fetchrow(_SQL["trigger"], *_asked(given))
         except asyncpg.ReadOnlySQLTransactionError:
             return None
-        except _REFUSALS as refusal:
-            raise refused(refusal) from refusal
     return Triggered(*row)
 
 
 def _asked(given: Trigger) -> tuple[object, ...]:
     workspace = given.workspace
     return given.workflow, given.input, given.key, workspace.tenant_id, workspace.workspace_id, given.by
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Raise TriggerRefused where a call is refused. That a lock is not let go of is none, though of the same class."""
+    try:
+        yield
+    except asyncpg.LockNotAvailableError:
+        raise
+    except _REFUSALS as refusal:
+        raise refused(refusal) from refusal
 
 
 def refused(refusal: asyncpg.PostgresError) -> TriggerRefused:
@@ -271,7 +280,5 @@ async def act(database: Database, verb: Verb, run_id: int, reason: str, actor: s
 
 async def signal(database: Database, run_id: int, event: str, data: str, actor: str) -> str:
     """Send it an event: the answer is accepted, unknown, or how the run has ended; raises TriggerRefused."""
-    try:
+    with _refusing():
         return str(await database.value(_SQL["signal"], run_id, event, data, actor) or "unknown")
-    except _REFUSALS as refusal:
-        raise refused(refusal) from refusal

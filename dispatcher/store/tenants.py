@@ -52,15 +52,18 @@ class Transaction(Database):
 
 
 @asynccontextmanager
-async def transaction(database: Database, whose: Workspace, *, operators: bool = False) -> AsyncIterator[Transaction]:
+async def transaction(
+    database: Database, whose: Workspace, *, operators: bool = False, lock_seconds: float | None = None
+) -> AsyncIterator[Transaction]:
     """All or nothing, within one workspace: no row of another one is seen or written, whatever a statement says.
 
-    Operators see and write the keys and the pauses of all, and of nothing else more than others.
+    Operators see and write the keys and the pauses of all, and of nothing else more than others. For what somebody else
+    has locked it waits for `lock_seconds`, or for as long as statements may take.
     """
     async with database.connection() as connection:
         try:
             # In one message: a round trip each would be felt.
-            await connection.execute(_opening(whose, operators))
+            await connection.execute(_opening(whose, operators, lock_seconds))
             yield Transaction(connection)
         except PASSING_OR_CANCELLED:
             # The session is discarded, with all that was done.
@@ -74,11 +77,12 @@ async def transaction(database: Database, whose: Workspace, *, operators: bool =
             )
 
 
-def _opening(whose: Workspace, operators: bool) -> str:
+def _opening(whose: Workspace, operators: bool, lock_seconds: float | None) -> str:
     return (
         f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL dispatcher.tenant = {_literal(whose.tenant_id)}; "
         f"SET LOCAL dispatcher.workspace = {_literal(whose.workspace_id)}"
         + ("; SET LOCAL dispatcher.operators = 'yes'" if operators else "")
+        + ("" if lock_seconds is None else f"; SET LOCAL lock_timeout = {lock_seconds * 1000:.0f}")
     )
 
 

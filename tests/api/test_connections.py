@@ -1,11 +1,13 @@
 """Connections: what two readers could read in two ways is refused, and nobody keeps others out by being slow."""
 
 import json
+import select
 import socket
 
 import psutil
 import pytest
 
+from dispatcher.api.admission import KEY_REQUESTS_AT_ONCE_MAX
 from tests.api import wire
 from tests.api.caller import Caller, delivery, make_key
 from tests.program import Program
@@ -293,12 +295,25 @@ async def test_a_crowd_that_says_half_a_word_keeps_nobody_out(program: Program, 
         await program.until(lambda: _open(program) <= places, "there are no more than have a place")
 
 
+@pytest.mark.parametrize("places", [32, 500])
+async def test_a_crowd_that_is_refused_and_never_ends_its_body_keeps_nobody_out(program: Program, places: int) -> None:
+    await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places))
+    caller = Caller(program, make_key(program))
+    nobody = b"POST /deliveries HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+    with wire.many(program, CROWD, nobody):
+        assert [caller.get("/runs").status for _ in range(5)] == [200] * 5
+        assert program.get("/healthz")[0] == 200
+        await program.until(lambda: _open(program) < places / 2, "who goes on is not listened to for long")
+
+
 async def test_a_crowd_whose_bodies_do_not_come_keeps_no_other_key_out(program: Program) -> None:
     await program.start(DISPATCHER_API__BODY_SECONDS_MAX="600", DISPATCHER_API__REQUEST_SECONDS_MAX="600")
     crowd, other = (Caller(program, make_key(program)) for _ in range(2))
     half = wire.head(crowd, PAUSE, "Content-Type: application/json", "Content-Length: 15") + b"\r\n{"
-    with wire.many(program, CROWD, half):
-        await program.until(lambda: crowd.get("/runs").status == 429, "its places are taken")
+    with wire.many(program, CROWD, half) as sent:
+        # Nobody else asks meanwhile: what is being answered has a place, which one of the crowd would not get.
+        refused = CROWD - KEY_REQUESTS_AT_ONCE_MAX
+        await program.until(lambda: len(select.select(sent, (), (), 0)[0]) == refused, "its places are taken")
         answer = crowd.get("/runs")
         assert answer.headers["retry-after"] == "1"
         assert "being served" in answer.json["detail"]

@@ -146,6 +146,31 @@ async def test_long_answers_are_compressed_for_who_can_read_that(admin: Caller) 
     assert "content-encoding" not in plain.headers
 
 
+@pytest.mark.parametrize(
+    ("said", "compressed"),
+    [
+        ("GZIP", True),
+        ("br;q=1.0, gzip;q=0.5", True),
+        ("*", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000, *", False),
+        ("identity, *;q=0", False),
+        ("gzip;q=nonsense", False),
+        ("notgzip", False),
+        ("", False),
+    ],
+)
+async def test_who_says_that_he_cannot_read_it_is_not_sent_it(admin: Caller, said: str, compressed: bool) -> None:
+    answer = admin.get("/openapi.json", accept_encoding=said)
+    assert (answer.headers.get("content-encoding") == "gzip") is compressed
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_probes_may_ask_for_the_head_alone(admin: Caller, path: str) -> None:
+    answer = admin.call("HEAD", path)
+    assert (answer.status, answer.body) == (200, b"")
+
+
 async def test_no_origin_may_call_that_is_not_configured(admin: Caller, program: Program) -> None:
     assert "access-control-allow-origin" not in admin.get("/runs", origin="https://shop.example.org").headers
     await program.start(DISPATCHER_API__ALLOW_ORIGINS="https://shop.example.org https://b.example.org")

@@ -1,10 +1,13 @@
 """Triggers that arrive at the same time: written together, and each answered for itself."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.api.caller import Answer, Caller
+from dispatcher.api.together import PATIENT_MAX
+from tests.api.caller import Answer, Caller, make_key
 from tests.store import flows
 from tests.store.scene import Connection
+from tests.store.waits import until_blocked
 
 AT_ONCE = 24
 REQUESTS = 120
@@ -36,3 +39,29 @@ async def test_many_at_once_are_each_answered_for_themselves(admin: Caller, insi
     kept = await inside.fetch("SELECT id FROM dispatcher.runs WHERE workflow = 'asks'")
     assert {row["id"] for row in kept} == runs
     assert len(runs) == REQUESTS // 4
+
+
+async def test_who_waits_for_an_applications_transaction_keeps_nobody_else_waiting(
+    admin: Caller, inside: Connection
+) -> None:
+    await flows.put(inside, flows.plan(name="held"))
+    elsewhere = Caller(admin.program, make_key(admin.program, tenant="elsewhere"))
+
+    def ask(caller: Caller, key: str) -> "asyncio.Task[Answer]":
+        asked = asyncio.to_thread(caller.post, "/workflows/held/triggers", {"input": {}, "idempotency_key": key})
+        return asyncio.create_task(asked)
+
+    keys = [f"held-{number}" for number in range(3)]
+    transaction = inside.transaction()
+    await transaction.start()
+    for key in keys:
+        await inside.execute("SELECT dispatcher.trigger_workflow('held', '{}', $1)", key)
+    waiting = []
+    for place, key in enumerate(keys, 1):
+        waiting.append(ask(admin, key))
+        await until_blocked(inside, min(place, PATIENT_MAX))
+    assert (await ask(elsewhere, "free")).status == 404
+    assert (await ask(admin, "free")).status == 201
+    assert [one.result() for one in waiting if one.done()] == []
+    await transaction.rollback()
+    assert [answer.status for answer in await asyncio.gather(*waiting)] == [201] * len(keys)

@@ -163,6 +163,7 @@ async def test_what_the_transaction_has_to_mind_comes_as_it_is(application: Conn
     await transaction.rollback()
     assert error_of(asyncpg.SerializationError("40001")) is None
     assert error_of(asyncpg.ConnectionDoesNotExistError("gone")) is None
+    assert error_of(asyncpg.LockNotAvailableError("locked")) is None
 
 
 async def test_two_at_once_with_a_key_have_one_run(shared_url: str, inside: Inside, place: Running, key: str) -> None:

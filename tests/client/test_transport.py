@@ -21,6 +21,10 @@ from tests.channels.web.far import Behaviour, FarSide, Silent, dropped, half, sa
 KEY = "dsp_abcdefgh_very-secret"
 
 
+class _Empty(msgspec.Struct):
+    """Whatever else is there is passed over."""
+
+
 def _problem(kind: problems.Kind, *faults: Fault, **headers: str) -> Behaviour:
     document = problems.Problem(kind, "in some words", faults).document("r-1")
     return says(kind.status, json.loads(document), raw=None, **headers)
@@ -218,6 +222,35 @@ async def test_an_answer_that_cannot_be_read_is_unexpected(far: FarSide, client:
     far.next.append(says(200, raw=b"<html>"))
     with pytest.raises(errors.Unexpected):
         (await client.ask("GET", "/x")).read(dict)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_answer_without_a_bottom_is_unexpected(far: FarSide, client: Transport, status: int) -> None:
+    deep = b'{"type":"urn:dispatcher:problem:x","detail":"x","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    far.next.append(says(status, raw=deep))
+    with pytest.raises(errors.Unexpected):
+        (await client.ask("GET", "/x")).read(_Empty)
+
+
+def test_it_says_that_it_is_of_another_loop() -> None:
+    """As where a program calls asyncio.run for each of its tasks."""
+    client = Transport("http://127.0.0.1:9", KEY, seconds=0.1)
+
+    async def use() -> None:
+        with pytest.raises(errors.Unavailable):
+            await client.ask("GET", "/x")
+
+    async def use_again() -> None:
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await client.ask("GET", "/x")
+
+    async def twice() -> None:
+        await use()
+        # In a thread's own, while this one goes on.
+        await asyncio.to_thread(asyncio.run, use_again())
+        await client.close()
+
+    asyncio.run(twice())
 
 
 async def test_an_answer_without_an_end_is_not_read(

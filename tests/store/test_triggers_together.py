@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 from dispatcher.api.together import Together
 from dispatcher.errors import TriggerRefused
-from dispatcher.store import runs
+from dispatcher.store import runs, tenants
 from dispatcher.store.database import Database
 from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
@@ -140,3 +141,24 @@ async def test_who_comes_as_the_last_writer_ends_is_not_forgotten(
     for number in range(3):
         async with asyncio.timeout(10):
             await gathered.start(asked(key=f"key-{number}"))
+
+
+async def test_a_lock_that_is_not_let_go_of_refuses_nobody(database: Database, connection: Connection) -> None:
+    await put(connection)
+    async with connection.transaction():
+        await connection.execute("SELECT dispatcher.trigger_workflow('welcome', '{\"name\": \"Ann\"}', 'k')")
+        for trigger in (runs.trigger, lambda inside, one: runs.trigger_many(inside, [one])):
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                async with tenants.transaction(database, OURS, lock_seconds=0.01) as inside:
+                    await trigger(inside, asked(key="k"))
+
+
+async def test_nor_does_one_that_the_database_has_noted_as_a_refusal() -> None:
+    class Refusing:
+        async def fetch(self, _query: str, *_given: object) -> Any:
+            code, message = "55P03", "canceling statement due to lock timeout"
+            names = "place", "execution_id", "version", "total_steps", "duplicate", "refusal", "message", "detail"
+            return [dict(zip(names, (1, None, None, None, None, code, message, ""), strict=True))]
+
+    with pytest.raises(asyncpg.LockNotAvailableError):
+        await runs.trigger_many(Refusing(), [asked()])  # type: ignore[arg-type]  # all of a database that it asks

@@ -11,7 +11,7 @@ import pytest
 from litestar import Litestar
 from structlog.testing import capture_logs
 
-from dispatcher.api import receiving
+from dispatcher.api import receiving, strangers
 from dispatcher.domain.receipts.door import Answer, Door, Forged, Heard, Request
 from dispatcher.errors import DatabaseUnavailable
 from dispatcher.metrics import Metrics
@@ -76,7 +76,7 @@ async def _answer(receive: Receive, application: Litestar | None = None) -> tupl
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "BODY_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(strangers, "BODY_SECONDS_MAX", 0.01)
 
     async def never() -> Message:
         await asyncio.Event().wait()

@@ -40,9 +40,12 @@ SELECT dispatcher.record_receipt_v1($1, $2, $3, $4, $5, $6, $7);
 
 -- name: suppress
 -- An address to which nothing more is sent. Who stands there already stays, with the first reason; one whose time would
--- be over has none any more.
+-- be over has none any more. What was known of delivery $7 already, a kind $8 of receipt no older than $9, is no reason:
+-- providers repeat themselves, and somebody may have lifted it since.
 INSERT INTO dispatcher.suppressions AS s (tenant_id, kind, address, channel, source, actor, reason)
-VALUES ($1, $2, $3, $4, $5, 'dispatcher', $6)
+SELECT $1, $2, $3, $4, $5, 'dispatcher', $6
+ WHERE NOT EXISTS (SELECT FROM dispatcher.delivery_receipts r
+                    WHERE r.delivery_id = $7 AND r.kind = $8 AND r.said_at >= $9::timestamptz)
 ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE
    SET added_at = statement_timestamp(), expires_at = NULL, actor = excluded.actor, reason = excluded.reason
  WHERE s.expires_at IS NOT NULL;
