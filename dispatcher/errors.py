@@ -8,6 +8,7 @@ DispatcherError
 │   ├── ScheduleRefused
 │   ├── TemplateRefused
 │   ├── TriggerRefused
+│   ├── WebhookRefused
 │   └── WorkflowRefused
 ├── DatabaseUnavailable             also a ConnectionError
 ├── UnsafeDatabase
@@ -108,6 +109,10 @@ class ScheduleRefused(FaultyInput):
 
 class TemplateRefused(FaultyInput):
     """The template has faults."""
+
+
+class WebhookRefused(FaultyInput):
+    """The endpoint has faults."""
 
 
 class WorkflowRefused(FaultyInput):

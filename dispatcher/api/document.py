@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.api.endpoints import Endpoint
+from dispatcher.api.endpoints import RAW, Endpoint
 from dispatcher.api.examples import EXAMPLES, REFUSED
 from dispatcher.api.problems import (
     BROKEN,
@@ -47,6 +47,8 @@ _IF_MATCH = {
     "description": "The ETag that it has to have still; it is refused (412) where it has another one by now.",
     "schema": {"type": "string"},
 }
+# Bytes have no schema in JSON's words.
+_OF_RAW: dict[str, dict[str, Any]] = {RAW: {}}
 _REQUEST_ID = {"X-Request-Id": {"description": "What this request is called in the log.", "schema": {"type": "string"}}}
 _ETAG = {
     "ETag": {"description": "What it is now, for If-Match.", "required": True, "schema": {"type": "string"}},
@@ -112,8 +114,8 @@ def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[
         "responses": _responses(one, schema_of),
     }
     if one.given is not None:
-        content = {"schema": schema_of[one.given], "example": one.example}
-        made["requestBody"] = {"required": True, "content": {JSON: content}}
+        content = {JSON: {"schema": schema_of[one.given], "example": one.example}} | (_OF_RAW if one.raw else {})
+        made["requestBody"] = {"required": True, "content": content}
     return made
 
 

@@ -17,6 +17,9 @@ from dispatcher.store.keys import Found as Key
 from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
 
+# What a body is that is not JSON, but the bytes that it is about.
+RAW = "application/octet-stream"
+
 _raw = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -104,6 +107,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     description: str = ""
     query: type[Struct] = Nothing
     given: type[Struct] | None = None
+    # Whether its body may also be RAW: `given` is bytes then.
+    raw: bool = False
     example: Mapping[str, Any] | None = None
     answer: Any
     status: int = 200

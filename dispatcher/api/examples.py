@@ -156,6 +156,7 @@ _whole_run = run_models.WholeRun(
 )
 _entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
 _webhook = webhook_models.Webhook(
+    id=5,
     name="crm",
     url="https://crm.example.org/hooks",
     events=["delivery.*", "run.failed"],
@@ -247,6 +248,14 @@ _ALL: tuple[Struct, ...] = (
     _webhook,
     webhook_models.WebhookSecret("crm", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"),
     webhook_models.WebhookChanged("crm", "changed"),
+    webhook_models.WebhookActions(
+        [
+            webhook_models.WebhookAction(
+                id=9, name="crm", at=_BEGUN, actor="key ann", action="create", reason="the CRM shows what was sent"
+            )
+        ],
+        next_cursor=None,
+    ),
     models.LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again"),
     run_models.Workflows([_workflow], next_cursor=None),
     run_models.WholeWorkflow(

@@ -13,8 +13,22 @@ from dispatcher.store.objects import OBJECT_BYTES_MAX
 class ObjectQuery(Asked, frozen=True):
     """Which objects."""
 
+    after: (
+        Annotated[str, Meta(min_length=1, max_length=200, description="Only those whose names come after this one.")]
+        | None
+    ) = None
     cursor: LongCursor | None = None
     limit: Limit = 50
+
+
+MediaType = Annotated[str, Meta(max_length=100, pattern=rf"^{MEDIA_TYPE}$(?!\n)", description="What it is.")]
+ANY_BYTES = "application/octet-stream"
+
+
+class PutQuery(Asked, frozen=True):
+    """What is said of a file whose bytes are the body."""
+
+    content_type: Annotated[MediaType | None, Meta(description="What it is, where the body is the file itself.")] = None
 
 
 class NewObject(Asked, frozen=True):
@@ -28,9 +42,7 @@ class NewObject(Asked, frozen=True):
             extra_json_schema={"pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\\n)"},
         ),
     ]
-    content_type: Annotated[str, Meta(max_length=100, pattern=rf"^{MEDIA_TYPE}$(?!\n)", description="What it is.")] = (
-        "application/octet-stream"
-    )
+    content_type: MediaType = ANY_BYTES
 
 
 class Object(Struct, frozen=True, kw_only=True):

@@ -8,10 +8,12 @@ from dispatcher.api import object_models as models
 from dispatcher.api.cursors import after
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_name, page
-from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
+from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.roles import Right
 from dispatcher.domain.shelf import Name, is_name
+from dispatcher.errors import Fault
 from dispatcher.store import objects as store
+from dispatcher.store.objects import OBJECT_BYTES_MAX
 
 NOUN = "objects"
 
@@ -20,7 +22,8 @@ async def list_(call: Call) -> Done:
     """By name."""
     asked: models.ObjectQuery = call.query
     whose = call.workspace.tenant_id, call.workspace.workspace_id
-    rows = await store.listed(call.database, *whose, after(NOUN, asked.cursor), asked.limit + 1)
+    start = after(NOUN, asked.cursor) or asked.after or ""
+    rows = await store.listed(call.database, *whose, start, asked.limit + 1)
     return Done(models.Objects(*page(rows, asked.limit, models.Object, by_name(NOUN))))
 
 
@@ -47,13 +50,27 @@ async def _find(call: Call) -> dict[str, Any]:
 
 async def put(call: Call) -> Done:
     """Keep one."""
-    given: models.NewObject = call.given
+    content, content_type = _file(call)
     full = _full(call)
-    answer = await store.put(call.database, full, given.content, given.content_type)
+    answer = await store.put(call.database, full, content, content_type)
     if answer == "taken":
-        raise Problem(CONFLICT, f"the name {full[2]} means another content or type; put this under another name")
+        words = f"the name {full[2]} means another content or type; put this under another name"
+        raise Problem(CONFLICT, words, answer=answer)
     done = msgspec.convert(await _find(call) | {"answer": answer}, models.PutObject)
     return Done(done, 201 if answer == "stored" else 200)
+
+
+def _file(call: Call) -> tuple[bytes, str]:
+    """What it holds, and what it is. Raises Problem."""
+    given: models.NewObject | bytes = call.given
+    said: str | None = call.query.content_type
+    if isinstance(given, models.NewObject):
+        if said is not None:
+            raise faulty([Fault("query.content_type", "stands in the body, where that is JSON")])
+        return given.content, given.content_type
+    if len(given) > OBJECT_BYTES_MAX:
+        raise faulty([Fault("$", f"is larger than {OBJECT_BYTES_MAX} bytes")])
+    return given, said or models.ANY_BYTES
 
 
 async def erase(call: Call) -> Done:
@@ -93,7 +110,9 @@ ENDPOINTS = (
         right=Right.OBJECTS,
         summary="Keep a file under a name",
         description="The name means this content for ever, so that a message that is sent again is the same. Another "
-        "content takes another name (409).",
+        "content takes another name (409). The body is JSON, or the file itself as application/octet-stream; what it "
+        "is says the parameter then.",
+        query=models.PutQuery,
         given=models.NewObject,
         example={"content": "YWJj", "content_type": "application/pdf"},
         answer=models.PutObject,
@@ -101,6 +120,7 @@ ENDPOINTS = (
         problems=(NOT_FOUND, CONFLICT),
         handle=put,
         large=True,
+        raw=True,
     ),
     Endpoint(
         operation="deleteObject",

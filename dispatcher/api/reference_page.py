@@ -66,8 +66,9 @@ def _operation(method: str, path: str, one: Mapping[str, Any]) -> str:
         rows = ((_code(each["name"]), each["in"], escape(each.get("description", ""))) for each in one["parameters"])
         parts.append(_table(rows))
     if "requestBody" in one:
-        ((_, content),) = one["requestBody"]["content"].items()
-        parts.append(f"<p>Body: {_reference(content['schema'])}</p>{_json(content['example'])}")
+        content, *others = one["requestBody"]["content"].items()
+        also = "".join(f", or bytes as {_code(kind)}" for kind, _ in others)
+        parts.append(f"<p>Body: {_reference(content[1]['schema'])}{also}</p>{_json(content[1]['example'])}")
     answer = next(iter(one["responses"]["200"]["content"].values()))
     parts.append(f"<p>Answer: {_reference(answer['schema'])}</p>{_json(answer['example'])}")
     rows = (

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from dispatcher.api import reading
 from dispatcher.api.admission import Admission
-from dispatcher.api.endpoints import Call, Endpoint, Nothing, Served
+from dispatcher.api.endpoints import RAW, Call, Endpoint, Nothing, Served
 from dispatcher.api.operators import is_operators
 from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
@@ -106,6 +106,10 @@ def _field(request: AnyRequest, name: bytes) -> str | None:
     return None
 
 
+def _media_type(request: AnyRequest) -> str:
+    return (_field(request, b"content-type") or "").partition(";")[0].strip().lower()
+
+
 def request_id(request: AnyRequest) -> str:
     """The id that a request has, or is given."""
     given = _field(request, b"x-request-id") or ""
@@ -179,7 +183,7 @@ class Serving:
             return await self._in_turn(endpoint, request, key, query, body)
 
     async def _in_turn(self, endpoint: Endpoint, request: AnyRequest, key: Key, query: object, body: bytes) -> _Answer:
-        given = await _given(endpoint, body)
+        given = body if endpoint.raw and _media_type(request) == RAW else await _given(endpoint, body)
         again = _idempotency_key(request)
         match = _field(request, b"if-match")
         names = {name: plain(text) for name, text in request.path_params.items()}
@@ -217,8 +221,9 @@ class Serving:
     async def _body(self, endpoint: Endpoint, request: AnyRequest) -> bytes:
         settings = self._served.config().api
         most = settings.batch_bytes_max if endpoint.large else settings.body_bytes_max
-        if (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
-            raise Problem(UNSUPPORTED, f"the body has to be {JSON}, and say so")
+        kinds = (JSON, RAW) if endpoint.raw else (JSON,)
+        if _media_type(request) not in kinds:
+            raise Problem(UNSUPPORTED, f"the body has to be {' or '.join(kinds)}, and say so")
         if (_field(request, b"content-encoding") or "identity").lower() != "identity":
             raise Problem(UNSUPPORTED, "the body has to be as it is, and not compressed")
         length = _field(request, b"content-length") or ""

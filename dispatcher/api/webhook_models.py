@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from dispatcher.api.models import Asked, Cursor, Limit, Reason
+from dispatcher.api.models import Asked, Cursor, Limit, LongCursor, Reason, ShortText
 from dispatcher.domain.webhooks import ENDPOINTS_MAX, EVENTS_MAX, OVERLAP_SECONDS_MAX, URL_CHARACTERS_MAX, Event
 
 Name = Annotated[
@@ -13,7 +13,12 @@ Name = Annotated[
     Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", max_length=100, description="What it is called."),
 ]
 Url = Annotated[
-    str, Meta(min_length=1, max_length=URL_CHARACTERS_MAX, description="Where it is, by https://, at a public address.")
+    str,
+    # What is wrong with one is said in the words of who knows what is configured.
+    Meta(
+        description="Where it is, by https://, at a public address.",
+        extra_json_schema={"minLength": 1, "maxLength": URL_CHARACTERS_MAX},
+    ),
 ]
 Wanted = Annotated[
     list[Event | Literal["delivery.*", "run.*"]],
@@ -49,16 +54,31 @@ class RotateWebhook(Asked, frozen=True, kw_only=True):
     reason: Reason
 
 
+class DeleteWebhook(Asked, frozen=True):
+    """Why an endpoint is deleted."""
+
+    reason: Reason = "over HTTP"
+
+
 class WebhookQuery(Asked, frozen=True):
     """Which endpoints."""
 
-    cursor: Cursor | None = None
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    cursor: LongCursor | None = None
     limit: Limit = ENDPOINTS_MAX
+
+
+class WebhookLogQuery(Asked, frozen=True):
+    """Which part of what was done to endpoints."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
     """An endpoint. Its secret is in no answer but the one that has made it."""
 
+    id: Annotated[int, Meta(description="By which its deliveries name it.")]
     name: str
     url: str
     events: list[str]
@@ -86,3 +106,21 @@ class WebhookChanged(Struct, frozen=True):
 
     name: str
     answer: Literal["changed", "same", "deleted"]
+
+
+class WebhookAction(Struct, frozen=True, kw_only=True):
+    """What somebody did to an endpoint."""
+
+    id: int
+    name: str
+    at: datetime
+    actor: str
+    action: str
+    reason: str
+
+
+class WebhookActions(Struct, frozen=True):
+    """A page, the newest first."""
+
+    actions: list[WebhookAction]
+    next_cursor: str | None

@@ -3,9 +3,9 @@
 import msgspec
 
 from dispatcher.api import webhook_models
-from dispatcher.api.cursors import after
+from dispatcher.api.cursors import after, below
 from dispatcher.api.endpoints import Call, Done, Endpoint
-from dispatcher.api.listing import by_name, page
+from dispatcher.api.listing import by_id, by_name, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.roles import Right
 from dispatcher.domain.webhooks import CHANNEL, ENDPOINTS_MAX, events_faults, url_fault
@@ -14,13 +14,15 @@ from dispatcher.store import webhooks as store
 from dispatcher.store.webhooks import Refused
 
 NOUN = "webhooks"
+LOG_NOUN = "webhook_actions"
 _ONE = "/webhooks/{name}"
 
 
 async def list_(call: Call) -> Done:
     """By name."""
     asked: webhook_models.WebhookQuery = call.query
-    rows = await store.listed(call.database, call.workspace, after(NOUN, asked.cursor), asked.limit + 1)
+    start = after(NOUN, asked.cursor) or asked.after or ""
+    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
     return Done(webhook_models.Webhooks(*page(rows, asked.limit, webhook_models.Webhook, by_name(NOUN))))
 
 
@@ -44,7 +46,7 @@ async def create(call: Call) -> Done:
             "taken": f"there is an endpoint {given.name}: change it, or take another name",
             "full": f"there are {ENDPOINTS_MAX} endpoints, and a workspace has no more",
         }
-        raise Problem(CONFLICT, words[made.why])
+        raise Problem(CONFLICT, words[made.why], answer=made.why)
     return Done(webhook_models.WebhookSecret(given.name, made), 201)
 
 
@@ -71,10 +73,20 @@ async def rotate(call: Call) -> Done:
 
 async def delete(call: Call) -> Done:
     """Delete one, and its secrets."""
-    name = _name(call)
-    if not await store.delete(call.database, call.workspace, name, call.actor, "over HTTP"):
+    name, why = _name(call), call.query.reason
+    if not await store.delete(call.database, call.workspace, name, call.actor, why):
         raise _missing(name)
     return Done(webhook_models.WebhookChanged(name, "deleted"))
+
+
+async def log(call: Call) -> Done:
+    """What was done to those of a name."""
+    asked: webhook_models.WebhookLogQuery = call.query
+    name, at = _name(call), below(LOG_NOUN, asked.cursor)
+    rows = await store.actions(call.database, call.workspace, name, asked.limit + 1, at)
+    if not rows and asked.cursor is None:
+        raise not_found(f"endpoint {name[:101]!r}, and never was")
+    return Done(webhook_models.WebhookActions(*page(rows, asked.limit, webhook_models.WebhookAction, by_id(LOG_NOUN))))
 
 
 def _name(call: Call) -> str:
@@ -170,8 +182,20 @@ ENDPOINTS = (
         path=_ONE,
         right=Right.WEBHOOKS,
         summary="Delete an endpoint; what waits for it is skipped when its time comes",
+        query=webhook_models.DeleteWebhook,
         answer=webhook_models.WebhookChanged,
         problems=(NOT_FOUND,),
         handle=delete,
+    ),
+    Endpoint(
+        operation="getWebhookLog",
+        method="GET",
+        path=f"{_ONE}/log",
+        right=Right.WEBHOOKS,
+        summary="Show who made, changed, rotated, disabled and deleted the endpoints of a name, and why",
+        query=webhook_models.WebhookLogQuery,
+        answer=webhook_models.WebhookActions,
+        problems=(NOT_FOUND,),
+        handle=log,
     ),
 )

@@ -15,6 +15,7 @@ from dispatcher.client.errors import (
 from dispatcher.errors import NoRemoteForm, OtherWorkspace
 
 _WORDS: tuple[tuple[type[ClientError], str], ...] = (
+    (Refused, "the server refuses what it was asked for: "),
     (Unauthenticated, "the server does not take our key: "),
     (Forbidden, "the key may not do this: "),
     (TooMany, "the server takes no more for now: "),

@@ -10,21 +10,17 @@ import typer
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import Yes, require_words, second
+from dispatcher.cli.operating import Yes, second
 from dispatcher.cli.session import Session
-from dispatcher.domain.shelf import Name as FullName
+from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.domain.shelf import is_media_type, is_name
-from dispatcher.store import objects as store
 from dispatcher.store.objects import OBJECT_BYTES_MAX
 
 app = group(help="Keep files that deliveries carry as attachments or inline images.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What deliveries call it.")]
-Tenant = Annotated[str, typer.Option(help="Whose it is.")]
-Workspace = Annotated[str, typer.Option(help="In which of its workspaces.")]
-# What the schema allows a tenant, and a workspace.
-TENANT_MAX = 100
 STANDARD_INPUT = Path("-")
+_NO_NAME = "1 to 200 letters, digits and . _ / : @ + -, a letter or digit first"
 
 
 @command(app, "put")
@@ -33,8 +29,8 @@ def put(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to keep; - reads standard input.")],
     name: Annotated[str | None, typer.Option(help="What deliveries call it; the file's own name without it.")] = None,
     content_type: Annotated[str | None, typer.Option("--type", help="What it is, like application/pdf.")] = None,
-    tenant: Tenant = "default",
-    workspace: Workspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Keep a file under a name.
 
@@ -42,21 +38,21 @@ def put(
     another name.
     """
     called = name if name is not None else file.name
-    full = _full(tenant, workspace, called)
+    here = place(tenant, workspace)
+    _require_name(called)
     kind = content_type or guess_type(called)[0] or guess_type(file.name)[0] or "application/octet-stream"
     if not is_media_type(kind):
         raise typer.BadParameter("is not a media type; write one, like application/pdf", param_hint="--type")
     content = _read(file)
-    with session.database() as database:
-        answer = session.run(lambda: store.put(database, full, content, kind))
-        found = session.run(lambda: store.show(database, full))
-    if answer == "taken":
+    with session.doors() as doors:
+        kept = session.run(lambda: doors.objects.put(here, called, content, kind))
+    if kept is None:
         session.voice.fail("NameTaken", f"the name {called} means another content or type; put this under another name")
         raise typer.Exit(FAILED)
     if session.voice.as_json:
-        session.voice.record({"answer": answer} | (found or {}))
+        session.voice.record(kept)
     else:
-        already = " already" if answer == "same" else ""
+        already = " already" if kept["answer"] == "same" else ""
         session.voice.text(f"{called} is kept{already}: {len(content):,} bytes of {kind}")
 
 
@@ -65,15 +61,15 @@ def list_(
     session: Session,
     after: Annotated[str, typer.Option(help="Begin behind this name.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 20,
-    tenant: Tenant = "default",
-    workspace: Workspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List the objects of a workspace by name."""
-    _require_place(tenant, workspace)
-    if after:
-        require_words("--after", after)
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, tenant, workspace, after, limit))
+    here = place(tenant, workspace)
+    if after and not is_name(after):
+        raise typer.BadParameter(_NO_NAME, param_hint="--after")
+    with session.doors() as doors:
+        found = session.run(lambda: doors.objects.listed(here, after, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -86,11 +82,12 @@ def list_(
 
 
 @command(app, "show")
-def show(session: Session, name: Name, tenant: Tenant = "default", workspace: Workspace = "default") -> None:
+def show(session: Session, name: Name, tenant: Tenant = None, workspace: InWorkspace = None) -> None:
     """Show what is known about an object."""
-    full = _full(tenant, workspace, name)
-    with session.database() as database:
-        found = session.run(lambda: store.show(database, full))
+    here = place(tenant, workspace)
+    _require_name(name)
+    with session.doors() as doors:
+        found = session.run(lambda: doors.objects.show(here, name))
     if found is None:
         raise _not_found(session, name)
     if session.voice.as_json:
@@ -101,13 +98,14 @@ def show(session: Session, name: Name, tenant: Tenant = "default", workspace: Wo
 
 @command(app, "delete")
 def delete(
-    session: Session, name: Name, yes: Yes = False, tenant: Tenant = "default", workspace: Workspace = "default"
+    session: Session, name: Name, yes: Yes = False, tenant: Tenant = None, workspace: InWorkspace = None
 ) -> None:
     """Erase an object's content.
 
     Deliveries that name it fail from then on. Its name stays taken: only the same content can be put there again.
     """
-    full = _full(tenant, workspace, name)
+    here = place(tenant, workspace)
+    _require_name(name)
     if not yes:
         if session.voice.as_json or not sys.stdin.isatty():
             session.voice.fail("Unconfirmed", "nothing was done: confirm with --yes")
@@ -115,8 +113,8 @@ def delete(
         if not typer.confirm(f"Deliveries that name {name} will fail. Go on?", err=True):
             session.voice.say("nothing was done")
             raise typer.Exit(FAILED)
-    with session.database() as database:
-        answer = session.run(lambda: store.erase(database, full))
+    with session.doors() as doors:
+        answer = session.run(lambda: doors.objects.erase(here, name))
     if answer == "unknown":
         raise _not_found(session, name)
     if session.voice.as_json:
@@ -135,20 +133,9 @@ def _not_found(session: Session, name: str) -> typer.Exit:
     return typer.Exit(FAILED)
 
 
-def _full(tenant: str, workspace: str, name: str) -> FullName:
-    _require_place(tenant, workspace)
+def _require_name(name: str) -> None:
     if not is_name(name):
-        words = "1 to 200 letters, digits and . _ / : @ + -, a letter or digit first; name it with --name"
-        raise typer.BadParameter(words, param_hint="NAME")
-    return tenant, workspace, name
-
-
-def _require_place(tenant: str, workspace: str) -> None:
-    require_words("--tenant", tenant)
-    require_words("--workspace", workspace)
-    for option, text in (("--tenant", tenant), ("--workspace", workspace)):
-        if len(text) > TENANT_MAX:
-            raise typer.BadParameter(f"is longer than {TENANT_MAX} characters", param_hint=option)
+        raise typer.BadParameter(f"{_NO_NAME}; name it with --name", param_hint="NAME")
 
 
 def _read(file: Path) -> bytes:

@@ -1,38 +1,36 @@
 """The `webhooks` commands: which endpoints are told what happens to deliveries and runs."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
-from msgspec import structs
 
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.importing import require_name
-from dispatcher.cli.operating import Actor, Reason, require_text, require_words, second, who
+from dispatcher.cli.operating import Actor, Reason, require_words, second, who
 from dispatcher.cli.session import Session
+from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.domain.plans.times import DURATION_WORDS, duration
 from dispatcher.domain.webhooks import (
-    CHANNEL,
     ENDPOINTS_MAX,
     EVENTS,
     OVERLAP_SECONDS_MAX,
     WILDCARDS,
     events_faults,
     is_name,
-    url_fault,
 )
-from dispatcher.store import webhooks as store
-from dispatcher.store.templates import Workspace
+from dispatcher.doors.attached import Changes
+from dispatcher.doors.nouns import Whose
+from dispatcher.errors import WebhookRefused
 from dispatcher.store.webhooks import Endpoint, Refused
 
 app = group(help="Let endpoints be told what happens to deliveries and runs, in signed messages.")
 
+T = TypeVar("T")
 _WANTED = ", ".join((*WILDCARDS, *EVENTS))
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")]
-Tenant = Annotated[str, typer.Option(help="Whose it is.")]
-InWorkspace = Annotated[str, typer.Option("--workspace", help="In which workspace.")]
 
 
 @command(app, "create")
@@ -43,16 +41,16 @@ def create(
     reason: Reason,
     *,
     event: Annotated[list[str], typer.Option(help=f"What it wants to know, as often as needed: {_WANTED}.")],
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Make an endpoint. Its secret is shown now, and never again."""
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(session, actor)
-    new = _sound(session, Endpoint(_name(name), url, tuple(dict.fromkeys(event)), enabled=True))
-    with session.database() as database:
-        made = session.run(lambda: store.create(database, whose, new, by, reason))
+    whose, by = place(tenant, workspace), who(session, actor)
+    new = Endpoint(_name(name), url, _events(event), enabled=True)
+    with session.doors() as doors:
+        made = _sound("URL", lambda: session.run(lambda: doors.webhooks.create(whose, new, by, reason)))
     if isinstance(made, Refused):
         words = {
             "taken": ("NameTaken", f"there is an endpoint {name}: change it, or take another name"),
@@ -71,14 +69,13 @@ def change(
     *,
     url: Annotated[str | None, typer.Option(help="Where it is now.")] = None,
     event: Annotated[list[str] | None, typer.Option(help="What it wants to know now, all of it.")] = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Let an endpoint be elsewhere, or want to know something else."""
-    told = {"url": url, "events": tuple(dict.fromkeys(event)) if event else None}
-    given = {key: value for key, value in told.items() if value is not None}
-    _change(session, name, _workspace(tenant, workspace), given, (who(session, actor), reason))
+    changes = Changes(url=url, events=_events(event) if event else None)
+    _change(session, name, place(tenant, workspace), changes, (who(session, actor), reason))
 
 
 @command(app, "enable")
@@ -87,12 +84,12 @@ def enable(
     name: Name,
     reason: Reason,
     *,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Let an endpoint be told what happens from now on."""
-    _change(session, name, _workspace(tenant, workspace), {"enabled": True}, (who(session, actor), reason))
+    _change(session, name, place(tenant, workspace), Changes(enabled=True), (who(session, actor), reason))
 
 
 @command(app, "disable")
@@ -101,25 +98,20 @@ def disable(
     name: Name,
     reason: Reason,
     *,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Let an endpoint be told nothing. What waits for it is skipped when its time comes."""
-    _change(session, name, _workspace(tenant, workspace), {"enabled": False}, (who(session, actor), reason))
+    _change(session, name, place(tenant, workspace), Changes(enabled=False), (who(session, actor), reason))
 
 
-def _change(session: Session, name: str, whose: Workspace, given: dict[str, Any], by: tuple[str, str]) -> None:
+def _change(session: Session, name: str, whose: Whose, changes: Changes, by: tuple[str, str]) -> None:
     """Change what is given of an endpoint; `by` says who, and why."""
     require_words("--reason", by[1])
     _name(name)
-    with session.database() as database:
-        was = session.run(lambda: store.show(database, whose, name))
-        if was is None:
-            raise _missing(session, name)
-        new = Endpoint(name, was["url"], tuple(was["events"]), was["enabled"])
-        sound = _sound(session, structs.replace(new, **given))
-        answer = session.run(lambda: store.change(database, whose, sound, *by))
+    with session.doors() as doors:
+        answer = _sound("--url", lambda: session.run(lambda: doors.webhooks.change(whose, name, changes, *by)))
     if answer == "unknown":
         raise _missing(session, name)
     if session.voice.as_json:
@@ -137,8 +129,8 @@ def rotate(
     overlap: Annotated[
         str, typer.Option(metavar="DURATION", help="How long the old secret signs yet: 24h, 0s.")
     ] = "24h",
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Give an endpoint another secret, shown now and never again. The old one signs beside it for a while."""
@@ -148,11 +140,11 @@ def rotate(
         raise typer.BadParameter(f"expected a duration: {DURATION_WORDS}", param_hint="--overlap")
     if seconds > OVERLAP_SECONDS_MAX:
         raise typer.BadParameter("is more than 90 days", param_hint="--overlap")
-    whose, by = _workspace(tenant, workspace), who(session, actor)
+    whose, by = place(tenant, workspace), who(session, actor)
     _name(name)
-    with session.database() as database:
-        made = session.run(lambda: store.rotate(database, whose, name, seconds, by, reason))
-    if isinstance(made, Refused):
+    with session.doors() as doors:
+        made = session.run(lambda: doors.webhooks.rotate(whose, name, seconds, by, reason))
+    if made is None:
         raise _missing(session, name)
     old = f"the old one signs for {overlap} yet" if seconds else "the old one does not sign any more"
     _show_once(session, made, name, f"another secret of the endpoint {name}; {old}")
@@ -164,16 +156,16 @@ def delete(
     name: Name,
     reason: Reason,
     *,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
     actor: Actor = None,
 ) -> None:
     """Delete an endpoint. What waits for it is skipped when its time comes."""
     require_words("--reason", reason)
-    whose, by = _workspace(tenant, workspace), who(session, actor)
+    whose, by = place(tenant, workspace), who(session, actor)
     _name(name)
-    with session.database() as database:
-        done = session.run(lambda: store.delete(database, whose, name, by, reason))
+    with session.doors() as doors:
+        done = session.run(lambda: doors.webhooks.delete(whose, name, by, reason))
     if not done:
         raise _missing(session, name)
     if session.voice.as_json:
@@ -188,14 +180,15 @@ def list_(
     *,
     after: Annotated[str, typer.Option(metavar="NAME", help="Begin behind this one.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List the endpoints of a workspace; their secrets are not shown."""
-    whose = _workspace(tenant, workspace)
-    require_text("--after", after)
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, whose, after, limit))
+    whose = place(tenant, workspace)
+    if after:
+        _name(after, "--after")
+    with session.doors() as doors:
+        found = session.run(lambda: doors.webhooks.listed(whose, after, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -211,14 +204,14 @@ def log(
     name: Name,
     *,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show who made, changed, rotated, disabled and deleted the endpoints of a name, and why."""
-    whose = _workspace(tenant, workspace)
+    whose = place(tenant, workspace)
     _name(name)
-    with session.database() as database:
-        found = session.run(lambda: store.actions(database, whose, name, limit))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.webhooks.actions(whose, name, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -245,15 +238,20 @@ def _show_once(session: Session, secret: str, name: str, words: str) -> None:
     session.voice.text(secret)
 
 
-def _sound(session: Session, one: Endpoint) -> Endpoint:
-    plain = bool(session.config.channels[CHANNEL].options.get("allow_addresses"))
-    wrong = url_fault(one.url, plain=plain)
-    if wrong is not None:
-        raise typer.BadParameter(wrong, param_hint="URL")
-    faults = [fault.message for fault in events_faults(one.events)]
+def _sound(hint: str, done: Callable[[], T]) -> T:
+    """What is done, or what is wrong with the address of an endpoint, which only who is to tell it knows."""
+    try:
+        return done()
+    except WebhookRefused as refused:
+        raise typer.BadParameter("; ".join(fault.message for fault in refused.faults), param_hint=hint) from refused
+
+
+def _events(given: list[str]) -> tuple[str, ...]:
+    events = tuple(dict.fromkeys(given))
+    faults = [fault.message for fault in events_faults(events)]
     if faults:
         raise typer.BadParameter("; ".join(faults), param_hint="--event")
-    return one
+    return events
 
 
 def _missing(session: Session, name: str) -> typer.Exit:
@@ -261,14 +259,8 @@ def _missing(session: Session, name: str) -> typer.Exit:
     return typer.Exit(FAILED)
 
 
-def _workspace(tenant: str, workspace: str) -> Workspace:
-    require_name("--tenant", tenant)
-    require_name("--workspace", workspace)
-    return Workspace(tenant, workspace)
-
-
-def _name(name: str) -> str:
+def _name(name: str, hint: str = "NAME") -> str:
     if not is_name(name):
         words = "1 to 100 letters, digits and . _ -, a letter or digit first"
-        raise typer.BadParameter(words, param_hint="NAME")
+        raise typer.BadParameter(words, param_hint=hint)
     return name

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TypeVar
 
 import msgspec
@@ -90,7 +91,7 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
             enveloped.error, status=status, faults=enveloped.faults, request_id=request_id, retry_after=retry_after
         )
     if status in _ANYBODYS:
-        words = f"{status}, by what stands before Dispatcher"
+        words = f"{status} ({HTTPStatus(status).phrase}), by what stands before Dispatcher"
         return _which(status, None)(words, status=status, request_id=request_id, retry_after=retry_after)
     if status in _REDIRECT:
         words = f"{status}: it leads elsewhere, where the key is not sent; is the address right?"

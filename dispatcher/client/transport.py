@@ -61,6 +61,12 @@ class Reply(Struct, frozen=True):
             raise Unexpected(f"the answer is not what was expected: {fault}", status=self.status) from None
 
 
+class Octets(Struct, frozen=True):
+    """A body that goes as it is."""
+
+    content: bytes
+
+
 class _Request(Struct, frozen=True):
     method: Method
     url: URL
@@ -129,9 +135,9 @@ class Transport:
         """Ask for something; raises a ClientError where that is not what is answered.
 
         `path` is below the server's address, with its names as `segment` writes them. `body` becomes JSON; bytes are
-        JSON already. `key` is the Idempotency-Key of a POST: without one, one is made for all attempts of this call.
-        `match` is the ETag that has to be there still. A GET and a POST are asked again where that may help; a PUT and
-        a DELETE are not.
+        JSON already, and Octets go as they are. `key` is the Idempotency-Key of a POST: without one, one is made for
+        all attempts of this call. `match` is the ETag that has to be there still. A GET and a POST are asked again
+        where that may help; a PUT and a DELETE are not.
         """
         request = self._request(method, path, query, body, key, match)
         end = time.monotonic() + self._seconds
@@ -163,7 +169,10 @@ class Transport:
         if match is not None:
             headers["If-Match"] = _text(match, "match")
         content = None
-        if body is not None:
+        if isinstance(body, Octets):
+            content = body.content
+            headers["Content-Type"] = "application/octet-stream"
+        elif body is not None:
             content = json_of(body)
             headers["Content-Type"] = "application/json"
         url = URL(self.url + path + _asked(query), encoded=True)

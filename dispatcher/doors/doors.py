@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from dispatcher.doors.attached import Objects, Webhooks
 from dispatcher.doors.kept import Pauses, Schedules, Templates
 from dispatcher.doors.nouns import (
     DeadLetters,
@@ -58,6 +59,14 @@ class Doors(Protocol):
     @property
     def pauses(self) -> Pauses:
         """What is stopped."""
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Endpoints that are told what happens."""
+
+    @property
+    def objects(self) -> Objects:
+        """Files that messages carry."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from dispatcher.domain import webhooks
 from dispatcher.domain.webhooks import ENDPOINTS_MAX, Target
 from dispatcher.store.database import Database
+from dispatcher.store.keys import ID_MAX
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 
@@ -75,9 +76,11 @@ async def show(database: Database, whose: Workspace, name: str) -> dict[str, Any
     return dict(rows[0]) if rows else None
 
 
-async def actions(database: Database, whose: Workspace, name: str, count: int) -> list[dict[str, Any]]:
-    """What was done to the endpoints of a name, the last first."""
-    rows = await database.fetch(_SQL["actions"], whose.tenant_id, whose.workspace_id, name, count)
+async def actions(
+    database: Database, whose: Workspace, name: str, count: int, below: int = ID_MAX
+) -> list[dict[str, Any]]:
+    """What was done to the endpoints of a name below an id, the last first."""
+    rows = await database.fetch(_SQL["actions"], whose.tenant_id, whose.workspace_id, name, count, below)
     return [dict(row) for row in rows]
 
 

@@ -75,6 +75,7 @@ ABOUT: dict[str, str | None] = {
     "changeWebhook": "webhooks",
     "rotateWebhook": "webhooks",
     "deleteWebhook": "webhooks",
+    "getWebhookLog": "webhooks",
     "getOwnKey": None,
     "listSuppressions": "suppressions",
     "addSuppressions": "suppressions",

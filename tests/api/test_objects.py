@@ -5,8 +5,11 @@ from base64 import b64encode
 
 import pytest
 
+from dispatcher.api.endpoints import RAW
+from dispatcher.store.objects import OBJECT_BYTES_MAX
 from tests.api.caller import Answer, Caller, make_key
 from tests.api.walking import walk
+from tests.program import Program
 from tests.store.scene import Connection
 
 
@@ -39,6 +42,41 @@ async def test_a_large_one_is_kept(admin: Caller) -> None:
     assert put(admin, "large", content).json["size"] == len(content) == 8 * 1024 * 1024
 
 
+def put_raw(caller: Caller, name: str, content: bytes, query: str = "", kind: str = RAW) -> Answer:
+    """Keep one whose bytes are the body."""
+    return caller.call("PUT", f"/objects/{name}{query}", content, [("content-type", kind)])
+
+
+async def test_a_file_is_put_as_it_is(admin: Caller, inside: Connection) -> None:
+    content = b'{"content": "YWJj"}\r\n\0\xff'
+    made = put_raw(admin, "as-it-is", content, "?content_type=application/json")
+    assert (made.status, made.json["answer"]) == (201, "stored")
+    assert (made.json["content_type"], made.json["size"]) == ("application/json", len(content))
+    assert await inside.fetchval("SELECT content FROM dispatcher.objects WHERE name = 'as-it-is'") == content
+    # It is the same one, however it was said.
+    assert put(admin, "as-it-is", content, "application/json").json["answer"] == "same"
+    assert put_raw(admin, "as-it-is", content).json["answer"] == "taken"
+    assert put_raw(admin, "empty", b"").json["content_type"] == RAW
+    assert list(put_raw(admin, "wrong", b"x", "?content_type=pdf").faults) == ["query.content_type"]
+    json = admin.call("PUT", "/objects/wrong?content_type=text/plain", {"content": "YWJj"})
+    assert list(json.faults) == ["query.content_type"]
+    assert put_raw(admin, "wrong", b"x", kind="application/pdf").status == 415
+    assert admin.call("POST", "/objects/wrong", b"x", [("content-type", RAW)]).status == 405
+    assert admin.call("POST", "/deliveries", b"{}", [("content-type", RAW)]).status == 415
+    assert admin.get("/objects/wrong").status == 404
+
+
+async def test_the_largest_is_kept_and_nothing_larger(program: Program) -> None:
+    await program.start(DISPATCHER_API__BATCH_BYTES_MAX=str(OBJECT_BYTES_MAX + 1))
+    admin = Caller(program, make_key(program))
+    assert put_raw(admin, "largest", bytes(OBJECT_BYTES_MAX)).json["size"] == OBJECT_BYTES_MAX
+    assert put_raw(admin, "larger", bytes(OBJECT_BYTES_MAX + 1)).faults == {
+        "$": f"is larger than {OBJECT_BYTES_MAX} bytes"
+    }
+    refused = put_raw(admin, "larger", bytes(OBJECT_BYTES_MAX + 2))
+    assert (refused.status, refused.json["detail"]) == (413, f"its body is over {OBJECT_BYTES_MAX + 1} bytes")
+
+
 @pytest.mark.parametrize(
     ("said", "path"),
     [
@@ -60,6 +98,7 @@ async def test_objects_are_walked_page_by_page_and_are_of_a_workspace(admin: Cal
     for name in names:
         assert put(admin, name).status == 201
     assert [one["name"] for one in walk(admin, "/objects") if one["name"].startswith("page-")] == names
+    assert [one["name"] for one in admin.get("/objects?after=page-2&limit=2").json["objects"]] == names[3:]
     assert list(admin.get("/objects?cursor=nonsense").faults) == ["query.cursor"]
     assert walk(beside, "/objects") == []
     assert beside.get("/objects/page-1").status == beside.call("DELETE", "/objects/page-1").status == 404

@@ -60,6 +60,7 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     "createKey": {400: "it ends later than now"},
     "createWebhook": {400: "an endpoint is somewhere that may be called"},
     "changeWebhook": {400: "as above"},
+    "putObject": {400: "what it is stands beside the file, or in the JSON that has it"},
     "workflowEnqueue": {400: "what the payload has to have depends on the action"},
 }
 KEY_REUSED = 422  # Of every POST: whether an Idempotency-Key was used before, only the database knows.
@@ -96,6 +97,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
             "listAudit": cursor("audit", 1, 1, 7),
         }.items()
     },
+    "getWebhookLog": {"query.cursor": cursor("webhook_actions", 7)},
     "getKeyLog": {"query.cursor": cursor("key_actions", 7), "path.name": OTHER_KEY},
     "rotateKey": {"path.name": OTHER_KEY},
     "revokeKey": {"path.name": OTHER_KEY},

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.domain.webhooks import EVENTS
-from tests.api.caller import Caller
+from dispatcher.domain.webhooks import ENDPOINTS_MAX, EVENTS
+from tests.api.caller import Caller, make_key
+from tests.api.walking import walk
 
 URL = "https://crm.example.org/hooks"
 
@@ -51,16 +52,42 @@ async def test_one_is_changed_and_deleted(admin: Caller) -> None:
 
 
 async def test_a_page_leads_to_the_next(admin: Caller) -> None:
-    for name in ("page-1", "page-2", "page-3"):
+    names = ["page-1", "page-2", "page-3"]
+    for name in names:
         made(admin, name)
-    found, cursor = [], ""
-    while True:
-        page = admin.get(f"/webhooks?limit=1{cursor}").json
-        found += [one["name"] for one in page["webhooks"]]
-        if page["next_cursor"] is None:
-            break
-        cursor = f"&cursor={page['next_cursor']}"
-    assert [name for name in found if name.startswith("page-")] == ["page-1", "page-2", "page-3"]
+    assert [one["name"] for one in walk(admin, "/webhooks", 1) if one["name"].startswith("page-")] == names
+    behind = admin.get("/webhooks?after=page-1&limit=2").json["webhooks"]
+    assert [one["name"] for one in behind] == names[1:]
+    assert behind[0]["id"] < behind[1]["id"]
+
+
+async def test_who_did_what_is_kept_with_the_reason(admin: Caller) -> None:
+    made(admin, "logged")
+    admin.post("/webhooks/logged/rotate", {"reason": "spring"})
+    admin.call("DELETE", "/webhooks/logged?reason=it%20was%20a%20test%20%26%20is%20over")
+    made(admin, "logged", reason="once more")
+    admin.call("DELETE", "/webhooks/logged")
+    found = walk(admin, "/webhooks/logged/log")
+    assert [(one["action"], one["reason"]) for one in found] == [
+        ("delete", "over HTTP"),
+        ("create", "once more"),
+        ("delete", "it was a test & is over"),
+        ("rotate", "spring"),
+        ("create", "a test"),
+    ]
+    assert {one["name"] for one in found} == {"logged"}
+    assert all(one["actor"].startswith("key systemAdmin.") for one in found)
+    assert list(admin.call("DELETE", "/webhooks/logged?reason=%20").faults) == ["query.reason"]
+    assert admin.get("/webhooks/nobody/log").status == admin.get("/webhooks/a%00b/log").status == 404
+
+
+async def test_why_there_is_no_endpoint_is_said_in_a_word(admin: Caller) -> None:
+    beside = Caller(admin.program, make_key(admin.program, "systemAdmin", "default", "full"))
+    for number in range(ENDPOINTS_MAX):
+        assert made(beside, f"one-{number}").status == 201
+        if not number:
+            assert made(beside, "one-0").json["answer"] == "taken"
+    assert made(beside, "one-more").json["answer"] == "full"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +97,8 @@ async def test_a_page_leads_to_the_next(admin: Caller) -> None:
         ({"url": "ftp://crm.example.org/"}, "$.url"),
         ({"url": "https://a:b@crm.example.org/"}, "$.url"),
         ({"url": "https://"}, "$.url"),
+        ({"url": ""}, "$.url"),
+        ({"url": "https://crm.example.org/" + "x" * 2_000}, "$.url"),
         ({"url": "https://crm.example.org/ x"}, "$.url"),
         ({"url": "https://crm.example.org/\u00e4"}, "$.url"),
         ({"url": "https://crm.example.org:0/"}, "$.url"),

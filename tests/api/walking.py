@@ -14,6 +14,7 @@ def walk(caller: Caller, path: str, limit: int = 2) -> list[dict[str, Any]]:
         assert answer.status == 200, answer
         (rows,) = (rows for name, rows in answer.json.items() if name != "next_cursor")
         assert len(rows) <= limit
+        assert not any(row in seen for row in rows)
         seen += rows
         if answer.json["next_cursor"] is None:
             return seen

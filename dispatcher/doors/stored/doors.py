@@ -6,12 +6,14 @@ from dispatcher.config import Config
 from dispatcher.doors.nouns import Whose
 from dispatcher.doors.stored.deliveries import StoredDeliveries
 from dispatcher.doors.stored.keys import StoredKeys
+from dispatcher.doors.stored.objects import StoredObjects
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.pauses import StoredPauses
 from dispatcher.doors.stored.runs import StoredRuns
 from dispatcher.doors.stored.schedules import StoredSchedules
 from dispatcher.doors.stored.suppressions import StoredSuppressions
 from dispatcher.doors.stored.templates import StoredTemplates
+from dispatcher.doors.stored.webhooks import StoredWebhooks
 from dispatcher.doors.stored.workflows import StoredWorkflows
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
@@ -31,6 +33,8 @@ class StoredDoors:
         self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)
         self.templates = StoredTemplates(database, config)
+        self.webhooks = StoredWebhooks(database, config)
+        self.objects = StoredObjects(database)
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant."""

@@ -24,10 +24,11 @@ SELECT e.id, e.name, e.url, e.events, e.enabled, e.created_at,
  ORDER BY e.name LIMIT $4;
 
 -- name: actions
--- What was done to the endpoints of a name, those that were deleted too: the last first, $4 at most.
-SELECT e.name, a.at, a.actor, a.action, a.reason
+-- What was done to the endpoints of a name, those that were deleted too: the last first, below $5, $4 at most.
+SELECT a.id, e.name, a.at, a.actor, a.action, a.reason
   FROM dispatcher.webhook_endpoints e JOIN dispatcher.webhook_actions a ON a.endpoint_id = e.id
- WHERE e.tenant_id = $1 AND e.workspace_id = $2 AND e.name = $3 ORDER BY a.id DESC LIMIT $4;
+ WHERE e.tenant_id = $1 AND e.workspace_id = $2 AND e.name = $3 AND a.id < $5
+ ORDER BY a.id DESC LIMIT $4;
 
 -- name: targets
 -- Where messages to these endpoints go, each with the secrets that sign now, the newest first.
