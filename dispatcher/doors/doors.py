@@ -13,6 +13,7 @@ from dispatcher.doors.nouns import (
     Whose,
     Workflows,
 )
+from dispatcher.doors.people import Contacts
 from dispatcher.store.templates import Workspace
 
 
@@ -58,6 +59,10 @@ class Doors(Protocol):
     @property
     def pauses(self) -> Pauses:
         """What is stopped."""
+
+    @property
+    def contacts(self) -> Contacts:
+        """The people of a workspace."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""
