@@ -69,6 +69,7 @@ _PEOPLE = (
     _asked("putContact", "PUT", f"/contacts/{_NAME}", _PLACES),
     _asked("patchContact", "PATCH", f"/contacts/{_NAME}", {"status": "customer"}),
     _asked("listContacts", "GET", "/contacts", query=_WHOM),
+    _asked("searchContacts", "POST", "/contact-search", {"address": "ann@example.org"}),
     _asked("getTimeline", "GET", "/persons/timeline", query=_WHOM),
     _asked("exportPerson", "GET", "/persons/export", query=_WHOM),
     _asked("erasePerson", "POST", "/erasures", {"address": "eve@example.org", **_WHY}),

@@ -16,6 +16,8 @@ Locale = Annotated[
     str, Meta(max_length=WORD_MAX, pattern=rf"^\s*{LOCALE}\s*$", description="A language and what tells it apart.")
 ]
 Word = Annotated[str, Meta(min_length=1, max_length=WORD_MAX, pattern=SEEN)]
+AddressText = Annotated[str, Meta(min_length=1, max_length=1_000)]
+OfKind = Annotated[Literal["email", "phone", "other"] | None, Meta(description="Of the address.")]
 
 
 class Place(Asked, frozen=True):
@@ -62,7 +64,8 @@ class NewContacts(Asked, frozen=True):
     """Many at once, each for itself: sound ones are written, whatever the others are."""
 
     contacts: Annotated[list[AnyContact], Meta(min_length=1, max_length=IMPORT_MAX)]
-    mode: Literal["upsert", "create", "put"] = "upsert"
+    mode: Literal["upsert", "create", "put", "update"] = "upsert"
+    each: Annotated[bool, Meta(description="Say of each that is sound what became of it, too.")] = False
 
 
 class PatchQuery(Asked, frozen=True):
@@ -71,21 +74,35 @@ class PatchQuery(Asked, frozen=True):
     create: Annotated[bool, Meta(description="Create it where there is none.")] = False
 
 
-class ContactQuery(Asked, frozen=True):
+class Traits(Asked, frozen=True, kw_only=True):
     """Which contacts: all that is given has to hold."""
 
     company: Text | None = None
     status: Text | None = None
     tag: Text | None = None
-    address: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
-    kind: Annotated[Literal["email", "phone", "other"] | None, Meta(description="Of the address.")] = None
+    after: Annotated[Text | None, Meta(description="Only those whose keys come after this one.")] = None
+
+
+class ContactQuery(Traits, frozen=True, kw_only=True):
+    """Which contacts of a list: all that is given has to hold."""
+
+    address: AddressText | None = None
+    kind: OfKind = None
     cursor: LongCursor | None = None
     limit: Limit = 50
+
+
+class ContactSearch(Traits, frozen=True, kw_only=True):
+    """Who is looked for: the one behind an address, where all that is given holds of it."""
+
+    address: AddressText
+    kind: OfKind = None
 
 
 class Contact(Struct, frozen=True, kw_only=True):
     """A contact as it is kept."""
 
+    id: int
     key: str
     name: str | None
     company: str | None
@@ -132,9 +149,10 @@ class Refused(Struct, frozen=True):
 
 
 class Imported(Struct, frozen=True):
-    """What became of them, and each that was refused."""
+    """What became of them, and each that was refused; each of the others where that was asked for."""
 
     created: int
     changed: int
     same: int
     refused: list[Refused]
+    contacts: list[SavedContact]

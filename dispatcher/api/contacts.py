@@ -33,17 +33,25 @@ def meant(text: str, kind: Kind | None, path: str = "query.address") -> Address:
 async def list_(call: Call) -> Done:
     """By key."""
     asked: models.ContactQuery = call.query
-    rows = await store.listed(
-        call.database,
-        call.workspace,
-        after(NOUN, asked.cursor),
-        asked.limit + 1,
-        company=asked.company,
-        status=asked.status,
-        tag=asked.tag,
-        address=None if asked.address is None else meant(asked.address, asked.kind),
-    )
+    address = None if asked.address is None else meant(asked.address, asked.kind)
+    start = after(NOUN, asked.cursor) or asked.after or ""
+    rows = await _listed(call, asked, address, start, asked.limit + 1)
     return Done(models.Contacts(*page(rows, asked.limit, models.Contact, lambda row: cursor_after(NOUN, row["key"]))))
+
+
+async def search(call: Call) -> Done:
+    """The one behind an address."""
+    asked: models.ContactSearch = call.given
+    address = meant(asked.address, asked.kind, "$.address")
+    rows = await _listed(call, asked, address, asked.after or "", 1)
+    return Done(models.Contacts([msgspec.convert(row, models.Contact) for row in rows], None))
+
+
+async def _listed(
+    call: Call, asked: models.Traits, address: Address | None, start: str, count: int
+) -> list[dict[str, Any]]:
+    traits = {"company": asked.company, "status": asked.status, "tag": asked.tag}
+    return await store.listed(call.database, call.workspace, start, count, **traits, address=address)
 
 
 async def show(call: Call) -> Done:
@@ -96,18 +104,18 @@ def _said(body: Any, key: str | None, *, whole: bool) -> Said:  # noqa: ANN401 -
 async def _write(call: Call, said: Said, mode: Mode) -> Done:
     (became,) = await store.put(call.database, call.workspace, [said], mode, call.actor, _version(call))
     if became.fault is not None:
-        raise _refusal(said.key, became)
+        raise _refusal(said.key, became, became.fault)
     answer = models.SavedContact(said.key, became.answer, became.version or 0)
     return Done(answer, 201 if became.answer == "created" else 200, {"etag": _tag(answer.version)})
 
 
-def _refusal(key: str, became: Put) -> Problem:
+def _refusal(key: str, became: Put, fault: Fault) -> Problem:
     if became.answer == "unknown":
         return not_found(f"contact {key!r}")
     if became.answer == "large":
-        return faulty([Fault("$.attributes", became.fault or "")])
+        return faulty([fault])
     kind = CHANGED if became.answer == "stale" else CONFLICT
-    return Problem(kind, f"contact {key}: {became.fault}")
+    return Problem(kind, f"contact {key}: {fault.message}")
 
 
 def _version(call: Call) -> int | None:
@@ -131,29 +139,23 @@ async def delete(call: Call) -> Done:
 
 async def import_(call: Call) -> Done:
     """Write many, each for itself."""
-    asked = call.given
-    found = asked.get("contacts") if isinstance(asked, dict) else None
-    mode = asked.get("mode", "upsert") if isinstance(asked, dict) else None
-    if not isinstance(found, list) or not set(asked) <= {"contacts", "mode"}:
-        raise faulty([Fault("$", 'expected an object with contacts and mode: {"contacts": [...]}')])
-    if not 1 <= len(found) <= models.IMPORT_MAX:
-        raise faulty([Fault("$.contacts", f"expected 1 to {models.IMPORT_MAX} of them, got {len(found)}")])
-    if mode not in ("upsert", "create", "put"):
-        raise faulty([Fault("$.mode", "expected one of upsert, create, put")])
-    read_all = [
-        (number, read(one, f"$.contacts[{number}]", whole=mode != "upsert")) for number, one in enumerate(found)
-    ]
+    asked: models.NewContacts = call.given
+    found, whole = asked.contacts, asked.mode in ("create", "put")
+    read_all = [(number, read(one, f"$.contacts[{number}]", whole=whole)) for number, one in enumerate(found)]
     sound = [(number, one) for number, one in read_all if isinstance(one, Said)]
     refused = [models.Refused(number, _key_of(found[number]), one) for number, one in read_all if isinstance(one, list)]
-    became = await store.put(call.database, call.workspace, [one for _, one in sound], mode, call.actor)
-    counts = Counter[str]()
+    became = await store.put(call.database, call.workspace, [one for _, one in sound], asked.mode, call.actor)
+    saved: list[models.SavedContact] = []
     for (number, said), one in zip(sound, became, strict=True):
         if one.fault is None:
-            counts[one.answer] += 1
+            saved.append(models.SavedContact(said.key, one.answer, one.version or 0))
         else:
-            refused.append(models.Refused(number, said.key, [Fault(f"$.contacts[{number}]", one.fault)]))
+            fault = Fault(f"$.contacts[{number}]{one.fault.path.removeprefix('$')}", one.fault.message)
+            refused.append(models.Refused(number, said.key, [fault]))
     refused.sort(key=lambda one: one.number)
-    return Done(models.Imported(counts["created"], counts["changed"], counts["same"], refused))
+    counts = Counter(one.answer for one in saved)
+    told = saved if asked.each else []
+    return Done(models.Imported(counts["created"], counts["changed"], counts["same"], refused, told))
 
 
 def _key_of(one: object) -> str | None:
@@ -254,6 +256,18 @@ ENDPOINTS = (
         tagged=True,
     ),
     Endpoint(
+        operation="searchContacts",
+        method="POST",
+        path="/contact-search",
+        right=Right.CONTACTS,
+        summary="Find the contact behind an address",
+        description="An address in a URL would be kept by whoever keeps URLs. There is one at most.",
+        given=models.ContactSearch,
+        example={"address": "+4917012345", "kind": "phone"},
+        answer=models.Contacts,
+        handle=search,
+    ),
+    Endpoint(
         operation="importContacts",
         method="POST",
         path="/contact-imports",
@@ -264,7 +278,6 @@ ENDPOINTS = (
         example={"contacts": [_EXAMPLE], "mode": "upsert"},
         answer=models.Imported,
         handle=import_,
-        reads_itself=True,
         large=True,
     ),
 )

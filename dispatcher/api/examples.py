@@ -166,6 +166,7 @@ _webhook = webhook_models.Webhook(
 )
 
 _contact = contact_models.Contact(
+    id=17,
     key="customer-17",
     name="Ann Lee",
     company="Lee & Sons",
@@ -315,6 +316,7 @@ _ALL: tuple[Struct, ...] = (
         0,
         0,
         [contact_models.Refused(1, "customer-18", [Fault("$.contacts[1].time_zone", "there is no such time zone")])],
+        [contact_models.SavedContact("customer-17", "created", 1)],
     ),
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}

@@ -11,17 +11,16 @@ from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.sending import opened
 from dispatcher.cli.session import Session
 from dispatcher.domain.contacts import Said
+from dispatcher.doors.nouns import Refusal, Whose
+from dispatcher.doors.people import Contacts
 from dispatcher.errors import Fault
-from dispatcher.store import contacts as store
 from dispatcher.store.contacts import Mode
-from dispatcher.store.database import Database
-from dispatcher.store.templates import Workspace
 
 
 class Importing(Struct, frozen=True):
     """How a file is imported."""
 
-    here: Workspace
+    here: Whose
     mode: Mode
     actor: str
 
@@ -29,6 +28,7 @@ class Importing(Struct, frozen=True):
 class Tally(Struct):
     """What became of the lines so far."""
 
+    lines: int = 0
     created: int = 0
     changed: int = 0
     same: int = 0
@@ -46,24 +46,27 @@ def import_contacts(session: Session, path: Path, how: Importing) -> Tally:
     """Write what a file says, a batch at a time."""
     tally, file = Tally(), ContactFile(whole=how.mode in ("create", "put"))
     size = path.stat().st_size if path.is_file() else 0
-    with opened(path, "FILE") as source, session.database() as database:
+    with opened(path, "FILE") as source, session.doors() as doors:
+        # Also where no line is sound, and nothing would be asked for.
+        session.run(lambda: doors.workspace(how.here))
         lines = Lines(source)
         with progress_bar(session.voice, "importing", size) as at:
             try:
                 for batch in lines.batches():
-                    if not _write(session, database, how, (file, batch), tally):
+                    if not _write(session, doors.contacts, how, (file, batch), tally):
                         break
                     at(lines.bytes_read)
             except BaseException:
                 session.voice.talk.print(
-                    f"stopped: {tally}. Import the whole file again: what is there stays the same."
+                    f"stopped after line {tally.lines:,}: {tally}. Import the whole file again: what is there stays "
+                    "the same."
                 )
                 raise
     return tally
 
 
 def _write(
-    session: Session, database: Database, how: Importing, read: tuple[ContactFile, Sequence[Line]], tally: Tally
+    session: Session, contacts: Contacts, how: Importing, read: tuple[ContactFile, Sequence[Line]], tally: Tally
 ) -> bool:
     """Write a batch. False where nothing can be read on: the columns are not known."""
     file, batch = read
@@ -79,14 +82,15 @@ def _write(
             sound.append((line.number, said))
     if sound:
         said_all = [said for _, said in sound]
-        answers = session.run(lambda: store.put(database, how.here, said_all, how.mode, how.actor))
+        answers = session.run(lambda: contacts.put(how.here, said_all, how.mode, how.actor))
         for (number, _), answer in zip(sound, answers, strict=True):
-            if answer.fault is not None:
-                refused.append((number, [Fault("$.addresses" if answer.taken else "$", answer.fault)]))
+            if isinstance(answer, Refusal):
+                refused.append((number, answer.faults))
             else:
                 setattr(tally, answer.answer, getattr(tally, answer.answer) + 1)
     for number, faults in sorted(refused, key=lambda one: one[0]):
         tally.refused += 1
         words = "".join(f"\n  {fault}" for fault in faults)
         session.voice.note(f"line {number}: refused{words}", {"line": number, "faults": list(faults)})
+    tally.lines = batch[-1].number
     return not file.columns_are_faulty

@@ -1,8 +1,8 @@
 """The `contacts` commands: the people of a workspace, one by one and by the file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import typer
@@ -20,8 +20,9 @@ from dispatcher.cli.suppressions import addresses, one_of
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.cli.voice import plain
 from dispatcher.domain.contacts import read
+from dispatcher.doors.nouns import Refusal
+from dispatcher.doors.people import Traits
 from dispatcher.errors import Fault
-from dispatcher.store import contacts as store
 from dispatcher.store.contacts import Mode
 
 app = group(help="Write, look at, import, export and erase contacts: the people of a workspace.")
@@ -54,10 +55,10 @@ def _writing(name: str, mode: Mode, summary: str) -> None:
         attributes: Annotated[Text, typer.Option(metavar="JSON", help="An object, or @FILE.")] = None,
         attribute: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="JSON, else text.")] = None,
         actor: Actor = None,
-        tenant: Tenant = "default",
-        workspace: InWorkspace = "default",
+        tenant: Tenant = None,
+        workspace: InWorkspace = None,
     ) -> None:
-        by, here = who(session, actor), place(tenant, workspace).workspace
+        by, here = who(session, actor), place(tenant, workspace)
         said: dict[str, Any] = {
             "name": called,
             "company": company,
@@ -71,14 +72,14 @@ def _writing(name: str, mode: Mode, summary: str) -> None:
             else None,
         }
         given = {field: value for field, value in said.items() if value is not None}
-        contact = read(given, "", key=key, whole=mode in ("create", "put"))
+        contact = read(given, key=key, whole=mode in ("create", "put"))
         if isinstance(contact, list):
-            _refuse(session, [Fault(fault.path.lstrip("."), fault.message) for fault in contact])
+            _refuse(session, key, contact)
         else:
-            with session.database() as database:
-                (became,) = session.run(lambda: store.put(database, here, [contact], mode, by))
-            if became.fault is not None:
-                _refuse(session, [Fault("addresses" if became.taken else key, became.fault)])
+            with session.doors() as doors:
+                (became,) = session.run(lambda: doors.contacts.put(here, [contact], mode, by))
+            if isinstance(became, Refusal):
+                _refuse(session, key, became.faults)
             if session.voice.as_json:
                 session.voice.record({"key": key, "answer": became.answer, "version": became.version})
             else:
@@ -105,8 +106,9 @@ def _addresses(
         yield {"kind": kind, "address": text}
 
 
-def _refuse(session: Session, faults: list[Fault]) -> None:
-    session.voice.fail("ContactRefused", "nothing was written", faults)
+def _refuse(session: Session, key: str, faults: Sequence[Fault]) -> NoReturn:
+    named = [Fault(fault.path.removeprefix("$").removeprefix(".") or key, fault.message) for fault in faults]
+    session.voice.fail("ContactRefused", "nothing was written", named)
     raise typer.Exit(REFUSED)
 
 
@@ -117,20 +119,21 @@ _writing("upsert", "upsert", "Change what is said of a contact, or create it.")
 
 
 @command(app, "show")
-def show(session: Session, key: Key, tenant: Tenant = "default", workspace: InWorkspace = "default") -> None:
+def show(session: Session, key: Key, tenant: Tenant = None, workspace: InWorkspace = None) -> None:
     """Show a contact with its addresses."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     require_text("KEY", key)
-    with session.database() as database:
-        found = session.run(lambda: store.show(database, here, key))
+    with session.doors() as doors:
+        found = session.run(lambda: doors.contacts.show(here, key))
     if found is None:
         session.voice.fail("NotFound", f"there is no contact {key} here")
         raise typer.Exit(FAILED)
     if session.voice.as_json:
         session.voice.record(found)
         return
-    shown = found | {"addresses": _places(found), "tags": ", ".join(found["tags"])}
-    shown["attributes"] = bytes(found["attributes"]).decode()
+    shown = {name: value for name, value in found.items() if name != "addresses"}
+    shown |= {"tags": ", ".join(found["tags"]), "attributes": bytes(found["attributes"]).decode()}
+    shown["addresses"] = _places(found)
     rows = ((name.replace("_", " "), value) for name, value in shown.items() if value not in (None, ""))
     session.voice.table(("contact", key), rows)
 
@@ -145,18 +148,17 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     address: Annotated[Text, typer.Option(help="Only the one that can be reached here.")] = None,
     after: Annotated[str, typer.Option(help="Begin behind this key.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List the contacts of a workspace in the order of their keys."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     for option, text in (("--company", company), ("--tag", tag), ("--status", status), ("--after", after)):
         require_text(option, text)
     meant = None if address is None else addresses([address], None)[0]
-    with session.database() as database:
-        found = session.run(
-            lambda: store.listed(database, here, after, limit, company=company, status=status, tag=tag, address=meant)
-        )
+    which = Traits(company=company, status=status, tag=tag, address=meant)
+    with session.doors() as doors:
+        found = session.run(lambda: doors.contacts.listed(here, which, after, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)
@@ -179,13 +181,13 @@ def _places(row: dict[str, Any]) -> str:
 
 
 @command(app, "delete")
-def delete(session: Session, key: Key, tenant: Tenant = "default", workspace: InWorkspace = "default") -> None:
+def delete(session: Session, key: Key, tenant: Tenant = None, workspace: InWorkspace = None) -> None:
     """Delete a contact. What was sent to it stays; `contacts erase` takes that away too."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     require_text("KEY", key)
-    with session.database() as database:
-        answer = session.run(lambda: store.delete(database, here, key))
-    if answer is not None:
+    with session.doors() as doors:
+        answer = session.run(lambda: doors.contacts.delete(here, key))
+    if answer == "unknown":
         session.voice.fail("NotFound", f"there is no contact {plain(key)} here")
         raise typer.Exit(FAILED)
     if session.voice.as_json:
@@ -201,8 +203,8 @@ def import_(
     *,
     mode: Annotated[str, typer.Option(help=f"What a line does, one of {', '.join(MODES)}.")] = "upsert",
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Write the contacts of a file: every sound line of it; every other is named with its reasons.
 
@@ -211,7 +213,7 @@ def import_(
     attributes (JSON) or attributes.NAME. An empty cell says nothing.
     """
     one_of("--mode", mode, MODES)
-    how = Importing(place(tenant, workspace).workspace, mode, who(session, actor))  # type: ignore[arg-type]  # one of the modes, as was just seen
+    how = Importing(place(tenant, workspace), mode, who(session, actor))  # type: ignore[arg-type]  # one of the modes, as was just seen
     tally = import_contacts(session, file, how)
     if session.voice.as_json:
         session.voice.record(tally.counts())
@@ -222,13 +224,13 @@ def import_(
 
 
 @command(app, "export")
-def export(session: Session, tenant: Tenant = "default", workspace: InWorkspace = "default") -> None:
+def export(session: Session, tenant: Tenant = None, workspace: InWorkspace = None) -> None:
     """Print the contacts of a workspace as JSON, one a line, as `contacts import` reads them."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     after = ""
-    with session.database() as database, progress_bar(session.voice, "exporting", 0) as at:
+    with session.doors() as doors, progress_bar(session.voice, "exporting", 0) as at:
         done = 0
-        while found := session.run(lambda behind=after: store.listed(database, here, behind, EXPORT_PAGE)):  # type: ignore[misc]  # bound now
+        while found := session.run(lambda behind=after: doors.contacts.listed(here, Traits(), behind, EXPORT_PAGE)):  # type: ignore[misc]  # bound now
             for row in found:
                 session.voice.record({name: row[name] for name in EXPORTED if row[name] is not None})
             after, done = found[-1]["key"], done + len(found)

@@ -14,6 +14,7 @@ from dispatcher.doors.nouns import (
     Whose,
     Workflows,
 )
+from dispatcher.doors.people import Contacts
 from dispatcher.store.templates import Workspace
 
 
@@ -67,6 +68,10 @@ class Doors(Protocol):
     @property
     def objects(self) -> Objects:
         """Files that messages carry."""
+
+    @property
+    def contacts(self) -> Contacts:
+        """The people of a workspace."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""

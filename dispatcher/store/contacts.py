@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dispatcher.domain.addresses import Address
 from dispatcher.domain.contacts import Said, contact_address
+from dispatcher.errors import Fault
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
@@ -36,9 +37,12 @@ class Put(Struct, frozen=True):
     taken: str | None = None
 
     @property
-    def fault(self) -> str | None:
+    def fault(self) -> Fault | None:
         """Why nothing was written, or None."""
-        return f"the address {self.taken} is another contact's" if self.taken else _WORDS.get(self.answer)
+        if self.taken:
+            return Fault("$.addresses", f"the address {self.taken} is another contact's")
+        words = _WORDS.get(self.answer)
+        return None if words is None else Fault("$.attributes" if self.answer == "large" else "$", words)
 
 
 async def put(

@@ -57,6 +57,28 @@ async def test_contacts_are_listed_by_filter_and_page(admin: Caller) -> None:
     (found,) = admin.get("/contacts?address=0049%20170%2012345").json["contacts"]
     assert found["key"] == "p1"
     assert list(admin.get("/contacts?address=nobody").faults) == ["query.address"]
+    behind = admin.get("/contacts?company=Paging&after=p1&limit=2").json
+    assert [one["key"] for one in behind["contacts"]] == ["p2", "p3"]
+    rest = admin.get(f"/contacts?company=Paging&after=p1&cursor={behind['next_cursor']}").json
+    assert [one["key"] for one in rest["contacts"]] == ["p4"]
+
+
+async def test_the_contact_behind_an_address_is_found_without_a_url_that_has_it(admin: Caller) -> None:
+    made = {"company": "Sought", "tags": ["vip"], "addresses": _mail("Sue@example.org")}
+    admin.call("PUT", "/contacts/sought", made)
+
+    def found(**said: str) -> list[str]:
+        answer = admin.post("/contact-search", {"address": "SUE@example.org"} | said).json
+        assert answer["next_cursor"] is None
+        return [one["key"] for one in answer["contacts"]]
+
+    assert found() == found(company="Sought", tag="vip", status="active", kind="email", after="a") == ["sought"]
+    assert [found(**other) for other in ({"company": "x"}, {"tag": "x"}, {"status": "x"}, {"after": "sought"})] == [
+        []
+    ] * 4
+    assert found(address="nobody@example.org") == []
+    assert list(admin.post("/contact-search", {"address": "nobody"}).faults) == ["$.address"]
+    assert list(admin.post("/contact-search", {"company": "Sought"}).faults) == ["$.address"]
 
 
 async def test_a_timeline_and_an_export_go_on_from_page_to_page(admin: Caller) -> None:
@@ -86,4 +108,32 @@ async def test_of_many_the_sound_ones_are_written_and_the_others_named(admin: Ca
     assert answer["refused"][0]["faults"][0]["path"] == "$.contacts[1].key"
     again = admin.post("/contact-imports", {"contacts": many[:1]}).json
     assert (again["created"], again["same"]) == (0, 1)
-    assert list(admin.post("/contact-imports", {"contacts": many, "mode": "x"}).faults) == ["$.mode"]
+    wrong = {"contacts": [], "mode": "x", "each": 1, "kind": "csv"}
+    assert list(admin.post("/contact-imports", wrong).faults) == ["$.contacts", "$.mode", "$.each", "$.kind"]
+
+
+async def test_of_each_that_is_imported_it_is_said_what_became_of_it(admin: Caller) -> None:
+    def imported(mode: str, *contacts: object) -> Any:
+        return admin.post("/contact-imports", {"contacts": contacts, "mode": mode, "each": True}).json
+
+    first = imported("upsert", {"key": "e1"}, 7, {"key": "e2", "addresses": _mail("e2@example.org")})
+    assert [(one["key"], one["answer"], one["version"]) for one in first["contacts"]] == [
+        ("e1", "created", 1),
+        ("e2", "created", 1),
+    ]
+    then = imported("update", {"key": "e2", "name": "Eve"}, {"key": "e1"}, {"key": "e3"})
+    assert [(one["key"], one["answer"], one["version"]) for one in then["contacts"]] == [
+        ("e2", "changed", 2),
+        ("e1", "same", 1),
+    ]
+    refused = [*first["refused"], *then["refused"]]
+    refused += imported("put", {"key": "e4", "addresses": _mail("E2@example.org")})["refused"]
+    refused += imported("create", {"key": "e1"}, {"key": "e5", "attributes": {"x": [1e300] * 200}})["refused"]
+    assert [(one["number"], one["key"], one["faults"][0]["path"]) for one in refused] == [
+        (1, None, "$.contacts[1]"),
+        (2, "e3", "$.contacts[2]"),
+        (0, "e4", "$.contacts[0].addresses"),
+        (0, "e1", "$.contacts[0]"),
+        (1, "e5", "$.contacts[1].attributes"),
+    ]
+    assert admin.post("/contact-imports", {"contacts": [{"key": "e1"}]}).json["contacts"] == []

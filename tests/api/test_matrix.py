@@ -111,6 +111,7 @@ ABOUT: dict[str, str | None] = {
     "putContact": "contacts",
     "patchContact": "contacts",
     "deleteContact": "contacts",
+    "searchContacts": "contacts",
     "importContacts": "contacts",
     "getTimeline": "contacts",
     "exportPerson": "contacts",

@@ -42,7 +42,10 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     "publishTemplate": {400: "1.0 is a whole number for JSON Schema, and none here"},
     "putSchedule": {400: "there is its workflow and its time zone, and an expression that never ticks is none"},
     **dict.fromkeys(
-        ("listContacts", "createContact", "putContact", "patchContact", "getTimeline", "exportPerson"),
+        (
+            *("listContacts", "searchContacts", "createContact", "putContact", "patchContact"),
+            *("getTimeline", "exportPerson"),
+        ),
         _OF_PERSONS,
     ),
     "erasePerson": {400: "as above, and an erasure is of an address or of a contact"},

@@ -3,6 +3,7 @@
 from dispatcher.client.transport import Transport
 from dispatcher.doors.nouns import Whose
 from dispatcher.doors.remote.calls import Calls
+from dispatcher.doors.remote.contacts import RemoteContacts
 from dispatcher.doors.remote.deliveries import RemoteDeliveries
 from dispatcher.doors.remote.keys import RemoteKeys
 from dispatcher.doors.remote.objects import RemoteObjects
@@ -31,6 +32,7 @@ class RemoteDoors:
         self.keys = RemoteKeys(self._calls)
         self.schedules = RemoteSchedules(self._calls)
         self.pauses = RemotePauses(self._calls)
+        self.contacts = RemoteContacts(self._calls)
         self.templates = RemoteTemplates(self._calls)
         self.webhooks = RemoteWebhooks(self._calls)
         self.objects = RemoteObjects(self._calls)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from dispatcher.config import Config
 from dispatcher.doors.nouns import Whose
+from dispatcher.doors.stored.contacts import StoredContacts
 from dispatcher.doors.stored.deliveries import StoredDeliveries
 from dispatcher.doors.stored.keys import StoredKeys
 from dispatcher.doors.stored.objects import StoredObjects
@@ -32,6 +33,7 @@ class StoredDoors:
         self.keys = StoredKeys(database)
         self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)
+        self.contacts = StoredContacts(database)
         self.templates = StoredTemplates(database, config)
         self.webhooks = StoredWebhooks(database, config)
         self.objects = StoredObjects(database)
