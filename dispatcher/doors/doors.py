@@ -13,6 +13,7 @@ from dispatcher.doors.nouns import (
     Whose,
     Workflows,
 )
+from dispatcher.doors.persons import Persons
 from dispatcher.store.templates import Workspace
 
 
@@ -58,6 +59,10 @@ class Doors(Protocol):
     @property
     def pauses(self) -> Pauses:
         """What is stopped."""
+
+    @property
+    def persons(self) -> Persons:
+        """Those whom messages are for."""
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""

@@ -7,6 +7,7 @@ from dispatcher.doors.remote.deliveries import RemoteDeliveries
 from dispatcher.doors.remote.keys import RemoteKeys
 from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
 from dispatcher.doors.remote.pauses import RemotePauses
+from dispatcher.doors.remote.persons import RemotePersons
 from dispatcher.doors.remote.runs import RemoteRuns
 from dispatcher.doors.remote.schedules import RemoteSchedules
 from dispatcher.doors.remote.suppressions import RemoteSuppressions
@@ -29,6 +30,7 @@ class RemoteDoors:
         self.keys = RemoteKeys(self._calls)
         self.schedules = RemoteSchedules(self._calls)
         self.pauses = RemotePauses(self._calls)
+        self.persons = RemotePersons(self._calls)
         self.templates = RemoteTemplates(self._calls)
 
     async def workspace(self, whose: Whose) -> Workspace:

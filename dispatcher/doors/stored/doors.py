@@ -8,6 +8,7 @@ from dispatcher.doors.stored.deliveries import StoredDeliveries
 from dispatcher.doors.stored.keys import StoredKeys
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.pauses import StoredPauses
+from dispatcher.doors.stored.persons import StoredPersons
 from dispatcher.doors.stored.runs import StoredRuns
 from dispatcher.doors.stored.schedules import StoredSchedules
 from dispatcher.doors.stored.suppressions import StoredSuppressions
@@ -30,6 +31,7 @@ class StoredDoors:
         self.keys = StoredKeys(database)
         self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)
+        self.persons = StoredPersons(database)
         self.templates = StoredTemplates(database, config)
 
     async def workspace(self, whose: Whose) -> Workspace:
