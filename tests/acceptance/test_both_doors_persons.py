@@ -78,23 +78,16 @@ async def test_what_there_is_about_somebody_looks_the_same(quick: Program, far: 
     assert '"n": 1.50' in text(far.run("contacts", "export-person", "ann@example.org"))
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["many", "large"])
-async def test_an_export_of_several_pages_is_whole(
-    quick: Program, far: Far, connection: Connection, large: bool
+async def test_an_export_of_several_pages_is_whole_and_nothing_is_kept_of_it(
+    quick: Program, far: Far, connection: Connection
 ) -> None:
-    count = 60 if large else 620
-    # Of half a megabyte, which Postgres keeps as a few bytes.
-    body = "x" * (500_000 if large else 1)
     await connection.execute(
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
-           SELECT 'k' || n, 'sms', '+4917012345', jsonb_build_object('body', $2::text), '2040-01-01'
-             FROM generate_series(1, $1) AS n""",
-        count,
-        body,
+           SELECT 'k' || n, 'sms', '+4917012345', '{"body": "x"}', '2040-01-01' FROM generate_series(1, 620) AS n"""
     )
     asked = "contacts", "export-person", "+4917012345", "--json"
     keys = [one["idempotency_key"] for one in rows(far.run(*asked))]
-    assert keys == [f"k{number}" for number in range(1, count + 1)]
+    assert keys == [f"k{number}" for number in range(1, 621)]
     assert keys == [one["idempotency_key"] for one in rows(quick.run(*asked))]
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.api_answers") == 0
 
