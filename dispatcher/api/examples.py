@@ -306,6 +306,7 @@ _ALL: tuple[Struct, ...] = (
     contact_models.Contacts([_contact], next_cursor=None),
     _contact,
     contact_models.SavedContact("customer-17", "changed", 2),
+    person_models.Person([person_models.PersonAddress("email", "ann@example.org")]),
     person_models.Timeline([_entry_of_timeline], next_cursor=None),
     person_models.Erasures([_erasure], next_cursor=None),
     _erasure,

@@ -1,5 +1,7 @@
 """Persons over HTTP: what somebody was sent and why, and everything there is about them."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dispatcher.api import person_models as models
@@ -7,8 +9,8 @@ from dispatcher.api.contacts import meant
 from dispatcher.api.cursors import ID_MAX, behind, below, cursor, microseconds, moment
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_id, page
-from dispatcher.api.problems import NOT_FOUND, faulty, not_found
-from dispatcher.domain import persons
+from dispatcher.api.problems import NOT_FOUND, Problem, faulty, not_found
+from dispatcher.domain.addresses import Address
 from dispatcher.domain.persons import Person
 from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault
@@ -18,13 +20,49 @@ from dispatcher.store import persons as store
 _SECTION_LAST = 2
 
 
+async def find(call: Call) -> Done:
+    """By which addresses somebody is known."""
+    who = await _person(call, _named(call.given), call.given.contact)
+    return Done(models.Person([models.PersonAddress(one.kind, one.text) for one in who.addresses]))
+
+
+def _named(asked: models.Whom) -> list[Address]:
+    """The addresses in a body. Raises Problem with every one that is none."""
+    found, faults = list[Address](), list[Fault]()
+    for number, one in enumerate(asked.addresses):
+        try:
+            found.append(meant(one.address, one.kind, f"$.addresses[{number}].address"))
+        except Problem as problem:
+            faults += problem.faults
+    if faults:
+        raise faulty(faults)
+    return found
+
+
+async def _person(call: Call, addresses: Sequence[Address], contact: str | None) -> Person:
+    if not addresses and contact is None:
+        raise faulty([Fault("$", "name an address, or a contact")])
+    who = await store.find(call.database, call.workspace, addresses, contact)
+    if who is None:
+        raise not_found(f"contact {contact!r}")
+    return who
+
+
 async def timeline(call: Call) -> Done:
     """What was sent to an address, and why."""
-    asked: models.PersonQuery = call.query
-    address = meant(asked.address, asked.kind)
+    return await _timeline(call, call.query, "query")
+
+
+async def look_up_timeline(call: Call) -> Done:
+    """The same of an address in the body."""
+    return await _timeline(call, call.given, "$")
+
+
+async def _timeline(call: Call, asked: models.PersonQuery, path: str) -> Done:
+    address = meant(asked.address, asked.kind, f"{path}.address")
     before = store.END
     if asked.cursor is not None:
-        at, number = behind("timeline", asked.cursor, 2)
+        at, number = behind("timeline", asked.cursor, 2, f"{path}.cursor")
         before = moment(at), number
     found = await store.timeline(call.database, call.workspace, address, before, asked.limit)
     more = None if found.behind is None else cursor("timeline", microseconds(found.behind[0]), found.behind[1])
@@ -34,30 +72,31 @@ async def timeline(call: Call) -> Done:
 async def export(call: Call) -> Done:
     """Everything about somebody: first what is known of them, then deliveries, then runs."""
     asked: models.PersonQuery = call.query
-    who = persons.of([meant(asked.address, asked.kind)])
-    contact = await store.behind_address(call.database, call.workspace, who.addresses[0])
-    whole: Person = who if contact is None else persons.of([*who.addresses, *contact.addresses])
+    who = await _person(call, [meant(asked.address, asked.kind)], None)
+    return await _export(call, who, asked.cursor, asked.limit, "query.cursor")
+
+
+async def look_up_person(call: Call) -> Done:
+    """The same of somebody in the body."""
+    asked: models.WholePerson = call.given
+    who = await _person(call, _named(asked), asked.contact)
+    return await _export(call, who, asked.cursor, asked.limit, "$.cursor")
+
+
+async def _export(call: Call, who: Person, following: str | None, count: int, path: str) -> Done:
     where = store.BEGIN
-    if asked.cursor is not None:
-        section, following = behind("export", asked.cursor, 2)
-        where = min(section, _SECTION_LAST), following - 1
-    found, then = await store.export(call.database, call.workspace, whole, where, asked.limit)
+    if following is not None:
+        section, number = behind("export", following, 2, path)
+        where = min(section, _SECTION_LAST), number - 1
+    found, then = await store.export(call.database, call.workspace, who, where, count)
     return Done(models.Export(found, None if then is None else cursor("export", then[0], then[1] + 1)))
 
 
 async def erase(call: Call) -> Done:
     """Ask for an erasure, which the program does by itself."""
     asked: models.NewErasure = call.given
-    if (asked.address is None) == (asked.contact is None):
-        raise faulty([Fault("$", "name an address, or a contact")])
-    if asked.contact is not None:
-        who = await store.behind_contact(call.database, call.workspace, asked.contact)
-        if who is None:
-            raise not_found(f"contact {asked.contact!r}")
-    else:
-        one = meant(asked.address or "", asked.kind, "$.address")
-        who = await store.behind_address(call.database, call.workspace, one)
-        who = persons.of([one] if who is None else [one, *who.addresses])
+    single = [] if asked.address is None else [meant(asked.address, asked.kind, "$.address")]
+    who = await _person(call, [*single, *_named(asked)], asked.contact)
     number = await erasures.ask(call.database, call.workspace, who, call.actor, asked.reason, asked.contact)
     (row,) = await erasures.listed(call.database, call.workspace, ID_MAX, 1, number)
     return Done(msgspec.convert(row, models.Erasure), 202)
@@ -79,6 +118,45 @@ async def list_erasures(call: Call) -> Done:
 
 
 ENDPOINTS = (
+    Endpoint(
+        operation="findPerson",
+        method="POST",
+        path="/persons/find",
+        right=Right.CONTACTS,
+        summary="Find out by which addresses somebody is known",
+        description="Whom an export or an erasure of these would be about.",
+        given=models.Whom,
+        example={"addresses": [{"address": "ann@example.org"}]},
+        answer=models.Person,
+        problems=(NOT_FOUND,),
+        handle=find,
+    ),
+    Endpoint(
+        operation="lookUpTimeline",
+        method="POST",
+        path="/persons/timeline",
+        right=Right.CONTACTS,
+        summary="Show every message to an address and why it was sent, without an address in the URL",
+        description="As getTimeline. An answer to an `Idempotency-Key` is kept for a day: it needs none.",
+        given=models.PersonQuery,
+        example={"address": "+4917012345"},
+        answer=models.Timeline,
+        handle=look_up_timeline,
+    ),
+    Endpoint(
+        operation="lookUpPerson",
+        method="POST",
+        path="/persons/export",
+        right=Right.CONTACTS,
+        summary="Export everything there is about a person, without an address in the URL",
+        description="As exportPerson, of several addresses, or of a contact. An answer to an `Idempotency-Key` is kept "
+        "for a day: it needs none.",
+        given=models.WholePerson,
+        example={"addresses": [{"address": "+4917012345"}], "limit": 100},
+        answer=models.Export,
+        problems=(NOT_FOUND,),
+        handle=look_up_person,
+    ),
     Endpoint(
         operation="getTimeline",
         method="GET",

@@ -8,17 +8,13 @@ import typer
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import Actor, Reason, Yes, confirm, deliveries_in_words, require_words, second, who
-from dispatcher.cli.persons import OfContact, Whom, person
+from dispatcher.cli.persons import OfContact, Whom, person, whom
+from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
 from dispatcher.cli.suppressions import OfKind
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
-from dispatcher.store import erasures as store
-from dispatcher.store.database import Database
+from dispatcher.doors.persons import Persons
 from dispatcher.store.templates import Workspace
-
-# Pages between two looks at whether somebody wants to stop.
-PAGES = 20
-NUMBER_MAX = 2**62
 
 
 def erase(  # noqa: PLR0913 - each is an option of the command line
@@ -31,62 +27,58 @@ def erase(  # noqa: PLR0913 - each is an option of the command line
     all_workspaces: Annotated[bool, typer.Option("--all-workspaces", help="Wherever the tenant has anything.")] = False,
     yes: Yes = False,
     actor: Actor = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Erase a person: contact, messages, runs. What they may not be sent, and keys, stay as hashes.
 
     What is queued for them is skipped, and runs that concern them are cancelled. What is with a provider just now is
     waited for by whoever serves: see `contacts erasures`. Stopped halfway, it is completed there, too.
     """
-    here, by = place(tenant, workspace).workspace, who(session, actor)
+    here, by, named = place(tenant, workspace), who(session, actor), whom(texts, kind, contact)
     require_words("--reason", reason)
-    with session.database() as database:
-        meant = person(session, database, here, (texts or [], kind, contact))
+    with session.doors() as doors:
+        noun = doors.persons
+        places = session.run(lambda: noun.places(here, everywhere=all_workspaces))
+        meant = person(session, noun, here, named)
         confirm(session.voice, yes, len(meant.addresses), "this cannot be undone", "addresses")
-        places = session.run(lambda: store.workspaces(database, here.tenant_id)) if all_workspaces else [here]
         open_ = 0
-        for one in dict.fromkeys([here, *places]):
-            of_contact = contact if one == here else None
-            number = session.run(partial(store.ask, database, one, meant, by, reason, of_contact))
-            open_ += not _work(session, database, one, number)
+        for one in places:
+            of_contact = contact if one == places[0] else None
+            number = session.run(partial(noun.erase, one, meant, of_contact, by, reason))
+            open_ += not _work(session, noun, one, number)
     if open_:
         raise typer.Exit(FAILED)
 
 
-def _work(session: Session, database: Database, here: Workspace, number: int) -> bool:
-    """Go on until it is done, or waits. Somebody who serves may be at it as well."""
-    deliveries = runs = waits = 0
-    finished = False
-    while looked := session.run(partial(store.look, database, number, PAGES)):
-        deliveries, runs = deliveries + looked.deliveries, runs + looked.runs
-        waits, finished = looked.waits_for, looked.finished
-        if finished or waits:
-            break
-    else:
-        # Whoever serves has come to its end.
-        (row,) = session.run(partial(store.listed, database, here, NUMBER_MAX, 1, number))
-        finished, waits = row["finished_at"] is not None, row["waits_for"]
-        deliveries, runs = row["deliveries"], row["runs"]
+def _work(session: Session, noun: Persons, place: Workspace, number: int) -> bool:
+    """Go on until it is done, or waits."""
+    with progress_bar(session.voice, f"erasure {number}", 0) as at:
+        while True:
+            now = session.run(lambda: noun.go_on(place, number))
+            at(now.deliveries + now.runs)
+            if now.finished or now.waits_for:
+                break
     if session.voice.as_json:
-        record = {"id": number, "workspace": here.workspace_id, "deliveries": deliveries, "runs": runs}
-        session.voice.record(record | {"waits_for": waits, "finished": finished})
+        record = {"id": number, "workspace": place.workspace_id, "deliveries": now.deliveries, "runs": now.runs}
+        session.voice.record(record | {"waits_for": now.waits_for, "finished": now.finished})
     else:
-        end = "is done" if finished else f"waits for {deliveries_in_words(waits)}, and goes on by itself"
-        session.voice.text(f"erasure {number} in {here.workspace_id} {end}: {deliveries:,} deliveries, {runs:,} runs")
-    return finished
+        end = "is done" if now.finished else f"waits for {deliveries_in_words(now.waits_for)}, and goes on by itself"
+        done = f"{now.deliveries:,} deliveries, {now.runs:,} runs"
+        session.voice.text(f"erasure {number} in {place.workspace_id} {end}: {done}")
+    return now.finished
 
 
 def erasures(
     session: Session,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """List who was erased from a workspace, by hashes: when, by whom and why."""
-    here = place(tenant, workspace).workspace
-    with session.database() as database:
-        found = session.run(lambda: store.listed(database, here, NUMBER_MAX, limit))
+    here = place(tenant, workspace)
+    with session.doors() as doors:
+        found = session.run(lambda: doors.persons.erasures(here, limit))
     if session.voice.as_json:
         for row in found:
             session.voice.record(row)

@@ -1,6 +1,6 @@
 """The `contacts` commands about a person, wherever they stand: what they were sent and why, and everything there is."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,14 +13,13 @@ from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
 from dispatcher.cli.suppressions import OfKind, addresses
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
-from dispatcher.domain import persons
-from dispatcher.domain.persons import Person
-from dispatcher.store import persons as store
-from dispatcher.store.database import Database
-from dispatcher.store.templates import Workspace
+from dispatcher.domain.addresses import Address
+from dispatcher.domain.persons import ADDRESSES_MAX, Person
+from dispatcher.doors.nouns import Whose
+from dispatcher.doors.persons import Mark, Part, Persons
 
-EXPORT_PAGE = 500
 Whom = Annotated[list[str] | None, typer.Argument(metavar="ADDRESS...", help="The addresses of one person.")]
+Named = tuple[list[Address], str | None]
 OfContact = Annotated[str | None, typer.Option("--contact", metavar="KEY", help="And those of this contact.")]
 
 
@@ -30,14 +29,14 @@ def timeline(
     *,
     kind: OfKind = None,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many; all of them are --json's.")] = 100,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Show every message to an address and why it was sent, with what was said about the address, the newest first."""
-    here = place(tenant, workspace).workspace
+    here = place(tenant, workspace)
     (meant,) = addresses([text], kind)
-    with session.database() as database:
-        entries, shown = _pages(session, database, (here, meant), limit), 0
+    with session.doors() as doors:
+        entries, shown = _pages(session, lambda behind: doors.persons.timeline(here, meant, behind, limit)), 0
         if session.voice.as_json:
             for one in entries:
                 session.voice.record(one)
@@ -56,17 +55,13 @@ def timeline(
         session.voice.say("there may be more: see --limit, or --json for all")
 
 
-def _pages(session: Session, database: Database, asked: tuple[Workspace, Any], count: int) -> Iterator[dict[str, Any]]:
-    before: store.Place | None = store.END
-    here, meant = asked
-
-    async def page(at: store.Place) -> store.Page:
-        return await store.timeline(database, here, meant, at, count)
-
-    while before is not None:
-        found = session.run(partial(page, before))
-        yield from found.entries
-        before = found.behind
+def _pages(session: Session, ask: Callable[[Mark | None], Awaitable[Part]]) -> Iterator[Any]:
+    """What is on all pages, of which one is kept at a time."""
+    part = session.run(partial(ask, None))
+    yield from part.rows
+    while part.behind is not None:
+        part = session.run(partial(ask, part.behind))
+        yield from part.rows
 
 
 def _cells(one: dict[str, Any]) -> tuple[object, ...]:
@@ -91,39 +86,37 @@ def export_person(
     *,
     contact: OfContact = None,
     kind: OfKind = None,
-    tenant: Tenant = "default",
-    workspace: InWorkspace = "default",
+    tenant: Tenant = None,
+    workspace: InWorkspace = None,
 ) -> None:
     """Print everything there is about a person as JSON, one record a line.
 
     That is the contact, each delivery with what it said and what became of it, each run that it concerns, and what
     stands on lists.
     """
-    here = place(tenant, workspace).workspace
-    with session.database() as database, progress_bar(session.voice, "exporting", 0) as at:
-        who, done = person(session, database, here, (texts or [], kind, contact)), 0
-        where: tuple[int, int] | None = store.BEGIN
-        while where is not None:
-            page, where = session.run(partial(store.export, database, here, who, where, EXPORT_PAGE))
-            for row in page:
-                session.voice.record(row)
-            done += len(page)
+    here, named = place(tenant, workspace), whom(texts, kind, contact)
+    with session.doors() as doors, progress_bar(session.voice, "exporting", 0) as at:
+        noun, who = doors.persons, person(session, doors.persons, here, named)
+        for done, row in enumerate(_pages(session, lambda behind: noun.export(here, who, behind)), 1):
+            session.voice.record(row)
             at(done)
 
 
-def person(
-    session: Session, database: Database, here: Workspace, named: tuple[list[str], str | None, str | None]
-) -> Person:
-    """Whom the command line means."""
-    texts, kind, contact = named
+def whom(texts: list[str] | None, kind: str | None, contact: str | None) -> Named:
+    """Whom the command line names."""
     require_text("--contact", contact)
-    meant = addresses(texts, kind)
-    if contact is not None:
-        found = session.run(lambda: store.behind_contact(database, here, contact))
-        if found is None:
-            session.voice.fail("NotFound", f"there is no contact {contact} here")
-            raise typer.Exit(FAILED)
-        meant += found.addresses
+    meant = addresses(texts or [], kind)
     if not meant and contact is None:
         raise typer.BadParameter("name an address, or a contact by --contact", param_hint="ADDRESS")
-    return persons.of(meant)
+    if len(meant) > ADDRESSES_MAX:
+        raise typer.BadParameter(f"are more than {ADDRESSES_MAX}, which nobody has", param_hint="ADDRESS")
+    return meant, contact
+
+
+def person(session: Session, noun: Persons, here: Whose, named: Named) -> Person:
+    """Who is there of that name, with all that their contacts have; the command ends where there is no such contact."""
+    found = session.run(lambda: noun.find(here, *named))
+    if found is None:
+        session.voice.fail("NotFound", f"there is no contact {named[1]} here")
+        raise typer.Exit(FAILED)
+    return found

@@ -131,15 +131,22 @@ class Transport:
         body: Any = None,  # noqa: ANN401 - whatever JSON can say
         key: str | None = None,
         match: str | None = None,
+        keyed: bool = True,
     ) -> Reply:
         """Ask for something; raises a ClientError where that is not what is answered.
 
         `path` is below the server's address, with its names as `segment` writes them. `body` becomes JSON; bytes are
         JSON already, and Octets go as they are. `key` is the Idempotency-Key of a POST: without one, one is made for
-        all attempts of this call. `match` is the ETag that has to be there still. A GET and a POST are asked again
-        where that may help; a PUT and a DELETE are not.
+        all attempts of this call. One that changes nothing is not `keyed`: the server would keep what it answers for a
+        day. `match` is the ETag that has to be there still. A GET and a POST are asked again where that may help; a PUT
+        and a DELETE are not.
         """
-        request = self._request(method, path, query, body, key, match)
+        headers = dict[str, str]()
+        if method == "POST" and keyed:
+            headers["Idempotency-Key"] = _text(key or uuid4().hex, "key")
+        if match is not None:
+            headers["If-Match"] = _text(match, "match")
+        request = self._request(method, path, query, body, headers)
         end = time.monotonic() + self._seconds
         for attempt in range(1, ATTEMPTS_MAX + 1):
             if self._closed:
@@ -160,14 +167,8 @@ class Transport:
         path: str,
         query: Query | None,
         body: Any,  # noqa: ANN401 - as above
-        key: str | None,
-        match: str | None,
+        headers: dict[str, str],
     ) -> _Request:
-        headers = dict[str, str]()
-        if method == "POST":
-            headers["Idempotency-Key"] = _text(key or uuid4().hex, "key")
-        if match is not None:
-            headers["If-Match"] = _text(match, "match")
         content = None
         if isinstance(body, Octets):
             content = body.content

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from dispatcher.domain.addresses import Address, forms
 
+# Of one person, as they may be named at once; contacts have fewer.
+ADDRESSES_MAX = 100
+
 # Before and behind an address in a text that speaks of it; as JSON is written, a line may end or a tab stand there.
 _BEFORE = r"(?:^|\\[nrtbf]|[^a-z0-9._%+\\-])"
 _BEHIND = r"(?![a-z0-9_-]|\.[a-z0-9])"

@@ -19,9 +19,11 @@ _SQL = statements("persons")
 
 # No time of ours comes behind it, and no number.
 END = (datetime(9999, 1, 1, tzinfo=UTC), 2**62)
+# A page ends behind the one that makes it longer than this.
+PAGE_BYTES = 8 * 1024 * 1024
 # Runs are looked through by their content, which no index has.
 RUNS_AT_ONCE = 5_000
-_NO_FACTS = ("upto", "mentions", "sent_to")
+_NO_FACTS = ("upto", "mentions", "sent_to", "found")
 PREFERENCES_MAX = 1_000
 _FIRST = ("", "", "")
 
@@ -65,6 +67,15 @@ def _why(row: Any) -> str:  # noqa: ANN401 - as above
     return f"node {row['node']} of {run}, triggered by {row['triggered_by']}"
 
 
+async def find(database: Database, here: Workspace, addresses: Sequence[Address], contact: str | None) -> Person | None:
+    """Whoever is behind addresses and a contact, with all that they have. None where there is no such contact."""
+    named = None if contact is None else await behind_contact(database, here, contact)
+    if contact is not None and named is None:
+        return None
+    known = [await behind_address(database, here, one) for one in addresses]
+    return persons.of([*addresses, *(one for who in (named, *known) if who is not None for one in who.addresses)])
+
+
 async def behind_contact(database: Database, here: Workspace, key: str) -> Person | None:
     """The person that a contact is; None where there is none."""
     found = await contacts.show(database, here, key)
@@ -98,18 +109,20 @@ async def deliveries(
     database: Database, here: Workspace, who: Person, behind: int, count: int
 ) -> tuple[list[dict[str, Any]], int | None]:
     """What was sent to somebody, behind a number; and the number that the next ones are behind."""
-    rows = await database.fetch(_SQL["written"], here.tenant_id, here.workspace_id, who.forms, behind, count)
+    asked = here.tenant_id, here.workspace_id, who.forms, behind, count, PAGE_BYTES
+    rows = await database.fetch(_SQL["written"], *asked)
     meant = [row for row in rows if address(row["channel"], row["recipient"]) in who.addresses]
     found = [
         {
             "record": "delivery",
-            **row,
+            **{name: value for name, value in row.items() if name not in _NO_FACTS},
             **{n: msgspec.Raw(row[n].encode()) for n in ("template", "variables", "options") if row[n] is not None},
             **{n: [dict(one) for one in await database.fetch(_TRACE[n], row["id"])] for n in _TRACE},
         }
         for row in meant
     ]
-    return found, rows[-1]["id"] if len(rows) == count else None
+    more = len(rows) > 0 and (rows[0]["found"] > len(rows) or rows[0]["found"] == count)
+    return found, rows[-1]["id"] if more else None
 
 
 _TRACE = {name: statements("deliveries")[name] for name in ("attempts", "evidence", "receipts", "actions", "captured")}
@@ -125,7 +138,7 @@ async def runs(
     database: Database, here: Workspace, who: Person, behind: int, count: int = RUNS_AT_ONCE
 ) -> tuple[list[dict[str, Any]], int | None]:
     """The runs that concern somebody, of the next so many; and the number that the next ones are behind."""
-    asked = here.tenant_id, here.workspace_id, who.forms, who.terms, who.pattern, behind, count
+    asked = here.tenant_id, here.workspace_id, who.forms, who.terms, who.pattern, behind, count, PAGE_BYTES
     rows = await database.fetch(_SQL["runs"], *asked)
     found = [
         {"record": "run", **{name: value for name, value in row.items() if name not in _NO_FACTS}}
@@ -133,7 +146,10 @@ async def runs(
         for row in rows
         if row["id"] is not None and (row["mentions"] or _ordered(row, who))
     ]
-    return found, rows[0]["upto"] if rows else None
+    if not rows:
+        return found, None
+    # The others of the page are behind it yet.
+    return found, rows[-1]["id"] if rows[0]["found"] > len(rows) else rows[0]["upto"]
 
 
 async def export(

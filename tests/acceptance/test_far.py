@@ -90,8 +90,8 @@ async def test_a_server_that_is_away_is_said_with_its_address(far: Far) -> None:
 
 
 @asynccontextmanager
-async def cutting(program: Program, count: int) -> AsyncIterator[str]:
-    """An address of a program whose first answers are lost on the way back, once they were given."""
+async def cutting(program: Program, count: int, of: bytes = b"") -> AsyncIterator[str]:
+    """An address of a program whose first answers, to requests that begin so, are lost on the way back."""
     place = urlsplit(program.address)
     left = count
     under_way: set[asyncio.Task[None]] = set()
@@ -99,10 +99,11 @@ async def cutting(program: Program, count: int) -> AsyncIterator[str]:
     async def through(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal left
         there, here = await asyncio.open_connection(place.hostname, place.port)
-        asking = asyncio.create_task(pump(reader, here))
+        asked: list[bytes] = []
+        asking = asyncio.create_task(pump(reader, here, asked))
         try:
             while chunk := await there.read(CHUNK_BYTES):
-                if left:
+                if left and any(one.startswith(of) for one in asked):
                     left -= 1
                     break
                 writer.write(chunk)
@@ -120,10 +121,11 @@ async def cutting(program: Program, count: int) -> AsyncIterator[str]:
         await asyncio.gather(*under_way)
 
 
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: list[bytes]) -> None:
     """Pass on what is said, and the end of it."""
     with suppress(ConnectionError):
         while chunk := await reader.read(CHUNK_BYTES):
+            said.append(chunk)
             writer.write(chunk)
     writer.close()
 

@@ -26,6 +26,8 @@ SHARED = {
 ONCE = "once"
 _NAMES = {"webhooks": "crm", "schedules": "nightly", "objects": "contract.pdf", "keys": "shop"}
 _ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
+# It would tell what it was told.
+_OF_HOME = {"findPerson": {"addresses": [], "contact": "customer-17"}}
 _FURNITURE = """
     SELECT dispatcher.create_webhook_v1('default', 'default', 'crm', 'https://of-home.example', '{run.failed}', true,
                                         'whsec_' || repeat('a', 32), 9, 'of-home', 'of-home');
@@ -90,7 +92,7 @@ class Home(Struct):
         return Asked(
             one.method,
             re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path),
-            None if one.example is None else dict(one.example) | own,
+            None if one.example is None else dict(one.example) | own | _OF_HOME.get(one.operation, {}),
             {"address": _ABOUT[one.operation]} if one.operation in _ABOUT else {},
         )
 

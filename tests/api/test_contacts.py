@@ -100,6 +100,54 @@ async def test_a_timeline_and_an_export_go_on_from_page_to_page(admin: Caller) -
     assert list(admin.get("/persons/timeline").faults) == ["query.address"]
 
 
+async def test_somebody_is_named_in_a_body_by_addresses_or_as_a_contact(admin: Caller) -> None:
+    phone, mail = {"kind": "phone", "address": "+4917055555"}, {"kind": "email", "address": "eve@example.org"}
+    admin.call("PUT", "/contacts/eve", {"addresses": [mail, phone]})
+    keys = [
+        admin.post("/deliveries", delivery(f"e{n}", recipient="+49 170 55555", scheduled_for=LATER)) for n in range(3)
+    ]
+    written = [one.json["id"] for one in keys]
+    for whom in ({"contact": "eve"}, {"addresses": [{"address": "EVE@example.org"}]}, {"addresses": [phone]}):
+        found = admin.post("/persons/find", whom).json["addresses"]
+        assert sorted(found, key=lambda one: str(one["kind"])) == [mail, phone]
+        records = paged(admin, "/persons/export", whom | {"limit": 2}, "records")
+        assert [one.get("id") for one in records if one["record"] == "delivery"] == written
+    entries = paged(admin, "/persons/timeline", {"address": "004917055555", "kind": "phone", "limit": 2}, "entries")
+    assert [one["id"] for one in entries] == written[::-1]
+    for path in ("/persons/find", "/persons/export", "/erasures"):
+        why = {"reason": "x"} if path == "/erasures" else {}
+        assert admin.post(path, {"contact": "nobody"} | why).status == 404
+        assert list(admin.post(path, why).faults) == ["$"]
+        bad = {"addresses": [{"address": "nobody"}, mail, {"address": "x", "kind": "phone"}]}
+        assert list(admin.post(path, bad | why).faults) == ["$.addresses[0].address", "$.addresses[2].address"]
+    for path in ("/persons/timeline", "/persons/export"):
+        named = {"address": "eve@example.org"} if path == "/persons/timeline" else {"contact": "eve"}
+        assert list(admin.post(path, named | {"cursor": "x"}).faults) == ["$.cursor"]
+
+
+def paged(admin: Caller, path: str, body: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """All pages of what a body asks for, without a key."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = admin.call("POST", path, body | {"cursor": cursor}).json
+        found += page[name]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return found
+
+
+async def test_an_erasure_is_asked_for_once_even_when_it_is_done(admin: Caller) -> None:
+    admin.call("PUT", "/contacts/zoe", {"addresses": _mail("zoe@example.org")})
+    asked = {"contact": "zoe", "addresses": _mail("zed@example.org"), "reason": "zoe@example.org wants it"}
+    first = admin.post("/erasures", asked, idempotency_key="of-zoe")
+    place = f"/erasures/{first.json['id']}"
+    await admin.program.until(lambda: admin.get(place).json["finished_at"], "it is done")
+    assert len(admin.get(place).json["subjects"]) == 2
+    again = admin.post("/erasures", asked, idempotency_key="of-zoe")
+    assert (again.status, again.json, again.headers["idempotency-replayed"]) == (202, first.json, "true")
+
+
 async def test_of_many_the_sound_ones_are_written_and_the_others_named(admin: Caller) -> None:
     many = [{"key": "i1", "name": "x"}, {"key": "i 2"}, {"key": "i3", "addresses": _mail("i@example.org")}]
     many.append({"key": "i4", "addresses": _mail("i@example.org")})

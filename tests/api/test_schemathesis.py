@@ -21,6 +21,7 @@ SECONDS_MAX = 300
 OPERATIONS = {one.operation: one for one in ENDPOINTS}
 
 _OF_PERSONS = {400: "an address is of its kind, and there is such a time zone"}
+_OF_SOMEBODY = {400: "as above, and somebody has an address or is a contact"}
 _OF_ADDRESSES = {400: "an address is of its kind, and which channels there are is configured"}
 _OF_SWEEPS = {400: "a cursor is one that a sweep has answered, and 1.0 as with publishTemplate"}
 
@@ -44,11 +45,11 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     **dict.fromkeys(
         (
             *("listContacts", "searchContacts", "createContact", "putContact", "patchContact"),
-            *("getTimeline", "exportPerson"),
+            *("getTimeline", "exportPerson", "lookUpTimeline"),
         ),
         _OF_PERSONS,
     ),
-    "erasePerson": {400: "as above, and an erasure is of an address or of a contact"},
+    **dict.fromkeys(("findPerson", "lookUpPerson", "erasePerson"), _OF_SOMEBODY),
     **dict.fromkeys(
         ("addSuppressions", "removeSuppressions", "checkAddress", "subscribeToTopic", "unsubscribeFromTopic"),
         _OF_ADDRESSES,

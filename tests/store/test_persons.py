@@ -1,5 +1,6 @@
 """Persons: the timeline of an address, and everything there is about somebody, wherever it stands."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -94,6 +95,28 @@ async def test_an_export_has_everything_of_one_person_and_nothing_of_another(sce
     assert [one["id"] for one in found if one["record"] == "run"] == [mentions]
     assert others not in [one.get("id") for one in found]
     assert await store.behind_contact(database, THERE, "ann") is None
+
+
+async def test_a_page_of_an_export_ends_when_it_is_full(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = scene.database
+    monkeypatch.setattr(store, "PAGE_BYTES", 1_500)
+    said = json.dumps({"mail": "ann@example.org", "x": "x" * 1_000})
+    for number in range(5):
+        await write(database, f"k{number}", variables=said)
+        await database.value(
+            """INSERT INTO dispatcher.runs
+                      (workflow_id, version_id, tenant_id, workspace_id, workflow, triggered_by, input)
+               VALUES (1, 1, 'default', 'default', $1, 'me', $2) RETURNING id""",
+            f"w{number}",
+            said,
+        )
+    where: tuple[int, int] | None = store.BEGIN
+    pages: list[list[str]] = []
+    while where is not None:
+        page, where = await store.export(database, HERE, persons.of([ANN]), where, 4)
+        pages.append([one.get("idempotency_key") or one["workflow"] for one in page])
+    keys, runs = ([f"{letter}{number}" for number in range(5)] for letter in "kw")
+    assert pages == [[], keys[:2], keys[2:4], keys[4:], runs[:2], runs[2:4], runs[4:], []]
 
 
 @pytest.mark.parametrize(

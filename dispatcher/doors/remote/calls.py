@@ -46,6 +46,10 @@ class Calls:
         """Ask for something to be done, once."""
         return (await self.transport.ask("POST", path, body=body)).read(kind)
 
+    async def look(self, path: str, body: Any, kind: type[R]) -> R:  # noqa: ANN401 - as above
+        """Look at what no URL may name; nothing is kept of it."""
+        return (await self.transport.ask("POST", path, body=body, keyed=False)).read(kind)
+
     async def pages(
         self, path: str, kind: type[P], rows: Callable[[P], Sequence[R]], count: int, query: Query | None = None
     ) -> list[R]:

@@ -9,6 +9,7 @@ from dispatcher.doors.remote.keys import RemoteKeys
 from dispatcher.doors.remote.objects import RemoteObjects
 from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
 from dispatcher.doors.remote.pauses import RemotePauses
+from dispatcher.doors.remote.persons import RemotePersons
 from dispatcher.doors.remote.runs import RemoteRuns
 from dispatcher.doors.remote.schedules import RemoteSchedules
 from dispatcher.doors.remote.suppressions import RemoteSuppressions
@@ -32,7 +33,11 @@ class RemoteDoors:
         self.keys = RemoteKeys(self._calls)
         self.schedules = RemoteSchedules(self._calls)
         self.pauses = RemotePauses(self._calls)
+<<<<<<< HEAD
         self.contacts = RemoteContacts(self._calls)
+=======
+        self.persons = RemotePersons(self._calls)
+>>>>>>> work-persons
         self.templates = RemoteTemplates(self._calls)
         self.webhooks = RemoteWebhooks(self._calls)
         self.objects = RemoteObjects(self._calls)

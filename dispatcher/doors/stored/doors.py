@@ -10,6 +10,7 @@ from dispatcher.doors.stored.keys import StoredKeys
 from dispatcher.doors.stored.objects import StoredObjects
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.pauses import StoredPauses
+from dispatcher.doors.stored.persons import StoredPersons
 from dispatcher.doors.stored.runs import StoredRuns
 from dispatcher.doors.stored.schedules import StoredSchedules
 from dispatcher.doors.stored.suppressions import StoredSuppressions
@@ -33,7 +34,11 @@ class StoredDoors:
         self.keys = StoredKeys(database)
         self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)
+<<<<<<< HEAD
         self.contacts = StoredContacts(database)
+=======
+        self.persons = StoredPersons(database)
+>>>>>>> work-persons
         self.templates = StoredTemplates(database, config)
         self.webhooks = StoredWebhooks(database, config)
         self.objects = StoredObjects(database)

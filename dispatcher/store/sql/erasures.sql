@@ -96,9 +96,11 @@ DELETE FROM dispatcher.waiting_receipts w
  WHERE EXISTS (SELECT FROM unnest($1::text[]) AS term WHERE strpos(lower(w.receipt::text), term) > 0) AND lower(w.receipt::text) ~ $2;
 
 -- name: answers
--- Kept answers of the HTTP door that speak of an address say nothing any more, and a key that does is its hash.
+-- Kept answers of the HTTP door that speak of an address say nothing any more, and a key that does is its hash. But for what is
+-- answered to whoever asks for an erasure, which has hashes: if that was lost, it is asked for again when all is done.
 UPDATE dispatcher.api_answers a SET answer = '{"erased":true}', key = dispatcher.erased_v1(a.key)
  WHERE a.tenant_id = $1 AND a.workspace_id = $2
+   AND NOT (a.status = 202 AND strpos(encode(a.answer, 'escape'), '"subjects":["sha256:') > 0)
    AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(lower(a.key || encode(a.answer, 'escape')), term) > 0);
 
 -- name: progress

@@ -29,19 +29,30 @@ SELECT l.id, l.at, l.id * 2 + 1 AS place, l.actor, l.action, l.channel, l.source
  ORDER BY l.at DESC, l.id DESC LIMIT $6;
 
 -- name: written
--- Deliveries of a workspace to addresses that look like these, the oldest first, behind a number, with all that they say.
-SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
-       d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
-       l.finished_at, l.provider_message_id, l.error
-  FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
-  JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = asked.hash
-  JOIN dispatcher.delivery_life_v2 l USING (id)
- WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
- ORDER BY d.id LIMIT $5;
+-- Of the next $5 deliveries of a workspace to addresses that look like these, behind a number, the oldest first, with all that
+-- they say: as many as come before $6 bytes are full. And how many there were of them.
+WITH next AS MATERIALIZED (
+    SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
+           d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
+           l.finished_at, l.provider_message_id, l.error
+      FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
+      JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = asked.hash
+      JOIN dispatcher.delivery_life_v2 l USING (id)
+     WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
+     ORDER BY d.id LIMIT $5
+), sized AS (
+    SELECT n.id, count(*) OVER () AS found,
+           sum(octet_length(concat(n.template, n.variables, n.options)) + (
+                   SELECT coalesce(sum(octet_length(m.parts::text)), 0) FROM dispatcher.captured_messages m WHERE m.delivery_id = n.id)
+              ) OVER (ORDER BY n.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS so_far
+      FROM next n
+)
+SELECT n.*, s.found FROM next n JOIN sized s USING (id) WHERE coalesce(s.so_far, 0) < $6 ORDER BY n.id;
 
 -- name: runs
 -- Of the next $7 runs behind a number those of this workspace that may concern somebody: what they were given or have come to
--- mentions an address, or they have ordered deliveries to addresses that look like theirs. And how far that led.
+-- mentions an address, or they have ordered deliveries to addresses that look like theirs: as many as come before $8 bytes are
+-- full. And how many there were of them, and how far that led.
 WITH span AS MATERIALIZED (
     SELECT r.* FROM dispatcher.runs r WHERE r.id > $6 ORDER BY r.id LIMIT $7
 ), of_here AS (
@@ -52,9 +63,13 @@ WITH span AS MATERIALIZED (
              WHERE d.run_id = s.id AND dispatcher.address_hash_v1(d.recipient) IN (
                        SELECT dispatcher.address_hash_v1(form) FROM unnest($3::text[]) AS form)) AS sent_to
       FROM span s WHERE s.tenant_id = $1 AND s.workspace_id = $2
+), sized AS (
+    SELECT h.*, count(*) OVER () AS found,
+           sum(octet_length(concat(h.input, h.state))) OVER (ORDER BY h.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS so_far
+      FROM of_here h WHERE h.mentions OR h.sent_to <> '[]'
 )
 SELECT r.id, r.workflow, r.status, r.idempotency_key, r.triggered_by, r.input::text, r.state::text, r.error, r.note,
-       r.created_at, r.finished_at, r.mentions, r.sent_to::text, last.id AS upto
-  FROM (SELECT max(id) AS id FROM span) AS last LEFT JOIN of_here r ON r.mentions OR r.sent_to <> '[]'
+       r.created_at, r.finished_at, r.mentions, r.sent_to::text, coalesce(r.found, 0) AS found, last.id AS upto
+  FROM (SELECT max(id) AS id FROM span) AS last LEFT JOIN sized r ON coalesce(r.so_far, 0) < $8
  WHERE last.id IS NOT NULL
  ORDER BY r.id;
