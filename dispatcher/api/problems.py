@@ -10,6 +10,7 @@ from dispatcher.errors import Fault
 # Beyond these nobody reads on; how many more there are is said.
 FAULTS_SHOWN_MAX = 100
 MEDIA_TYPE = "application/problem+json"
+KIND_PREFIX = "urn:dispatcher:problem:"
 
 
 class Kind(Struct, frozen=True):
@@ -22,7 +23,7 @@ class Kind(Struct, frozen=True):
     @property
     def type(self) -> str:
         """The identifier of it, which leads nowhere."""
-        return f"urn:dispatcher:problem:{self.name}"
+        return KIND_PREFIX + self.name
 
 
 FAULTY = Kind("faulty-request", 400, "The request has faults")

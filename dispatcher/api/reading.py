@@ -75,13 +75,21 @@ def _depth(signs: bytes) -> int:
 
 def tree(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
     """The JSON of a body whose names stand once each, without what nobody can keep. Raises Problem."""
+    found, faults = _tree(body)
+    if faults:
+        raise faulty(faults)
+    return found
+
+
+def _tree(body: bytes) -> tuple[Any, list[Fault]]:
+    """The JSON of a body, and what is wrong with its form; raises Problem where nothing can be made of it."""
     signs = _signs(body)
     if _values(signs) > VALUES_MAX:
         raise faulty([Fault("$", f"has more than {VALUES_MAX} values")])
     if _depth(signs) > DEPTH_MAX:
         raise faulty([Fault("$", f"is nested more than {DEPTH_MAX} deep")])
     found = _SUSPECT if _SUSPICIOUS.search(body) else _quickly(body, signs)
-    return _thoroughly(body) if found is _SUSPECT else found
+    return _thoroughly(body) if found is _SUSPECT else (found, [])
 
 
 def _quickly(body: bytes, signs: bytes) -> Any:  # noqa: ANN401 - whatever the request says
@@ -95,7 +103,7 @@ def _quickly(body: bytes, signs: bytes) -> Any:  # noqa: ANN401 - whatever the r
     return found if again.count(b":") == signs.count(b":") else _SUSPECT
 
 
-def _thoroughly(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
+def _thoroughly(body: bytes) -> tuple[Any, list[Fault]]:
     """The same, with all that is wrong."""
     seen: list[_Doubled] = []
 
@@ -114,23 +122,20 @@ def _thoroughly(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
         raise faulty([Fault("$", f"is not UTF-8 at byte {fault.start + 1}")]) from fault
     except (ValueError, RecursionError) as fault:
         raise faulty([Fault("$", f"is not JSON: {fault}")]) from fault
-    faults = [
+    return found, [
         *(_repeated(found, "$") if seen else ()),
         *(_unkeepable(found, "$") if _SUSPICIOUS.search(body) else ()),
     ]
-    if faults:
-        raise faulty(faults)
-    return found
 
 
 def read(body: bytes, model: type[M]) -> M:
     """A model out of the JSON of a body. Raises Problem, with every fault."""
-    found = tree(body)
-    if not _has_times(model):
+    found, faults = _tree(body)
+    if not faults and not _has_times(model):
         # What can be converted has no faults; only of times more is asked.
         with suppress(msgspec.ValidationError):
             return msgspec.convert(found, model)
-    faults = list(faults_of(found, model, "$"))
+    faults += faults_of(found, model, "$")
     if faults:
         raise faulty(faults)
     return msgspec.convert(found, model)

@@ -3,9 +3,9 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from secrets import token_hex
 from typing import Any
 
@@ -26,6 +26,7 @@ from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
     BROKEN,
     CONFLICT,
+    FAULTY,
     KEY_REUSED,
     MEDIA_TYPE,
     OVERLOADED,
@@ -177,14 +178,24 @@ class Serving:
 
     async def _admitted(self, endpoint: Endpoint, request: AnyRequest, key: Key) -> _Answer:
         asked = list(request.query_params.multi_items()) if request.scope["query_string"] else []
-        query = reading.read_query(asked, endpoint.query)
+        faults: list[Fault] = []
+        query = again = None
+        with _noting(faults):
+            query = reading.read_query(asked, endpoint.query)
+        with _noting(faults):
+            again = _idempotency_key(request)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
         async with self._turns.one():
-            return await self._in_turn(endpoint, request, key, query, body)
+            if faults:
+                with _noting(faults):
+                    await _given(endpoint, request, body, itself=False)
+                raise faulty(faults)
+            return await self._in_turn(endpoint, request, key, query, again, body)
 
-    async def _in_turn(self, endpoint: Endpoint, request: AnyRequest, key: Key, query: object, body: bytes) -> _Answer:
-        given = body if endpoint.raw and _media_type(request) == RAW else await _given(endpoint, body)
-        again = _idempotency_key(request)
+    async def _in_turn(
+        self, endpoint: Endpoint, request: AnyRequest, key: Key, query: object, again: str | None, body: bytes
+    ) -> _Answer:
+        given = await _given(endpoint, request, body, itself=endpoint.reads_itself)
         match = _field(request, b"if-match")
         names = {name: plain(text) for name, text in request.path_params.items()}
         call = Call(self._served, key, self._database(), names, query, given, body, again, match)
@@ -245,13 +256,24 @@ class Serving:
         return b"".join(chunks)
 
 
-async def _given(endpoint: Endpoint, body: bytes) -> Any:  # noqa: ANN401 - of the endpoint's own type
+@contextmanager
+def _noting(faults: list[Fault]) -> Iterator[None]:
+    """Goes on after a fault of the request, so that all of them can be told at once."""
+    try:
+        yield
+    except Problem as problem:
+        if problem.kind is not FAULTY:
+            raise
+        faults += problem.faults
+
+
+async def _given(endpoint: Endpoint, request: AnyRequest, body: bytes, *, itself: bool) -> Any:  # noqa: ANN401 - of the endpoint's own type
     if endpoint.given is None:
         return Nothing()
+    if endpoint.raw and _media_type(request) == RAW:
+        return body
     given = endpoint.given
-    read: Callable[[], Any] = (
-        (lambda: reading.tree(body)) if endpoint.reads_itself else lambda: reading.read(body, given)
-    )
+    read: Callable[[], Any] = (lambda: reading.tree(body)) if itself else lambda: reading.read(body, given)
     if len(body) <= LARGE_BYTES:
         return read()
     return await asyncio.get_running_loop().run_in_executor(_BESIDE, read)

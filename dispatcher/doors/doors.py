@@ -14,11 +14,8 @@ from dispatcher.doors.nouns import (
     Whose,
     Workflows,
 )
-<<<<<<< HEAD
 from dispatcher.doors.people import Contacts
-=======
 from dispatcher.doors.persons import Persons
->>>>>>> work-persons
 from dispatcher.store.templates import Workspace
 
 
@@ -66,7 +63,6 @@ class Doors(Protocol):
         """What is stopped."""
 
     @property
-<<<<<<< HEAD
     def webhooks(self) -> Webhooks:
         """Endpoints that are told what happens."""
 
@@ -77,10 +73,10 @@ class Doors(Protocol):
     @property
     def contacts(self) -> Contacts:
         """The people of a workspace."""
-=======
+
+    @property
     def persons(self) -> Persons:
         """Those whom messages are for."""
->>>>>>> work-persons
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant, by its names."""

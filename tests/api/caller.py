@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from tests.api import described
 from tests.program import Program
 
 WHY = ("--reason", "a test", "--actor", "test")
@@ -47,7 +48,10 @@ class Caller:
         body: object = None,
         headers: Sequence[tuple[str, str]] = (),
     ) -> Answer:
-        """One request on a connection of its own. Bytes are sent as they are, everything else as JSON."""
+        """One request on a connection of its own. Bytes are sent as they are, everything else as JSON.
+
+        Whatever is answered has to stand in the document.
+        """
         sent = dict[str, str]() if self.key is None else {"authorization": f"Bearer {self.key}"}
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if content is not None:
@@ -57,7 +61,9 @@ class Caller:
         try:
             connection.request(method, path, content, sent | dict(headers))
             answer = connection.getresponse()
-            return Answer(answer.status, {n.lower(): v for n, v in answer.getheaders()}, answer.read())
+            got = Answer(answer.status, {n.lower(): v for n, v in answer.getheaders()}, answer.read())
+            described.check(method, path, got.status, got.headers.get("content-type", ""), got.body)
+            return got
         finally:
             connection.close()
 

@@ -1,7 +1,9 @@
 """The OpenAPI document: it says what there is, answers keep to it, and the page needs nothing from elsewhere."""
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import jsonschema_rs
@@ -17,6 +19,9 @@ from dispatcher.store.intake import ALIASES, FIELDS
 from tests.api.caller import Caller, delivery
 from tests.api.test_matrix import ABOUT
 
+# As the requirements write them.
+CAMEL_CASE = {"entryNodeId", "delayMs"}
+SNAKE_CASE = re.compile(r"[a-z][a-z0-9_]*")
 OPERATIONS_OF = {one.operation: one for one in ENDPOINTS}
 
 
@@ -52,7 +57,10 @@ async def test_the_page_has_everything_and_fetches_nothing(admin: Caller) -> Non
     page = re.sub(r"<pre>.*?</pre>", "", answer.body.decode(), flags=re.DOTALL)
     assert answer.headers["content-type"].startswith("text/html")
     assert not re.search(r"<script|<link|<img|src=|https?://|@import|url\(", page)
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    (style,) = re.findall(r"<style>(.*?)</style>", page, flags=re.DOTALL)
+    hashed = b64encode(sha256(style.encode()).digest()).decode()
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert {"default-src 'none'", f"style-src 'sha256-{hashed}'", "frame-ancestors 'none'"} <= set(policy)
     for operation in ABOUT:
         assert f'id="{operation}"' in page
 
@@ -87,6 +95,16 @@ def test_every_example_keeps_to_its_schema() -> None:
     for schema, example in found:
         validator = jsonschema_rs.Draft202012Validator({**schema, "components": described["components"]})
         assert not list(validator.iter_errors(example)), example
+
+
+def test_names_are_in_snake_case_but_for_those_that_are_agreed_upon() -> None:
+    described = document(ENDPOINTS)
+    names = {name for one in described["components"]["schemas"].values() for name in one.get("properties", {})}
+    for methods in described["paths"].values():
+        for one in methods.values():
+            names |= {parameter["name"] for parameter in one["parameters"] if parameter["in"] != "header"}
+    assert len(names) > 100
+    assert {name for name in names if not SNAKE_CASE.fullmatch(name)} <= CAMEL_CASE
 
 
 @pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.makes], ids=lambda one: one.operation)

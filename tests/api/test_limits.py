@@ -124,6 +124,16 @@ async def test_a_faulty_parameter_is_named(admin: Caller, query: str, path: str)
     assert list(answer.faults) == [path]
 
 
+async def test_all_that_is_wrong_with_a_request_is_told_at_once(admin: Caller) -> None:
+    twice = b'{"reason": "a", "reason": "b", "why": 1}'
+    answer = admin.call("POST", "/runs/1/pause?now=1", twice, [("idempotency-key", "a b")])
+    _is_problem(answer, 400, "faulty-request")
+    assert list(answer.faults) == ["query.now", "header.Idempotency-Key", "$.reason", "$.why"]
+    # Also where a body is read by the endpoint itself.
+    answer = admin.post("/deliveries?now=1", {"chanel": "sms"})
+    assert {"query.now", "$.chanel"} <= set(answer.faults)
+
+
 async def test_what_is_not_there_is_a_problem_too(admin: Caller) -> None:
     _is_problem(admin.get("/nothing"), 404, "not-found")
     _is_problem(admin.call("DELETE", "/runs"), 405, "method-not-allowed")
@@ -144,6 +154,12 @@ async def test_long_answers_are_compressed_for_who_can_read_that(admin: Caller) 
     assert short.headers["content-encoding"] == "gzip"
     assert gzip.decompress(short.body) == plain.body
     assert "content-encoding" not in plain.headers
+    assert (
+        admin.post("/deliveries/batch", {"deliveries": [delivery(f"g{number}") for number in range(9)]}).status == 200
+    )
+    deliveries = admin.get("/deliveries", accept_encoding="gzip")
+    assert deliveries.headers["content-encoding"] == "gzip"
+    assert b'"g8"' in gzip.decompress(deliveries.body)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +200,12 @@ async def test_no_origin_may_call_that_is_not_configured(admin: Caller, program:
         headers=[("origin", "https://b.example.org"), ("access-control-request-method", "GET")],
     )
     assert asked.headers["access-control-allow-origin"] == "https://b.example.org"
+    may_send = set(asked.headers["access-control-allow-headers"].lower().split(", "))
+    assert {"authorization", "content-type", "idempotency-key", "if-match", "x-request-id"} <= may_send
+    may_see = set(
+        caller.get("/runs", origin="https://b.example.org").headers["access-control-expose-headers"].split(", ")
+    )
+    assert {"etag", "idempotency-replayed", "retry-after", "x-request-id"} <= may_see
 
 
 async def test_a_key_that_is_used_too_often_has_to_wait_and_others_do_not(program: Program) -> None:

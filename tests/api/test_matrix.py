@@ -1,6 +1,7 @@
 """The matrix: every endpoint with every role, and with a key of another tenant and of another workspace."""
 
 import re
+from collections.abc import Sequence
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -147,13 +148,13 @@ def keys(serving: Program) -> dict[str, str]:
     return made | {f"{t}/{w}": make_key(serving, "systemAdmin", t, w) for t, w in FOREIGN}
 
 
-def _call(caller: Caller, one: Endpoint, names: dict[str, str]) -> Answer:
+def _call(caller: Caller, one: Endpoint, names: dict[str, str], headers: Sequence[tuple[str, str]] = ()) -> Answer:
     path = re.sub(r"\{(\w+)\}", lambda match: quote(names.get(f"{one.tag}.{match[1]}", names[match[1]]), ""), one.path)
     path += QUERIES.get(one.operation, "")
     if one.example is None:
-        return caller.call(one.method, path)
+        return caller.call(one.method, path, headers=headers)
     own = {"idempotency_key": WAITING} if one.operation.endswith("ByKey") else {}
-    return caller.call(one.method, path, dict(one.example) | own)
+    return caller.call(one.method, path, dict(one.example) | own, headers)
 
 
 async def _names(admin: Caller) -> dict[str, str]:
@@ -219,6 +220,21 @@ async def test_what_is_elsewhere_is_not_there(
                 str(row.get("id", row.get("execution_id"))) for row in _listed(answer)
             }
     assert await _state(inside) == before
+
+
+@pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.method == "POST"], ids=lambda one: one.operation)
+async def test_every_post_is_done_once_under_its_key(one: Endpoint, admin: Caller, inside: Connection) -> None:
+    names = await _names(admin)
+    fresh, spent = ([("idempotency-key", uuid4().hex)] for _ in range(2))
+    assert admin.call("POST", "/suppressions/check", {"address": "x@example.org"}, spent).status == 200
+    assert _call(admin, one, names, spent).status == 422
+    first, again = (_call(admin, one, names, fresh) for _ in range(2))
+    if first.status >= 400:
+        assert "idempotency-replayed" not in again.headers
+    elif one.shown_once:
+        assert again.status == 409
+    else:
+        assert (again.status, again.body, again.headers["idempotency-replayed"]) == (first.status, first.body, "true")
 
 
 def _listed(answer: Answer) -> list[dict[str, object]]:

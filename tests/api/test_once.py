@@ -34,6 +34,8 @@ async def test_another_request_with_the_same_key_is_refused(admin: Caller, insid
     for path, body in ((f"/runs/{run}/signal", {"event": "late"}), (f"/runs/{run}/pause", {"reason": "x"})):
         answer = admin.post(path, body, **once)
         assert (answer.status, answer.json["type"]) == (422, "urn:dispatcher:problem:idempotency-key-reused")
+    # The same words to another address are another request.
+    assert admin.post(f"/runs/{run + 1}/signal", {"event": "paid"}, **once).status == 422
     assert await inside.fetchval(SIGNALS, run) == 1
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from inspect import signature
+from typing import Any
 
 import msgspec
 import pytest
 
-from dispatcher.client import ClientError, NotFound, Run, Unavailable, WaitTimedOut
+from dispatcher.client import Client, ClientError, Door, Inside, NotFound, Run, Unavailable, WaitTimedOut
 from dispatcher.client.waiting import wait
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -38,6 +40,12 @@ async def _wait(*found: Run | ClientError, seconds: float = 30.0, patient: bool 
     told: list[Run] = []
     look = _looks(*found)
     return await wait(7, look, told.append, seconds=seconds, poll=0.0, patient=patient), told
+
+
+@pytest.mark.parametrize("door", [Client, Door, Inside])
+def test_it_looks_every_two_seconds_for_a_minute(door: type[Any]) -> None:
+    given = signature(door.wait).parameters
+    assert (given["poll"].default, given["timeout"].default) == (2.0, 60.0)
 
 
 async def test_each_new_state_is_told_once() -> None:

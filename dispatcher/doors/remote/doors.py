@@ -33,11 +33,8 @@ class RemoteDoors:
         self.keys = RemoteKeys(self._calls)
         self.schedules = RemoteSchedules(self._calls)
         self.pauses = RemotePauses(self._calls)
-<<<<<<< HEAD
         self.contacts = RemoteContacts(self._calls)
-=======
         self.persons = RemotePersons(self._calls)
->>>>>>> work-persons
         self.templates = RemoteTemplates(self._calls)
         self.webhooks = RemoteWebhooks(self._calls)
         self.objects = RemoteObjects(self._calls)

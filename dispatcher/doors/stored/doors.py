@@ -34,11 +34,8 @@ class StoredDoors:
         self.keys = StoredKeys(database)
         self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)
-<<<<<<< HEAD
         self.contacts = StoredContacts(database)
-=======
         self.persons = StoredPersons(database)
->>>>>>> work-persons
         self.templates = StoredTemplates(database, config)
         self.webhooks = StoredWebhooks(database, config)
         self.objects = StoredObjects(database)
