@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 from typing import Any
 
+from tests.acceptance.test_operate import rows
 from tests.api.caller import make_key
 from tests.program import Program
 
@@ -42,3 +43,15 @@ async def both(near: Program, far: Far, *arguments: str) -> tuple[Done, Done]:
     """One command through both doors, at the same time."""
     done = await asyncio.gather(*(asyncio.to_thread(one.run, *arguments) for one in (near, far)))
     return done[0], done[1]
+
+
+async def same(near: Program, far: Far, *arguments: str) -> str:
+    """What a command says, which is the same through both doors; its JSON in whatever order."""
+    here, there = await both(near, far, *arguments)
+    assert (there.returncode, there.stderr.decode()) == (here.returncode, here.stderr.decode())
+    if "--json" in arguments:
+        assert rows(there, there.returncode) == told(rows(here, here.returncode))
+    else:
+        lines = here.stdout.decode().splitlines()
+        assert there.stdout.decode().splitlines() == [one for one in lines if one.split(" ")[0] not in CLAIM]
+    return here.stdout.decode()

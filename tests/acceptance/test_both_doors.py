@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.domain import bearer
-from tests.acceptance.far import CLAIM, Door, Far, both, told
+from tests.acceptance.far import Door, Far, same
 from tests.acceptance.test_operate import rows, talk, text
 from tests.acceptance.test_workflows_cli import ANN, LETTER, WAIT, graph
 from tests.program import Program
@@ -26,18 +26,6 @@ def far(serving: Program) -> Far:
 def door(request: pytest.FixtureRequest, serving: Program, far: Far) -> Door:
     """Each of the two doors."""
     return serving if request.param == "database" else far
-
-
-async def same(near: Program, far: Far, *arguments: str) -> str:
-    """What a command says, which is the same through both doors; its JSON in whatever order."""
-    here, there = await both(near, far, *arguments)
-    assert (there.returncode, there.stderr.decode()) == (here.returncode, here.stderr.decode())
-    if "--json" in arguments:
-        assert rows(there, there.returncode) == told(rows(here, here.returncode))
-    else:
-        lines = here.stdout.decode().splitlines()
-        assert there.stdout.decode().splitlines() == [one for one in lines if one.split(" ")[0] not in CLAIM]
-    return here.stdout.decode()
 
 
 async def test_what_is_there_looks_the_same(serving: Program, far: Far, tmp_path: Path) -> None:
