@@ -67,6 +67,7 @@ class AddSuppressions(Asked, frozen=True):
     suppressions: Annotated[list[NewSuppression], Meta(min_length=1, max_length=ADDRESSES_MAX)]
     reason: Reason
     source: Annotated[Source, Meta(description="Where that is known from.")] = "operator"
+    check: Annotated[bool, Meta(description="Say what is wrong with them, and write nothing.")] = False
 
 
 class Suppressed(Struct, frozen=True):

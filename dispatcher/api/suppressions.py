@@ -16,8 +16,8 @@ from dispatcher.api.reading import over
 from dispatcher.domain.addresses import Address, Kind, given
 from dispatcher.domain.life import LANES
 from dispatcher.domain.roles import Right
-from dispatcher.domain.suppression import Known, Suppression, barred
-from dispatcher.errors import Fault, did_you_mean
+from dispatcher.domain.suppression import Known, Suppression, barred, unknown_channel
+from dispatcher.errors import Fault
 from dispatcher.store import suppressions as store
 from dispatcher.store.barring import Candidate
 from dispatcher.store.suppressions import Entry
@@ -45,7 +45,7 @@ def _end(noun: str, place: Sequence[str]) -> Callable[[Row], str]:
 
 
 async def add(call: Call) -> Done:
-    """Put addresses on the list."""
+    """Put addresses on the list, or say what that would do."""
     said: models.AddSuppressions = call.given
     entries, faults = [], list[Fault]()
     for number, one in enumerate(said.suppressions):
@@ -60,9 +60,11 @@ async def add(call: Call) -> Done:
         entries.append(Entry(meant, source, reason, one.channel or "", one.expires_at))
     if faults:
         raise faulty(faults)
-    await store.add(call.database, call.workspace.tenant_id, call.actor, entries)
+    if not said.check:
+        await store.add(call.database, call.workspace.tenant_id, call.actor, entries)
     each = dict.fromkeys(entry.address for entry in entries)
-    return Done(models.AddedSuppressions([models.Suppressed(one.text, one.kind, suppressed=True) for one in each]))
+    suppressed = [models.Suppressed(one.text, one.kind, suppressed=not said.check) for one in each]
+    return Done(models.AddedSuppressions(suppressed))
 
 
 def _read(text: str, kind: Kind | None, path: str) -> Address | Fault:
@@ -80,10 +82,8 @@ def _addresses(texts: Sequence[str], kind: Kind | None) -> list[Address]:
 
 
 def _channel_faults(call: Call, channel: str | None, path: str) -> list[Fault]:
-    channels = call.served.config().channels
-    if channel is None or channel in channels:
-        return []
-    return [Fault(path, f"unknown channel{did_you_mean(channel, channels)}; known are {', '.join(sorted(channels))}")]
+    words = unknown_channel(channel or "", call.served.config().channels)
+    return [] if words is None else [Fault(path, words)]
 
 
 async def remove(call: Call) -> Done:
@@ -180,7 +180,8 @@ ENDPOINTS = (
         path="/suppressions",
         right=Right.SUPPRESSIONS,
         summary="Send addresses nothing more, all of these or none",
-        description=f"{_TENANTS} What is queued for them is skipped within a second or so, before it is sent.",
+        description=f"{_TENANTS} What is queued for them is skipped within a second or so, before it is sent. "
+        "With `check` nothing is written.",
         given=models.AddSuppressions,
         example={"suppressions": [{"address": "bob@example.org"}], "reason": "asked by mail", "source": "complaint"},
         answer=models.AddedSuppressions,

@@ -3,12 +3,16 @@
 import csv
 import os
 import re
-from collections.abc import Collection, Mapping
+from array import array
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import typer
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dispatcher.cli.failures import REFUSED
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
@@ -36,37 +40,52 @@ def require_name(option: str, text: str) -> None:
         raise typer.BadParameter(f"expected 1 to {NAME_MAX} characters", param_hint=option)
 
 
-def import_file(voice: Voice, path: Path, default: Entry, channels: Collection[str]) -> list[Entry]:
-    """Every entry of a file. Where any line has a fault, all faults are said, and it ends here."""
-    table = _Table(default, channels)
+class Table(Struct):
+    """A file that was read: its entries, the line of each, and what is wrong with other lines."""
+
+    entries: list[Entry] = []
+    lines: "array[int]" = msgspec.field(default_factory=lambda: array("Q"))
+    faults: list[tuple[int, str]] = []
+
+    def fault(self, place: int, words: str) -> None:
+        """Something is wrong with an entry."""
+        self.faults.append((self.lines[place], words))
+
+
+def read_table(voice: Voice, path: Path, default: Entry) -> Table:
+    """Every entry of a file, and every fault. Where there is nothing, or too much, it ends here."""
+    reading = _Reading(default)
+    table = reading.table
     size = os.path.getsize(path) if path.is_file() else 0
     with opened(path, "FILE") as source, progress_bar(voice, "reading", size) as at:
         lines = Lines(source)
         for batch in lines.batches():
             for line in batch:
-                table.read(line)
+                reading.read(line)
             at(lines.bytes_read)
             if len(table.entries) > ENTRIES_MAX:
-                table.faults.append(Fault("file", f"has more addresses than can be imported at once: {ENTRIES_MAX:,}"))
-                break
-    if not table.entries and not table.faults:
-        table.faults.append(Fault("file", "has no address in it"))
-    if table.faults:
-        count = len(table.faults)
-        words = f"nothing was imported: {count:,} {'fault' if count == 1 else 'faults'}"
-        voice.fail("InputError", words, table.faults)
-        raise typer.Exit(REFUSED)
-    return table.entries
+                words = f"has more addresses than can be imported at once: {ENTRIES_MAX:,}"
+                raise refused(voice, table, Fault("file", words))
+    if not table.entries:
+        raise refused(voice, table, *([] if table.faults else [Fault("file", "has no address in it")]))
+    return table
 
 
-class _Table:
-    """A file under way: its columns, once they are known, its entries and its faults."""
+def refused(voice: Voice, table: Table, *more: Fault) -> typer.Exit:
+    """Say all that is wrong with a file; what to end with."""
+    faults = [*(Fault(f"line {line}", words) for line, words in sorted(table.faults, key=itemgetter(0))), *more]
+    words = f"nothing was imported: {len(faults):,} {'fault' if len(faults) == 1 else 'faults'}"
+    voice.fail("InputError", words, faults)
+    return typer.Exit(REFUSED)
 
-    def __init__(self, default: Entry, channels: Collection[str]) -> None:
-        self.entries: list[Entry] = []
-        self.faults: list[Fault] = []
+
+class _Reading:
+    """A file under way, and its columns once they are known."""
+
+    def __init__(self, default: Entry) -> None:
+        self.table = Table()
         self._default = default
-        self._channels = channels
+        self._now = datetime.now(UTC)
         self._columns: list[str] | None = None
 
     def read(self, line: Line) -> None:
@@ -78,9 +97,10 @@ class _Table:
                 if self._columns is not None:
                     return
                 self._columns = ["address"]
-            self.entries.append(self._entry(cells))
+            self.table.entries.append(self._entry(cells))
+            self.table.lines.append(line.number)
         except ValueError as fault:
-            self.faults.append(Fault(f"line {line.number}", str(fault)))
+            self.table.faults.append((line.number, str(fault)))
 
     def _header(self, cells: list[str]) -> list[str] | None:
         """The columns that a first line names, or nothing where it is an address already."""
@@ -117,7 +137,8 @@ class _Table:
         said: dict[str, Any] = {}
         if source := _one_of("source", row.get("source"), SOURCES):
             said["source"] = source
-        if channel := _one_of("channel", row.get("channel"), tuple(sorted(self._channels))):
+        if channel := row.get("channel"):
+            # Which ones there are is known behind the door.
             said["channel"] = channel
         if reason := row.get("reason"):
             if len(reason) > REASON_CHARACTERS_MAX:
@@ -125,9 +146,11 @@ class _Table:
             said["reason"] = reason
         if expires_at := row.get("expires_at"):
             try:
-                said["expires_at"] = instant(expires_at)
+                until = said["expires_at"] = instant(expires_at)
             except ValueError as fault:
                 raise ValueError(f"expires_at: {fault}") from fault
+            if until <= self._now:
+                raise ValueError("expires_at: is over already")
         return said
 
 

@@ -10,7 +10,7 @@ import typer
 
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
-from dispatcher.cli.importing import import_file, require_name
+from dispatcher.cli.importing import Table, read_table, refused, require_name
 from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_text, require_words, second, who
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
@@ -19,8 +19,6 @@ from dispatcher.domain.addresses import KINDS, Address, given
 from dispatcher.domain.life import LANES
 from dispatcher.domain.suppression import SOURCES
 from dispatcher.doors.nouns import Meant, Released, Row, Suppressions
-from dispatcher.doors.stored.suppressions import DEFAULT, StoredSuppressions
-from dispatcher.store import suppressions as store
 from dispatcher.store.intake import instant
 from dispatcher.store.suppressions import Entry
 
@@ -29,6 +27,7 @@ app = group(help="List, add, remove, import and check addresses that get nothing
 CATCH_UP_PAGE = 500
 IMPORT_PAGE = 5_000
 AddAll = Callable[[Iterable[Sequence[Entry]]], Awaitable[None]]
+Faults = Callable[[Sequence[Entry]], Awaitable[list[tuple[int, str]]]]
 _FIRST = ("", "", "", "")
 
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS...")]
@@ -210,31 +209,54 @@ def import_(
     One address a line, or CSV with a first line that names its columns: address, and kind, channel, source, reason and
     expires_at where there are any.
     """
-    session.require_local()
     one_of("--source", source, SOURCES)
     require_words("--reason", reason)
     require_tenant(tenant)
     by = who(session, actor)
-    entries = import_file(session.voice, file, Entry(Address("other", ""), source, reason), session.config.channels)  # type: ignore[arg-type]  # a source
-    with session.database() as database:
-        _write(session, partial(store.add_all, database, tenant or DEFAULT, by), entries)
-        catch_up(session, StoredSuppressions(database), len(entries))
+    default = Entry(Address("other", ""), source, reason)  # type: ignore[arg-type]  # a source
+    table = read_table(session.voice, file, default)
+    entries = table.entries
+    with session.doors() as doors:
+        _look(session, partial(doors.suppressions.faults, tenant), table)
+        if table.faults:
+            raise refused(session.voice, table)
+        _write(session, partial(doors.suppressions.add_all, tenant, by), entries)
+        catch_up(session, doors.suppressions, len(entries))
     if session.voice.as_json:
         session.voice.record({"imported": len(entries)})
     else:
         session.voice.text(f"{len(entries):,} {'address is' if len(entries) == 1 else 'addresses are'} suppressed")
 
 
+def _look(session: Session, faults: Faults, table: Table) -> None:
+    """Let whoever would write the entries say what is wrong with them."""
+    with progress_bar(session.voice, "checking", len(table.entries)) as at:
+        for start in range(0, len(table.entries), IMPORT_PAGE):
+            at(start)
+            page = table.entries[start : start + IMPORT_PAGE]
+            for place, words in session.run(lambda some=page: faults(some)):  # type: ignore[misc]  # bound now
+                table.fault(start + place, words)
+
+
 def _write(session: Session, add_all: AddAll, entries: list[Entry]) -> None:
-    """All in one transaction; who stops it, or loses the database on the way, has added nothing."""
+    """In one transaction: who stops it, or loses the database on the way, has added nothing. A server adds pages."""
+    added = 0
     with progress_bar(session.voice, "suppressing", len(entries)) as at:
 
         def pages() -> Iterator[list[Entry]]:
+            nonlocal added
             for start in range(0, len(entries), IMPORT_PAGE):
+                added = start
                 at(start)
                 yield entries[start : start + IMPORT_PAGE]
 
-        session.run(lambda: add_all(pages()))
+        try:
+            session.run(lambda: add_all(pages()))
+        except BaseException:
+            if session.address is not None:
+                words = f"stopped: {added:,} are suppressed. Import the whole file again: that changes nothing of them."
+                session.voice.note(words, {"imported": added})
+            raise
 
 
 @command(app, "check")

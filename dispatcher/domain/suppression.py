@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from dispatcher.domain.life import Lane
+from dispatcher.errors import did_you_mean
 
 Source = Literal["operator", "bounce", "complaint", "unsubscribe", "import"]
 SOURCES: tuple[Source, ...] = ("operator", "bounce", "complaint", "unsubscribe", "import")
@@ -50,6 +51,13 @@ class Known(Struct, frozen=True):
 
     suppressions: Sequence[Suppression] = ()
     unsubscribed: Collection[str] = ()
+
+
+def unknown_channel(channel: str, channels: Collection[str]) -> str | None:
+    """What is wrong with a channel that an entry is about; empty: every one."""
+    if channel in ("", *channels):
+        return None
+    return f"unknown channel{did_you_mean(channel, channels)}; known are {', '.join(sorted(channels))}"
 
 
 def barred(item: Addressed, known: Known) -> str | None:

@@ -4,7 +4,7 @@ Lists that can be longer than one answer say how many at most. What acts on some
 it, `unknown` where there is no such thing. Over HTTP the server says who acts: it knows the key, and no other name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -293,6 +293,12 @@ class Suppressions(Protocol):
 
     async def add(self, tenant_id: str | None, actor: str, entries: Sequence[Entry]) -> None:
         """Put addresses on the list, all or none."""
+
+    async def faults(self, tenant_id: str | None, entries: Sequence[Entry]) -> list[tuple[int, str]]:
+        """What would be refused of these, each with its place among them."""
+
+    async def add_all(self, tenant_id: str | None, actor: str, pages: Iterable[Sequence[Entry]]) -> None:
+        """Put many on the list: a database takes all or none, a server page by page. May be asked twice."""
 
     async def catch_up(self, count: int) -> int:
         """Skip so much of what is queued for those about whom something was just said; how much it was."""

@@ -86,6 +86,14 @@ async def test_all_of_the_faulty_addresses_are_named_and_none_is_added(admin: Ca
     ]
 
 
+async def test_a_look_says_what_is_wrong_and_writes_nothing(admin: Caller) -> None:
+    looked = add(admin, "Looked@Example.org", check=True)
+    assert looked.json["suppressions"] == [{"address": "looked@example.org", "kind": "email", "suppressed": False}]
+    found = check(admin, "looked@example.org")
+    assert (found["barred"], found["entries"], found["log"]) == (False, [], [])
+    assert list(add(admin, "neither", check=True).faults) == ["$.suppressions[0].address"]
+
+
 async def test_topics_are_left_and_joined_again(admin: Caller) -> None:
     said = {"topic": "news", "addresses": ["reader@example.org"]} | WHY
     assert admin.post("/topics/unsubscribe", said).json["preferences"] == [

@@ -19,9 +19,12 @@ PAGE_MAX = 500
 UNKNOWN = "unknown"
 # Enough to hide how long the way is, and few beside what the server does for others.
 AT_ONCE = 8
+# What the server takes at once, with room for what JSON adds to a text.
+BODY_BYTES_MAX = 4 * 1024 * 1024
 
 P = TypeVar("P", bound=Struct)
 R = TypeVar("R")
+S = TypeVar("S", str, bytes)
 
 
 class Calls:
@@ -126,3 +129,16 @@ def faults_of(error: ClientError) -> list[Fault]:
 def rows(structs: Sequence[Struct]) -> list[dict[str, Any]]:
     """Models as rows."""
     return [msgspec.structs.asdict(one) for one in structs]
+
+
+def batches(pieces: Sequence[S], count_max: int) -> list[list[S]]:
+    """Pieces in batches that the server takes, in their order."""
+    made: list[list[S]] = []
+    size = 0
+    for piece in pieces:
+        if not made or len(made[-1]) == count_max or size + len(piece) > BODY_BYTES_MAX:
+            made.append([])
+            size = 0
+        made[-1].append(piece)
+        size += len(piece)
+    return made

@@ -10,13 +10,11 @@ from msgspec import Raw
 from dispatcher.api import models
 from dispatcher.client.errors import Conflict, NotFound
 from dispatcher.doors.nouns import DeliveryFilter, Refusal, Row, Sent, Whose
-from dispatcher.doors.remote.calls import Calls, rows
+from dispatcher.doors.remote.calls import Calls, batches, rows
 from dispatcher.errors import Fault
 
 _TRACE = ("attempts", "evidence", "receipts", "actions", "captured")
 _PATH = "/deliveries"
-# What the server takes at once, with room for what JSON adds to a text.
-_LINES_BYTES_MAX = 4 * 1024 * 1024
 
 
 class _Captured(models.Captured, frozen=True, kw_only=True):
@@ -42,7 +40,7 @@ class RemoteDeliveries:
         """Write the sound ones."""
         read = [_text(line) for line in lines]
         found: list[Sent | Refusal] = []
-        for batch in _batches([one for one in read if isinstance(one, str)]):
+        for batch in batches([one for one in read if isinstance(one, str)], models.LINES_MAX):
             answer = await self._calls.post(f"{_PATH}/lines", {"lines": batch}, models.SentLines)
             found += map(_told, answer.lines)
         answers = iter(found)
@@ -99,19 +97,6 @@ def _text(line: bytes) -> str | Refusal:
         return line.decode()
     except UnicodeDecodeError as fault:
         return Refusal([Fault("line", f"is not UTF-8 at byte {fault.start + 1}")])
-
-
-def _batches(texts: Sequence[str]) -> list[list[str]]:
-    """Lines in batches that the server takes."""
-    made: list[list[str]] = []
-    size = 0
-    for text in texts:
-        if not made or len(made[-1]) == models.LINES_MAX or size + len(text) > _LINES_BYTES_MAX:
-            made.append([])
-            size = 0
-        made[-1].append(text)
-        size += len(text)
-    return made
 
 
 def _told(line: models.SentLine) -> Sent | Refusal:

@@ -1,18 +1,23 @@
 """Suppressions and topics of a server, whose dispatchers skip what is queued."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Raw, Struct, structs
 
 from dispatcher.api import suppression_models as models
+from dispatcher.client.errors import Refused
 from dispatcher.domain.addresses import Address
 from dispatcher.doors.nouns import Checked, Meant, Preference, Released, Row
-from dispatcher.doors.remote.calls import Calls, rows
-from dispatcher.errors import NoRemoteForm
+from dispatcher.doors.remote.calls import Calls, batches, rows
+from dispatcher.errors import Fault, NoRemoteForm
 from dispatcher.store.suppressions import Behind, Entry
 
 _PATH = "/suppressions"
+# A line of a body, and which of its fields.
+_PLACE = re.compile(r"\$\.suppressions\[(\d+)\]\.?(.*)")
 
 
 class RemoteSuppressions:
@@ -34,12 +39,32 @@ class RemoteSuppressions:
     async def add(self, tenant_id: str | None, _actor: str, entries: Sequence[Entry]) -> None:
         """Put addresses on the list."""
         await self._calls.require(tenant_id)
-        body = {
-            "suppressions": [_said(one) for one in entries],
-            "source": entries[0].source,
-            "reason": entries[0].reason,
-        }
-        await self._calls.post(_PATH, body, models.AddedSuppressions)
+        for body in _bodies(entries):
+            await self._calls.post(_PATH, body, models.AddedSuppressions)
+
+    async def faults(self, tenant_id: str | None, entries: Sequence[Entry]) -> list[tuple[int, str]]:
+        """What would be refused: the server is asked to look at them, and to write nothing."""
+        await self._calls.require(tenant_id)
+        found: list[tuple[int, str]] = []
+        first = 0
+        for body in _bodies(entries):
+            count = len(body["suppressions"])
+            try:
+                await self._calls.post(_PATH, body | {"check": True}, models.AddedSuppressions)
+            except Refused as refused:
+                placed = [_placed(fault, first) for fault in refused.faults]
+                if not placed or None in placed:
+                    raise
+                found += [one for one in placed if one is not None]
+                if refused.more_faults:
+                    found.append((first + count - 1, f"and {refused.more_faults:,} more up to this line"))
+            first += count
+        return found
+
+    async def add_all(self, tenant_id: str | None, actor: str, pages: Iterable[Sequence[Entry]]) -> None:
+        """Put many on the list: who adds an entry again changes nothing."""
+        for page in pages:
+            await self.add(tenant_id, actor, page)
 
     async def catch_up(self, _count: int) -> int:
         """It is done there."""
@@ -97,8 +122,15 @@ def _require_beginning(behind: Behind, of: Address | None) -> None:
         )
 
 
-def _said(entry: Entry) -> dict[str, Any]:
-    return {
+def _bodies(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """What is posted of entries, in their order."""
+    common = {"source": entries[0].source, "reason": entries[0].reason}
+    for batch in batches([_said(one, common) for one in entries], models.ADDRESSES_MAX):
+        yield {"suppressions": [Raw(one) for one in batch], **common}
+
+
+def _said(entry: Entry, common: dict[str, str]) -> bytes:
+    said = {
         "address": entry.address.text,
         "kind": entry.address.kind,
         "channel": entry.channel or None,
@@ -106,6 +138,15 @@ def _said(entry: Entry) -> dict[str, Any]:
         "source": entry.source,
         "reason": entry.reason,
     }
+    return msgspec.json.encode({name: value for name, value in said.items() if value not in (None, common.get(name))})
+
+
+def _placed(fault: Fault, first: int) -> tuple[int, str] | None:
+    """A fault of a body by its place among all entries; None where it is about no entry."""
+    match = _PLACE.fullmatch(fault.path)
+    if match is None:
+        return None
+    return first + int(match[1]), f"{match[2]}: {fault.message}" if match[2] else fault.message
 
 
 def _by_kind(addresses: Sequence[Address]) -> dict[Any, list[str]]:

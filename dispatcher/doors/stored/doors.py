@@ -30,7 +30,7 @@ class StoredDoors:
         self.dead = StoredDeadLetters(database)
         self.workflows = StoredWorkflows(database, config)
         self.runs = StoredRuns(database)
-        self.suppressions = StoredSuppressions(database)
+        self.suppressions = StoredSuppressions(database, config)
         self.keys = StoredKeys(database)
         self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)

@@ -1,10 +1,11 @@
 """Suppressions and topics of a database."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from dispatcher.config import Config
 from dispatcher.domain.addresses import Address
 from dispatcher.domain.life import LANES
-from dispatcher.domain.suppression import Known, Suppression, barred
+from dispatcher.domain.suppression import Known, Suppression, barred, unknown_channel
 from dispatcher.doors.nouns import Checked, Meant, Preference, Released, Row
 from dispatcher.store import barring
 from dispatcher.store import suppressions as store
@@ -20,8 +21,9 @@ _FIRST = ("", "", "")
 class StoredSuppressions:
     """Skips what is queued by itself: no dispatcher need be running."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, config: Callable[[], Config]) -> None:
         self._database = database
+        self._config = config
 
     async def listed(
         self, tenant_id: str | None, behind: Behind, count: int, *, source: str | None, kind: str | None
@@ -32,6 +34,16 @@ class StoredSuppressions:
     async def add(self, tenant_id: str | None, actor: str, entries: Sequence[Entry]) -> None:
         """Put addresses on the list."""
         await store.add(self._database, tenant_id or DEFAULT, actor, entries)
+
+    async def faults(self, _tenant_id: str | None, entries: Sequence[Entry]) -> list[tuple[int, str]]:
+        """What would be refused."""
+        channels = self._config().channels
+        found = ((place, unknown_channel(one.channel, channels)) for place, one in enumerate(entries))
+        return [(place, f"channel: {words}") for place, words in found if words is not None]
+
+    async def add_all(self, tenant_id: str | None, actor: str, pages: Iterable[Sequence[Entry]]) -> None:
+        """Put many on the list."""
+        await store.add_all(self._database, tenant_id or DEFAULT, actor, pages)
 
     async def catch_up(self, count: int) -> int:
         """Skip what is queued."""
