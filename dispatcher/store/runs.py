@@ -124,17 +124,13 @@ def _answered(workflow: str, row: Sequence[Any]) -> Triggered | TriggerRefused:
 async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
     """The run that a trigger would find, or None where it would start one; raises what it would raise.
 
-    It is the trigger itself, in a transaction that may not write: it ends where all checks are over.
+    It is the trigger itself, where nothing may be written: it ends where all checks are over.
     """
-    async with database.connection() as connection:
-        try:
-            async with connection.transaction(readonly=True):
-                row = await connection.fetchrow(_SQL["trigger"], *_asked(given))
-        except asyncpg.ReadOnlySQLTransactionError:
-            return None
-        except _REFUSALS as refusal:
-            raise refused(refusal) from refusal
-    return Triggered(*row)
+    try:
+        rows = await database.fetch_unwritten(_SQL["trigger"], *_asked(given))
+    except _REFUSALS as refusal:
+        raise refused(refusal) from refusal
+    return None if rows is None else Triggered(*rows[0])
 
 
 def _asked(given: Trigger) -> tuple[object, ...]:
