@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from dispatcher.config import Config
+from dispatcher.domain.plans.plan import Delay, Plan
 from dispatcher.domain.plans.planned import Effort, Message, Rendering
 from dispatcher.domain.plans.run import Order
 from dispatcher.errors import TriggerRefused
@@ -20,6 +21,7 @@ from tests.store.scene import Connection
 
 ASKED = Trigger(workflow="welcome", input="{}", key="planned", workspace=Workspace(), by="ann")
 PATIENCE_SECONDS = 30.0
+RESTING = Plan(name="welcome", entry="rest", nodes={"rest": Delay(step=1, seconds=60.0)}, edges={})
 
 
 async def test_whoever_shares_the_loop_goes_on_while_messages_are_rendered(
@@ -42,10 +44,11 @@ async def test_whoever_shares_the_loop_goes_on_while_messages_are_rendered(
     assert [one.node for one in planned.steps] == ["mail", "wait"]
 
 
+@pytest.mark.parametrize("what", [RESTING, flows.plan()], ids=["a walk", "messages"])
 async def test_what_takes_too_long_is_refused(
-    database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch, what: Plan
 ) -> None:
-    await flows.put(connection)
+    await flows.put(connection, what)
     monkeypatch.setattr(planning, "Effort", partial(Effort, 0.0))
     with pytest.raises(TriggerRefused, match="more than 0 s of a processor's time"):
         await planning.plan(database, Config(), ASKED, {})
