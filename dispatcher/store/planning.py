@@ -21,7 +21,7 @@ from dispatcher.domain.plans.planned import (
 )
 from dispatcher.domain.plans.run import Order
 from dispatcher.domain.plans.simulation import Step, simulate
-from dispatcher.domain.plans.walkable import Walkable
+from dispatcher.domain.plans.walkable import Watched
 from dispatcher.domain.template import Renderer
 from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import AssumptionRefused, Fault, TriggerRefused
@@ -82,7 +82,9 @@ def _require_nodes(found: Found, assumed: Assumed) -> None:
 
 def _simulated(found: Found, given: str, now: float, assumed: Assumed, effort: Effort) -> list[Step]:
     effort.begin()
-    return simulate(Walkable.of(found.plan), _object(given), now, assumed, effort.look)
+    steps = simulate(Watched(found.plan, effort.look), _object(given), now, assumed)
+    effort.look()
+    return steps
 
 
 async def _stages(

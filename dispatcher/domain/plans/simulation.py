@@ -4,7 +4,7 @@ It is the walk itself, in a world where each message is sent at once, each funct
 collects nobody else, and each event comes at once: but where a run goes on without its event, it does not come.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -57,16 +57,11 @@ def simulate(
     input: Mapping[str, Any],  # noqa: A002 - what a run calls it
     now: float,
     assumed: Mapping[str, Mapping[str, Any]] = _NOTHING,
-    look: Callable[[], None] = lambda: None,
 ) -> list[Step]:
-    """What a trigger with this input would do. `assumed` has, by node, what functions answer and events bring.
-
-    `look` is called after each walk: what it raises ends it.
-    """
+    """What a trigger with this input would do. `assumed` has, by node, what functions answer and events bring."""
     simulation = _Simulation(walkable, input, now, assumed)
     while simulation.go_on():
-        look()
-    look()
+        pass
     return simulation.steps
 
 
