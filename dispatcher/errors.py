@@ -2,6 +2,7 @@
 
 DispatcherError
 ├── FaultyInput                     has `faults`: every one, each with its path
+│   ├── AssumptionRefused
 │   ├── ConfigError
 │   ├── InputError
 │   ├── OtherWorkspace
@@ -133,6 +134,10 @@ class TriggerRefused(FaultyInput):
 
     def __reduce__(self) -> tuple[type["TriggerRefused"], tuple[tuple[Fault, ...], str, Why]]:  # type: ignore[override]  # it takes its message, too
         return type(self), (self.faults, self.message, self.why)
+
+
+class AssumptionRefused(FaultyInput):
+    """What is taken for granted of a run is about nodes that its workflow does not have."""
 
 
 class DatabaseUnavailable(DispatcherError, ConnectionError):

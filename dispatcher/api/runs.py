@@ -38,11 +38,17 @@ async def trigger(call: Call) -> Done:
 
 
 def _key(given: run_models.NewTrigger, call: Call) -> str | None:
+    named = named_key(given)
+    # A trigger that is sent again with the same header has the same run, also after its answer was forgotten.
+    return call.idempotency_key if named is None else named
+
+
+def named_key(given: run_models.NewTrigger) -> str | None:
+    """The key of a run, by whichever of its names."""
     named = [one for one in (given.idempotency_key, given.correlation_id) if one is not None]
     if len(set(named)) > 1:
         raise faulty([Fault("$.correlation_id", "is another name for idempotency_key: keep one of them")])
-    # A trigger that is sent again with the same header has the same run, also after its answer was forgotten.
-    return named[0] if named else call.idempotency_key
+    return named[0] if named else None
 
 
 async def started(
@@ -54,11 +60,12 @@ async def started(
     try:
         found = await start(asked)
     except TriggerRefused as refused:
-        raise _refusal(refused) from refused
+        raise refusal(refused) from refused
     return msgspec.convert(found, run_models.Triggered, from_attributes=True)
 
 
-def _refusal(refused: TriggerRefused) -> Problem:
+def refusal(refused: TriggerRefused) -> Problem:
+    """What a trigger is answered that is refused."""
     match refused.why:
         case "unknown":
             return Problem(NOT_FOUND, refused.message, refused.faults)
@@ -173,7 +180,7 @@ async def signal(call: Call) -> Done:
     try:
         answer = await store.signal(call.database, run_id, given.event, call.raw("data"), call.actor)
     except TriggerRefused as refused:
-        raise _refusal(refused) from refused
+        raise refusal(refused) from refused
     return _done("signal", run_id, answer)
 
 

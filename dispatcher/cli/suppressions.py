@@ -254,7 +254,7 @@ def _write(session: Session, add_all: AddAll, entries: list[Entry]) -> None:
             session.run(lambda: add_all(pages()))
         except BaseException:
             if session.address is not None:
-                words = f"stopped: {added:,} are suppressed. Import the whole file again: that changes nothing of them."
+                words = f"stopped: at least {added:,} are suppressed. Import the whole file again: they stay the same."
                 session.voice.note(words, {"imported": added})
             raise
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dispatcher.domain.addresses import Address
 from dispatcher.domain.bearer import Bearer
+from dispatcher.domain.plans.planned import Planned
 from dispatcher.domain.roles import Role
 from dispatcher.errors import Fault
 from dispatcher.store.dead import Filter as LetterFilter
@@ -221,7 +222,7 @@ class Begin(Struct, frozen=True, kw_only=True):
 
     workflow: str
     input: str
-    key: str
+    key: str | None
     whose: Whose
     by: str
 
@@ -231,6 +232,9 @@ class Runs(Protocol):
 
     async def trigger(self, given: Begin) -> Triggered:
         """Start one, or find the one of its key; raises TriggerRefused. May be asked twice."""
+
+    async def plan(self, given: Begin, assumed: Mapping[str, Mapping[str, Any]]) -> Planned:
+        """What it would do, and nothing else; raises TriggerRefused as that would, and AssumptionRefused."""
 
     async def listed(self, which: RunFilter, before: int, count: int) -> list[Row]:
         """The newest below an id."""

@@ -127,6 +127,15 @@ class Database:
         rows = await self.fetch(query, *arguments)
         return rows[0][0] if rows else None
 
+    async def fetch_unwritten(self, query: str, *arguments: object) -> Sequence[Any] | None:
+        """Rows of one statement that may write nothing; None where it comes to writing."""
+        async with self.connection() as connection:
+            try:
+                async with connection.transaction(readonly=True):
+                    return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # as above
+            except asyncpg.ReadOnlySQLTransactionError:
+                return None
+
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:
         """What may fail alone. Here whatever fails does; inside a transaction it takes a savepoint."""

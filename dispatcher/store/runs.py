@@ -123,16 +123,11 @@ def _answered(workflow: str, row: Sequence[Any]) -> Triggered | TriggerRefused:
 async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
     """The run that a trigger would find, or None where it would start one; raises what it would raise.
 
-    It is the trigger itself, in a transaction that may not write: it ends where all checks are over.
+    It is the trigger itself, where nothing may be written: it ends where all checks are over.
     """
-    async with database.connection() as connection:
-        try:
-            with _refusing():
-                async with connection.transaction(readonly=True):
-                    row = await connection.fetchrow(_SQL["trigger"], *_asked(given))
-        except asyncpg.ReadOnlySQLTransactionError:
-            return None
-    return Triggered(*row)
+    with _refusing():
+        rows = await database.fetch_unwritten(_SQL["trigger"], *_asked(given))
+    return None if rows is None else Triggered(*rows[0])
 
 
 def _asked(given: Trigger) -> tuple[object, ...]:

@@ -17,6 +17,8 @@ log = structlog.get_logger(__name__)
 _SQL = statements("tenants")
 
 ROLE = "dispatcher_tenant"
+# It takes the setting back as well, so that the rest of the transaction may write.
+_UNWRITTEN = "ROLLBACK TO SAVEPOINT unwritten; RELEASE SAVEPOINT unwritten"
 # Several databases of one server may be migrated at once: whoever comes second finds it there, or looks again.
 TRIES_MAX = 10
 _SOMEBODY_ELSE = (asyncpg.DuplicateObjectError, asyncpg.UniqueViolationError, asyncpg.InternalServerError)
@@ -36,6 +38,22 @@ class Transaction(Database):
     async def fetch(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - asyncpg's rows
         """Rows of one statement."""
         return await self._connection.fetch(query, *arguments)
+
+    async def fetch_unwritten(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - asyncpg's rows
+        """Rows of one statement that may write nothing; None where it comes to writing."""
+        rows: Any = None
+        await self._connection.execute("SAVEPOINT unwritten; SET LOCAL transaction_read_only = on")
+        try:
+            rows = await self._connection.fetch(query, *arguments)
+        except asyncpg.ReadOnlySQLTransactionError:
+            pass
+        except PASSING_OR_CANCELLED:
+            raise
+        except BaseException:
+            await self._connection.execute(_UNWRITTEN)
+            raise
+        await self._connection.execute(_UNWRITTEN)
+        return rows
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:

@@ -70,7 +70,7 @@ async def test_what_only_a_database_can_do_is_said(far: Far) -> None:
     for words, why in (
         ("migrate --check", "unset DISPATCHER_URL"),
         ("check", "unset DISPATCHER_URL"),
-        ("runs plan any", "unset DISPATCHER_URL"),
+        ("quarantine --before 2030-01-01T00:00:00Z --reason restored", "unset DISPATCHER_URL"),
         ("topics list --address a@b.c", "in a URL"),
     ):
         error = said(far.run(*words.split(), "--json"), 2)

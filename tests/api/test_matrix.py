@@ -59,6 +59,7 @@ ABOUT: dict[str, str | None] = {
     "publishTemplate": "templates",
     "previewTemplate": "templates",
     "triggerWorkflow": "triggers",
+    "planWorkflow": "triggers",
     "listRuns": "logs",
     "getRun": "logs",
     "getRunLog": "logs",

@@ -36,6 +36,7 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     "putWorkflows": {400: "as with one workflow"},
     "compareWorkflows": {400: "as with one workflow"},
     "triggerWorkflow": {400: "idempotency_key and correlation_id are names of one thing, and may not differ"},
+    "planWorkflow": {400: "as above, and what is assumed is about nodes that the workflow has"},
     "signalRun": {400: "what templates read may have no number of more than 64 bits, which JSON has"},
     "putTemplate": {400: "Liquid is Liquid, and a template has the parts that its channel has"},
     "saveTemplates": {400: "as with one template"},
@@ -106,6 +107,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
     "rotateKey": {"path.name": OTHER_KEY},
     "revokeKey": {"path.name": OTHER_KEY},
     "triggerWorkflow": {"path.name": "welcome"},
+    "planWorkflow": {"path.name": "welcome"},
 }
 _HEAD = """
 headers = { Authorization = "Bearer ${DISPATCHER_KEY}" }

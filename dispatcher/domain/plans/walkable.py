@@ -4,7 +4,7 @@ It is kept as long as its version is walked, so that a walk costs little. A node
 to it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dispatcher.domain.plans.orders import Calls, Digests, Sends
@@ -196,3 +196,18 @@ class Walkable:
         for place in reversed(in_order):
             for target in place.targets:
                 place.below |= target.bit | target.below
+
+
+class Watched(Walkable):
+    """A plan whose first coming to each node with texts is seen by somebody, who may end the walk by raising."""
+
+    __slots__ = ("_look",)
+
+    def __init__(self, plan: Plan, look: Callable[[], None], bounds: Bounds = DEFAULT_BOUNDS) -> None:
+        super().__init__(plan, bounds)
+        self._look = look
+
+    def read(self, place: Place) -> Ready:
+        """The texts of a node."""
+        self._look()
+        return super().read(place)

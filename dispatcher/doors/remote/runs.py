@@ -10,10 +10,11 @@ from msgspec import Raw, Struct
 from dispatcher.api import run_models
 from dispatcher.client.errors import ClientError, Conflict, NotFound, Refused
 from dispatcher.client.transport import segment
+from dispatcher.domain.plans.planned import Planned
 from dispatcher.domain.plans.run import Visit
 from dispatcher.doors.nouns import Begin, Row, Step
 from dispatcher.doors.remote.calls import Calls, faults_of, rows
-from dispatcher.errors import TriggerRefused
+from dispatcher.errors import AssumptionRefused, TriggerRefused
 from dispatcher.store.runs import ENTRIES_MAX, Filter, Progress, Triggered, Verb
 
 # What the rows of runs are called by those who ask a database.
@@ -57,6 +58,17 @@ class RemoteRuns:
         try:
             return await self._calls.post(f"/workflows/{segment(given.workflow)}/triggers", body, Triggered)
         except (Refused, NotFound, Conflict) as refused:
+            raise _refusal(refused) from refused
+
+    async def plan(self, given: Begin, assumed: Mapping[str, Mapping[str, Any]]) -> Planned:
+        """What it would do."""
+        await self._calls.require(given.whose.tenant_id, given.whose.workspace_id)
+        body = {"input": Raw(given.input.encode()), "idempotency_key": given.key, "assume": assumed}
+        try:
+            return await self._calls.post(f"/workflows/{segment(given.workflow)}/plan", body, Planned)
+        except (Refused, NotFound, Conflict) as refused:
+            if any(fault.path.startswith("$.assume") for fault in refused.faults):
+                raise AssumptionRefused(refused.faults) from refused
             raise _refusal(refused) from refused
 
     async def listed(self, which: Filter, before: int, count: int) -> list[Row]:

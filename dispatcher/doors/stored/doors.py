@@ -29,7 +29,7 @@ class StoredDoors:
         self.held = StoredHeld(database)
         self.dead = StoredDeadLetters(database)
         self.workflows = StoredWorkflows(database, config)
-        self.runs = StoredRuns(database)
+        self.runs = StoredRuns(database, config)
         self.suppressions = StoredSuppressions(database, config)
         self.keys = StoredKeys(database)
         self.schedules = StoredSchedules(database)

@@ -1,10 +1,14 @@
 """Runs of a database."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from dispatcher.config import Config
 from dispatcher.domain.plans.labels import label
 from dispatcher.domain.plans.plan import Plan
+from dispatcher.domain.plans.planned import Planned
 from dispatcher.doors.nouns import Begin, Row, Step
+from dispatcher.store import planning
 from dispatcher.store import runs as store
 from dispatcher.store.database import Database
 from dispatcher.store.runs import Filter, Progress, Trigger, Triggered, Verb
@@ -13,15 +17,17 @@ from dispatcher.store.runs import Filter, Progress, Trigger, Triggered, Verb
 class StoredRuns:
     """Calls the functions of the schema."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, config: Callable[[], Config]) -> None:
         self._database = database
+        self._config = config
 
     async def trigger(self, given: Begin) -> Triggered:
         """Start one."""
-        asked = Trigger(
-            workflow=given.workflow, input=given.input, key=given.key, workspace=given.whose.workspace, by=given.by
-        )
-        return await store.trigger(self._database, asked)
+        return await store.trigger(self._database, _asked(given))
+
+    async def plan(self, given: Begin, assumed: Mapping[str, Mapping[str, Any]]) -> Planned:
+        """What it would do."""
+        return await planning.plan(self._database, self._config(), _asked(given), assumed)
 
     async def listed(self, which: Filter, before: int, count: int) -> list[Row]:
         """The newest below an id."""
@@ -48,6 +54,12 @@ class StoredRuns:
     async def signal(self, run_id: int, event: str, data: str, actor: str) -> str:
         """Send one an event."""
         return await store.signal(self._database, run_id, event, data, actor)
+
+
+def _asked(given: Begin) -> Trigger:
+    return Trigger(
+        workflow=given.workflow, input=given.input, key=given.key, workspace=given.whose.workspace, by=given.by
+    )
 
 
 def steps(plan: Plan) -> list[Step]:

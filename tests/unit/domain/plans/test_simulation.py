@@ -1,10 +1,12 @@
 """The simulation of a run: which way it would go, when, and what is only assumed."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Join, Plan, Wait
 from dispatcher.domain.plans.simulation import Step, simulate
 from dispatcher.domain.plans.walk import Walkable
+from dispatcher.domain.plans.walkable import Watched
 from tests.unit.domain.plans.test_walk_any import INPUT, plans
 from tests.unit.domain.plans.walks import Ways, plan, send
 
@@ -118,3 +120,19 @@ def test_any_plan_can_be_simulated(of: Plan) -> None:
     failed = [one for one in found if one.error and of.nodes[one.node].on_failure != "continue"]
     assert failed or set(names) == set(of.nodes)
     assert all(one.at >= NOW for one in found)
+
+
+def test_whoever_watches_ends_it_at_any_node() -> None:
+    """Also in the middle of one walk, which here would enter all four of them."""
+    nodes = {f"n{number}": send(number, "{{ email }}") for number in range(1, 5)}
+    ways: Ways = {"n1": ["n2", "n3", "n4"]}
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(1)
+        if len(seen) == 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        simulate(Watched(plan(nodes, ways), look), {"email": "ann@example.org"}, NOW)
+    assert len(seen) == 3

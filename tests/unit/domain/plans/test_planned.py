@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import structs
 
-from dispatcher.cli.planned import Rendering, Stage
-from dispatcher.config import Config, Unsubscribe
+from dispatcher.domain.plans import planned
+from dispatcher.domain.plans.planned import Effort, Rendering, staged
 from dispatcher.domain.plans.run import Order
 from dispatcher.domain.plans.simulation import Step
 from dispatcher.domain.sources import Sources
-from dispatcher.store.templates import Found, Workspace
+from dispatcher.domain.template import Renderer
+from dispatcher.domain.unsubscribe import Links
+from dispatcher.errors import TriggerRefused
+from dispatcher.store.templates import Found
 
 ORDER = Order(
     node="mail",
@@ -39,8 +42,10 @@ WELCOME = Found(
 )
 
 
-def rendering(stored: Mapping[str, Found] | None = None, config: Config | None = None) -> Rendering:
-    return Rendering(config or Config(), Workspace(), stored or {})
+def rendering(
+    stored: Mapping[str, Found] | None = None, links: Links | None = None, effort: Effort | None = None
+) -> Rendering:
+    return Rendering(Renderer(100_000, 100_000, 100_000, 10), links, "default", stored or {}, effort)
 
 
 def test_each_recipient_gets_the_parts_in_their_order_with_their_bytes() -> None:
@@ -66,12 +71,12 @@ def test_a_template_that_is_not_there_for_the_channel_is_an_error(channel: str) 
 
 
 def test_a_mail_about_a_topic_has_the_link_of_its_recipient() -> None:
-    config = Config(unsubscribe=Unsubscribe("https://example.org", "a-secret-of-more-than-thirty-two-characters"))
+    links = Links("https://example.org", "a-secret-of-more-than-thirty-two-characters")
     order = structs.replace(ORDER, topic="news", parts={"text": "{{ unsubscribe_url }}"})
-    first, second = (message.parts["text"] for message in rendering(config=config).messages(order))
+    first, second = (message.parts["text"] for message in rendering(links=links).messages(order))
     assert first.startswith("https://example.org/u/")
     assert first != second
-    assert rendering(config=config).messages(structs.replace(order, topic=None))[0].error is not None
+    assert rendering(links=links).messages(structs.replace(order, topic=None))[0].error is not None
 
 
 def test_a_node_fails_where_none_of_its_messages_can_be_made() -> None:
@@ -79,6 +84,30 @@ def test_a_node_fails_where_none_of_its_messages_can_be_made() -> None:
     good, bad = rendering().messages(ORDER)[0], rendering().messages(structs.replace(ORDER, variables={}))[0]
     assert bad.error is not None
     assert "name" in bad.error
-    assert Stage(step, [bad, bad]).fails == bad.error
-    assert Stage(step, [good, bad]).fails is None
-    assert Stage(step, []).fails is None
+    assert staged(step, [bad, bad]).fails == bad.error
+    assert staged(step, [bad, structs.replace(bad, rendered=False, error=None)]).fails == bad.error
+    assert staged(step, [good, bad]).fails is None
+    assert staged(step, []).fails is None
+
+
+def test_of_very_many_recipients_the_first_ones_are_shown() -> None:
+    order = structs.replace(ORDER, recipients=[f"{number}@b.c" for number in range(1_000)])
+    messages = rendering().messages(order)
+    assert [one.recipient for one in messages] == list(order.recipients)
+    assert sum(one.rendered for one in messages) == planned.RENDERED_OF_NODE_MAX
+    assert all(bool(one.parts) == one.rendered for one in messages)
+
+
+def test_what_is_shown_of_all_nodes_together_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two bodies of 12 bytes are over 20 of them; what comes then is named, and not shown."""
+    monkeypatch.setattr(planned, "SHOWN_BYTES_MAX", 20)
+    one = rendering()
+    assert [message.rendered for _ in range(2) for message in one.messages(ORDER)] == [True, True, False, False]
+
+
+def test_a_plan_that_takes_too_long_is_refused() -> None:
+    bombs = structs.replace(ORDER, parts={"text": "{% for x in (1..19999) %}{{ name }}{% endfor %}"})
+    one = rendering(effort=Effort(seconds_max=0.0))
+    one.begin()
+    with pytest.raises(TriggerRefused, match="of a processor's time"):
+        one.messages(bombs)
