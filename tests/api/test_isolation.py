@@ -30,13 +30,8 @@ from tests.store.scene import Connection
 # Of these the requests below get nothing even without row security, since they make what is not there, or have it done
 # by a function of the owner's that is told the workspace: the test says nothing about them.
 SILENT = {
-    "putWorkflow",
-    "triggerWorkflow",
-    "planWorkflow",
-    "workflowEnqueue",
-    "putSchedule",
-    "createContact",
-    "getOwnKey",
+    *("putWorkflow", "triggerWorkflow", "planWorkflow", "workflowEnqueue", "putSchedule", "createContact", "getOwnKey"),
+    "getTimeline",
 }
 # What these name comes to be where it is not there yet, whatever others have.
 MAKING = {"putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact", "putObject"}

@@ -8,11 +8,12 @@ import pytest
 
 from dispatcher.domain import persons
 from dispatcher.domain.addresses import Address
-from dispatcher.store import barring, deliveries, suppressions
+from dispatcher.store import barring, deliveries, suppressions, tenants
 from dispatcher.store import persons as store
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New
 from dispatcher.store.suppressions import Entry
+from dispatcher.store.tenants import Transaction
 from tests.store.scene import Scene
 from tests.store.test_contacts import HERE, THERE, put
 
@@ -117,6 +118,38 @@ async def test_a_page_of_an_export_ends_when_it_is_full(scene: Scene, monkeypatc
         pages.append([one.get("idempotency_key") or one["workflow"] for one in page])
     keys, runs = ([f"{letter}{number}" for number in range(5)] for letter in "kw")
     assert pages == [[], keys[:2], keys[2:4], keys[4:], runs[:2], runs[2:4], runs[4:], []]
+
+
+class Explaining(Transaction):
+    """Counts the pages that its statements read."""
+
+    pages = 0
+
+    async def fetch(self, query: str, *arguments: object) -> Any:
+        (found,) = await super().fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}", *arguments)
+        plan = json.loads(found[0])[0]["Plan"]
+        self.pages += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        return await super().fetch(query, *arguments)
+
+
+async def test_a_request_finds_what_was_sent_to_somebody_among_all_that_others_got(scene: Scene) -> None:
+    database = scene.database
+    await database.value(
+        """WITH others AS (
+               INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
+               SELECT 'f' || n, 'email', n || '@example.org', '{"text": "x"}' FROM generate_series(1, 30000) AS n
+               RETURNING id)
+           SELECT count(*) FROM others"""
+    )
+    await database.fetch("ANALYZE dispatcher.deliveries")
+    written = [await write(database, f"k{number}") for number in range(3)]
+    async with tenants.transaction(database, HERE) as inside, inside.connection() as connection:
+        request = Explaining(connection)
+        page = await store.timeline(request, HERE, ANN, store.END, 10)
+        assert [one["id"] for one in page.entries] == written[::-1]
+        found, _ = await store.deliveries(request, HERE, persons.of([ANN]), 0, 10)
+        assert [one["id"] for one in found] == written
+        assert request.pages < 300
 
 
 @pytest.mark.parametrize(

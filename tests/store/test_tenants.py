@@ -40,6 +40,7 @@ OF_THE_OWNER = {
     "trigger_workflow_v2": STAYS,
     "trigger_workflows_v1": STAYS,
     "template_fault_v2": STAYS,
+    "sent_to_v1": STAYS,
 }
 
 

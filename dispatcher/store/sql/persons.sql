@@ -1,6 +1,6 @@
 -- name: deliveries
--- The newest $6 deliveries of a workspace to addresses that look like these, before a moment and, within it, a number: by
--- the index that suppressions have already. Which of them are meant, the form of the address decides.
+-- The newest $6 deliveries of a workspace to addresses that look like these, before a moment and, within it, a number. Which
+-- of them are meant, the form of the address decides.
 SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel, d.recipient, d.template_name, d.topic, d.lane,
        coalesce(d.template ->> 'subject', v.sources -> coalesce(d.locale, v.default_locale) ->> 'subject') AS subject,
        l.life, l.status, l.attempt, l.run_at, l.finished_at, l.error, d.run_id, d.node, r.workflow, r.triggered_by,
@@ -12,8 +12,7 @@ SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel
        (SELECT coalesce(jsonb_agg(jsonb_build_object('at', o.at, 'actor', o.actor, 'action', o.action, 'reason', o.reason)
                                   ORDER BY o.id), '[]')
           FROM dispatcher.operator_actions o WHERE o.delivery_id = d.id)::text AS actions
-  FROM (SELECT b.* FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
-          JOIN dispatcher.deliveries b ON dispatcher.address_hash_v1(b.recipient) = asked.hash
+  FROM (SELECT b.* FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id) JOIN dispatcher.deliveries b USING (id)
          WHERE b.tenant_id = $1 AND b.workspace_id = $2 AND (b.created_at, b.id * 2) < ($4, $5)
          ORDER BY b.created_at DESC, b.id DESC LIMIT $6) AS d
   JOIN dispatcher.delivery_life_v2 l USING (id)
@@ -35,8 +34,8 @@ WITH next AS MATERIALIZED (
     SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
            d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
            l.finished_at, l.provider_message_id, l.error
-      FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
-      JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = asked.hash
+      FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id)
+      JOIN dispatcher.deliveries d USING (id)
       JOIN dispatcher.delivery_life_v2 l USING (id)
      WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
      ORDER BY d.id LIMIT $5
