@@ -1,12 +1,12 @@
 """Contacts over HTTP: the people of a workspace, by the keys that the application has chosen."""
 
-import re
 from collections import Counter
 from typing import Any
 
 import msgspec
 
 from dispatcher.api import contact_models as models
+from dispatcher.api import tags
 from dispatcher.api.cursors import after, cursor_after
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import page
@@ -19,7 +19,6 @@ from dispatcher.store import contacts as store
 from dispatcher.store.contacts import Mode, Put
 
 NOUN = "contacts"
-_TAG = re.compile(r'"([1-9][0-9]{0,8})"')
 
 
 def meant(text: str, kind: Kind | None, path: str = "query.address") -> Address:
@@ -60,7 +59,7 @@ async def show(call: Call) -> Done:
     if found is None:
         raise _nobody(call)
     contact = msgspec.convert(found, models.Contact)
-    return Done(contact, headers={"etag": _tag(contact.version)})
+    return Done(contact, headers={"etag": tags.tag(contact.version)})
 
 
 def _key(call: Call) -> str:
@@ -72,10 +71,6 @@ def _key(call: Call) -> str:
 
 def _nobody(call: Call) -> Problem:
     return not_found(f"contact {call.path['key'][:101]!r}")
-
-
-def _tag(version: int) -> str:
-    return f'"{version}"'
 
 
 async def create(call: Call) -> Done:
@@ -102,11 +97,12 @@ def _said(body: Any, key: str | None, *, whole: bool) -> Said:  # noqa: ANN401 -
 
 
 async def _write(call: Call, said: Said, mode: Mode) -> Done:
-    (became,) = await store.put(call.database, call.workspace, [said], mode, call.actor, _version(call))
+    version = await _version(call, said.key)
+    (became,) = await store.put(call.database, call.workspace, [said], mode, call.actor, version)
     if became.fault is not None:
         raise _refusal(said.key, became, became.fault)
     answer = models.SavedContact(said.key, became.answer, became.version or 0)
-    return Done(answer, 201 if became.answer == "created" else 200, {"etag": _tag(answer.version)})
+    return Done(answer, 201 if became.answer == "created" else 200, {"etag": tags.tag(answer.version)})
 
 
 def _refusal(key: str, became: Put, fault: Fault) -> Problem:
@@ -118,18 +114,18 @@ def _refusal(key: str, became: Put, fault: Fault) -> Problem:
     return Problem(kind, f"contact {key}: {fault.message}")
 
 
-def _version(call: Call) -> int | None:
+async def _version(call: Call, key: str) -> int | None:
     """The version that has to be there still; one that never was is none."""
     if call.if_match is None:
         return None
-    match = _TAG.fullmatch(call.if_match)
-    return int(match[1]) if match else 0
+    found = await store.show(call.database, call.workspace, key)
+    return int(found["version"]) if found is not None and tags.fits(call.if_match, found["version"]) else 0
 
 
 async def delete(call: Call) -> Done:
     """Delete one; what was sent to it stays."""
     key = _key(call)
-    answer = await store.delete(call.database, call.workspace, key, _version(call))
+    answer = await store.delete(call.database, call.workspace, key, await _version(call, key))
     if answer == "unknown":
         raise _nobody(call)
     if answer is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 from uuid import uuid4
 
+import anyio
 import structlog
 import uvicorn
 from litestar import HttpMethod, Litestar, MediaType, Response, get, route
@@ -39,6 +40,8 @@ REQUESTS_AT_ONCE_MAX = 300
 # What says whether we live is answered however many others are.
 PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
 RETRY_SECONDS = b"1"
+# For what is being served to be answered, once no more is let in.
+END_SECONDS_MAX = 5.0
 
 
 def application(
@@ -153,7 +156,7 @@ async def _sweep(server: uvicorn.Server) -> None:
 
 
 class Listener:
-    """Serves until cancelled. `address` is set once it listens."""
+    """Serves until cancelled, and then to the end what it has begun. `address` is set once it listens."""
 
     def __init__(self, app: Litestar, settings: Settings) -> None:
         class Ours(Connection):
@@ -190,11 +193,11 @@ class Listener:
             for one in ended:
                 one.result()
         finally:
+            server.should_exit = True
+            with anyio.move_on_after(END_SECONDS_MAX, shield=True):
+                await asyncio.wait((serving,))
+            server.force_exit = True
             sweeping.cancel()
-            server.should_exit = server.force_exit = True
-            if not serving.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await serving
             bound.close()
 
     def _bind(self) -> socket.socket:

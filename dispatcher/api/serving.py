@@ -3,9 +3,9 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from secrets import token_hex
 from typing import Any
 
@@ -39,6 +39,7 @@ from dispatcher.api.problems import (
     Problem,
     faulty,
 )
+from dispatcher.api.shares import Shares
 from dispatcher.api.turns import Turns
 from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault
@@ -125,6 +126,7 @@ class Serving:
         self._turns = turns
         self._admission = admission
         self._database = database
+        self._shares = Shares(served.config().api.connections)
 
     def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
         """An endpoint as a route."""
@@ -209,10 +211,15 @@ class Serving:
         async with self._within(endpoint, call) as inside:
             return await _do(endpoint, _on(call, inside))
 
-    def _within(self, endpoint: Endpoint, call: Call) -> AbstractAsyncContextManager[Transaction]:
+    @asynccontextmanager
+    async def _within(self, endpoint: Endpoint, call: Call) -> AsyncIterator[Transaction]:
         """The one transaction of a request."""
         beyond = endpoint.right in BEYOND and is_operators(call)
-        return tenants.transaction(call.database, call.workspace, operators=beyond)
+        async with (
+            self._shares.one(call.key.id),
+            tenants.transaction(call.database, call.workspace, operators=beyond) as inside,
+        ):
+            yield inside
 
     async def _once(self, endpoint: Endpoint, call: Call, asked: Asked) -> _Answer:
         """Do it and keep the answer, both or neither; or answer as it was answered before."""

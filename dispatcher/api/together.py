@@ -24,7 +24,7 @@ BATCH_MAX = 200
 # Transactions under way: while one is on its way to disk another one is made.
 UNDER_WAY_MAX = 2
 # Longer than a transaction of ours takes: what is locked for longer is so by somebody else.
-LOCK_SECONDS = 0.1
+LOCK_SECONDS = 0.25
 # Connections on which triggers are written alone, and such on which they wait for a lock: of four at least.
 APART_MAX = 1
 PATIENT_MAX = 2

@@ -11,6 +11,11 @@ def _mail(text: str) -> list[dict[str, str]]:
     return [{"address": text}]
 
 
+def _graph(body: str) -> dict[str, Any]:
+    node = {"id": "mail", "type": "sms", "to": "+4917012345", "body": body}
+    return {"name": "tagged", "entryNodeId": "mail", "nodes": [node], "edges": []}
+
+
 async def test_a_contact_is_created_changed_and_deleted_under_its_etag(admin: Caller) -> None:
     made = admin.post("/contacts", {"key": "ann", "name": "Ann", "addresses": _mail("Ann@Example.org")})
     assert (made.status, made.headers["etag"], made.json["answer"]) == (201, '"1"', "created")
@@ -26,6 +31,24 @@ async def test_a_contact_is_created_changed_and_deleted_under_its_etag(admin: Ca
     assert admin.call("DELETE", "/contacts/ann", headers=[("if-match", '"1"')]).status == 412
     assert admin.call("DELETE", "/contacts/ann", headers=[("if-match", '"2"')]).status == 200
     assert [admin.get("/contacts/ann").status, admin.get("/contacts/%00").status] == [404, 404]
+
+
+async def test_a_tag_may_be_weak_one_of_several_or_any(admin: Caller) -> None:
+    admin.post("/contacts", {"key": "tagged", "name": "a"})
+    admin.call("PUT", "/workflows/tagged", _graph("a"))
+
+    def statuses(tag: str, name: str) -> list[int]:
+        contact = admin.call("PUT", "/contacts/tagged", {"name": name}, [("if-match", tag)])
+        workflow = admin.call("PUT", "/workflows/tagged", _graph(name), [("if-match", tag)])
+        return [contact.status, workflow.status]
+
+    assert statuses('W/"1"', "b") == [200, 201]
+    assert statuses('"1", "3"', "c") == [412, 412]
+    assert statuses('"1", W/"2"', "c") == [200, 201]
+    assert statuses("*", "d") == [200, 201]
+    assert statuses('"*"', "e") == [412, 412]
+    assert admin.call("PUT", "/contacts/missing", {"name": "a"}, [("if-match", "*")]).status == 404
+    assert admin.get("/contacts/missing").status == 404
 
 
 async def test_a_patch_creates_only_where_it_is_asked_to(admin: Caller) -> None:

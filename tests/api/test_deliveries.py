@@ -112,6 +112,7 @@ async def test_each_line_is_answered_by_itself(admin: Caller, inside: Connection
 
 
 async def test_what_was_skipped_is_sent_again_and_its_mail_is_shown(admin: Caller) -> None:
+    admin.post("/deliveries", delivery("before-again"))
     asked = delivery("again", channel="email", recipient="ann@example.org", body=None, scheduled_for=LATER)
     letter = {"template": {"subject": "Hi", "text": "Hello"}}
     number = admin.post("/deliveries", asked | letter).json["id"]

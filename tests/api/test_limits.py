@@ -1,5 +1,6 @@
 """Limits of the door: size, depth, form and time of a request, how often a key is used, and how much is waiting."""
 
+import asyncio
 import gzip
 import socket
 from urllib.parse import urlsplit
@@ -9,6 +10,7 @@ import pytest
 from tests.api.caller import Answer, Caller, delivery, make_key
 from tests.program import Program
 from tests.store.scene import Connection
+from tests.store.waits import until_blocked
 
 PROBLEM = "application/problem+json"
 
@@ -249,3 +251,21 @@ async def test_no_more_work_is_taken_while_too_much_waits(program: Program, conn
         return caller.post("/deliveries", delivery("x", channel="voice")).status in (200, 201)
 
     await program.until(taken, "what is paused does not count")
+
+
+async def test_a_key_whose_requests_wait_for_a_lock_keeps_no_other_one_waiting(
+    program: Program, connection: Connection
+) -> None:
+    await program.start(DISPATCHER_API__CONNECTIONS="4")
+    crowd, other = (Caller(program, make_key(program)) for _ in range(2))
+    async with connection.transaction():
+        await connection.execute(
+            "SELECT dispatcher.enqueue_delivery('sms', '+4917012345', 'locked', '{\"body\": \"x\"}')"
+        )
+        asked = (asyncio.to_thread(crowd.post, "/deliveries", delivery("locked")) for _ in range(4))
+        waiting = [asyncio.create_task(one) for one in asked]
+        await until_blocked(connection)
+        answers = [await asyncio.to_thread(other.get, "/runs") for _ in range(3)]
+        assert [one.status for one in answers] == [200] * 3
+        assert not any(one.done() for one in waiting)
+    assert [one.json["duplicate"] for one in await asyncio.gather(*waiting)] == [True] * 4
