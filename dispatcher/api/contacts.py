@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.api import contact_models as models
+from dispatcher.api import tags
 from dispatcher.api.cursors import after, cursor_after
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import page
@@ -52,7 +53,7 @@ async def show(call: Call) -> Done:
     if found is None:
         raise _nobody(call)
     contact = msgspec.convert(found, models.Contact)
-    return Done(contact, headers={"etag": _tag(contact.version)})
+    return Done(contact, headers={"etag": tags.tag(contact.version)})
 
 
 def _key(call: Call) -> str:
@@ -64,10 +65,6 @@ def _key(call: Call) -> str:
 
 def _nobody(call: Call) -> Problem:
     return not_found(f"contact {call.path['key'][:101]!r}")
-
-
-def _tag(version: int) -> str:
-    return f'"{version}"'
 
 
 async def create(call: Call) -> Done:
@@ -98,7 +95,7 @@ async def _write(call: Call, said: Said, mode: Mode) -> Done:
     if became.fault is not None:
         raise _refusal(said.key, became)
     answer = models.SavedContact(said.key, became.answer, became.version or 0)
-    return Done(answer, 201 if became.answer == "created" else 200, {"etag": _tag(answer.version)})
+    return Done(answer, 201 if became.answer == "created" else 200, {"etag": tags.tag(answer.version)})
 
 
 def _refusal(key: str, became: Put) -> Problem:
