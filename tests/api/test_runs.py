@@ -46,6 +46,7 @@ async def test_a_run_is_triggered_shown_and_logged(admin: Caller, inside: Connec
 async def test_runs_are_listed_by_workflow_status_and_time(admin: Caller, inside: Connection) -> None:
     await flows.put(inside, flows.plan(name="rare"))
     run = admin.post("/workflows/rare/triggers", {}).json["execution_id"]
+    assert admin.post(TRIGGER, {}).status == 201
     assert admin.post(f"/runs/{run}/cancel", WHY).status == 200
 
     def listed(query: str) -> list[int]:
