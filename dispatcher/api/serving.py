@@ -26,6 +26,7 @@ from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
     BROKEN,
     CONFLICT,
+    ERASED,
     FAULTY,
     KEY_REUSED,
     MEDIA_TYPE,
@@ -221,6 +222,8 @@ class Serving:
                 return answer
         if not before.same:
             raise Problem(KEY_REUSED, f"the Idempotency-Key {asked.key} belongs to a request that said something else")
+        if before.erased:
+            raise Problem(ERASED, "it was done, and its answer was erased with the person whom it was about")
         if endpoint.shown_once:
             raise Problem(CONFLICT, "the first request with this Idempotency-Key has done it; its answer is shown once")
         return _Answer(before.status, before.body, {"idempotency-replayed": "true"})

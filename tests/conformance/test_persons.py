@@ -69,6 +69,8 @@ async def test_OP_11_a_person_is_erased_everywhere_and_hashed_keys_remain(
     # The key still answers duplicate, at the door and in SQL, and so does the trigger's.
     again = admin.post("/deliveries", _mail(f"welcome of {ANN}"))
     assert (again.status, again.json["duplicate"]) == (200, True)
+    kept = admin.post("/deliveries", _mail(f"welcome of {ANN}"), idempotency_key=f"once-{ANN}")
+    assert (kept.status, kept.json["type"]) == (422, "urn:dispatcher:problem:answer-erased")
     run = admin.post("/workflows/welcome/triggers", {"input": {}, "idempotency_key": f"signup of {ANN}"}).json
     assert run["duplicate"]
     assert admin.get(f"/runs/{run['execution_id']}").json["status"] == "cancelled"
