@@ -55,6 +55,24 @@ async def test_OP_11_a_timeline_shows_every_message_and_why(program: Program, co
     assert (last["life"], last["error"]) == ("skipped", "unsubscribed: from everything")
 
 
+async def test_OP_11_a_timeline_says_which_run_has_ordered_a_message_and_who_that(
+    program: Program, connection: Connection
+) -> None:
+    await program.start(**QUICK)
+    await flows.put(connection)
+    admin = Caller(program, make_key(program))
+    run = admin.post("/workflows/welcome/triggers", {}).json["execution_id"]
+
+    def reasons() -> list[str]:
+        entries = admin.get("/persons/timeline?address=%2B4917012345").json["entries"]
+        return [one["reason"] for one in entries]
+
+    await program.until(reasons, "the message is there")
+    by = admin.get(f"/runs/{run}").json["triggered_by"]
+    assert by.startswith("key systemAdmin.")
+    assert reasons() == [f"node mail of run {run} of the workflow welcome, triggered by {by}"]
+
+
 async def test_OP_11_a_person_is_erased_everywhere_and_hashed_keys_remain(
     program: Program, connection: Connection
 ) -> None:
