@@ -1,8 +1,10 @@
 """The real program as tests drive it: a process with a configuration, a log, a listener and signals."""
 
 import asyncio
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -71,6 +73,21 @@ class Program:
             timeout=120,
             check=False,
         )
+
+    def on_terminal(self, *arguments: str) -> str:
+        """Run another command to its end, and answer what it writes to a terminal that its standard error is."""
+        ours, its = pty.openpty()
+        environment = self._environment({"TERM": "xterm-256color", "COLUMNS": "100"})
+        process = subprocess.Popen(self.command(*arguments), env=environment, stdout=its, stderr=its, cwd=ROOT)
+        os.close(its)
+        said = b""
+        # Linux says that the other side is closed by an error.
+        with contextlib.suppress(OSError):
+            while some := os.read(ours, 65_536):
+                said += some
+        os.close(ours)
+        assert process.wait() == 0, said
+        return said.decode()
 
     def lines(self) -> list[dict[str, Any]]:
         """The log so far."""

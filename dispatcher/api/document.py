@@ -11,6 +11,7 @@ from dispatcher.api.problems import (
     BROKEN,
     CONFLICT,
     CROWDED,
+    ERASED,
     FAULTY,
     FORBIDDEN,
     HEAD_TOO_LARGE,
@@ -172,7 +173,7 @@ def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
         *_ALWAYS,
         *one.problems,
         *(_WITH_BODY if one.given is not None else ()),
-        *((KEY_REUSED,) if one.method == "POST" else ()),
+        *((KEY_REUSED, ERASED) if one.method == "POST" else ()),
     ]
     for status in sorted({kind.status for kind in kinds}):
         of_status = [kind for kind in kinds if kind.status == status]

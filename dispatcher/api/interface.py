@@ -1,6 +1,6 @@
 """The interface: every endpoint there is, as routes, with the document that describes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -150,14 +150,16 @@ def crashed(request: AnyRequest, fault: Exception) -> Response[bytes]:
     """A bug: the log says which."""
     called = request_id(request)
     log.error("http.failed", request_id=called, path=request.scope["path"], exc_info=fault)
-    problem = Problem(BROKEN, f"it is in the log as {called}")
-    return Response(problem.document(called), status_code=BROKEN.status, media_type=MEDIA_TYPE)
+    return _answered(Problem(BROKEN, f"it is in the log as {called}"), called)
 
 
 def refused(request: AnyRequest, fault: HTTPException) -> Response[bytes]:
     """What the routes themselves refuse, in the form of everything else that is refused."""
     kind = _KINDS.get(fault.status_code, FAULTY if fault.status_code < BROKEN.status else BROKEN)
     problem = Problem(kind, fault.detail if kind is not BROKEN else kind.title)
-    called = request_id(request)
-    headers = {**(fault.headers or {}), "x-request-id": called, "x-content-type-options": "nosniff"}
-    return Response(problem.document(called), status_code=kind.status, media_type=MEDIA_TYPE, headers=headers)
+    return _answered(problem, request_id(request), fault.headers or {})
+
+
+def _answered(problem: Problem, called: str, headers: Mapping[str, str] | None = None) -> Response[bytes]:
+    told = {**(headers or {}), "x-request-id": called, "x-content-type-options": "nosniff"}
+    return Response(problem.document(called), status_code=problem.kind.status, media_type=MEDIA_TYPE, headers=told)

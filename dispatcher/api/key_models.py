@@ -19,6 +19,7 @@ class KeyQuery(Asked, frozen=True):
     """Which keys."""
 
     revoked: Annotated[bool, Meta(description="Also those that were revoked.")] = False
+    role: Role | None = None
     after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None

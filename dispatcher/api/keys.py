@@ -25,7 +25,9 @@ async def list_(call: Call) -> Done:
     asked: models.KeyQuery = call.query
     whose = operators.meant(call, asked.tenant_id, asked.workspace_id)
     name, behind = (asked.after or "", store.ID_MAX) if asked.cursor is None else _place(asked.cursor)
-    rows = await store.listed(call.database, whose, name, asked.limit + 1, revoked=asked.revoked, behind=behind)
+    rows = await store.listed(
+        call.database, whose, name, asked.limit + 1, revoked=asked.revoked, behind=behind, role=asked.role
+    )
     some = page(rows, asked.limit, models.ApiKey, lambda row: cursor_after_texts(NOUN, row["name"], str(row["id"])))
     return Done(models.ApiKeys(*some))
 

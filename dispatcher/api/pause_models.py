@@ -1,7 +1,7 @@
 """Models of pauses: what requests say and what answers say about what is stopped."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
@@ -15,6 +15,7 @@ EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are p
 class PauseQuery(Asked, frozen=True):
     """Which pauses."""
 
+    scope: Annotated[Scope | Literal["run"] | None, Meta(description="Of what kind of thing.")] = None
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None
     cursor: Cursor | None = None

@@ -26,7 +26,7 @@ async def list_(call: Call) -> Done:
     asked: models.PauseQuery = call.query
     here = operators.meant(call, asked.tenant_id, asked.workspace_id)
     at = 0 if asked.cursor is None else behind(NOUN, asked.cursor, 1)[0]
-    rows = await store.concerning(call.database, here, at, asked.limit + 1)
+    rows = await store.concerning(call.database, here, at, asked.limit + 1, asked.scope)
     return Done(models.Pauses(*page(rows, asked.limit, models.Pause, lambda row: cursor(NOUN, row["id"]))))
 
 

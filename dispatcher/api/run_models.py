@@ -49,6 +49,7 @@ class Compare(Asked, frozen=True):
 class WorkflowQuery(Asked, frozen=True):
     """Which workflows."""
 
+    active: Annotated[bool | None, Meta(description="Those that take triggers, or those that take none.")] = None
     after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
     cursor: LongCursor | None = None
     limit: Limit = 50

@@ -15,6 +15,8 @@ TICKS_MAX = 100
 class ScheduleQuery(Asked, frozen=True):
     """Which schedules."""
 
+    workflow: Annotated[ShortText | None, Meta(description="Those that trigger this one.")] = None
+    active: Annotated[bool | None, Meta(description="Those that tick, or those that rest.")] = None
     after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
     cursor: LongCursor | None = None
     limit: Limit = 50

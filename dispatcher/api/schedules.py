@@ -25,7 +25,9 @@ async def list_(call: Call) -> Done:
     """By name."""
     asked: models.ScheduleQuery = call.query
     start = after(NOUN, asked.cursor) or asked.after or ""
-    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
+    rows = await store.listed(
+        call.database, call.workspace, start, asked.limit + 1, workflow=asked.workflow, active=asked.active
+    )
     return Done(models.Schedules(*page(rows, asked.limit, models.Schedule, by_name(NOUN))))
 
 
@@ -97,7 +99,10 @@ async def deactivate(call: Call) -> Done:
 
 async def delete(call: Call) -> Done:
     """Delete one; its runs stay."""
-    return _switched(call, await store.delete(call.database, call.workspace, call.named("schedule"), call.actor))
+    name = call.named("schedule")
+    if call.if_match is not None and (newest := await store.keep(call.database, call.workspace, name)) is not None:
+        tags.require(call, f"schedule {name}", newest)
+    return _switched(call, await store.delete(call.database, call.workspace, name, call.actor))
 
 
 async def ticks(call: Call) -> Done:
@@ -157,8 +162,9 @@ ENDPOINTS = (
         right=Right.SCHEDULES,
         summary="Delete a schedule; its runs stay",
         answer=models.SwitchedSchedule,
-        problems=(NOT_FOUND,),
+        problems=(NOT_FOUND, CHANGED),
         handle=delete,
+        tagged=True,
     ),
     Endpoint(
         operation="activateSchedule",

@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from secrets import token_hex
 from typing import Any
 
@@ -26,6 +26,7 @@ from dispatcher.api.paths import plain
 from dispatcher.api.problems import (
     BROKEN,
     CONFLICT,
+    ERASED,
     FAULTY,
     KEY_REUSED,
     MEDIA_TYPE,
@@ -232,6 +233,8 @@ class Serving:
                 return answer
         if not before.same:
             raise Problem(KEY_REUSED, f"the Idempotency-Key {asked.key} belongs to a request that said something else")
+        if before.erased:
+            raise Problem(ERASED, "it was done, and its answer was erased with the person whom it was about")
         if endpoint.shown_once:
             raise Problem(CONFLICT, "the first request with this Idempotency-Key has done it; its answer is shown once")
         return _Answer(before.status, before.body, {"idempotency-replayed": "true"})

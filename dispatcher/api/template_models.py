@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field, structs
 
-from dispatcher.api.models import Asked, Json, Limit, LongCursor, ShortText
+from dispatcher.api.models import Asked, Json, Limit, LongCursor, ShortText, Text
 from dispatcher.domain.locales import UNNAMED
 from dispatcher.store.templates import NUMBER_MAX
 
@@ -16,6 +16,7 @@ Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="Which version; th
 class TemplateQuery(Asked, frozen=True):
     """Which templates."""
 
+    channel: Annotated[Text | None, Meta(description="For which channel.")] = None
     after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
     cursor: LongCursor | None = None
     limit: Limit = 50

@@ -28,7 +28,7 @@ async def list_(call: Call) -> Done:
     """By name."""
     asked: template_models.TemplateQuery = call.query
     start = after(NOUN, asked.cursor) or asked.after or ""
-    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
+    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1, channel=asked.channel)
     return Done(template_models.Templates(*page(rows, asked.limit, template_models.Template, by_name(NOUN))))
 
 

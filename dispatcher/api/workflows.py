@@ -32,7 +32,7 @@ async def list_(call: Call) -> Done:
     """By name."""
     asked: run_models.WorkflowQuery = call.query
     start = after(NOUN, asked.cursor) or asked.after or ""
-    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
+    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1, active=asked.active)
     return Done(run_models.Workflows(*page(rows, asked.limit, run_models.Workflow, by_name(NOUN))))
 
 
@@ -186,6 +186,8 @@ def _switching(verb: str, active: bool, summary: str) -> Endpoint:
 async def delete(call: Call) -> Done:
     """Delete one that has no unfinished run."""
     name = (await _find(call)).name
+    if call.if_match is not None and (newest := await store.keep(call.database, call.workspace, name)) is not None:
+        tags.require(call, f"workflow {name}", newest)
     answer = await store.delete(call.database, call.workspace, name, call.actor)
     words = {"active": "is active and has runs: deactivate it first", "running": "has unfinished runs"}
     if answer in words:
@@ -283,8 +285,9 @@ ENDPOINTS = (
         right=Right.WORKFLOWS,
         summary="Delete a workflow that has no unfinished run, and is not active where it ever had any",
         answer=run_models.Switched,
-        problems=(NOT_FOUND, CONFLICT),
+        problems=(NOT_FOUND, CONFLICT, CHANGED),
         handle=delete,
+        tagged=True,
     ),
     _switching("activate", True, "Let a workflow take triggers"),
     _switching("deactivate", False, "Let a workflow take no triggers any more"),

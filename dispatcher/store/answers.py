@@ -22,11 +22,12 @@ class Asked(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What was answered once; `same` where it was the same request."""
+    """What was answered once; `same` where it was the same request, `erased` where it was about an erased person."""
 
     status: int
     body: bytes
     same: bool
+    erased: bool
 
 
 async def begin(inside: Transaction, asked: Asked) -> Answer | None:
@@ -35,7 +36,7 @@ async def begin(inside: Transaction, asked: Asked) -> Answer | None:
     while not await inside.fetch(_SQL["begin"], *whose, asked.hash):
         # None where it was dropped between the two statements.
         for row in await inside.fetch(_SQL["find"], *whose):
-            return Answer(row["status"], row["answer"], same=row["asked"] == asked.hash)
+            return Answer(row["status"], row["answer"], same=row["asked"] == asked.hash, erased=row["erased"])
     return None
 
 

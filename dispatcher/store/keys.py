@@ -72,10 +72,18 @@ async def revoke(database: Database, whose: Workspace, name: str, actor: str, re
 
 
 async def listed(
-    database: Database, whose: Workspace, after: str, count: int, *, revoked: bool = False, behind: int = ID_MAX
+    database: Database,
+    whose: Workspace,
+    after: str,
+    count: int,
+    *,
+    revoked: bool = False,
+    behind: int = ID_MAX,
+    role: Role | None = None,
 ) -> list[dict[str, Any]]:
     """Keys in the order of their names, those after a name; also those of that name whose ids are behind one."""
-    rows = await database.fetch(_SQL["list"], whose.tenant_id, whose.workspace_id, after, count, revoked, behind)
+    place = whose.tenant_id, whose.workspace_id, after, count, revoked, behind
+    rows = await database.fetch(_SQL["list"], *place, None if role is None else role.value)
     return [dict(row) for row in rows]
 
 

@@ -55,9 +55,11 @@ async def listed(database: Database) -> list[dict[str, Any]]:
     return [dict(found) for found in await database.fetch(_SQL["open"])]
 
 
-async def concerning(database: Database, here: Workspace, behind: int, count: int) -> list[dict[str, Any]]:
+async def concerning(
+    database: Database, here: Workspace, behind: int, count: int, scope: str | None = None
+) -> list[dict[str, Any]]:
     """Those that stop anything in a workspace, behind an id."""
-    rows = await database.fetch(_SQL["concerning"], here.tenant_id, here.workspace_id, behind, count)
+    rows = await database.fetch(_SQL["concerning"], here.tenant_id, here.workspace_id, behind, count, scope)
     return [dict(found) for found in rows]
 
 

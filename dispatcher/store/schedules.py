@@ -101,6 +101,12 @@ async def deactivate(database: Database, here: Workspace, name: str, actor: str)
     return str(await database.value(_SQL["set_active"], *_place(here), name, False, actor, None))
 
 
+async def keep(database: Database, here: Workspace, name: str) -> int | None:
+    """The version of one, which stays until the transaction has ended."""
+    found = await database.value(_SQL["keep"], *_place(here), name)
+    return None if found is None else int(found)
+
+
 async def delete(database: Database, here: Workspace, name: str, actor: str) -> str:
     """Delete it; answers deleted or unknown."""
     return str(await database.value(_SQL["delete"], *_place(here), name, actor))
@@ -112,9 +118,18 @@ async def fault(database: Database, here: Workspace, name: str) -> str | None:
     return None if found is None else str(found)
 
 
-async def listed(database: Database, here: Workspace, behind: str, count: int) -> list[dict[str, Any]]:
+async def listed(
+    database: Database,
+    here: Workspace,
+    behind: str,
+    count: int,
+    *,
+    workflow: str | None = None,
+    active: bool | None = None,
+) -> list[dict[str, Any]]:
     """Some of a workspace, by name."""
-    return [dict(row) for row in await database.fetch(_SQL["list"], *_place(here), behind, count)]
+    rows = await database.fetch(_SQL["list"], *_place(here), behind, count, workflow, active)
+    return [dict(row) for row in rows]
 
 
 async def show(database: Database, here: Workspace, name: str) -> dict[str, Any] | None:

@@ -108,9 +108,11 @@ async def publish(
     return Published(*rows[0]) if rows else None
 
 
-async def listed(database: Database, workspace: Workspace, after: str, count: int) -> list[dict[str, Any]]:
+async def listed(
+    database: Database, workspace: Workspace, after: str, count: int, *, channel: str | None = None
+) -> list[dict[str, Any]]:
     """Templates in the order of their names, those after a name."""
-    rows = await database.fetch(_SQL["list"], workspace.tenant_id, workspace.workspace_id, after, count)
+    rows = await database.fetch(_SQL["list"], workspace.tenant_id, workspace.workspace_id, after, count, channel)
     return [dict(row) for row in rows]
 
 

@@ -94,9 +94,11 @@ def _columns(workspace: Workspace, new: Sequence[New]) -> tuple[object, ...]:
     )
 
 
-async def listed(database: Database, workspace: Workspace, after: str, count: int) -> list[dict[str, Any]]:
+async def listed(
+    database: Database, workspace: Workspace, after: str, count: int, *, active: bool | None = None
+) -> list[dict[str, Any]]:
     """Workflows in the order of their names, those after a name."""
-    rows = await database.fetch(_SQL["list"], workspace.tenant_id, workspace.workspace_id, after, count)
+    rows = await database.fetch(_SQL["list"], workspace.tenant_id, workspace.workspace_id, after, count, active)
     return [dict(row) for row in rows]
 
 
@@ -138,6 +140,12 @@ async def set_active(database: Database, workspace: Workspace, name: str, active
     """Let it take triggers, or none any more; the answer is done, same or unknown."""
     asked = workspace.tenant_id, workspace.workspace_id, name, active, actor
     return str(await database.value(_SQL["set_active"], *asked))
+
+
+async def keep(database: Database, workspace: Workspace, name: str) -> int | None:
+    """The number of its newest version, which stays until the transaction has ended."""
+    found = await database.value(_SQL["keep"], workspace.tenant_id, workspace.workspace_id, name)
+    return None if found is None else int(found)
 
 
 async def delete(database: Database, workspace: Workspace, name: str, actor: str) -> str:

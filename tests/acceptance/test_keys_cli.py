@@ -59,7 +59,11 @@ async def test_what_cannot_be_done_is_refused_in_a_sentence(
 
 async def test_a_name_that_is_taken_is_said(program: Program) -> None:
     create = ("keys", "create", "shop", "--role", "systemAdmin", *WHY)
-    assert program.run(*create).returncode == 0
+    (made,) = rows(program.run(*create, "--json"))
+    shown = bearer.read(made["key"])
+    assert shown is not None
+    assert (made["name"], made["role"], made["prefix"]) == ("shop", "systemAdmin", shown.prefix)
     ended = program.run(*create)
     assert ended.returncode == 1
     assert b"there is a key shop" in ended.stderr
+    assert rows(program.run("keys", "revoke", "shop", *WHY, "--json")) == [{"name": "shop", "revoked": True}]

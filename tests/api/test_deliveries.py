@@ -48,6 +48,7 @@ async def test_pages_follow_one_another_without_gap_and_repetition(admin: Caller
     assert (seen, pages) == (sorted(written, reverse=True), 3)
     other = admin.get(f"/runs?{cursor[1:]}")
     assert list(other.faults) == ["query.cursor"]
+    assert admin.get("/deliveries?channel=push&life=held").json["deliveries"] == []
     (one,) = admin.get("/deliveries?idempotency_key=page-3").json["deliveries"]
     assert one["id"] == written[3]
 

@@ -106,6 +106,13 @@ async def test_keys_are_walked_page_by_page_with_all_that_have_had_a_name(admin:
         assert list(admin.get(f"/keys?cursor={cursor}").faults) == ["query.cursor"]
 
 
+async def test_keys_are_listed_by_their_role(admin: Caller) -> None:
+    assert create(admin, "of-a-role", role="workerService").status == 201
+    assert {one["role"] for one in keys(admin, "?role=workerService").values()} == {"workerService"}
+    assert "of-a-role" in keys(admin, "?role=workerService")
+    assert list(admin.get("/keys?role=king").faults) == ["query.role"]
+
+
 async def test_only_operators_reach_beyond_their_workspace(admin: Caller) -> None:
     foreign = Caller(admin.program, make_key(admin.program, tenant="acme"))
     elsewhere = {"tenant_id": "acme", "workspace_id": "default"}

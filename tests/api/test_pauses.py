@@ -116,7 +116,8 @@ async def test_a_pause_of_nothing_is_refused(
 async def test_a_run_that_is_paused_is_seen_and_goes_on_as_a_run(admin: Caller, inside: object) -> None:
     run = admin.post("/workflows/welcome/triggers", {}).json["execution_id"]
     assert admin.post(f"/runs/{run}/pause", WHY).status == 200
-    (seen,) = (one for one in walk(admin, "/pauses") if one["scope"] == "run")
+    assert pause(admin, "template", "beside").status == 201
+    (seen,) = walk(admin, "/pauses?scope=run")
     assert (seen["name"], seen["tenant_id"]) == (str(run), "default")
     refused = resume(admin, seen["id"])
     assert (refused.status, "resume the run" in refused.json["detail"]) == (409, True)

@@ -43,6 +43,21 @@ async def test_a_run_is_triggered_shown_and_logged(admin: Caller, inside: Connec
     assert found["execution_id"] == run
 
 
+async def test_runs_are_listed_by_workflow_status_and_time(admin: Caller, inside: Connection) -> None:
+    await flows.put(inside, flows.plan(name="rare"))
+    run = admin.post("/workflows/rare/triggers", {}).json["execution_id"]
+    assert admin.post(TRIGGER, {}).status == 201
+    assert admin.post(f"/runs/{run}/cancel", WHY).status == 200
+
+    def listed(query: str) -> list[int]:
+        return [one["execution_id"] for one in admin.get(f"/runs?{query}").json["runs"]]
+
+    assert listed("workflow=rare") == listed("workflow=rare&status=cancelled") == [run]
+    assert listed("workflow=rare&since=2020-01-01T00:00:00Z") == [run]
+    assert listed("workflow=rare&since=2040-01-01T00:00:00Z") == listed("workflow=rare&status=paused") == []
+    assert run not in listed(f"before={run}")
+
+
 async def test_a_key_starts_one_run_through_whichever_door(admin: Caller, inside: Connection) -> None:
     first = admin.post(TRIGGER, {"idempotency_key": "one"})
     again = admin.post(TRIGGER, {"correlation_id": "one", "input": {"other": 1}})

@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.caller import Answer, Caller
 from tests.api.walking import walk
+from tests.store import flows
 from tests.store.scene import Connection
 
 YEARLY = {"workflow": "welcome", "cron": "0 8 31 1 *", "time_zone": "Europe/Berlin", "input": {"shop": 17}}
@@ -65,6 +66,9 @@ async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Ca
         *(asyncio.to_thread(put, admin, "tag", '"2"', cron=f"{10 + number} * * * *") for number in range(6))
     )
     assert sorted(one.status for one in at_once) == [200, *[412] * 5]
+    deleted = [admin.call("DELETE", "/schedules/tag", headers=[("if-match", tag)]).status for tag in ('"2"', '"3"')]
+    assert deleted == [412, 200]
+    assert admin.call("DELETE", "/schedules/tag", headers=[("if-match", '"3"')]).status == 404
 
 
 @pytest.mark.parametrize(
@@ -97,3 +101,20 @@ async def test_schedules_are_walked_page_by_page(admin: Caller, inside: Connecti
     names = [one["name"] for one in walk(admin, "/schedules")]
     assert [name for name in names if name.startswith("page-")] == [f"page-{number}" for number in range(5)]
     assert list(admin.get("/schedules?cursor=nonsense").faults) == ["query.cursor"]
+
+
+async def test_schedules_are_listed_by_their_workflow_and_by_whether_they_tick(
+    admin: Caller, inside: Connection
+) -> None:
+    await flows.put(inside, flows.plan(name="seldom"))
+    for name in ("ticking", "resting"):
+        assert put(admin, name, workflow="seldom").status == 201
+    assert admin.call("POST", "/schedules/resting/deactivate").status == 200
+
+    def listed(query: str) -> list[str]:
+        return [one["name"] for one in walk(admin, f"/schedules?{query}")]
+
+    assert listed("workflow=seldom") == ["resting", "ticking"]
+    assert listed("workflow=seldom&active=true") == ["ticking"]
+    assert "resting" in listed("active=false")
+    assert "ticking" not in listed("active=false")

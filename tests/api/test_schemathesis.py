@@ -13,6 +13,7 @@ from dispatcher.api.cursors import cursor, cursor_after, cursor_after_texts
 from dispatcher.api.interface import ENDPOINTS
 from tests.api.caller import Caller
 from tests.program import ROOT
+from tests.store import flows
 from tests.store.scene import Connection
 
 EXAMPLES_MAX = 5
@@ -72,8 +73,9 @@ KEY_REUSED = 422  # Of every POST: whether an Idempotency-Key was used before, o
 CHANGED = 412  # Of whatever takes If-Match: which version is the newest, only the database knows.
 
 OTHER_KEY = "other"
+OTHER_WORKFLOW = "other"
 # What lists have given out before, and what there is to be triggered: nobody could guess it. And which key is taken
-# back, which is not the one that asks.
+# back, which is not the one that asks, and which workflow is deleted, which is not the one that is triggered.
 KNOWN: Mapping[str, Mapping[str, str]] = {
     **{
         operation: {"query.cursor": known}
@@ -108,6 +110,8 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
     "revokeKey": {"path.name": OTHER_KEY},
     "triggerWorkflow": {"path.name": "welcome"},
     "planWorkflow": {"path.name": "welcome"},
+    "deactivateWorkflow": {"path.name": OTHER_WORKFLOW},
+    "deleteWorkflow": {"path.name": OTHER_WORKFLOW},
 }
 _HEAD = """
 headers = { Authorization = "Bearer ${DISPATCHER_KEY}" }
@@ -167,6 +171,7 @@ async def test_the_program_keeps_to_its_document_in_all_checks(
     admin: Caller, inside: Connection, tmp_path: Path
 ) -> None:
     assert admin.post("/keys", {"name": OTHER_KEY, "role": "workerService", "reason": "a test"}).status == 201
+    await flows.put(inside, flows.plan(name=OTHER_WORKFLOW))
     report, said = _run(admin, tmp_path)
     assert (report["exit_code"], report["failures"], report["errors"]) == (0, [], []), said
     assert report["operations"]["tested"] == len(ENDPOINTS)

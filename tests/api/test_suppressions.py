@@ -109,7 +109,7 @@ async def test_topics_are_left_and_joined_again(admin: Caller) -> None:
 
 async def test_both_lists_are_walked_page_by_page(admin: Caller) -> None:
     names = [f"page{number}@example.org" for number in range(5)]
-    assert add(admin, *names, source="import").status == 200
+    assert add(admin, *names, "+49 170 2222222", source="import").status == 200
     for topic in ("one", "two"):
         admin.post("/topics/unsubscribe", {"topic": topic, "addresses": names[:2]} | WHY)
     rows = walk(admin, "/suppressions?source=import&kind=email")

@@ -154,3 +154,10 @@ async def test_templates_and_versions_are_listed_page_by_page(admin: Caller) -> 
 
 async def _all(inside: Connection) -> list[object]:
     return [await inside.fetch(f"SELECT * FROM dispatcher.{table} ORDER BY id") for table in TABLES]
+
+
+async def test_templates_are_listed_by_their_channel(admin: Caller) -> None:
+    assert put(admin, "by/sms", said()).status == 201
+    assert put(admin, "by/push", said(channel="push")).status == 201
+    names = [one["name"] for one in walk(admin, "/templates?channel=push")]
+    assert ("by/push" in names, "by/sms" in names) == (True, False)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from tests.api.caller import Answer, Caller
+from tests.api.walking import walk
 
 NODES = [{"id": "mail", "type": "sms", "to": "+4917012345", "body": "one"}]
 
@@ -50,6 +51,18 @@ async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Ca
     assert admin.get("/workflows/tag").json["version"] == 3
 
 
+async def test_a_version_that_somebody_has_not_seen_is_not_deleted(admin: Caller) -> None:
+    def delete(tag: str) -> Answer:
+        return admin.call("DELETE", "/workflows/unseen", headers=[("if-match", tag)])
+
+    for body in ("one", "two"):
+        assert admin.call("PUT", "/workflows/unseen", _graph("unseen", body)).status == 201
+    late = delete('"1"')
+    assert (late.status, late.json["type"]) == (412, "urn:dispatcher:problem:changed")
+    assert delete('"2"').json["answer"] == "deleted"
+    assert delete('"2"').status == 404
+
+
 async def test_every_fault_of_a_definition_is_told(admin: Caller) -> None:
     wrong = _graph("wrong") | {"edges": [{"from": "mail", "to": "nowhere"}], "entryNodeID": "x"}
     answer = admin.call("PUT", "/workflows/wrong", wrong)
@@ -75,6 +88,15 @@ async def test_workflows_are_listed_by_name_page_by_page(admin: Caller) -> None:
     assert [name for name in seen if name.startswith("page-")] == [f"page-{number}" for number in range(5)]
     assert seen == sorted(set(seen))
     assert list(admin.get("/workflows?cursor=nonsense").faults) == ["query.cursor"]
+
+
+async def test_those_that_take_triggers_are_listed_apart(admin: Caller) -> None:
+    for name in ("awake", "asleep"):
+        assert admin.call("PUT", f"/workflows/{name}", _graph(name)).status == 201
+    assert admin.call("POST", "/workflows/awake/activate").status == 200
+    listed = {word: {one["name"] for one in walk(admin, f"/workflows?active={word}")} for word in ("true", "false")}
+    assert ("awake" in listed["true"], "awake" in listed["false"]) == (True, False)
+    assert ("asleep" in listed["true"], "asleep" in listed["false"]) == (False, True)
 
 
 async def test_many_are_compared_and_saved_together_or_not_at_all(admin: Caller) -> None:

@@ -149,12 +149,18 @@ async def test_WF_18_dead_letters_are_replayed_and_discarded_by_filter(program: 
     by_sms, by_voice = await outbox.fill(5), await outbox.fill(2, "voice")
     runs = [operator.post("/workflows/welcome/triggers", {}).json["execution_id"] for _ in range(3)]
 
-    def dead(many: str) -> set[int]:
-        return {one["id"] for one in operator.get(f"/dead-letters/{many}?limit=100").json["dead_letters"]}
+    def dead(many: str, which: str = "") -> set[int]:
+        return {one["id"] for one in operator.get(f"/dead-letters/{many}?limit=100{which}").json["dead_letters"]}
 
     await program.until(lambda: dead("deliveries") == {*by_sms, *by_voice}, "all deliveries are dead letters")
     await program.until(lambda: dead("runs") == set(runs), "all runs are dead letters")
-    for many in ("runs", "deliveries"):
+    assert dead("deliveries", "&channel=voice") == set(by_voice)
+    assert dead("deliveries", f"&before={by_voice[0]}") == set(by_sms)
+    assert (dead("runs", "&name=welcome"), dead("runs", "&name=other")) == (set(runs), set())
+    for many, everything in (("runs", set(runs)), ("deliveries", {*by_sms, *by_voice})):
+        for earlier, later in (("since", "until"), ("until", "since")):
+            at = "2020-01-01T00:00:00Z" if earlier == "since" else "2040-01-01T00:00:00Z"
+            assert (dead(many, f"&{earlier}={at}"), dead(many, f"&{later}={at}")) == (everything, set())
         for verb in ("replay", "discard"):
             assert _sweep(foreign, f"/dead-letters/{many}/{verb}")[0] == 0
     done, answers = _sweep(operator, "/dead-letters/deliveries/discard", channel="voice", limit=1)
@@ -184,6 +190,7 @@ async def test_OB_12_held_deliveries_are_resolved_by_filter(program: Program, ou
     foreign = Caller(program, make_key(program, "systemAdmin", "default", "other"))
     by_sms, by_voice = await outbox.fill(5), await outbox.fill(2, "voice")
     await outbox.until_count(7, "held")
+    assert [one["id"] for one in operator.get("/held?channel=voice").json["held"]] == by_voice
     assert _sweep(foreign, "/held/resolve", settle_as="sent")[0] == 0
     done, answers = _sweep(operator, "/held/resolve", settle_as="requeue", channel="sms", limit=2)
     assert (done, [one["done"] for one in answers]) == (5, [2, 2, 1])

@@ -55,6 +55,24 @@ async def test_OP_11_a_timeline_shows_every_message_and_why(program: Program, co
     assert (last["life"], last["error"]) == ("skipped", "unsubscribed: from everything")
 
 
+async def test_OP_11_a_timeline_says_which_run_has_ordered_a_message_and_who_that(
+    program: Program, connection: Connection
+) -> None:
+    await program.start(**QUICK)
+    await flows.put(connection)
+    admin = Caller(program, make_key(program))
+    run = admin.post("/workflows/welcome/triggers", {}).json["execution_id"]
+
+    def reasons() -> list[str]:
+        entries = admin.get("/persons/timeline?address=%2B4917012345").json["entries"]
+        return [one["reason"] for one in entries]
+
+    await program.until(reasons, "the message is there")
+    by = admin.get(f"/runs/{run}").json["triggered_by"]
+    assert by.startswith("key systemAdmin.")
+    assert reasons() == [f"node mail of run {run} of the workflow welcome, triggered by {by}"]
+
+
 async def test_OP_11_a_person_is_erased_everywhere_and_hashed_keys_remain(
     program: Program, connection: Connection
 ) -> None:
@@ -69,6 +87,8 @@ async def test_OP_11_a_person_is_erased_everywhere_and_hashed_keys_remain(
     # The key still answers duplicate, at the door and in SQL, and so does the trigger's.
     again = admin.post("/deliveries", _mail(f"welcome of {ANN}"))
     assert (again.status, again.json["duplicate"]) == (200, True)
+    kept = admin.post("/deliveries", _mail(f"welcome of {ANN}"), idempotency_key=f"once-{ANN}")
+    assert (kept.status, kept.json["type"]) == (422, "urn:dispatcher:problem:answer-erased")
     run = admin.post("/workflows/welcome/triggers", {"input": {}, "idempotency_key": f"signup of {ANN}"}).json
     assert run["duplicate"]
     assert admin.get(f"/runs/{run['execution_id']}").json["status"] == "cancelled"

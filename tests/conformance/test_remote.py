@@ -1,7 +1,9 @@
-"""OP-03 from far away: the command line over HTTP."""
+"""OP-03: the command line, from far away over HTTP, and on a terminal."""
 
 import json
 from pathlib import Path
+
+import pytest
 
 from tests.acceptance.far import Far
 from tests.acceptance.test_operate import rows, text
@@ -28,3 +30,26 @@ async def test_OP_03_the_command_line_does_over_http_what_it_does_on_a_database(
     assert run["triggered_by"].startswith("key systemAdmin.")
     table = text(far.run("deliveries", "list", "--channel", "sms"))
     assert [line.split()[0] for line in table.splitlines()] == ["id", "4", "3", "2"]
+
+
+BAR = "\u2501"
+LONG_WORK = {
+    "send --file": '{"idempotency_key": "a", "channel": "sms", "to": "1", "body": "x"}',
+    "contacts import": '{"key": "ann", "name": "Ann"}',
+    "suppressions import --reason asked": "ann@example.org",
+}
+
+
+@pytest.mark.parametrize("words", LONG_WORK)
+async def test_OP_03_long_work_shows_a_bar_on_a_terminal_and_nowhere_else(
+    program: Program, tmp_path: Path, words: str
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text(LONG_WORK[words])
+    command, action, *rest = words.split()
+    line = [command, action, str(file), *rest]
+    assert BAR in program.on_terminal(*line)
+    assert BAR not in program.on_terminal(*line, "--json")
+    quiet = program.run(*line)
+    assert quiet.returncode == 0
+    assert BAR not in (quiet.stdout + quiet.stderr).decode()

@@ -6,8 +6,8 @@ INSERT INTO dispatcher.api_answers (tenant_id, workspace_id, key, asked, status,
 ON CONFLICT (tenant_id, workspace_id, key) DO NOTHING RETURNING key;
 
 -- name: find
--- What a key was used for, and what was answered.
-SELECT asked, status, answer FROM dispatcher.api_answers WHERE tenant_id = $1 AND workspace_id = $2 AND key IN ($3, dispatcher.erased_v1($3));
+-- What a key was used for, and what was answered; of what was erased only the hash of the key is left.
+SELECT asked, status, answer, key <> $3 AS erased FROM dispatcher.api_answers WHERE tenant_id = $1 AND workspace_id = $2 AND key IN ($3, dispatcher.erased_v1($3));
 
 -- name: finish
 -- Keep what is answered.

@@ -11,7 +11,8 @@ SELECT dispatcher.rotate_api_key_v1($1, $2, $3, make_interval(secs => $4), $5, $
 SELECT dispatcher.revoke_api_key_v1($1, $2, $3, $4, $5);
 
 -- name: list
--- The keys of a workspace behind a name and an id, $4 at most; those that were revoked only where $5.
+-- The keys of a workspace behind a name and an id, $4 at most; those that were revoked only where $5, with $7 those
+-- of a role.
 SELECT k.id, k.tenant_id, k.workspace_id, k.name, k.role, k.created_at, k.expires_at, k.revoked_at, k.last_used_at,
        CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked'
             WHEN k.expires_at <= statement_timestamp() THEN 'expired'
@@ -23,6 +24,7 @@ SELECT k.id, k.tenant_id, k.workspace_id, k.name, k.role, k.created_at, k.expire
          WHERE s.key_id = k.id AND s.ends_at > statement_timestamp()) AS old_secret_until
   FROM dispatcher.api_keys k
  WHERE k.tenant_id = $1 AND k.workspace_id = $2 AND (k.name, k.id) > ($3, $6) AND ($5 OR k.revoked_at IS NULL)
+   AND ($7::text IS NULL OR k.role = $7)
  ORDER BY k.name, k.id LIMIT $4;
 
 -- name: actions

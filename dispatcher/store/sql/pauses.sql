@@ -17,10 +17,11 @@ SELECT id, scope, name, tenant_id, workspace_id, since, actor, reason
   FROM dispatcher.pauses WHERE ended_at IS NULL ORDER BY id;
 
 -- name: concerning
--- What of it stops anything in a workspace: its own, and what is paused for all. Behind an id, $4 at most.
+-- What of it stops anything in a workspace: its own, and what is paused for all. Behind an id, $4 at most, with $5 what is
+-- of a scope.
 SELECT id, scope, name, tenant_id, workspace_id, since, actor, reason
   FROM dispatcher.pauses
- WHERE ended_at IS NULL AND id > $3
+ WHERE ended_at IS NULL AND id > $3 AND ($5::text IS NULL OR scope = $5)
    AND CASE WHEN tenant_id IS NOT NULL THEN tenant_id = $1 AND workspace_id = $2
             WHEN scope = 'tenant' THEN name = $1 ELSE scope <> 'run' END
  ORDER BY id LIMIT $4;

@@ -9,6 +9,10 @@ SELECT dispatcher.put_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- Let it tick, or not.
 SELECT dispatcher.set_schedule_active_v1($1, $2, $3, $4, $5, $6);
 
+-- name: keep
+-- The version of one, which nobody changes before this transaction has ended.
+SELECT version FROM dispatcher.schedules WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 FOR UPDATE;
+
 -- name: delete
 -- Delete one; what it has triggered stays.
 SELECT dispatcher.delete_schedule_v1($1, $2, $3, $4);
@@ -18,10 +22,11 @@ SELECT dispatcher.delete_schedule_v1($1, $2, $3, $4);
 SELECT dispatcher.schedule_fault_v1($1, $2, $3);
 
 -- name: list
--- Schedules of one workspace by name, behind $3, up to $4.
+-- Schedules of one workspace by name, behind $3, up to $4; with $5 those of a workflow, with $6 those that tick or do not.
 SELECT name, workflow, cron, time_zone, active, next_at, last_tick, last_run, refusal, missed
   FROM dispatcher.schedules
- WHERE tenant_id = $1 AND workspace_id = $2 AND name > $3
+ WHERE tenant_id = $1 AND workspace_id = $2 AND name > $3 AND ($5::text IS NULL OR workflow = $5)
+   AND ($6::boolean IS NULL OR active = $6)
  ORDER BY tenant_id, workspace_id, name LIMIT $4;
 
 -- name: show

@@ -7,12 +7,12 @@ SELECT place, version_id, number, created, published FROM dispatcher.put_templat
 SELECT version_id, number, number_before FROM dispatcher.publish_template_v1($1, $2, $3, $4, $5);
 
 -- name: list
--- The templates of a workspace whose names come after $3, $4 at most, with their newest version.
+-- The templates of a workspace whose names come after $3, $4 at most, with $5 those for a channel, with their newest version.
 SELECT t.name, t.channel, t.latest, p.number AS published, v.locales, v.rights, v.variables, v.author, v.created_at
   FROM dispatcher.templates t
   JOIN dispatcher.template_versions v ON v.template_id = t.id AND v.number = t.latest
   LEFT JOIN dispatcher.template_versions p ON p.id = t.published
- WHERE t.tenant_id = $1 AND t.workspace_id = $2 AND t.name > $3
+ WHERE t.tenant_id = $1 AND t.workspace_id = $2 AND t.name > $3 AND ($5::text IS NULL OR t.channel = $5)
  ORDER BY t.name LIMIT $4;
 
 -- name: find

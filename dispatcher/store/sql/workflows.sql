@@ -14,13 +14,14 @@ SELECT asked.name, w.active, v.number, v.definition::text,
   JOIN dispatcher.plan_versions v ON v.id = w.current;
 
 -- name: list
--- The workflows of a workspace whose names come after $3, $4 at most. Their newest runs are looked up by BETWEEN, so that
--- the primary key of runs is not read for them, to its end where there is none.
+-- The workflows of a workspace whose names come after $3, $4 at most; with $5 those that are active, or those that are not.
+-- Their newest runs are looked up by BETWEEN, so that the primary key of runs is not read for them, to its end where there is none.
 SELECT w.name, w.active, v.number AS version, v.total_steps, v.author, v.created_at,
        (SELECT r.id FROM dispatcher.runs r WHERE r.workflow_id BETWEEN w.id AND w.id
          ORDER BY r.workflow_id DESC, r.id DESC LIMIT 1) AS newest_run
   FROM dispatcher.workflows w JOIN dispatcher.plan_versions v ON v.id = w.current
  WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.name > $3 AND w.deleted_at IS NULL
+   AND ($5::boolean IS NULL OR w.active = $5)
  ORDER BY w.name LIMIT $4;
 
 -- name: names
@@ -47,6 +48,11 @@ SELECT at, version, actor, action FROM dispatcher.workflow_actions WHERE workflo
 -- name: set_active
 -- Let it take triggers, or take none any more.
 SELECT dispatcher.set_workflow_active_v1($1, $2, $3, $4, $5);
+
+-- name: keep
+-- The number of its newest version, which nobody changes before this transaction has ended.
+SELECT latest FROM dispatcher.workflows
+ WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 AND deleted_at IS NULL FOR UPDATE;
 
 -- name: delete
 -- Delete one that has no unfinished run, and is not active where it ever had any.
