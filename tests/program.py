@@ -15,10 +15,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-ROOT = Path(__file__).parent.parent
+from tests.forks import ROOT, Child, forks, plain_environment
+
 T = TypeVar("T")
 
 START_SECONDS_MAX = 30.0
+RUN_SECONDS_MAX = 120.0
 STEP_SECONDS = 0.02
 
 
@@ -28,7 +30,7 @@ class Program:
     def __init__(self, url: str, **environment: str) -> None:
         self.url = url
         self.environment = environment
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Child | None = None
         self.log_path = Path(tempfile.mkstemp(prefix="dispatcher-", suffix=".log")[1])
         self.address = ""
 
@@ -37,13 +39,8 @@ class Program:
         return [sys.executable, "-m", "dispatcher", *arguments]
 
     def _environment(self, extra: dict[str, str]) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("DISPATCHER_")}
-        return (
-            kept
-            | {"DISPATCHER_DATABASE_URL": self.url, "DISPATCHER_HTTP__PORT": "0", "PYTHONPATH": str(ROOT)}
-            | self.environment
-            | extra
-        )
+        own = {"DISPATCHER_DATABASE_URL": self.url, "DISPATCHER_HTTP__PORT": "0"}
+        return plain_environment() | own | self.environment | extra
 
     async def start(self, *arguments: str, **environment: str) -> "Program":
         """Start it, and return when it takes work."""
@@ -55,22 +52,30 @@ class Program:
         """Start it, and return when it listens."""
         before = len(self.events("http.listening"))
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
-                self.command("serve", *arguments), env=self._environment(environment), stderr=log, cwd=ROOT
-            )
+            self.process = self._started(log.fileno(), "serve", *arguments, **environment)
         await self.until(lambda: self.events("http.listening")[before:], "it listens")
         self.address = str(self.events("http.listening")[-1]["address"])
         return self
 
+    def _started(self, log: int, *arguments: str, **environment: str) -> "subprocess.Popen[bytes] | Child":
+        told = self._environment(environment)
+        if not forks().suits(told):
+            return subprocess.Popen(self.command(*arguments), env=told, stderr=log, cwd=ROOT)
+        with Path(os.devnull).open("rb") as nothing:
+            return forks().start(arguments, told, (nothing.fileno(), 1, log))
+
     def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> "subprocess.CompletedProcess[bytes]":
         """Run another command of the program to its end."""
+        told = self._environment(environment)
+        if forks().suits(told):
+            return forks().run(arguments, told, stdin, RUN_SECONDS_MAX)
         return subprocess.run(
             self.command(*arguments),
-            env=self._environment(environment),
+            env=told,
             input=stdin,
             capture_output=True,
             cwd=ROOT,
-            timeout=120,
+            timeout=RUN_SECONDS_MAX,
             check=False,
         )
 
