@@ -203,6 +203,13 @@ async def test_addresses_are_suppressed_checked_and_released(door: Door, serving
         ("suppressions", "list", "--source", "complaint", "--json"),
         ("suppressions", "list"),
         ("topics", "list", "--topic", "news", "--json"),
+        ("topics", "list", "--address", ann, "--json"),
+        ("topics", "list", "--address", ann, "--topic", "news"),
+        ("topics", "list", "--address", ann, "--behind", ann),
+        ("topics", "list", "--address", "nobody@example.org"),
+        ("topics", "list", "--behind", ann),
+        ("suppressions", "list", "--behind", ann, "--json"),
+        ("suppressions", "list", "--behind", phone, "--limit", "1"),
     ):
         await same(serving, far, *words)
     assert "would not get it: suppressed" in text(door.run("suppressions", "check", ann))

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from asyncpg import Connection
 
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 
 START_SECONDS_MAX = 60
 Done = subprocess.CompletedProcess[bytes]

@@ -71,7 +71,6 @@ async def test_what_only_a_database_can_do_is_said(far: Far) -> None:
         ("migrate --check", "unset DISPATCHER_URL"),
         ("check", "unset DISPATCHER_URL"),
         ("quarantine --before 2030-01-01T00:00:00Z --reason restored", "unset DISPATCHER_URL"),
-        ("topics list --address a@b.c", "in a URL"),
     ):
         error = said(far.run(*words.split(), "--json"), 2)
         assert (error["error"], why in error["message"]) == ("NoRemoteForm", True)

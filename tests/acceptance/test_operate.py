@@ -13,7 +13,8 @@ import pytest
 from dispatcher.store import checks
 from tests.acceptance.violations import VIOLATIONS
 from tests.conformance.outbox import QUICK
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 from tests.store.scene import Connection
 from tests.store.waits import until, until_blocked
 

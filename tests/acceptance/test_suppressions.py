@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_operate import rows, talk, text
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 from tests.store.scene import Connection
 
 WHY = ("--reason", "asked", "--actor", "bob")

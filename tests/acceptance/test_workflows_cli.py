@@ -12,7 +12,8 @@ import asyncpg
 import pytest
 
 from tests.acceptance.test_operate import rows, talk, text
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 
 WHY = ("--reason", "to see", "--actor", "ann")
 LETTER = {"id": "mail", "type": "email", "to": "{{ email }}", "subject": "Hi", "text": "Hello {{ name }}"}

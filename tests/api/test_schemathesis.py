@@ -12,7 +12,7 @@ import pytest
 from dispatcher.api.cursors import cursor, cursor_after, cursor_after_texts
 from dispatcher.api.interface import ENDPOINTS
 from tests.api.caller import Caller
-from tests.program import ROOT
+from tests.forks import ROOT
 from tests.store import flows
 from tests.store.scene import Connection
 

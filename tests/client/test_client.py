@@ -17,7 +17,7 @@ from dispatcher.selftest.proxy import Proxy
 from tests.api.caller import make_key
 from tests.channels.smtp.certificates import Authority
 from tests.conformance.runs import Running
-from tests.program import ROOT
+from tests.forks import ROOT
 
 # What an application does not have to load for it.
 HEAVY = ("liquid", "litestar", "prometheus_client", "rich", "structlog", "typer", "uvicorn", "uvloop", "yaml")

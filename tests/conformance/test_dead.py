@@ -7,7 +7,8 @@ import subprocess
 from asyncio.subprocess import PIPE
 from typing import Any
 
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 from tests.store.flows import at_node, fail, ordered, plan, put, stand, status, trigger
 from tests.store.scene import Connection
 from tests.store.waits import until_blocked

@@ -13,7 +13,8 @@ import pytest
 
 from dispatcher.domain.keys import delivery_key
 from tests.conformance.outbox import Outbox, once
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 from tests.store.scene import Connection
 
 HAND_MADE = """

@@ -12,7 +12,8 @@ import pytest
 from tests.channels.web.far import LOOPBACK, FarSide, Silent, dropped, says
 from tests.conformance.outbox import faults
 from tests.conformance.runs import BRISK, Running, Runs, call, running, sms, steps
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 from tests.store.scene import Connection
 from tests.store.waits import until
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.outbox import Outbox
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 from tests.store.scene import Connection
 
 Done = subprocess.CompletedProcess[bytes]

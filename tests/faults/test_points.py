@@ -16,7 +16,8 @@ from dispatcher.faultpoints import POINTS
 from dispatcher.store import checks
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New, insert
-from tests.program import ROOT, Program
+from tests.forks import ROOT
+from tests.program import Program
 from tests.store.scene import Scene
 from tests.store.waits import until
 

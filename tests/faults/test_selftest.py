@@ -16,7 +16,7 @@ from dispatcher.selftest.audit import Audit
 from dispatcher.selftest.books import Entry
 from dispatcher.selftest.plan import Plan, through, upstream, with_database
 from dispatcher.store.database import Database
-from tests.program import ROOT
+from tests.forks import ROOT
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.program import ROOT
+from tests.forks import ROOT
 from tests.recipes.conftest import RECIPES, Shop
 from tests.store.waits import until
 

@@ -12,7 +12,7 @@ import pytest
 
 from dispatcher.selftest.proxy import Proxy
 from tests.api.caller import make_key
-from tests.program import ROOT
+from tests.forks import ROOT
 from tests.recipes.conftest import RECIPES, Shop
 from tests.store.waits import until
 

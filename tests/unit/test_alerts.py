@@ -19,7 +19,7 @@ from dispatcher.clock import Clock
 from dispatcher.config import Alerts, Log
 from dispatcher.metrics import Metrics
 from tests.channels.web.far import LOOPBACK, FarSide, Silent, dropped, json_of, says
-from tests.program import ROOT
+from tests.forks import ROOT
 
 OK = says(200, raw=b"ok")
 CRASH = Kind("part.crashed", "pipeline", "Fenced", "dispatcher/pipeline.py:1")

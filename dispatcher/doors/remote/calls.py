@@ -56,15 +56,15 @@ class Calls:
     async def pages(
         self, path: str, kind: type[P], rows: Callable[[P], Sequence[R]], count: int, query: Query | None = None
     ) -> list[R]:
-        """So many rows of a list, page by page."""
+        """So many rows of a list, page by page, from its beginning or from the cursor in the query."""
         found: list[R] = []
-        cursor: str | None = None
+        asked = dict(query or {})
         while len(found) < count:
-            asked = {**(query or {}), "limit": min(PAGE_MAX, count - len(found)), "cursor": cursor}
+            asked["limit"] = min(PAGE_MAX, count - len(found))
             page = await self.get(path, kind, asked)
             found += rows(page)
-            cursor = getattr(page, "next_cursor", None)
-            if cursor is None:
+            asked["cursor"] = getattr(page, "next_cursor", None)
+            if asked["cursor"] is None:
                 break
         return found
 

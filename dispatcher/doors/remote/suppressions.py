@@ -8,11 +8,12 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from dispatcher.api import suppression_models as models
+from dispatcher.api.cursors import cursor_after_texts
 from dispatcher.client.errors import Refused
 from dispatcher.domain.addresses import Address
 from dispatcher.doors.nouns import Checked, Meant, Preference, Released, Row
 from dispatcher.doors.remote.calls import Calls, batches, rows
-from dispatcher.errors import Fault, NoRemoteForm
+from dispatcher.errors import Fault
 from dispatcher.store.suppressions import Behind, Entry
 
 _PATH = "/suppressions"
@@ -21,7 +22,7 @@ _PLACE = re.compile(r"\$\.suppressions\[(\d+)\]\.?(.*)")
 
 
 class RemoteSuppressions:
-    """Puts addresses into bodies, and never into URLs, which others keep: hence a list begins at its beginning."""
+    """Puts addresses into bodies, and never into URLs, which others keep: where a list begins is said as a cursor."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -30,9 +31,8 @@ class RemoteSuppressions:
         self, tenant_id: str | None, behind: Behind, count: int, *, source: str | None, kind: str | None
     ) -> list[Row]:
         """What stands on the list."""
-        _require_beginning(behind, None)
         await self._calls.require(tenant_id)
-        query = {"source": source, "kind": kind}
+        query = {"source": source, "kind": kind, "cursor": _cursor("suppressions", behind)}
         found = await self._calls.pages(_PATH, models.Suppressions, lambda page: page.suppressions, count, query)
         return await self._of_tenant(found)
 
@@ -93,12 +93,14 @@ class RemoteSuppressions:
         self, tenant_id: str | None, behind: Behind, count: int, *, topic: str | None, of: Address | None
     ) -> list[Row]:
         """What addresses said about topics."""
-        _require_beginning(behind, of)
         await self._calls.require(tenant_id)
-        found = await self._calls.pages(
-            "/topics", models.Preferences, lambda page: page.preferences, count, {"topic": topic}
+        # What one address said stands together, in the order of addresses.
+        start = behind if of is None else max(behind, (of.kind, of.text, ""))
+        query = {"topic": topic, "cursor": _cursor("topics", start)}
+        found = await self._calls.pages("/topics", models.Preferences, lambda page: page.preferences, count, query)
+        return await self._of_tenant(
+            [one for one in found if of is None or (of.kind, of.text) == (one.kind, one.address)]
         )
-        return await self._of_tenant(found)
 
     async def _of_tenant(self, found: Sequence[Struct]) -> list[Row]:
         own = (await self._calls.own()).tenant_id
@@ -115,11 +117,8 @@ class RemoteSuppressions:
             await self._calls.post(f"/topics/{verb}", said, models.PreferredTopics)
 
 
-def _require_beginning(behind: Behind, of: Address | None) -> None:
-    if any(behind) or of is not None:
-        raise NoRemoteForm(
-            "no list begins at an address on a server, which would stand in a URL: `suppressions check` shows one"
-        )
+def _cursor(noun: str, behind: Behind) -> str | None:
+    return cursor_after_texts(noun, *behind) if any(behind) else None
 
 
 def _bodies(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
