@@ -235,6 +235,7 @@ ENDPOINTS = (
         given=models.ContactFields,
         example={"status": "customer", "attributes": {"plan": "gold"}},
         answer=models.SavedContact,
+        status=201,
         problems=(NOT_FOUND, CONFLICT, CHANGED),
         handle=patch,
         reads_itself=True,

@@ -174,6 +174,7 @@ def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
         *one.problems,
         *(_WITH_BODY if one.given is not None else ()),
         *((KEY_REUSED, ERASED) if one.method == "POST" else ()),
+        *((CONFLICT,) if one.shown_once and CONFLICT not in one.problems else ()),
     ]
     for status in sorted({kind.status for kind in kinds}):
         of_status = [kind for kind in kinds if kind.status == status]

@@ -82,7 +82,7 @@ def tree(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
 
 
 def _tree(body: bytes) -> tuple[Any, list[Fault]]:
-    """The JSON of a body, and what is wrong with its form; raises Problem where nothing can be made of it."""
+    """The JSON of a body, and the names that stand twice in it; raises Problem where nothing can be made of it."""
     signs = _signs(body)
     if _values(signs) > VALUES_MAX:
         raise faulty([Fault("$", f"has more than {VALUES_MAX} values")])
@@ -122,10 +122,12 @@ def _thoroughly(body: bytes) -> tuple[Any, list[Fault]]:
         raise faulty([Fault("$", f"is not UTF-8 at byte {fault.start + 1}")]) from fault
     except (ValueError, RecursionError) as fault:
         raise faulty([Fault("$", f"is not JSON: {fault}")]) from fault
-    return found, [
-        *(_repeated(found, "$") if seen else ()),
-        *(_unkeepable(found, "$") if _SUSPICIOUS.search(body) else ()),
-    ]
+    faults = list(_repeated(found, "$")) if seen else []
+    unkeepable = list(_unkeepable(found, "$")) if _SUSPICIOUS.search(body) else []
+    if unkeepable:
+        # Nothing more can be asked of what nobody can write.
+        raise faulty([*faults, *unkeepable])
+    return found, faults
 
 
 def read(body: bytes, model: type[M]) -> M:

@@ -122,7 +122,6 @@ async def test_what_was_skipped_is_sent_again_and_its_mail_is_shown(admin: Calle
     assert (early.status, early.json["answer"]) == (409, "queued")
     admin.post(f"/deliveries/{number}/cancel", WHY)
     assert admin.post(f"/deliveries/{number}/retry", WHY).json["answer"] == "reopened"
-    assert admin.post(f"/deliveries/{number}/move", {"run_at": "2020-01-01T00:00:00Z"} | WHY).status == 200
 
     def sent() -> bool:
         return bool(admin.get(f"/deliveries/{number}").json["status"] == "sent")
