@@ -12,7 +12,7 @@ from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.given import moment
 from dispatcher.cli.letters import NAMED_AS, Act, act_on_all, act_on_listed, act_on_these, letter
-from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
+from dispatcher.cli.operating import Actor, Reason, Yes, require_filter, require_reason, second, who
 from dispatcher.cli.session import Session
 from dispatcher.doors.doors import Doors
 from dispatcher.store.dead import KINDS, Filter, Kind, Letter
@@ -42,7 +42,7 @@ def _filter(  # noqa: PLR0913 - each is an option of the command line
     """What the options of a filter mean."""
     texts = {"--workflow": workflow, "--channel": channel, "--template": template, "--error": error}
     for option, text in (texts | {"--tenant": tenant, "--workspace": workspace}).items():
-        require_text(option, text)
+        require_filter(option, text)
     kinds: set[Kind] = {one for one in KINDS if kind in (None, one)}
     if not kinds:
         raise typer.BadParameter(f"expected {' or '.join(KINDS)}", param_hint="--kind")
@@ -178,7 +178,7 @@ def discard(
 
 
 def _act(session: Session, act: Act, named: Sequence[str], everything: bool, meant: Filter, yes: bool) -> None:
-    require_words("--reason", act.reason)
+    require_reason(act.reason)
     letters = [letter(one) for one in dict.fromkeys(named)]
     if bool(letters) == everything:
         raise typer.BadParameter("name dead letters, or all with --all", param_hint="LETTER")

@@ -11,7 +11,7 @@ import typer
 from dispatcher.cli.acting import Action, Named, act
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_text
+from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_filter
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
 from dispatcher.domain.life import Status
@@ -79,8 +79,8 @@ def list_(
     """List the newest deliveries."""
     if life is not None and life not in LIVES:
         raise typer.BadParameter(f"expected one of {', '.join(LIVES)}", param_hint="--life")
-    require_text("--channel", channel)
-    require_text("--tenant", tenant)
+    require_filter("--channel", channel)
+    require_filter("--tenant", tenant)
     which = DeliveryFilter(life=life, channel=channel, tenant_id=tenant)
     with session.doors() as doors:
         found = session.run(lambda: doors.deliveries.listed(which, before, limit))
@@ -112,7 +112,7 @@ def show(
     if (delivery_id is None) == (key is None):
         raise typer.BadParameter("name the delivery by its ID or by --key", param_hint="ID")
     for option, text in (("--key", key), ("--tenant", tenant), ("--workspace", workspace)):
-        require_text(option, text)
+        require_filter(option, text)
     with session.doors() as doors:
         if key is not None:
             delivery_id = session.run(lambda: doors.deliveries.find(Whose(tenant, workspace), [key])).get(key)

@@ -8,7 +8,7 @@ from dispatcher.cli import deliveries
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX, Id
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import Actor, Reason, Yes, require_text, require_words, second, who
+from dispatcher.cli.operating import Actor, Reason, Yes, require_filter, require_reason, require_words, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.settling import settle_all, settle_listed, settle_these
@@ -30,8 +30,8 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")] = 20,
 ) -> None:
     """List held deliveries, the longest held first."""
-    require_text("--channel", channel)
-    require_text("--tenant", tenant)
+    require_filter("--channel", channel)
+    require_filter("--tenant", tenant)
     which = HeldFilter(channel, tenant)
     with session.doors() as doors:
         found = session.run(lambda: doors.held.listed(which, limit))
@@ -110,7 +110,7 @@ def resolve(  # noqa: PLR0913 - each is an option of the command line
     _require_sense(ids, everything, channel, tenant)
     if message_id is not None and (settle_as != "sent" or len(ids) != 1):
         raise typer.BadParameter("goes with --sent and one ID", param_hint="--message-id")
-    require_words("--reason", reason)
+    require_reason(reason)
     if message_id is not None:
         require_words("--message-id", message_id)
     settlement = Settlement(settle_as, who(session, actor), reason, message_id)
@@ -144,6 +144,6 @@ def _require_sense(ids: list[int], everything: bool, channel: str | None, tenant
     if bool(ids) == everything:
         raise typer.BadParameter("name deliveries by their IDs, or all with --all", param_hint="ID")
     for option, text in (("--channel", channel), ("--tenant", tenant)):
-        require_text(option, text)
+        require_filter(option, text)
         if text is not None and not everything:
             raise typer.BadParameter("goes with --all", param_hint=option)

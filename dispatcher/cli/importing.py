@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from dispatcher.cli.failures import REFUSED
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
-from dispatcher.cli.operating import require_text
+from dispatcher.cli.operating import REASON_CHARACTERS_MAX, require_text
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.sending import opened
 from dispatcher.cli.voice import Voice
@@ -28,7 +28,6 @@ from dispatcher.store.suppressions import Entry
 
 # They are kept in memory until the last line is known to be sound: some 300 bytes each.
 ENTRIES_MAX = 1_000_000
-REASON_CHARACTERS_MAX = 1_000
 COLUMNS = ("address", "kind", "channel", "source", "reason", "expires_at")
 NAME_MAX = 100
 

@@ -10,7 +10,7 @@ from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.importing import require_name
-from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_words, second, who
+from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_reason, second, who
 from dispatcher.cli.session import Session
 from dispatcher.domain.bearer import KEY_NAME, Bearer
 from dispatcher.domain.plans.times import DURATION_WORDS, duration
@@ -43,7 +43,7 @@ def create(
 ) -> None:
     """Make a key. Its secret is shown now, and never again."""
     _require_name(name)
-    require_words("--reason", reason)
+    require_reason(reason)
     whose, by = _workspace(tenant, workspace), who(session, actor)
     end = None if expires_at is None else _instant("--expires-at", expires_at)
     with session.doors() as doors:
@@ -71,7 +71,7 @@ def rotate(
     actor: Actor = None,
 ) -> None:
     """Give a key another secret, shown now and never again. The old one stays good for a while, no older one does."""
-    require_words("--reason", reason)
+    require_reason(reason)
     seconds = _overlap(overlap)
     whose, by = _workspace(tenant, workspace), who(session, actor)
     with session.doors() as doors:
@@ -93,7 +93,7 @@ def revoke(
     actor: Actor = None,
 ) -> None:
     """Take a key back: within a second nothing is done for it any more."""
-    require_words("--reason", reason)
+    require_reason(reason)
     whose, by = _workspace(tenant, workspace), who(session, actor)
     with session.doors() as doors:
         done = session.run(lambda: doors.keys.revoke(whose, name, by, reason))

@@ -15,6 +15,11 @@ from dispatcher.cli.voice import Voice
 # What an option means that is not given.
 UNNAMED = "`default` without it, and of a server what the key opens"
 
+# As long as a server takes it.
+REASON_CHARACTERS_MAX = 1_000
+# No name and no key is longer.
+FILTER_CHARACTERS_MAX = 255
+
 Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
 Actor = Annotated[
     str | None, typer.Option(help="Who; $USER at this host without it. A server writes the name of the key instead.")
@@ -45,6 +50,20 @@ def require_words(option: str, text: str) -> None:
 def require_text(option: str, text: str | None) -> None:
     """Refuse what `text_fault` finds."""
     _refuse(option, None if text is None else text_fault(text))
+
+
+def require_reason(text: str) -> None:
+    """Refuse what is kept as no reason, or as none over HTTP."""
+    require_words("--reason", text)
+    if len(text) > REASON_CHARACTERS_MAX:
+        _refuse("--reason", f"has more than {REASON_CHARACTERS_MAX} characters")
+
+
+def require_filter(option: str, text: str | None) -> None:
+    """Refuse by what nothing can be found, in a database or through a server."""
+    require_text(option, text)
+    if text is not None and not 1 <= len(text) <= FILTER_CHARACTERS_MAX:
+        _refuse(option, f"expected 1 to {FILTER_CHARACTERS_MAX} characters")
 
 
 def words_fault(text: str) -> str | None:

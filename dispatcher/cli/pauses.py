@@ -7,9 +7,10 @@ import typer
 
 from channels.registry import PROVIDERS
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import Actor, Reason, require_words, second, who
+from dispatcher.cli.operating import Actor, Reason, require_reason, require_words, second, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import place
+from dispatcher.cli.voice import plain
 from dispatcher.config import Config
 from dispatcher.doors.kept import Pauses
 from dispatcher.doors.nouns import Whose
@@ -47,7 +48,7 @@ def pause(
         # A server knows its own channels.
         _require_known(session.config, chosen, name)
     asked = _asked(chosen, name, tenant, workspace)
-    require_words("--reason", reason)
+    require_reason(reason)
     by = who(session, actor)
     with session.doors() as doors:
         where = _where(session, doors.pauses, asked)
@@ -63,7 +64,7 @@ def pause(
         session.voice.record(row | {"already": already})
     else:
         since = f" already, since {second(row['since'])}, by {row['actor']}: {row['reason']}" if already else ""
-        session.voice.text(f"{what} is paused{since}")
+        session.voice.text(plain(f"{what} is paused{since}"))
 
 
 def resume(
@@ -96,7 +97,7 @@ def resume(
         place = {"tenant_id": where and where.tenant_id, "workspace_id": where and where.workspace_id}
         session.voice.record({"scope": chosen, "name": name, "resumed": True} | place)
     else:
-        session.voice.text(f"{what} goes on")
+        session.voice.text(plain(f"{what} goes on"))
 
 
 def pauses(session: Session) -> None:

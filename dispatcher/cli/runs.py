@@ -12,7 +12,7 @@ from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import ID_MAX, LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.given import moment
-from dispatcher.cli.operating import require_text, second
+from dispatcher.cli.operating import require_filter, second
 from dispatcher.cli.run_acting import Id
 from dispatcher.cli.run_plan import plan
 from dispatcher.cli.run_steps import Steps
@@ -77,7 +77,7 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
         raise typer.BadParameter(f"expected one of {', '.join(RUN_STATUSES)}", param_hint="--status")
     texts = {"--workflow": workflow, "--key": key, "--tenant": tenant, "--workspace": workspace}
     for option, text in texts.items():
-        require_text(option, text)
+        require_filter(option, text)
     which = Filter(
         workflow=workflow,
         status=status,

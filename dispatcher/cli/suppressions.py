@@ -11,7 +11,7 @@ import typer
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.importing import Table, read_table, refused, require_name
-from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_text, require_words, second, who
+from dispatcher.cli.operating import UNNAMED, Actor, Reason, require_reason, require_text, second, who
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import Voice
@@ -132,7 +132,7 @@ def add(  # noqa: PLR0913 - each is an option of the command line
     one_of("--source", source, SOURCES)
     until = _future(expires_at)
     _require_channel(session, channel)
-    require_words("--reason", reason)
+    require_reason(reason)
     require_tenant(tenant)
     meant, by = addresses(texts, kind), who(session, actor)
     entries = [Entry(one, source, reason, channel or "", until) for one in meant]  # type: ignore[arg-type]  # a source
@@ -179,7 +179,7 @@ def remove(
     """Take addresses off the list, or only what one source said about them. What was skipped stays skipped."""
     one_of("--source", source, SOURCES)
     require_text("--channel", channel)
-    require_words("--reason", reason)
+    require_reason(reason)
     require_tenant(tenant)
     meant, by = addresses(texts, kind), who(session, actor)
     which = Released(source, channel)
@@ -210,7 +210,7 @@ def import_(
     expires_at where there are any.
     """
     one_of("--source", source, SOURCES)
-    require_words("--reason", reason)
+    require_reason(reason)
     require_tenant(tenant)
     by = who(session, actor)
     default = Entry(Address("other", ""), source, reason)  # type: ignore[arg-type]  # a source

@@ -22,7 +22,14 @@ WORKSPACE_MAX = 100
 
 Tenant = Annotated[str | None, typer.Option(help=f"Whose they are; {UNNAMED}.")]
 InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"In which workspace of theirs; {UNNAMED}.")]
-Name = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+def _sound(name: str) -> str:
+    require_words("NAME", name)
+    return name
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", callback=_sound)]
 Number = Annotated[int | None, typer.Option("--version", min=1, max=NUMBER_MAX, help="Which; the newest without it.")]
 
 

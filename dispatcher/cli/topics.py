@@ -6,7 +6,7 @@ import typer
 
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
-from dispatcher.cli.operating import Actor, Reason, require_words, second, who
+from dispatcher.cli.operating import Actor, Reason, require_reason, second, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.suppressions import Addresses, OfKind, Tenant, addresses, catch_up, require_tenant
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
@@ -101,7 +101,7 @@ def _prefer(
 ) -> None:
     reason, kind, tenant, actor = said
     _require_topic("TOPIC", topic)
-    require_words("--reason", reason)
+    require_reason(reason)
     require_tenant(tenant)
     meant, by = addresses(texts, kind), who(session, actor)
     preference = Preference(topic, subscribed)

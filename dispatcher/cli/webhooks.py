@@ -8,7 +8,7 @@ import typer
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import Actor, Reason, require_words, second, who
+from dispatcher.cli.operating import Actor, Reason, require_reason, second, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.domain.plans.times import DURATION_WORDS, duration
@@ -46,7 +46,7 @@ def create(
     actor: Actor = None,
 ) -> None:
     """Make an endpoint. Its secret is shown now, and never again."""
-    require_words("--reason", reason)
+    require_reason(reason)
     whose, by = place(tenant, workspace), who(session, actor)
     new = Endpoint(_name(name), url, _events(event), enabled=True)
     with session.doors() as doors:
@@ -108,7 +108,7 @@ def disable(
 
 def _change(session: Session, name: str, whose: Whose, changes: Changes, by: tuple[str, str]) -> None:
     """Change what is given of an endpoint; `by` says who, and why."""
-    require_words("--reason", by[1])
+    require_reason(by[1])
     _name(name)
     with session.doors() as doors:
         answer = _sound("--url", lambda: session.run(lambda: doors.webhooks.change(whose, name, changes, *by)))
@@ -134,7 +134,7 @@ def rotate(
     actor: Actor = None,
 ) -> None:
     """Give an endpoint another secret, shown now and never again. The old one signs beside it for a while."""
-    require_words("--reason", reason)
+    require_reason(reason)
     seconds = duration(overlap)
     if seconds is None:
         raise typer.BadParameter(f"expected a duration: {DURATION_WORDS}", param_hint="--overlap")
@@ -161,7 +161,7 @@ def delete(
     actor: Actor = None,
 ) -> None:
     """Delete an endpoint. What waits for it is skipped when its time comes."""
-    require_words("--reason", reason)
+    require_reason(reason)
     whose, by = place(tenant, workspace), who(session, actor)
     _name(name)
     with session.doors() as doors:

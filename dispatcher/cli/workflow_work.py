@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import require_text
+from dispatcher.cli.operating import require_words
 from dispatcher.cli.session import Session
 from dispatcher.doors.doors import Doors
 from dispatcher.doors.nouns import Version, Whose
@@ -15,7 +15,7 @@ from dispatcher.errors import TriggerRefused, did_you_mean
 
 
 def _sound(name: str) -> str:
-    require_text("WORKFLOW", name)
+    require_words("WORKFLOW", name)
     return name
 
 

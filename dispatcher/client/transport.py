@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from dispatcher.client.errors import ClientError, Refused, TimedOut, Unavailable, Unexpected
+from dispatcher.client.errors import ClientError, NotFound, Refused, TimedOut, Unavailable, Unexpected
 from dispatcher.client.problems import problem
 from dispatcher.client.writing import json_of, refused
 from dispatcher.errors import Fault
@@ -77,7 +77,9 @@ class _Request(Struct, frozen=True):
 
 
 def segment(name: str) -> str:
-    """A name as a part of a path. Raises Refused."""
+    """A name as a part of a path. Raises Refused; and NotFound where the path would be that of the whole list."""
+    if not name:
+        raise NotFound("there is nothing without a name")
     try:
         return quote(name, safe="")
     except UnicodeEncodeError:

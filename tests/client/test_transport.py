@@ -352,3 +352,9 @@ def test_every_error_is_drawn_in_the_tree() -> None:
 def test_a_reply_is_read_as_what_it_is() -> None:
     assert Reply(200, {}, b"[1]").read(list[int]) == [1]
     assert msgspec.json.decode(Reply(200, {}, b'{"a": 1}').body) == {"a": 1}
+
+
+def test_nothing_is_asked_of_what_has_no_name() -> None:
+    """Its path would be that of the whole list."""
+    with pytest.raises(errors.NotFound):
+        transport.segment("")
