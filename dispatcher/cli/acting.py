@@ -6,7 +6,7 @@ import typer
 from msgspec import Struct
 
 from dispatcher.cli.failures import FAILED, UNUSABLE
-from dispatcher.cli.operating import known_as, text_fault, words_fault
+from dispatcher.cli.operating import known_as, reason_fault, text_fault, words_fault
 from dispatcher.cli.session import Session
 from dispatcher.domain.answers import delivery_sentence
 from dispatcher.doors.doors import Doors
@@ -63,7 +63,7 @@ def _faults(named: Named, reason: str, wrong: str | None) -> Iterator[Fault]:
     """What is wrong with it on the face of it."""
     if not named.ids and not named.keys:
         yield Fault("ID", "name deliveries by their IDs or by --key")
-    yield from ([] if (fault := words_fault(reason)) is None else [Fault("--reason", fault)])
+    yield from ([] if (fault := reason_fault(reason)) is None else [Fault("--reason", fault)])
     yield from ([] if wrong is None else [Fault("--actor", wrong)])
     yield from (Fault("--key", fault) for key in named.keys if (fault := words_fault(key)) is not None)
     for option, text in (("--tenant", named.tenant), ("--workspace", named.workspace)):

@@ -19,6 +19,8 @@ UNNAMED = "`default` without it, and of a server what the key opens"
 REASON_CHARACTERS_MAX = 1_000
 # No name and no key is longer.
 FILTER_CHARACTERS_MAX = 255
+# Of what is called by a name.
+NAME_CHARACTERS_MAX = 100
 
 Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
 Actor = Annotated[
@@ -53,10 +55,15 @@ def require_text(option: str, text: str | None) -> None:
 
 
 def require_reason(text: str) -> None:
-    """Refuse what is kept as no reason, or as none over HTTP."""
-    require_words("--reason", text)
-    if len(text) > REASON_CHARACTERS_MAX:
-        _refuse("--reason", f"has more than {REASON_CHARACTERS_MAX} characters")
+    """Refuse what `reason_fault` finds."""
+    _refuse("--reason", reason_fault(text))
+
+
+def require_after(text: str) -> None:
+    """Refuse behind what no list of names begins; it begins at its beginning behind nothing."""
+    _refuse("--after", text_fault(text))
+    if len(text) > NAME_CHARACTERS_MAX:
+        _refuse("--after", f"has more than {NAME_CHARACTERS_MAX} characters")
 
 
 def require_filter(option: str, text: str | None) -> None:
@@ -69,6 +76,12 @@ def require_filter(option: str, text: str | None) -> None:
 def words_fault(text: str) -> str | None:
     """What is wrong with what is kept for others to read: it has to say something."""
     return text_fault(text) or (None if text.strip() else "is empty")
+
+
+def reason_fault(text: str) -> str | None:
+    """What is wrong with a reason: it is kept, and as short as over HTTP."""
+    long = f"has more than {REASON_CHARACTERS_MAX} characters" if len(text) > REASON_CHARACTERS_MAX else None
+    return words_fault(text) or long
 
 
 def text_fault(text: str) -> str | None:

@@ -8,7 +8,7 @@ import typer
 from dispatcher.cli.deliveries import ID_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.given import object_text
-from dispatcher.cli.operating import Actor, Reason, require_reason, require_words, who
+from dispatcher.cli.operating import Actor, Reason, require_filter, require_reason, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.voice import plain
 from dispatcher.domain.answers import run_sentence
@@ -49,7 +49,7 @@ def signal(
     actor: Actor = None,
 ) -> None:
     """Send a run an event. It is kept for the node that waits for it, also where the run comes there later."""
-    require_words("EVENT", event)
+    require_filter("EVENT", event)
     by, text = who(session, actor), object_text("--data", data)
     _each(session, "signal", [run_id], lambda noun, one: noun.signal(one, event, text, by))
 

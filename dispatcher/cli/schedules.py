@@ -9,7 +9,7 @@ import typer
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import Actor, require_words, second, who
+from dispatcher.cli.operating import Actor, require_after, require_words, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
@@ -92,8 +92,7 @@ def list_(
 ) -> None:
     """List the schedules of a workspace by name."""
     here = place(tenant, workspace)
-    if after:
-        require_words("--after", after)
+    require_after(after)
     with session.doors() as doors:
         found = session.run(lambda: doors.schedules.listed(here, after, limit))
     if session.voice.as_json:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dispatcher.cli.commands import command, group
-from dispatcher.cli.operating import Actor, second, who
+from dispatcher.cli.operating import Actor, require_after, second, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_file import SUFFIX, read, text
 from dispatcher.cli.template_preview import preview
@@ -76,6 +76,7 @@ def list_(
 ) -> None:
     """List templates by name."""
     here = place(tenant, workspace)
+    require_after(after)
     with session.doors() as doors:
         found = session.run(lambda: doors.templates.listed(here, after, limit))
     if session.voice.as_json:

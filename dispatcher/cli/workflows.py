@@ -9,7 +9,7 @@ import typer
 
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import Actor, second, who
+from dispatcher.cli.operating import Actor, require_after, second, who
 from dispatcher.cli.program import launcher
 from dispatcher.cli.session import Session
 from dispatcher.cli.template_work import InWorkspace, Number, Tenant, place
@@ -88,6 +88,7 @@ def list_(
 ) -> None:
     """List workflows by name."""
     here = place(tenant, workspace)
+    require_after(after)
     with session.doors() as doors:
         found = session.run(lambda: doors.workflows.listed(here, after, limit))
     if session.voice.as_json:

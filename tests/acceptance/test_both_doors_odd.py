@@ -38,6 +38,11 @@ def far(serving: Program) -> Far:
         (("webhooks", "delete", "any", "--reason", "x" * 1_001), 2),
         (("webhooks", "delete", "any", "--reason", "\x1b[31m \u20ac & %00\n" + "\u20ac" * 900), 1),
         (("keys", "revoke", "any", "--reason", "x" * 1_001), 2),
+        (("deliveries", "cancel", "1", "--reason", "x" * 1_001), 2),
+        (("runs", "signal", "1", LONG), 2),
+        (("templates", "list", "--after", "x" * 101), 2),
+        (("workflows", "list", "--after", "x" * 101), 2),
+        (("schedules", "list", "--after", "x" * 101), 2),
     ],
     ids=lambda one: "_".join(one)[:30].encode("unicode_escape").decode() if isinstance(one, tuple) else None,
 )
