@@ -255,13 +255,13 @@ async def test_OP_06_what_a_provider_says_again_takes_no_address_back_that_was_r
     """As where somebody has all events of a week sent again, in messages that are new."""
     delivery = await _sent(outbox)
     dead = {"bounce": {"type": "Permanent", "message": "550 5.1.1 no such user"}}
-    said = receipts.resend("email.bounced", delivery, **dead)
+    said = receipts.resend("email.bounced", delivery, ANN, **dead)
     assert poster.resend(said) == 204
     assert await _count(outbox, "suppressions") == 1
     assert program.run("suppressions", "remove", ANN, "--reason", "a new mailbox", "--actor", "bob").returncode == 0
     assert poster.resend(said) == 204
     assert await _count(outbox, "suppressions") == 0
-    again = receipts.resend("email.bounced", await _sent(outbox), **dead)
+    again = receipts.resend("email.bounced", await _sent(outbox), ANN, **dead)
     assert poster.resend(again) == 204
     assert await _count(outbox, "suppressions") == 1
 
