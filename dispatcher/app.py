@@ -54,6 +54,8 @@ log = structlog.get_logger(__name__)
 # A walk is one short transaction; with Postgres away it is left to whoever recovers it.
 WALK_SECONDS_MAX = 2.0
 KILLED = 128 + signal.SIGTERM
+# One request to end may come as two signals: `timeout`, and shells, send theirs to a process and to its whole group.
+ECHO_SECONDS = 0.25
 
 
 def _templates(limits: Limits) -> Templates:
@@ -74,6 +76,7 @@ class App:
         self.health = Health(self._clock.monotonic, self._clock.monotonic())
         self.pipeline: Pipeline | None = None
         self._stopping = asyncio.Event()
+        self._stopped_at = 0.0
         self._templates = _templates(config.limits)
         self._terms: dict[str, Terms] = {}
         self._janitor: Janitor | None = None
@@ -178,15 +181,8 @@ class App:
         )
         self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
         self._instruct_janitor()
-        self._walker = Walker(
-            self.database,
-            self.config.walk,
-            self._epoch_number,
-            self._clock,
-            self.metrics,
-            wakeup.woken.set,
-            wakeup.walking,
-        )
+        told = wakeup.woken.set, wakeup.walking
+        self._walker = Walker(self.database, self.config.walk, self._epoch_number, self._clock, self.metrics, *told)
         self._gravedigger = Gravedigger(self.database, self.config.walk, self.metrics, wakeup.walking.set)
         self._ticker = Ticker(self.database, self.config.walk, self.metrics, wakeup.walking.set)
         self._announcer = Announcer(self.database, self.config.walk, self.metrics)
@@ -274,11 +270,15 @@ class App:
 
     def stop(self) -> None:
         """The first time: drain. The second: be gone at once, which loses nothing, since others recover it."""
+        now = self._clock.monotonic()
         if self._stopping.is_set():
+            if now - self._stopped_at < ECHO_SECONDS:
+                return
             log.warning("process.killed")
             os._exit(KILLED)
         log.info("process.draining", grace_seconds=self.config.instance.grace_seconds)
         self._stopping.set()
+        self._stopped_at = now
         self.health.draining = True
         if self._walker is not None:
             self._walker.stop()

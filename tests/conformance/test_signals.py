@@ -132,7 +132,12 @@ async def test_OB_16_a_second_sigterm_exits_at_once_and_another_recovers_everyth
     await outbox.until_count(1, "sending")
     program.signal(signal.SIGTERM)
     await program.until(lambda: program.events("process.draining"), "it drains")
-    program.signal(signal.SIGTERM)
+
+    async def killed() -> bool:
+        program.signal(signal.SIGTERM)
+        return bool(program.events("process.killed"))
+
+    await until(killed, "it is gone at once")
     assert await program.ended(5) not in {0, None}
     await second.start(**QUICK)
     await until(outbox.nothing_in_flight, "everything was recovered")
@@ -143,6 +148,17 @@ async def test_OB_16_a_second_sigterm_exits_at_once_and_another_recovers_everyth
     await until(settled, "all are sent or held")
     assert 1 <= await outbox.count("held") <= 10
     assert once(await outbox.captured())
+
+
+async def test_OB_16_one_sigterm_that_comes_twice_drains(program: Program, outbox: Outbox) -> None:
+    """As where it is sent to a process and to its group. Two kinds of signal are never one to the kernel."""
+    await program.start()
+    delivery = await outbox.put("sms")
+    await outbox.until_life(delivery, "sent")
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+        program.signal(number)
+    assert await program.ended() == 0
+    assert not program.events("process.killed")
 
 
 async def test_OB_16_sigterm_while_postgres_is_away_ends_too(program: Program) -> None:
