@@ -26,11 +26,13 @@ ROOT = Path(__file__).parent.parent
 # What a request carries: what is asked for, standard input, output and error, and where to write pid and end.
 STREAMS = 5
 NUMBER = struct.Struct("<i")
+# Which test is under way: another one for each.
+TEST = "PYTEST_CURRENT_TEST"
 
 
 def plain_environment() -> dict[str, str]:
-    """The environment without what is meant for the program: that of the tests may have its own."""
-    kept = {name: text for name, text in os.environ.items() if not _is_ours(name)}
+    """The environment without what is meant for the program, which the tests may have as well, or for pytest."""
+    kept = {name: text for name, text in os.environ.items() if not _is_ours(name) and name != TEST}
     return kept | {"PYTHONPATH": str(ROOT)}
 
 

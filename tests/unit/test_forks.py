@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests.forks import forks
 from tests.program import Program
 
 NOWHERE = "postgresql://postgres@127.0.0.1:1/nothing?connect_timeout=1"
@@ -13,7 +14,8 @@ NOWHERE = "postgresql://postgres@127.0.0.1:1/nothing?connect_timeout=1"
 
 @pytest.fixture
 def program() -> Program:
-    """A program without a database."""
+    """A program without a database; what forks is there before the test."""
+    forks()
     return Program(NOWHERE)
 
 
@@ -24,6 +26,10 @@ def test_a_fork_says_what_a_program_says(program: Program, words: str, level: st
     environment = program._environment({"DISPATCHER_LOG__LEVEL": level})
     anew = subprocess.run(program.command(*words.split()), env=environment, capture_output=True, check=False)
     assert (forked.returncode, forked.stdout, forked.stderr) == (anew.returncode, anew.stdout, anew.stderr)
+
+
+def test_tests_start_forks(program: Program) -> None:
+    assert forks().suits(program._environment({"FAULT": "none"}))
 
 
 def test_it_has_the_environment_that_it_is_given(program: Program) -> None:
