@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.outbox import QUICK, Outbox, faults, hanging, once
 from tests.program import Program
-from tests.store.waits import until
+from tests.store.waits import until, until_blocked
 
 SLOW = faults("sms", latency=1, latency_seconds=1.5)
 
@@ -54,6 +54,8 @@ async def test_OB_09_what_a_late_result_knows_is_kept_and_resolves_what_is_held(
         other = Outbox(application)
         delivery = await other.put()
         await other.until_life(delivery, "sending")
+        # Before that it has not been called yet, and goes back.
+        await until_blocked(application)
         program.signal(signal.SIGSTOP)
         await transaction.rollback()
         await second.start(**QUICK)
