@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from dispatcher.domain import bearer
 from tests.acceptance.far import Door, Far, same
 from tests.acceptance.test_operate import rows, talk, text
@@ -14,18 +12,6 @@ from tests.program import Program
 WHY = ("--reason", "to see")
 LATER = "2040-01-01T00:00:00Z"
 SEND = ("send", "--channel", "sms", "--body", "x", "--at", LATER)
-
-
-@pytest.fixture(scope="module")
-def far(serving: Program) -> Far:
-    """The shared program's server, with a key of an administrator."""
-    return Far(serving)
-
-
-@pytest.fixture(params=["database", "server"])
-def door(request: pytest.FixtureRequest, serving: Program, far: Far) -> Door:
-    """Each of the two doors."""
-    return serving if request.param == "database" else far
 
 
 async def test_what_is_there_looks_the_same(serving: Program, far: Far, tmp_path: Path) -> None:

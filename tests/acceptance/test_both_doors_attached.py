@@ -16,18 +16,6 @@ WHY = ("--reason", "to see")
 URL = "https://crm.example.org/hooks"
 
 
-@pytest.fixture(scope="module")
-def far(serving: Program) -> Far:
-    """The shared program's server, with a key of an administrator."""
-    return Far(serving)
-
-
-@pytest.fixture(params=["database", "server"])
-def door(request: pytest.FixtureRequest, serving: Program, far: Far) -> Door:
-    """Each of the two doors."""
-    return serving if request.param == "database" else far
-
-
 async def test_endpoints_are_made_changed_rotated_and_deleted(door: Door, serving: Program, far: Far) -> None:
     name = f"hook-{type(door).__name__.lower()}"
     made = door.run("webhooks", "create", name, URL, "--event", "run.*", "--event", "run.*", *WHY)

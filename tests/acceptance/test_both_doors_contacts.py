@@ -22,18 +22,6 @@ MANY = 1_200
 NOBODY = "There are no such contacts here.\n"
 
 
-@pytest.fixture(scope="module")
-def far(serving: Program) -> Far:
-    """The shared program's server, with a key of an administrator."""
-    return Far(serving)
-
-
-@pytest.fixture(params=["database", "server"])
-def door(request: pytest.FixtureRequest, serving: Program, far: Far) -> Door:
-    """Each of the two doors."""
-    return serving if request.param == "database" else far
-
-
 def faults(done: Done) -> dict[str, str]:
     """What is wrong, by its path, with what a command was to write."""
     error = said(done, 3)

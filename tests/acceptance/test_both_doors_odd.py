@@ -10,12 +10,6 @@ WHY = ("--reason", "to see")
 LONG = "x" * 256
 
 
-@pytest.fixture(scope="module")
-def far(serving: Program) -> Far:
-    """The shared program's server, with a key of an administrator."""
-    return Far(serving)
-
-
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -8,8 +8,6 @@ from pathlib import Path
 from threading import Thread
 from typing import ClassVar
 
-import pytest
-
 from tests.acceptance.far import Door, Far, both, same
 from tests.acceptance.test_operate import rows, talk, text
 from tests.acceptance.test_workflows_cli import ANN, LETTER, WAIT, begin, graph, put
@@ -18,18 +16,6 @@ from tests.program import Program
 
 WHY = ("--reason", "to see")
 MOMENT = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)?")
-
-
-@pytest.fixture(scope="module")
-def far(serving: Program) -> Far:
-    """The shared program's server, with a key of an administrator."""
-    return Far(serving)
-
-
-@pytest.fixture(params=["database", "server"])
-def door(request: pytest.FixtureRequest, serving: Program, far: Far) -> Door:
-    """Each of the two doors."""
-    return serving if request.param == "database" else far
 
 
 async def test_every_fault_of_a_list_has_its_line_through_both_doors(

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from tests.acceptance.far import Done, Far, told
 from tests.acceptance.test_operate import put, put_held, rows, talk, text, until_lives
 from tests.api.caller import make_key
@@ -20,12 +18,6 @@ CHUNK_BYTES = 65_536
 WHY = ("--reason", "to see")
 NO_KEY = f"dsp_a1B2c3D4e5F6_{'x' * 43}"
 SEND = ("send", "--channel", "sms", "--to", "1", "--body", "x", "--at", "2040-01-01T00:00:00Z")
-
-
-@pytest.fixture(scope="module")
-def far(serving: Program) -> Far:
-    """The shared program's server, with a key of an administrator."""
-    return Far(serving)
 
 
 def said(done: Done, code: int) -> dict[str, Any]:
