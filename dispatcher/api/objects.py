@@ -123,9 +123,9 @@ ENDPOINTS = (
         raw=True,
     ),
     Endpoint(
-        operation="deleteObject",
-        method="DELETE",
-        path="/objects/{name}",
+        operation="eraseObject",
+        method="POST",
+        path="/objects/{name}/erase",
         right=Right.OBJECTS,
         summary="Erase an object's content",
         description="Deliveries that name it fail from then on. Its name stays taken: only the same content can be put "

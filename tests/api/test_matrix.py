@@ -102,7 +102,7 @@ ABOUT: dict[str, str | None] = {
     "listObjects": "objects",
     "getObject": "objects",
     "putObject": "objects",
-    "deleteObject": "objects",
+    "eraseObject": "objects",
     "listPauses": "pauses",
     "createPause": "pauses",
     "getPause": "pauses",

@@ -29,7 +29,7 @@ async def test_an_object_is_kept_seen_erased_and_put_back(admin: Caller, inside:
     assert admin.get("/objects/terms%2F2030.pdf").json == {
         name: value for name, value in made.json.items() if name != "answer"
     }
-    erased = [admin.call("DELETE", "/objects/terms%2F2030.pdf").json["answer"] for _ in range(2)]
+    erased = [admin.call("POST", "/objects/terms%2F2030.pdf/erase").json["answer"] for _ in range(2)]
     assert erased == ["erased", "erased before"]
     assert admin.get("/objects/terms%2F2030.pdf").json["erased_at"] is not None
     assert put(admin, "terms%2F2030.pdf").json["answer"] == "restored"
@@ -88,7 +88,7 @@ async def test_the_largest_is_kept_and_nothing_larger(program: Program) -> None:
 )
 async def test_what_is_wrong_with_an_object_is_named(admin: Caller, said: dict[str, str], path: str) -> None:
     assert list(admin.call("PUT", "/objects/wrong", said).faults) == [path]
-    assert admin.get("/objects/wrong").status == admin.call("DELETE", "/objects/wrong").status == 404
+    assert admin.get("/objects/wrong").status == admin.call("POST", "/objects/wrong/erase").status == 404
     assert put(admin, "%20").status == 404
 
 
@@ -101,4 +101,4 @@ async def test_objects_are_walked_page_by_page_and_are_of_a_workspace(admin: Cal
     assert [one["name"] for one in admin.get("/objects?after=page-2&limit=2").json["objects"]] == names[3:]
     assert list(admin.get("/objects?cursor=nonsense").faults) == ["query.cursor"]
     assert walk(beside, "/objects") == []
-    assert beside.get("/objects/page-1").status == beside.call("DELETE", "/objects/page-1").status == 404
+    assert beside.get("/objects/page-1").status == beside.call("POST", "/objects/page-1/erase").status == 404

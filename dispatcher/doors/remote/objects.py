@@ -3,10 +3,10 @@
 from msgspec import structs
 
 from dispatcher.api import object_models as models
-from dispatcher.client.errors import Conflict, NotFound
+from dispatcher.client.errors import Conflict
 from dispatcher.client.transport import Octets, segment
 from dispatcher.doors.nouns import Row, Whose
-from dispatcher.doors.remote.calls import UNKNOWN, Calls, rows
+from dispatcher.doors.remote.calls import Calls, rows
 
 _PATH = "/objects"
 # What the server says of a name that means another content.
@@ -47,10 +47,7 @@ class RemoteObjects:
     async def erase(self, whose: Whose, name: str) -> str:
         """Erase its content."""
         await self._require(whose)
-        try:
-            return (await self._calls.transport.ask("DELETE", _of(name))).read(models.ErasedObject).answer
-        except NotFound:
-            return UNKNOWN
+        return await self._calls.act(f"{_of(name)}/erase", None)
 
     async def _require(self, whose: Whose) -> None:
         await self._calls.require(whose.tenant_id, whose.workspace_id)
