@@ -7,6 +7,7 @@ import pytest
 from msgspec import Struct
 
 from tests.api.caller import Caller, make_key
+from tests.api.walking import walk
 from tests.program import Program
 from tests.store.scene import Connection
 
@@ -158,3 +159,11 @@ async def test_what_stays_is_met_once_whatever_comes_and_goes(
             await _make(connection, one, come.pop() + tag)
     assert len(seen) == len(set(seen))
     assert set(stay) <= set(seen)
+
+
+async def test_the_longest_address_has_a_next_page(walker: Caller, connection: Connection) -> None:
+    # As a cursor has it, each of these is six characters long.
+    for end in "ab":
+        await connection.execute(_ADDRESS, "\x01" * 499 + end)
+    found = [row["address"] for row in walk(walker, "/suppressions", 1)]
+    assert found[:2] == ["\x01" * 499 + "a", "\x01" * 499 + "b"]
