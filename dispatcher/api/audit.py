@@ -70,14 +70,14 @@ async def list_(call: Call) -> Done:
     meant = Filter(kind=asked.kind, actor=asked.actor, since=asked.since, until=asked.until)
     at = None
     if asked.cursor is not None:
-        number, rank, last = behind(NOUN, asked.cursor, 3)
-        at = Place(moment(number), min(rank, 2**31 - 1), last)
+        since, rank, *last = behind(NOUN, asked.cursor, 4)
+        at = Place(moment(since), min(rank, 2**31 - 1), *last)
     rows = await store.listed(call.database, call.workspace, meant, at, asked.limit + 1)
     return Done(Audit(*page(rows, asked.limit, AuditEntry, _end)))
 
 
 def _end(row: Row) -> str:
-    return cursor(NOUN, microseconds(row["at"]), row["rank"], row["id"])
+    return cursor(NOUN, microseconds(row["at"]), row["rank"], row["id"], row["number"])
 
 
 ENDPOINTS = (

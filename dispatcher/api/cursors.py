@@ -10,7 +10,7 @@ import msgspec
 from dispatcher.api.problems import Problem, faulty
 from dispatcher.errors import Fault
 
-_FORM = re.compile(rb"([a-z_]{1,32})((?: [1-9][0-9]{0,18}){1,3})")
+_FORM = re.compile(rb"([a-z_]{1,32})((?: [1-9][0-9]{0,18}){1,4})")
 _QUERY = "query.cursor"
 _NOT_OURS = "is none of this list: take next_cursor from its last answer"
 _texts = msgspec.json.Decoder(tuple[str, ...]).decode

@@ -14,7 +14,7 @@ ShortText = Annotated[str, Meta(min_length=1, max_length=100)]
 Limit = Annotated[int, Meta(ge=1, le=500, description="How many.")]
 Cursor = Annotated[str, Meta(max_length=200, description="next_cursor of the answer before.")]
 # Of a list in the order of texts, which stand in it.
-LongCursor = Annotated[str, Meta(max_length=4_000, description="next_cursor of the answer before.")]
+LongCursor = Annotated[str, Meta(max_length=4_500, description="next_cursor of the answer before.")]
 # Something to see. What is a blank in one of the two languages of patterns, Python's and ECMA's, is one.
 SEEN = r"[^\s\u001c-\u001f\u0085\ufeff]"
 Reason = Annotated[str, Meta(min_length=1, max_length=1_000, pattern=SEEN, description="Why; it is kept.")]

@@ -9,7 +9,7 @@ import msgspec
 from dispatcher.api import models, run_models
 from dispatcher.api.cursors import behind, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
-from dispatcher.api.listing import by_id, page
+from dispatcher.api.listing import by_id, cut, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
 from dispatcher.domain.answers import run_sentence
 from dispatcher.domain.plans.labels import label
@@ -87,8 +87,11 @@ async def list_(call: Call) -> Done:
         key=asked.idempotency_key,
     )
     start = min(below(NOUN, asked.cursor), asked.before)
-    rows = await store.listed(call.database, which, start, asked.limit + 1)
-    return Done(run_models.Runs(*page([shown(row) for row in rows], asked.limit, run_models.Run, by_id(NOUN))))
+    # What is gone before it is read makes the page shorter, and not the list.
+    found = await store.newest(call.database, which, start, asked.limit + 1)
+    some, more = cut(found, asked.limit, lambda last: cursor(NOUN, last))
+    rows = await store.rows(call.database, some)
+    return Done(run_models.Runs([msgspec.convert(shown(row), run_models.Run) for row in rows], more))
 
 
 async def show(call: Call) -> Done:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
@@ -33,6 +33,7 @@ class Place(Struct, frozen=True):
     at: datetime
     rank: int
     id: int
+    number: int
 
 
 async def listed(
@@ -40,7 +41,7 @@ async def listed(
 ) -> list[dict[str, Any]]:
     """The newest behind a place."""
     # Nothing has this rank: what is at that very time is not before it.
-    place = behind or Place(meant.until or _ENDLESS, 0, 0)
-    asked = meant.kind, meant.actor, meant.since or _ALWAYS, place.at, place.rank, place.id, count
+    place = behind or Place(meant.until or _ENDLESS, 0, 0, 0)
+    asked = meant.kind, meant.actor, meant.since or _ALWAYS, *structs.astuple(place), count
     rows = await database.fetch(_SQL["list"], here.tenant_id, here.workspace_id, *asked)
     return [dict(row) | {"details": _details(row["details"])} for row in rows]

@@ -167,7 +167,7 @@ async def now(database: Database) -> float:
     return float(await database.value(_SQL["now"]))
 
 
-async def listed(database: Database, which: Filter, below: int, count: int) -> list[dict[str, Any]]:
+async def newest(database: Database, which: Filter, below: int, count: int) -> list[int]:
     """The newest runs below an id."""
     asked: list[object] = [below, count, which.status, which.since, which.tenant_id, which.workspace_id]
     if which.key is not None:
@@ -176,13 +176,23 @@ async def listed(database: Database, which: Filter, below: int, count: int) -> l
         found = await database.fetch(_SQL["newest_of_workflow"], *asked, which.workflow)
     else:
         found = await database.fetch(_SQL["newest"], *asked)
-    return [dict(row) for row in await database.fetch(_SQL["rows"], [row["id"] for row in found])]
+    return [row["id"] for row in found]
+
+
+async def rows(database: Database, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Those of these runs that are there, in short, the newest first."""
+    return [dict(row) for row in await database.fetch(_SQL["rows"], ids)]
+
+
+async def listed(database: Database, which: Filter, below: int, count: int) -> list[dict[str, Any]]:
+    """The newest runs below an id, in short."""
+    return await rows(database, await newest(database, which, below, count))
 
 
 async def find(database: Database, run_id: int) -> dict[str, Any] | None:
     """A run in short, or None."""
-    rows = await database.fetch(_SQL["rows"], [run_id])
-    return dict(rows[0]) if rows else None
+    found = await rows(database, [run_id])
+    return found[0] if found else None
 
 
 async def owner(database: Database, run_id: int) -> dict[str, Any] | None:

@@ -102,6 +102,22 @@ async def test_many_that_were_done_at_one_moment_are_all_there(admin: Caller) ->
     ]
 
 
+async def test_what_was_done_to_a_run_at_one_moment_is_all_there(admin: Caller, inside: Connection) -> None:
+    run = _do(admin, "POST", "/workflows/welcome/triggers", {"input": {"email": "a@example.org"}})["execution_id"]
+    # In one statement an application does as much as it likes, and all of it has that statement's time.
+    await inside.execute(
+        f"""DO $$ BEGIN
+            FOR number IN 1..3 LOOP
+                PERFORM dispatcher.pause_run_v1({run}, number::text, 'default', 'default', 'hasty');
+                PERFORM dispatcher.resume_run_v1({run}, number::text, 'default', 'default', 'hasty');
+            END LOOP;
+        END $$"""
+    )
+    done = [("run", str(run), action, number) for number in "321" for action in ("resumed", "paused")]
+    for limit in (1, 2, 4, 500):
+        assert _told(walk(admin, "/audit?actor=hasty", limit)) == done
+
+
 async def test_what_everybody_feels_is_in_everybodys_audit(admin: Caller, acme: Caller) -> None:
     everywhere = {"scope": "channel", "name": "voice", "everywhere": True} | WHY
     pause = _do(admin, "POST", "/pauses", everywhere)["id"]

@@ -150,6 +150,27 @@ async def test_what_is_queued_is_skipped_and_what_is_being_sent_is_waited_for(sc
     assert (await scene.row(sending.id))["provider_message_id"].startswith("sha256:")
 
 
+async def test_receipts_that_may_be_another_workspaces_go_on_waiting(scene: Scene, connection: Connection) -> None:
+    await scene.write(1, workspace_id="other")
+    for receipt in (
+        {"recipient": "ann@example.org"},
+        {"recipient": "ann@example.org", "key": ("default", "other", "k")},
+        {"recipient": PHONE.text},
+        {"recipient": PHONE.text, "key": ("default", "default", "k")},
+    ):
+        await connection.execute(
+            """INSERT INTO dispatcher.waiting_receipts (look_at, keep_until, provider, receipt)
+               VALUES (now(), now(), 'x', $1)""",
+            json.dumps(receipt),
+        )
+    left = "SELECT array_agg(id ORDER BY id) FROM dispatcher.waiting_receipts"
+    assert (await _erase(scene, persons.of([ANN]))).finished
+    assert await scene.value(left) == [2, 3, 4]
+    # The other one has sent something there, too, and which of the two is meant is not known yet.
+    assert (await _erase(scene, persons.of([PHONE]))).finished
+    assert await scene.value(left) == [2, 3]
+
+
 async def test_what_is_held_has_failed_and_nothing_that_was_erased_is_sent_again(scene: Scene) -> None:
     (held,) = await scene.marked(1)
     await scene.flush((held, Held("unknown: no answer")))

@@ -91,9 +91,14 @@ SELECT dispatcher.erase_runs_v1($1) AS runs,
 SELECT dispatcher.settle_held_v1(d.id, 'failed', $2, 'erased') AS answer FROM dispatcher.deliveries d WHERE d.id = $1;
 
 -- name: receipts
--- Receipts that wait for a delivery and speak of an address.
+-- Receipts that wait for a delivery and speak of an address: those that name a key of this workspace; and those that name none,
+-- where no other one has sent anything there. Else they may be about that, and their time is over within a day.
 DELETE FROM dispatcher.waiting_receipts w
- WHERE EXISTS (SELECT FROM unnest($1::text[]) AS term WHERE strpos(lower(w.receipt::text), term) > 0) AND lower(w.receipt::text) ~ $2;
+ WHERE EXISTS (SELECT FROM unnest($1::text[]) AS term WHERE strpos(lower(w.receipt::text), term) > 0) AND lower(w.receipt::text) ~ $2
+   AND CASE WHEN w.receipt ? 'key' THEN (w.receipt #>> '{key,0}', w.receipt #>> '{key,1}') = ($3, $4)
+            ELSE NOT EXISTS (SELECT FROM unnest($5::text[]) AS form
+                               JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = dispatcher.address_hash_v1(form)
+                              WHERE (d.tenant_id, d.workspace_id) <> ($3, $4)) END;
 
 -- name: answers
 -- Kept answers of the HTTP door that speak of an address say nothing any more, and a key that does is its hash. But for what is

@@ -1,0 +1,48 @@
+"""Listing: a page ends where it would have ended, whatever is gone before it is read."""
+
+import json
+from typing import Any
+
+import pytest
+from litestar import Litestar
+
+from dispatcher.api.interface import Interface
+from dispatcher.config import Config
+from dispatcher.domain.roles import Role
+from dispatcher.store import keys
+from dispatcher.store.database import Database
+from dispatcher.store.keys import New
+from dispatcher.store.queries import statements
+from dispatcher.store.templates import Workspace
+from dispatcher.store.tenants import Transaction
+from tests.api.home import Asked, call
+from tests.store import flows
+from tests.store.scene import Connection
+
+
+async def test_a_run_that_is_gone_in_the_middle_of_a_page_does_not_end_the_list(
+    database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await flows.put(connection)
+    first, second, third, last = [(await flows.trigger(connection))["execution_id"] for _ in range(4)]
+    made = await keys.create(database, New(Workspace(), "reader", Role.SYSTEM_ADMIN, None), "test", "test")
+    assert made is not None
+    interface = Interface(Config, lambda: database)
+    app = Litestar(interface.handlers(), openapi_config=None, logging_config=None)
+    fetch = Transaction.fetch
+
+    async def interrupted(self: Transaction, query: str, *arguments: object) -> Any:
+        rows = await fetch(self, query, *arguments)
+        if query == statements("runs")["newest"]:
+            await connection.execute("DELETE FROM dispatcher.runs WHERE id = $1", third)
+        return rows
+
+    monkeypatch.setattr(Transaction, "fetch", interrupted)
+    seen, query = list[int](), dict[str, str]()
+    while True:
+        answer = json.loads((await call(app, made.text, Asked("GET", "/runs", query={"limit": "2"} | query))).body)
+        seen += [one["execution_id"] for one in answer["runs"]]
+        if answer["next_cursor"] is None:
+            break
+        query = {"cursor": answer["next_cursor"]}
+    assert seen == [last, second, first]
