@@ -1,7 +1,7 @@
 """Sending: batches on their way into the outbox, and the tally of what became of each line."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -34,6 +34,10 @@ class Tally(Struct):
     def __str__(self) -> str:
         return f"sent {self.sent:,}, duplicates {self.duplicates:,}, refused {self.refused:,}"
 
+    def counts(self) -> dict[str, int]:
+        """It by names."""
+        return {"sent": self.sent, "duplicates": self.duplicates, "refused": self.refused}
+
 
 def send_file(session: Session, path: Path) -> Tally:
     """Send every sound line of a file and name every other."""
@@ -46,16 +50,19 @@ def send_file(session: Session, path: Path) -> Tally:
                 _send_batch(session, doors, batch, tally)
                 progress.update(bar, completed=lines.bytes_read)
         except BaseException:
-            session.voice.talk.print(
-                f"stopped after line {tally.lines:,}: {tally}. Send the whole file again: keys keep what is there from "
-                "going out twice."
-            )
+            words = "Send the whole file again: keys keep what is there from going out twice."
+            tell_stopped(session.voice, tally.lines, f"{tally}. {words}", tally.counts())
             raise
     if session.voice.as_json:
-        session.voice.record({"sent": tally.sent, "duplicates": tally.duplicates, "refused": tally.refused})
+        session.voice.record(tally.counts())
     else:
         session.voice.text(str(tally))
     return tally
+
+
+def tell_stopped(voice: Voice, line: int, words: str, counts: Mapping[str, int]) -> None:
+    """How far it came, for whoever has stopped it or has to do it again."""
+    voice.note(f"stopped after line {line:,}: {words}", {"stopped": True, "line": line, **counts})
 
 
 def _send_batch(session: Session, doors: Doors, batch: list[Line], tally: Tally) -> None:
