@@ -1,14 +1,25 @@
 """A command on a bad day: it says in a sentence what is wrong, in the form that was asked for, and how far it came."""
 
+import asyncio
 import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.far import Far
+from tests.acceptance.test_far import said
 from tests.acceptance.test_operate import talk
 from tests.api.caller import make_key
 from tests.program import Program
+
+
+@pytest.fixture(scope="module")
+def far(serving: Program) -> Far:
+    """The shared program's server, with a key of an administrator."""
+    return Far(serving)
 
 
 @pytest.mark.parametrize(
@@ -30,3 +41,59 @@ async def test_how_far_a_file_came_is_json_where_that_was_asked_for(
     done = Far(serving, make_key(serving, "triggerOperator")).run(*words, str(file), "--json")
     stopped, why = map(json.loads, talk(done, 1).splitlines())
     assert (stopped, why["error"]) == ({"stopped": True, "line": 0, **counts}, "Forbidden")
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[str]:
+    """The address of another program, which answers whatever is asked with this."""
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 " + answer)
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            b"200 OK\r\ncontent-length: 6\r\n\r\n<html>",
+            "200, and what came is no JSON, or a piece of it; is the address right?",
+        ),
+        (
+            b'200 OK\r\ncontent-length: 9\r\n\r\n{"runs":[',
+            "200, and what came is no JSON, or a piece of it; is the address right?",
+        ),
+        (b'200 OK\r\ncontent-length: 90\r\n\r\n{"runs":[', "its answer breaks off, or cannot be unpacked"),
+        (
+            b"200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nnone",
+            "its answer breaks off, or cannot be unpacked",
+        ),
+    ],
+)
+async def test_what_another_program_answers_is_said_in_our_words(far: Far, answer: bytes, words: str) -> None:
+    async with answering(answer) as address:
+        done = await asyncio.to_thread(far.run, "runs", "list", "--json", DISPATCHER_URL=address)
+    assert said(done, 1)["message"].endswith(words)
+
+
+async def test_an_address_where_nobody_listens_or_nobody_speaks_tls_is_said_in_our_words(far: Far) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        away = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        error = said(far.run("runs", "list", "--json", DISPATCHER_URL=away), 1)
+    assert error["message"] == f"the server cannot be reached: {away}: Connection refused"
+    encrypted = far.program.address.replace("http:", "https:")
+    error = said(far.run("runs", "list", "--json", DISPATCHER_URL=encrypted), 1)
+    assert error["message"].endswith(f"{encrypted}: it does not speak TLS there; are the scheme and the port right?")
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+async def test_a_host_that_no_name_server_could_be_asked_for_is_a_fault_of_the_configuration(
+    far: Far, host: str
+) -> None:
+    error = said(far.run("runs", "list", "--json", DISPATCHER_URL=f"https://{host}"), 2)
+    assert (error["error"], error["faults"][0]["path"]) == ("ConfigError", "DISPATCHER_URL")
