@@ -1,8 +1,7 @@
 """Sending: batches on their way into the outbox, and the tally of what became of each line."""
 
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
 from dispatcher.cli.session import Session
+from dispatcher.cli.streams import standard_input
 from dispatcher.cli.voice import Voice, plain
 from dispatcher.doors.doors import Doors
 from dispatcher.doors.nouns import Refusal, Sent
@@ -99,14 +99,11 @@ def _note_duplicate(voice: Voice, number: int, answer: Sent, tally: Tally) -> No
 @contextmanager
 def opened(path: Path, hint: str = "--file") -> Iterator[BufferedReader]:
     """A file that was named on the command line; - is the standard input."""
-    if path == STANDARD_INPUT:
-        yield sys.stdin.buffer  # type: ignore[misc]  # typed as any binary stream, and a buffered reader in fact
-        return
     try:
-        file = path.open("rb")
+        file = standard_input() if path == STANDARD_INPUT else path.open("rb")
     except OSError as fault:
         raise typer.BadParameter(f"{path} cannot be read: {fault.strerror}", param_hint=hint) from fault
-    with file:
+    with nullcontext() if path == STANDARD_INPUT else file:
         yield file
 
 

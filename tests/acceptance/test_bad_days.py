@@ -3,17 +3,19 @@
 import asyncio
 import json
 import socket
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.far import Far
+from tests.acceptance.far import Done, Far
 from tests.acceptance.test_far import said
 from tests.acceptance.test_operate import talk
 from tests.api.caller import make_key
-from tests.program import Program
+from tests.forks import plain_environment
+from tests.program import RUN_SECONDS_MAX, Program
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +99,39 @@ async def test_a_host_that_no_name_server_could_be_asked_for_is_a_fault_of_the_c
 ) -> None:
     error = said(far.run("runs", "list", "--json", DISPATCHER_URL=f"https://{host}"), 2)
     assert (error["error"], error["faults"][0]["path"]) == ("ConfigError", "DISPATCHER_URL")
+
+
+def closed(far: Far, number: int, *arguments: str) -> Done:
+    """A command that is started with one of its standard streams closed."""
+    line = f'exec "$@" {number}{"<" if number == 0 else ">"}&-'
+    return subprocess.run(
+        ["sh", "-c", line, "sh", *far.program.command(*arguments)],
+        env=plain_environment() | far.environment,
+        capture_output=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_stream_that_is_closed_takes_what_is_said_to_it(far: Far, number: int) -> None:
+    listed = closed(far, number, "runs", "list")
+    missing = closed(far, number, "runs", "show", "999999")
+    assert (listed.returncode, listed.stderr, missing.returncode) == (0, b"", 1)
+    assert missing.stderr == (b"error: there is no run 999999\n" if number == 1 else b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("send", "--file", "-"),
+        ("contacts", "import", "-"),
+        ("objects", "put", "-", "--name", "n"),
+        ("trigger", "any", "--input", "-"),
+    ],
+)
+async def test_a_closed_input_is_no_empty_file(far: Far, words: tuple[str, ...]) -> None:
+    done = closed(far, 0, *words, "--json")
+    error = said(done, 2)
+    assert error["error"] == "UsageError"
+    assert "cannot be read: it is closed" in error["message"]
