@@ -135,3 +135,20 @@ async def test_a_closed_input_is_no_empty_file(far: Far, words: tuple[str, ...])
     error = said(done, 2)
     assert error["error"] == "UsageError"
     assert "cannot be read: it is closed" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "runs show 1",
+        "runs list",
+        "deliveries cancel 1 --reason x",
+        "trigger any",
+        "templates show any",
+        "workflows list",
+    ],
+)
+async def test_an_address_with_a_path_too_much_is_not_taken_for_a_thing_that_is_not_there(far: Far, words: str) -> None:
+    error = said(far.run(*words.split(), "--json", DISPATCHER_URL=f"{far.program.address}/v1"), 1)
+    assert error["error"] == "Unexpected"
+    assert "404: Dispatcher has no such path there; is the address right?" in error["message"]
