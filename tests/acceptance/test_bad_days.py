@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.far import Done, Far
-from tests.acceptance.test_far import said
-from tests.acceptance.test_operate import talk
+from tests.acceptance.test_far import cutting, said
+from tests.acceptance.test_operate import rows, talk
 from tests.api.caller import make_key
 from tests.forks import plain_environment
 from tests.program import RUN_SECONDS_MAX, Program
@@ -152,3 +152,13 @@ async def test_an_address_with_a_path_too_much_is_not_taken_for_a_thing_that_is_
     error = said(far.run(*words.split(), "--json", DISPATCHER_URL=f"{far.program.address}/v1"), 1)
     assert error["error"] == "Unexpected"
     assert "404: Dispatcher has no such path there; is the address right?" in error["message"]
+
+
+async def test_an_erasure_that_is_not_seen_to_its_end_is_told_to_have_begun(far: Far) -> None:
+    async with cutting(far.program, 100, b"GET /erasures/") as address:
+        asked = ("contacts", "erase", "bad-day@example.org", "--reason", "asked", "--yes", "--json")
+        done = await asyncio.to_thread(far.run, *asked, DISPATCHER_URL=address)
+    stopped, why = map(json.loads, talk(done, 1).splitlines())
+    assert (stopped["stopped"], stopped["workspace"], why["error"]) == (True, "default", "Unavailable")
+    begun = [one["id"] for one in rows(far.run("contacts", "erasures", "--json"))]
+    assert stopped["id"] in begun
