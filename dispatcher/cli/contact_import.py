@@ -8,7 +8,7 @@ from msgspec import Struct
 from dispatcher.cli.contact_file import ContactFile
 from dispatcher.cli.lines import Line, Lines
 from dispatcher.cli.progress import progress_bar
-from dispatcher.cli.sending import opened
+from dispatcher.cli.sending import opened, tell_stopped
 from dispatcher.cli.session import Session
 from dispatcher.domain.contacts import Said
 from dispatcher.doors.nouns import Refusal, Whose
@@ -57,10 +57,8 @@ def import_contacts(session: Session, path: Path, how: Importing) -> Tally:
                         break
                     at(lines.bytes_read)
             except BaseException:
-                session.voice.talk.print(
-                    f"stopped after line {tally.lines:,}: {tally}. Import the whole file again: what is there stays "
-                    "the same."
-                )
+                words = "Import the whole file again: what is there stays the same."
+                tell_stopped(session.voice, tally.lines, f"{tally}. {words}", tally.counts())
                 raise
     return tally
 

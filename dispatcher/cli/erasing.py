@@ -53,12 +53,17 @@ def erase(  # noqa: PLR0913 - each is an option of the command line
 
 def _work(session: Session, noun: Persons, place: Workspace, number: int) -> bool:
     """Go on until it is done, or waits."""
-    with progress_bar(session.voice, f"erasure {number}", 0) as at:
-        while True:
-            now = session.run(lambda: noun.go_on(place, number))
-            at(now.deliveries + now.runs)
-            if now.finished or now.waits_for:
-                break
+    try:
+        with progress_bar(session.voice, f"erasure {number}", 0) as at:
+            while True:
+                now = session.run(lambda: noun.go_on(place, number))
+                at(now.deliveries + now.runs)
+                if now.finished or now.waits_for:
+                    break
+    except BaseException:
+        said = f"stopped: erasure {number} in {place.workspace_id} has begun, and whoever serves completes it"
+        session.voice.note(said, {"stopped": True, "id": number, "workspace": place.workspace_id})
+        raise
     if session.voice.as_json:
         record = {"id": number, "workspace": place.workspace_id, "deliveries": now.deliveries, "runs": now.runs}
         session.voice.record(record | {"waits_for": now.waits_for, "finished": now.finished})

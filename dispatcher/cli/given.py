@@ -1,6 +1,5 @@
 """What is given: JSON objects on the command line, in a file or on standard input, NAME=VALUE, and times."""
 
-import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +9,7 @@ import msgspec
 import typer
 
 from dispatcher.cli.failures import unreadable
+from dispatcher.cli.streams import standard_input
 from dispatcher.cli.voice import plain
 from dispatcher.domain.plans.times import duration
 from dispatcher.store.intake import instant
@@ -36,7 +36,7 @@ def _content(option: str, given: str) -> str:
     path = given.removeprefix("@")
     try:
         if path == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+            content = standard_input().read(FILE_BYTES_MAX + 1)
         else:
             with Path(path).open("rb") as file:
                 content = file.read(FILE_BYTES_MAX + 1)

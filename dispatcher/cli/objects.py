@@ -12,6 +12,7 @@ from dispatcher.cli.deliveries import LIMIT_MAX
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.operating import Yes, second
 from dispatcher.cli.session import Session
+from dispatcher.cli.streams import standard_input
 from dispatcher.cli.template_work import InWorkspace, Tenant, place
 from dispatcher.domain.shelf import is_media_type, is_name
 from dispatcher.store.objects import OBJECT_BYTES_MAX
@@ -142,7 +143,7 @@ def _read(file: Path) -> bytes:
     """A file, or as much of it as shows that it is too large."""
     try:
         if file == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(OBJECT_BYTES_MAX + 1)
+            content = standard_input().read(OBJECT_BYTES_MAX + 1)
         else:
             with file.open("rb") as opened:
                 content = opened.read(OBJECT_BYTES_MAX + 1)

@@ -15,6 +15,7 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError
 from dispatcher.cli.commands import ConfigOption, JsonOption, command, group
 from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain
 from dispatcher.cli.program import launcher
+from dispatcher.cli.streams import hold
 from dispatcher.cli.voice import Voice
 from dispatcher.version import VERSION
 
@@ -85,6 +86,7 @@ def _root(
 
 def main() -> NoReturn:
     """Run what the command line says, and exit with its code."""
+    hold()
     # Known before anything is parsed, since a usage error has no context yet.
     voice = Voice("--json" in sys.argv)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -1,8 +1,7 @@
 """Sending: batches on their way into the outbox, and the tally of what became of each line."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
 from dispatcher.cli.session import Session
+from dispatcher.cli.streams import standard_input
 from dispatcher.cli.voice import Voice, plain
 from dispatcher.doors.doors import Doors
 from dispatcher.doors.nouns import Refusal, Sent
@@ -34,6 +34,10 @@ class Tally(Struct):
     def __str__(self) -> str:
         return f"sent {self.sent:,}, duplicates {self.duplicates:,}, refused {self.refused:,}"
 
+    def counts(self) -> dict[str, int]:
+        """It by names."""
+        return {"sent": self.sent, "duplicates": self.duplicates, "refused": self.refused}
+
 
 def send_file(session: Session, path: Path) -> Tally:
     """Send every sound line of a file and name every other."""
@@ -46,16 +50,19 @@ def send_file(session: Session, path: Path) -> Tally:
                 _send_batch(session, doors, batch, tally)
                 progress.update(bar, completed=lines.bytes_read)
         except BaseException:
-            session.voice.talk.print(
-                f"stopped after line {tally.lines:,}: {tally}. Send the whole file again: keys keep what is there from "
-                "going out twice."
-            )
+            words = "Send the whole file again: keys keep what is there from going out twice."
+            tell_stopped(session.voice, tally.lines, f"{tally}. {words}", tally.counts())
             raise
     if session.voice.as_json:
-        session.voice.record({"sent": tally.sent, "duplicates": tally.duplicates, "refused": tally.refused})
+        session.voice.record(tally.counts())
     else:
         session.voice.text(str(tally))
     return tally
+
+
+def tell_stopped(voice: Voice, line: int, words: str, counts: Mapping[str, int]) -> None:
+    """How far it came, for whoever has stopped it or has to do it again."""
+    voice.note(f"stopped after line {line:,}: {words}", {"stopped": True, "line": line, **counts})
 
 
 def _send_batch(session: Session, doors: Doors, batch: list[Line], tally: Tally) -> None:
@@ -92,14 +99,11 @@ def _note_duplicate(voice: Voice, number: int, answer: Sent, tally: Tally) -> No
 @contextmanager
 def opened(path: Path, hint: str = "--file") -> Iterator[BufferedReader]:
     """A file that was named on the command line; - is the standard input."""
-    if path == STANDARD_INPUT:
-        yield sys.stdin.buffer  # type: ignore[misc]  # typed as any binary stream, and a buffered reader in fact
-        return
     try:
-        file = path.open("rb")
+        file = standard_input() if path == STANDARD_INPUT else path.open("rb")
     except OSError as fault:
         raise typer.BadParameter(f"{path} cannot be read: {fault.strerror}", param_hint=hint) from fault
-    with file:
+    with nullcontext() if path == STANDARD_INPUT else file:
         yield file
 
 

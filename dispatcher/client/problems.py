@@ -43,6 +43,8 @@ _BY_STATUS: Mapping[int, type[ClientError]] = {
     503: Unavailable,
     504: TimedOut,
 }
+# What the server says where it has no such path, and never of a thing that is not there: that one it names.
+_NO_PATH = "Not Found"
 # What a proxy before it may say as well, in words of its own.
 _ANYBODYS = frozenset({401, 403, 413, 429, 502, 503, 504})
 _CLIENTS_FAULT = range(400, 500)
@@ -74,6 +76,9 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
     retry_after = _seconds(headers.get("retry-after"))
     if document is not None:
         kind = document.type.removeprefix(KIND_PREFIX)
+        if document.detail == _NO_PATH:
+            words = f"{status}: Dispatcher has no such path there; is the address right?"
+            return Unexpected(words, status=status, kind=kind, request_id=document.request_id)
         return _which(status, kind)(
             document.detail,
             status=status,

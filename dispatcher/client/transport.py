@@ -5,11 +5,13 @@ reads no more of an answer than `ANSWER_BYTES_MAX`.
 """
 
 import asyncio
+import os
 import random
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from errno import errorcode
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -57,8 +59,11 @@ class Reply(Struct, frozen=True):
         """Its JSON as what it is meant to be."""
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+        except (msgspec.ValidationError, RecursionError) as fault:
             raise Unexpected(f"the answer is not what was expected: {fault}", status=self.status) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            words = f"{self.status}, and what came is no JSON, or a piece of it; is the address right?"
+            raise Unexpected(words, status=self.status) from None
 
 
 class Octets(Struct, frozen=True):
@@ -245,9 +250,29 @@ def _wait(attempt: int) -> float:
 
 
 def _words(fault: Exception) -> str:
-    if isinstance(fault, aiohttp.ClientResponseError):
-        return "its answer is no HTTP"
-    return str(fault) or type(fault).__name__
+    """What is wrong, in words of ours where the library's are about itself."""
+    match fault:
+        case aiohttp.ClientResponseError():
+            return "its answer is no HTTP"
+        case aiohttp.ClientPayloadError():
+            return "its answer breaks off, or cannot be unpacked"
+        case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as wrong):
+            return f"its certificate is not good: {wrong.verify_message}"
+        case aiohttp.ClientConnectorError(os_error=cause):
+            return _unconnected(cause)
+        case _:
+            return str(fault) or type(fault).__name__
+
+
+def _unconnected(cause: OSError) -> str:
+    """Why nobody could be spoken to. What TLS and name servers complain of has numbers of their own."""
+    match cause:
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+            return "it does not speak TLS there; are the scheme and the port right?"
+        case OSError(errno=int(number)) if number in errorcode and not isinstance(cause, ssl.SSLError):
+            return os.strerror(number)
+        case _:
+            return cause.strerror or str(cause)
 
 
 def _unwritable(path: str) -> Refused:
@@ -258,7 +283,7 @@ def _base(url: str) -> str:
     """An address without its last slash. Raises Refused."""
     try:
         place = urlsplit(url)
-        sound = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+        sound = place.scheme in ("http", "https") and bool((place.hostname or "").encode("idna")) and place.port != 0
     except ValueError:
         sound = False
     if not sound:

@@ -73,7 +73,7 @@ def _url_faults(url: str, allow_http: str | None) -> list[str]:
 def _parts(url: str) -> SplitResult | None:
     try:
         place = urlsplit(url)
-        sound = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+        sound = place.scheme in ("http", "https") and bool((place.hostname or "").encode("idna")) and place.port != 0
     except ValueError:
         return None
     return place if sound else None

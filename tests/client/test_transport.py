@@ -316,6 +316,7 @@ async def test_the_key_is_in_no_error_and_in_no_repr(far: FarSide) -> None:
         "https://",
         "https://u:p@example.org",
         "https://h:x",
+        "https://a..b",
         "https://h/?a",
         "h:1",
     ],

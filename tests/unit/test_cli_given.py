@@ -1,6 +1,5 @@
 """Properties of what is given on the command line: JSON, files, and NAME=VALUE."""
 
-import io
 import json
 import sys
 from pathlib import Path
@@ -17,10 +16,13 @@ def test_an_object_comes_from_the_option_a_file_or_standard_input(
 ) -> None:
     file = tmp_path / "input.json"
     file.write_bytes(b'\xef\xbb\xbf{"a": 1}')
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"b": 2}')))
+    given = tmp_path / "given.json"
+    given.write_text('{"b": 2}')
     assert object_text("--input", ' {"c": 3}') == ' {"c": 3}'
     assert json.loads(object_text("--input", f"@{file}")) == json.loads(object_text("--input", str(file))) == {"a": 1}
-    assert json.loads(object_text("--input", "-")) == {"b": 2}
+    with given.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert json.loads(object_text("--input", "-")) == {"b": 2}
 
 
 @pytest.mark.parametrize(

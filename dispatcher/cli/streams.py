@@ -1,0 +1,29 @@
+"""Standard streams: each is something, also where whoever started us has closed it."""
+
+import os
+import sys
+from errno import EBADF
+from fcntl import F_GETFL, fcntl
+from io import BufferedReader
+
+
+def hold() -> None:
+    """Let nothing else be opened in the place of a standard stream: what is said would go into a socket there.
+
+    What is said to a closed stream is lost. From a closed input nothing can be read, rather than an empty file.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # It becomes the lowest number that is free, which is this one.
+            os.open(os.devnull, os.O_WRONLY)
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115 - it stays
+            setattr(sys, ("stdin", "stdout", "stderr")[number], stream)
+
+
+def standard_input() -> BufferedReader:
+    """What is read where - is named. Raises OSError where it is closed, before anything else is done."""
+    if fcntl(sys.stdin.fileno(), F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+        raise OSError(EBADF, "it is closed")
+    return sys.stdin.buffer  # type: ignore[return-value]  # typed as any binary stream, and a buffered reader in fact
