@@ -101,7 +101,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
             "listKeys": cursor_after_texts("keys", "a", "7"),
             "listPauses": cursor("pauses", 7),
             "listObjects": cursor_after("objects", "a"),
-            "listAudit": cursor("audit", 1, 1, 7),
+            "listAudit": cursor("audit", 1, 1, 7, 1),
         }.items()
     },
     "getWebhookLog": {"query.cursor": cursor("webhook_actions", 7)},
