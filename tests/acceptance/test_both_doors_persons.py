@@ -89,6 +89,9 @@ async def test_an_export_of_several_pages_is_whole_and_nothing_is_kept_of_it(
     keys = [one["idempotency_key"] for one in rows(far.run(*asked))]
     assert keys == [f"k{number}" for number in range(1, 621)]
     assert keys == [one["idempotency_key"] for one in rows(quick.run(*asked))]
+    # Neither does who looks for an address among contacts and suppressions.
+    for words in (("contacts", "list", "--address"), ("suppressions", "check")):
+        text(far.run(*words, "ann@example.org"))
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.api_answers") == 0
 
 

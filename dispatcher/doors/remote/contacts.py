@@ -84,7 +84,7 @@ class RemoteContacts:
         if which.address is None:
             return rows(await self._calls.pages(_PATH, _Page, lambda page: page.contacts, count, asked))
         said = {**asked, "address": which.address.text, "kind": which.address.kind}
-        return rows((await self._calls.post("/contact-search", said, _Page)).contacts)
+        return rows((await self._calls.look("/contact-search", said, _Page)).contacts)
 
     async def delete(self, whose: Whose, key: str) -> str:
         """Delete one."""

@@ -86,7 +86,7 @@ class RemoteSuppressions:
         """Whether it would be sent."""
         await self._calls.require(tenant_id)
         said = structs.asdict(meant) | {"address": meant.address.text, "kind": meant.address.kind}
-        found = await self._calls.post(f"{_PATH}/check", said, models.CheckedAddress)
+        found = await self._calls.look(f"{_PATH}/check", said, models.CheckedAddress)
         return Checked(found.reason, rows(found.entries), rows(found.topics), rows(found.log))
 
     async def preferences(
