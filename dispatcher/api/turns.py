@@ -4,8 +4,8 @@ All of them share one loop. Each round of it serves every request that is ready,
 several rounds for a batch of deliveries. With 32 callers that never pause it was left 0.4 to 0.6 of its own speed, with
 8 at a time 0.7 to 0.9. Few at a time cost more each, since less is written together: so that is only while it matters.
 
-A turn ends by itself: whoever takes longer waits for Postgres (for the lock of an application's transaction, say), which
-takes nothing of the loop, and eight of those would keep everybody else out.
+A turn ends by itself: whoever takes longer waits for Postgres (for the lock of an application's transaction, say),
+which takes nothing of the loop, and eight of those would keep everybody else out.
 """
 
 import asyncio
