@@ -150,6 +150,8 @@ def _has_times(model: type[Struct]) -> bool:
 
 def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
     """A model out of the parameters of a URL, each of which stands once."""
+    if not given and isinstance(plain := _unasked(model), model):
+        return plain
     if len(given) > PARAMETERS_MAX:
         raise faulty([Fault("query", f"has {len(given)} parameters, over {PARAMETERS_MAX}")])
     faults = [Fault(_at("query", name), "stands twice") for name in _twice(given)]
@@ -166,6 +168,12 @@ def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
     if faults:
         raise faulty(faults)
     return msgspec.convert(named, model, strict=False)
+
+
+@cache
+def _unasked(model: type[Struct]) -> Struct | None:
+    """The model of a URL without parameters, as most are; None where some are required."""
+    return None if any(one.required for one in _fields(model).values()) else msgspec.convert({}, model)
 
 
 def faults_of(value: object, annotation: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401 - as it was written

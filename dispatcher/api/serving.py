@@ -3,9 +3,9 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from secrets import token_hex
 from typing import Any
 
@@ -183,15 +183,21 @@ class Serving:
         asked = list(request.query_params.multi_items()) if request.scope["query_string"] else []
         faults: list[Fault] = []
         query = again = None
-        with _noting(faults):
+        try:
             query = reading.read_query(asked, endpoint.query)
-        with _noting(faults):
+        except Problem as problem:
+            _note(problem, faults)
+        try:
             again = _idempotency_key(request)
+        except Problem as problem:
+            _note(problem, faults)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
         async with self._turns.one():
             if faults:
-                with _noting(faults):
+                try:
                     await _given(endpoint, request, body, itself=False)
+                except Problem as problem:
+                    _note(problem, faults)
                 raise faulty(faults)
             return await self._in_turn(endpoint, request, key, query, again, body)
 
@@ -266,15 +272,11 @@ class Serving:
         return b"".join(chunks)
 
 
-@contextmanager
-def _noting(faults: list[Fault]) -> Iterator[None]:
-    """Goes on after a fault of the request, so that all of them can be told at once."""
-    try:
-        yield
-    except Problem as problem:
-        if problem.kind is not FAULTY:
-            raise
-        faults += problem.faults
+def _note(problem: Problem, faults: list[Fault]) -> None:
+    """Keep what is wrong with a request, so that all of it can be told at once."""
+    if problem.kind is not FAULTY:
+        raise problem
+    faults += problem.faults
 
 
 async def _given(endpoint: Endpoint, request: AnyRequest, body: bytes, *, itself: bool) -> Any:  # noqa: ANN401 - of the endpoint's own type

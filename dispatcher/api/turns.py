@@ -10,7 +10,7 @@ which takes nothing of the loop, and eight of those would keep everybody else ou
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 
 PRESSED_TURNS = 8
 # Ten times what a request takes that waits for nothing but its commit.
@@ -25,12 +25,12 @@ class Turns:
         self._seconds_max = seconds_max
         self._turns = asyncio.Semaphore(PRESSED_TURNS)
 
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
+    def one(self) -> AbstractAsyncContextManager[None]:
         """A turn, at once or after others."""
-        if not self._pressed():
-            yield
-            return
+        return self._next() if self._pressed() else nullcontext()
+
+    @asynccontextmanager
+    async def _next(self) -> AsyncIterator[None]:
         await self._turns.acquire()
         with ExitStack() as turn:
             turn.callback(self._turns.release)
