@@ -1,13 +1,16 @@
 -- name: take
 -- Lock up to $1 runs that are due and as many that were woken. One that killed its walker before is taken alone. What is
 -- locked by others is theirs: their walk sees what woke it, or leaves the wake. It does not count either: a transaction
--- that stays open over some runs keeps no others from walking.
+-- that stays open over some runs keeps no others from walking. LATERAL begins with the wakes: a plain join that was planned
+-- while there were few runs began with those, and went on reading all of them, 13 ms for 17,000 that wait.
 WITH due AS MATERIALIZED (
     SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0
      ORDER BY available_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), woken AS MATERIALIZED (
-    SELECT r.id FROM dispatcher.wakes w JOIN dispatcher.runs r ON r.id = w.run_id WHERE r.takes = 0
-     LIMIT $1 FOR UPDATE OF r SKIP LOCKED
+    SELECT r.id
+      FROM dispatcher.wakes w,
+           LATERAL (SELECT id FROM dispatcher.runs WHERE id = w.run_id AND takes = 0 FOR UPDATE SKIP LOCKED) AS r
+     LIMIT $1
 )
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
