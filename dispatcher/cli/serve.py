@@ -1,6 +1,7 @@
 """The `serve` and `migrate` commands: the process itself, and the schema that it needs."""
 
 import asyncio
+import gc
 import os
 from typing import Annotated
 
@@ -30,7 +31,11 @@ def serve(session: Session, migrate: MigrateOption = False) -> None:
     faultpoints.arm(os.environ)
 
     async def run() -> None:
-        await App(config, session.read, migrate).serve()
+        app = App(config, session.read, migrate)
+        # What is there by now stays. Looking through all of it for garbage took 40 ms each time, three times a second
+        # under load: an eighth of what the API can do, and of each hundred requests one waited for it.
+        gc.freeze()
+        await app.serve()
 
     session.launch(run())
 

@@ -22,8 +22,11 @@ DECLARE
 BEGIN
     IF NOT EXISTS (
         SELECT FROM dispatcher.deliveries d
-         WHERE d.tenant_id = NEW.tenant_id AND d.workspace_id = NEW.workspace_id
-           AND d.idempotency_key IN (NEW.idempotency_key, hash)) THEN
+         WHERE d.tenant_id = NEW.tenant_id AND d.workspace_id = NEW.workspace_id AND d.idempotency_key = NEW.idempotency_key
+    ) AND NOT EXISTS (
+        SELECT FROM dispatcher.deliveries d
+         WHERE d.tenant_id = NEW.tenant_id AND d.workspace_id = NEW.workspace_id AND d.idempotency_key = hash
+    ) THEN
         RETURN NEW;
     END IF;
     PERFORM FROM dispatcher.deliveries d
@@ -45,7 +48,12 @@ BEGIN
     IF NOT EXISTS (
         SELECT FROM dispatcher.runs r
          WHERE r.tenant_id = NEW.tenant_id AND r.workspace_id = NEW.workspace_id AND r.workflow = NEW.workflow
-           AND r.idempotency_key IN (NEW.idempotency_key, hash)) THEN
+           AND r.idempotency_key = NEW.idempotency_key
+    ) AND NOT EXISTS (
+        SELECT FROM dispatcher.runs r
+         WHERE r.tenant_id = NEW.tenant_id AND r.workspace_id = NEW.workspace_id AND r.workflow = NEW.workflow
+           AND r.idempotency_key = hash
+    ) THEN
         RETURN NEW;
     END IF;
     PERFORM FROM dispatcher.runs r

@@ -17,12 +17,13 @@ ON CONFLICT (tenant_id, workspace_id, idempotency_key) DO NOTHING
 RETURNING tenant_id, workspace_id, idempotency_key, id;
 
 -- name: holders
--- Which delivery holds each of these keys, or what is left of it.
-SELECT d.tenant_id, d.workspace_id, asked.idempotency_key, d.id
-  FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (tenant_id, workspace_id, idempotency_key)
-  JOIN dispatcher.deliveries d
-    ON d.tenant_id = asked.tenant_id AND d.workspace_id = asked.workspace_id
-   AND d.idempotency_key = ANY (ARRAY[asked.idempotency_key, dispatcher.erased_v1(asked.idempotency_key)]);
+-- Which delivery holds each of these keys, or what is left of it. (One by one: see migration 22.)
+SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (tenant_id, workspace_id, idempotency_key),
+       unnest(ARRAY[asked.idempotency_key, dispatcher.erased_v1(asked.idempotency_key)]) AS one (key),
+       LATERAL (SELECT h.id FROM dispatcher.deliveries h
+                 WHERE h.tenant_id = asked.tenant_id AND h.workspace_id = asked.workspace_id AND h.idempotency_key = one.key
+                 LIMIT 1) AS d;
 
 -- name: list
 -- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
@@ -49,9 +50,12 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
 SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
 
 -- name: find
--- The id behind a key.
-SELECT id FROM dispatcher.deliveries WHERE tenant_id = $1 AND workspace_id = $2
-   AND idempotency_key IN ($3, dispatcher.erased_v1($3));
+-- The id behind a key. (One by one: see migration 22.)
+SELECT d.id
+  FROM unnest(ARRAY[$3, dispatcher.erased_v1($3)]) AS one (key),
+       LATERAL (SELECT id FROM dispatcher.deliveries
+                 WHERE tenant_id = $1 AND workspace_id = $2 AND idempotency_key = one.key
+                 LIMIT 1) AS d;
 
 -- name: owner
 -- Whose a delivery is.
