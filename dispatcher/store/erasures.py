@@ -128,7 +128,7 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
         if after is not None:
             await after(database, erasure)
     await database.fetch(_SQL["receipts"], erasure.who.terms, erasure.who.pattern, *place, erasure.who.forms)
-    await database.fetch(_SQL["answers"], *place, erasure.who.terms)
+    await database.fetch(_SQL["answers"], *place, erasure.who.terms, erasure.who.pattern)
     return True
 
 

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from dispatcher.domain import persons
-from dispatcher.domain.addresses import Address
+from dispatcher.domain.addresses import Address, address
 from dispatcher.domain.life import Failed, Held, Succeeded
 from dispatcher.store import barring, checks, deliveries, erasures, suppressions
 from dispatcher.store.deliveries import New
@@ -210,6 +210,31 @@ async def test_somebody_with_a_like_address_keeps_everything(scene: Scene, conne
     assert await _row(scene, other, "idempotency_key, recipient") == ("other", "an.n@example.org")
     kept = ["contact_addresses.address", "contact_addresses.written", "deliveries.variables"]
     assert await traces(connection, "joann@example.org") == kept
+
+
+@pytest.mark.parametrize(
+    ("said", "goes"),
+    [
+        ("ann@example.org", True),
+        ("ANN@example.org, Bob", True),
+        ("joann@example.org", False),
+        ("jürgen@example.org", True),
+        ("x <ann@bücher.example>", True),
+        ("ann@bücher.example.org", False),
+        ("o\\'ann@example.com", True),
+    ],
+)
+async def test_kept_answers_of_a_person_go_however_the_address_is_written(
+    scene: Scene, connection: Connection, said: str, goes: bool
+) -> None:
+    await connection.execute(
+        """INSERT INTO dispatcher.api_answers (status, tenant_id, workspace_id, key, asked, answer)
+           VALUES (201, 'default', 'default', 'k', '', $1)""",
+        json.dumps({"to": said}, ensure_ascii=False).encode(),
+    )
+    known = ("ann@example.org", "jürgen@example.org", "ann@bücher.example", "o\\'ann@example.com")
+    await _erase(scene, persons.of(address("email", one) for one in known))
+    assert (await scene.value("SELECT answer FROM dispatcher.api_answers") == b'{"erased":true}') is goes
 
 
 async def test_while_a_run_is_waited_for_nothing_else_goes_out(scene: Scene, connection: Connection) -> None:

@@ -104,9 +104,11 @@ DELETE FROM dispatcher.waiting_receipts w
 -- Kept answers of the HTTP door that speak of an address say nothing any more, and a key that does is its hash. But for what is
 -- answered to whoever asks for an erasure, which has hashes: if that was lost, it is asked for again when all is done.
 UPDATE dispatcher.api_answers a SET answer = '{"erased":true}', key = dispatcher.erased_v1(a.key)
- WHERE a.tenant_id = $1 AND a.workspace_id = $2
-   AND NOT (a.status = 202 AND strpos(encode(a.answer, 'escape'), '"subjects":["sha256:') > 0)
-   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(lower(a.key || encode(a.answer, 'escape')), term) > 0);
+  FROM (SELECT k.key, lower(concat_ws(' ', k.key, convert_from(k.answer, 'UTF8'))) AS says FROM dispatcher.api_answers k
+         WHERE k.tenant_id = $1 AND k.workspace_id = $2
+           AND NOT (k.status = 202 AND strpos(encode(k.answer, 'escape'), '"subjects":["sha256:') > 0)) AS kept
+ WHERE a.tenant_id = $1 AND a.workspace_id = $2 AND a.key = kept.key
+   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(kept.says, term) > 0) AND kept.says ~ $4;
 
 -- name: progress
 -- How far it has come, and how many deliveries it waits for.
