@@ -178,11 +178,12 @@ async def _stop(database: Database, erasure: Erasure) -> None:
 
 
 async def _sent(database: Database, erasure: Erasure) -> None:
-    """Erase what was sent to them."""
+    """Erase what was sent to them, and what is to be told of it: what was told is a delivery, and comes next."""
     async for rows in _theirs(database, erasure):
         erased = int(await database.value(_SQL["erase_deliveries"], [row["id"] for row in rows], False))
         erasure.deliveries += erased
         erasure.waits_for += len(rows) - erased
+    await database.fetch(_SQL["untold"], erasure.here.tenant_id, erasure.here.workspace_id)
 
 
 async def _mentions(database: Database, erasure: Erasure) -> bool:
