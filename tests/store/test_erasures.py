@@ -55,6 +55,8 @@ async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connectio
     await write(database, "of ann@example.org", variables='{"name": "Ann Lee"}', scheduled_for=None)
     # To somebody else, about her.
     (told,) = await deliveries.insert(database, [_new("told", "bob@example.org", "ANN@example.org, Ann Lee")])
+    await deliveries.insert(database, [_new("called", "bob@example.org", "Call Ann Lee: +49 (170) 123-45!")])
+    await database.fetch("SELECT dispatcher.cancel_delivery_v1(max(id), 'bob', 'x') FROM dispatcher.deliveries")
     await database.fetch("SELECT dispatcher.cancel_delivery_v1($1, 'bob', 'Ann Lee')", told.id)
     await suppressions.add(database, "default", "bob", [Entry(ANN, "unsubscribe", "Ann Lee said so")])
     await connection.execute(
@@ -71,7 +73,7 @@ async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connectio
     others = await database.value("SELECT count(*) FROM dispatcher.deliveries")
     assert "contacts.name" in await traces(connection, "ann lee")
     looked = await _erase(scene)
-    assert (looked.finished, looked.deliveries, looked.runs) == (True, 3, 1)
+    assert (looked.finished, looked.deliveries, looked.runs) == (True, 4, 1)
     # What workflows say by themselves is nobody's.
     left = await traces(connection, "ann@example.org", "ann lee", "+4917012345")
     assert set(left) == {"plan_versions.definition", "plan_versions.plan"}
@@ -222,6 +224,8 @@ async def test_somebody_with_a_like_address_keeps_everything(scene: Scene, conne
         ("x <ann@bücher.example>", True),
         ("ann@bücher.example.org", False),
         ("o\\'ann@example.com", True),
+        ("+49 170 123-45", True),
+        ("+49 170 123-456", False),
     ],
 )
 async def test_kept_answers_of_a_person_go_however_the_address_is_written(
@@ -233,7 +237,7 @@ async def test_kept_answers_of_a_person_go_however_the_address_is_written(
         json.dumps({"to": said}, ensure_ascii=False).encode(),
     )
     known = ("ann@example.org", "jürgen@example.org", "ann@bücher.example", "o\\'ann@example.com")
-    await _erase(scene, persons.of(address("email", one) for one in known))
+    await _erase(scene, persons.of([PHONE, *(address("email", one) for one in known)]))
     assert (await scene.value("SELECT answer FROM dispatcher.api_answers") == b'{"erased":true}') is goes
 
 
