@@ -135,7 +135,8 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
 async def _runs(database: Database, erasure: Erasure) -> bool:
     """Erase the runs of a page, with all that they have ordered. False behind the last, or where one goes on."""
     found, last = await person_store.runs(database, erasure.here, erasure.who, erasure.runs_upto, PAGE)
-    ids = [one["id"] for one in found if one["created_at"] <= erasure.asked_at]
+    before = await database.fetch(_SQL["before"], [one["id"] for one in found], erasure.asked_at)
+    ids = [row["id"] for row in before]
     if ids:
         await database.fetch(_SQL["cancel_run"], ids, erasure.actor)
         rows = await database.fetch(_SQL["of_runs"], ids)

@@ -273,3 +273,25 @@ async def test_what_is_new_since_it_was_asked_for_stays(scene: Scene) -> None:
     assert again.finished
     assert (await scene.life(fresh), await _row(scene, fresh, "recipient")) == ("pending", ("+4917012345",))
     assert await scene.value("SELECT count(*) FROM dispatcher.contacts") == 1
+
+
+async def test_who_stands_in_at_a_digest_is_as_old_as_who_led_it(scene: Scene, connection: Connection) -> None:
+    """Two who share a digest ask at about the same time; what comes to it afterwards is new."""
+    enter = "SELECT dispatcher.enter_digest_v1(1, 'wait', 'family', $1, 3600, 10, $2)"
+    await flows.put(connection)
+    for name in ("bob@example.org", "ann@example.org", "ann@example.org", "eve@example.org"):
+        run = (await flows.trigger(connection, {"mail": name}))["execution_id"]
+        await flows.at_node(connection, run, "wait", "digesting", until=4e9)
+        await connection.execute(enter, run, json.dumps({"mail": name}))
+    bob = await erasures.ask(scene.database, HERE, persons.of([Address("email", "bob@example.org")]), "bob", "x")
+    ann = await erasures.ask(scene.database, HERE, persons.of([ANN]), "bob", "x")
+    await flows.trigger(connection, {"mail": "ann@example.org", "said": "again"})
+    for number in (bob, ann):
+        looked = await erasures.look(scene.database, number)
+        assert looked is not None
+        assert looked.finished
+    assert await traces(connection, "bob@example.org") == []
+    left = "SELECT input FROM dispatcher.runs WHERE finished_at IS NULL ORDER BY id"
+    mails = [json.loads(row["input"])["mail"] for row in await connection.fetch(left)]
+    # Eve's own, what Ann has asked for again, and who stands in for all with what Eve has left there.
+    assert mails == ["eve@example.org", "ann@example.org", "eve@example.org"]

@@ -56,6 +56,18 @@ SELECT d.id, d.run_id, d.channel, d.recipient, s.status, s.held, s.marked
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
  WHERE d.run_id = ANY ($1::bigint[]) ORDER BY d.id;
 
+-- name: before
+-- Of these runs those that were there at a moment, and those that stand in at a digest for one that was: what they have was left
+-- with that one.
+WITH RECURSIVE line AS (
+    SELECT r.id AS of, r.id, r.created_at, r.triggered_by FROM dispatcher.runs r WHERE r.id = ANY ($1::bigint[])
+    UNION ALL
+    SELECT l.of, r.id, r.created_at, r.triggered_by
+      FROM line l JOIN dispatcher.runs r ON r.id = substring(l.triggered_by FROM '^digest of run ([0-9]{1,18})$')::bigint AND r.id < l.id
+     WHERE l.created_at > $2
+)
+SELECT l.of AS id FROM line l WHERE l.created_at <= $2 ORDER BY 1;
+
 -- name: mentioned
 -- Of the next $5 deliveries behind a number those of this workspace that mention an address in what they say, or in their
 -- key; and how far that led. What tells an endpoint of something is as old as that is, and mentions what was erased of it.
