@@ -128,14 +128,15 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
         if after is not None:
             await after(database, erasure)
     await database.fetch(_SQL["receipts"], erasure.who.terms, erasure.who.pattern, *place, erasure.who.forms)
-    await database.fetch(_SQL["answers"], *place, erasure.who.terms)
+    await database.fetch(_SQL["answers"], *place, erasure.who.terms, erasure.who.pattern)
     return True
 
 
 async def _runs(database: Database, erasure: Erasure) -> bool:
     """Erase the runs of a page, with all that they have ordered. False behind the last, or where one goes on."""
     found, last = await person_store.runs(database, erasure.here, erasure.who, erasure.runs_upto, PAGE)
-    ids = [one["id"] for one in found if one["created_at"] <= erasure.asked_at]
+    before = await database.fetch(_SQL["before"], [one["id"] for one in found], erasure.asked_at)
+    ids = [row["id"] for row in before]
     if ids:
         await database.fetch(_SQL["cancel_run"], ids, erasure.actor)
         rows = await database.fetch(_SQL["of_runs"], ids)
@@ -178,11 +179,12 @@ async def _stop(database: Database, erasure: Erasure) -> None:
 
 
 async def _sent(database: Database, erasure: Erasure) -> None:
-    """Erase what was sent to them."""
+    """Erase what was sent to them, and what is to be told of it: what was told is a delivery, and comes next."""
     async for rows in _theirs(database, erasure):
         erased = int(await database.value(_SQL["erase_deliveries"], [row["id"] for row in rows], False))
         erasure.deliveries += erased
         erasure.waits_for += len(rows) - erased
+    await database.fetch(_SQL["untold"], erasure.here.tenant_id, erasure.here.workspace_id)
 
 
 async def _mentions(database: Database, erasure: Erasure) -> bool:

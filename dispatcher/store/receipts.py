@@ -7,7 +7,7 @@ import msgspec
 
 from dispatcher.domain.addresses import address, forms
 from dispatcher.domain.receipts.door import Heard
-from dispatcher.domain.receipts.receipt import RANKS, Candidate, Identity, Receipt, match, wait_seconds
+from dispatcher.domain.receipts.receipt import RANKS, Candidate, Identity, Receipt, hashed, match, wait_seconds
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
@@ -67,15 +67,16 @@ async def _keep(connection: Any, provider: str, receipt: Receipt, meant: Candida
 
 
 async def _record(connection: Any, provider: str, receipt: Receipt, meant: Candidate) -> Became:  # noqa: ANN401 - asyncpg's
-    if receipt.suppresses and meant.contact.text:
+    contact = address(meant.channel, receipt.recipient) if meant.is_erased else meant.contact
+    if receipt.suppresses and contact.text:
         # A mailbox that is gone, or a person who complains, is so for every channel; a number without SMS may be
         # called.
-        everywhere = meant.contact.kind == "email" or receipt.suppresses == "complaint"
+        everywhere = contact.kind == "email" or receipt.suppresses == "complaint"
         await connection.fetch(
-            _SQL["suppress"],
+            _SQL["suppress_erased" if meant.is_erased else "suppress"],
             meant.tenant_id,
-            meant.contact.kind,
-            meant.contact.text,
+            contact.kind,
+            contact.text,
             "" if everywhere else meant.channel,
             receipt.suppresses,
             f"delivery {meant.id}: {receipt.reason or receipt.kind.replace('_', ' ')}",
@@ -83,9 +84,11 @@ async def _record(connection: Any, provider: str, receipt: Receipt, meant: Candi
             receipt.kind,
             receipt.at,
         )
-    name = receipt.names[0] if receipt.names else None
+    name, reason = receipt.names[0] if receipt.names else None, receipt.reason
+    if meant.is_erased:
+        name, reason = None if name is None else hashed(name), ""
     became: Became = await connection.fetchval(
-        _SQL["record"], meant.id, receipt.kind, RANKS[receipt.kind], provider, name, receipt.at, receipt.reason
+        _SQL["record"], meant.id, receipt.kind, RANKS[receipt.kind], provider, name, receipt.at, reason
     )
     return became
 

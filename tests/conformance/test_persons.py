@@ -1,6 +1,7 @@
 """OP-11: the people of a workspace, what each was sent and why, and how everything of one is exported and erased."""
 
 from tests.api.caller import Caller, delivery, make_key
+from tests.conformance.flows import Flows, line, node
 from tests.program import Program
 from tests.store import flows
 from tests.store.scene import Connection
@@ -102,3 +103,19 @@ async def test_OP_11_a_person_is_erased_everywhere_and_hashed_keys_remain(
     assert admin.get(f"/deliveries/{number}").json["error"] == "unsubscribed: from everything"
     assert admin.post("/deliveries", delivery("others")).status == 201
     assert not program.events("api.failed")
+
+
+async def test_OP_11_what_a_digest_has_collected_of_a_person_is_erased_and_told_nobody(flows: Flows) -> None:
+    several = node("several", "digest", key="{{ mail }}", window="1h")
+    told = node("tell", "email", to="{{ mail }}", text="{{ several.count }} things", subject="Today")
+    await flows.put(line("digest", several, told))
+    first, *others = [await flows.trigger("digest", {"mail": ANN, "n": number}) for number in range(4)]
+    # Whoever is cancelled leaves to another what others have left there; these have ended.
+    await flows.until_at(first, "several")
+    for run in others:
+        await flows.until_status(run, "completed")
+    erased = flows.program.run("contacts", "erase", ANN, "--reason", "by letter", "--yes")
+    assert erased.returncode == 0, erased.stderr
+    assert await traces(flows.connection, ANN) == []
+    going_on = "SELECT count(*) FROM dispatcher.runs WHERE finished_at IS NULL"
+    assert await flows.connection.fetchval(going_on) == 0

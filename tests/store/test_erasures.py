@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from dispatcher.domain import persons
-from dispatcher.domain.addresses import Address
+from dispatcher.domain.addresses import Address, address
 from dispatcher.domain.life import Failed, Held, Succeeded
 from dispatcher.store import barring, checks, deliveries, erasures, suppressions
 from dispatcher.store.deliveries import New
@@ -55,6 +55,8 @@ async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connectio
     await write(database, "of ann@example.org", variables='{"name": "Ann Lee"}', scheduled_for=None)
     # To somebody else, about her.
     (told,) = await deliveries.insert(database, [_new("told", "bob@example.org", "ANN@example.org, Ann Lee")])
+    await deliveries.insert(database, [_new("called", "bob@example.org", "Call Ann Lee: +49 (170) 123-45!")])
+    await database.fetch("SELECT dispatcher.cancel_delivery_v1(max(id), 'bob', 'x') FROM dispatcher.deliveries")
     await database.fetch("SELECT dispatcher.cancel_delivery_v1($1, 'bob', 'Ann Lee')", told.id)
     await suppressions.add(database, "default", "bob", [Entry(ANN, "unsubscribe", "Ann Lee said so")])
     await connection.execute(
@@ -71,7 +73,7 @@ async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connectio
     others = await database.value("SELECT count(*) FROM dispatcher.deliveries")
     assert "contacts.name" in await traces(connection, "ann lee")
     looked = await _erase(scene)
-    assert (looked.finished, looked.deliveries, looked.runs) == (True, 3, 1)
+    assert (looked.finished, looked.deliveries, looked.runs) == (True, 4, 1)
     # What workflows say by themselves is nobody's.
     left = await traces(connection, "ann@example.org", "ann lee", "+4917012345")
     assert set(left) == {"plan_versions.definition", "plan_versions.plan"}
@@ -212,6 +214,33 @@ async def test_somebody_with_a_like_address_keeps_everything(scene: Scene, conne
     assert await traces(connection, "joann@example.org") == kept
 
 
+@pytest.mark.parametrize(
+    ("said", "goes"),
+    [
+        ("ann@example.org", True),
+        ("ANN@example.org, Bob", True),
+        ("joann@example.org", False),
+        ("jürgen@example.org", True),
+        ("x <ann@bücher.example>", True),
+        ("ann@bücher.example.org", False),
+        ("o\\'ann@example.com", True),
+        ("+49 170 123-45", True),
+        ("+49 170 123-456", False),
+    ],
+)
+async def test_kept_answers_of_a_person_go_however_the_address_is_written(
+    scene: Scene, connection: Connection, said: str, goes: bool
+) -> None:
+    await connection.execute(
+        """INSERT INTO dispatcher.api_answers (status, tenant_id, workspace_id, key, asked, answer)
+           VALUES (201, 'default', 'default', 'k', '', $1)""",
+        json.dumps({"to": said}, ensure_ascii=False).encode(),
+    )
+    known = ("ann@example.org", "jürgen@example.org", "ann@bücher.example", "o\\'ann@example.com")
+    await _erase(scene, persons.of([PHONE, *(address("email", one) for one in known)]))
+    assert (await scene.value("SELECT answer FROM dispatcher.api_answers") == b'{"erased":true}') is goes
+
+
 async def test_while_a_run_is_waited_for_nothing_else_goes_out(scene: Scene, connection: Connection) -> None:
     await flows.put(connection)
     run = (await flows.trigger(connection, {"to": "nobody"}))["execution_id"]
@@ -244,3 +273,25 @@ async def test_what_is_new_since_it_was_asked_for_stays(scene: Scene) -> None:
     assert again.finished
     assert (await scene.life(fresh), await _row(scene, fresh, "recipient")) == ("pending", ("+4917012345",))
     assert await scene.value("SELECT count(*) FROM dispatcher.contacts") == 1
+
+
+async def test_who_stands_in_at_a_digest_is_as_old_as_who_led_it(scene: Scene, connection: Connection) -> None:
+    """Two who share a digest ask at about the same time; what comes to it afterwards is new."""
+    enter = "SELECT dispatcher.enter_digest_v1(1, 'wait', 'family', $1, 3600, 10, $2)"
+    await flows.put(connection)
+    for name in ("bob@example.org", "ann@example.org", "ann@example.org", "eve@example.org"):
+        run = (await flows.trigger(connection, {"mail": name}))["execution_id"]
+        await flows.at_node(connection, run, "wait", "digesting", until=4e9)
+        await connection.execute(enter, run, json.dumps({"mail": name}))
+    bob = await erasures.ask(scene.database, HERE, persons.of([Address("email", "bob@example.org")]), "bob", "x")
+    ann = await erasures.ask(scene.database, HERE, persons.of([ANN]), "bob", "x")
+    await flows.trigger(connection, {"mail": "ann@example.org", "said": "again"})
+    for number in (bob, ann):
+        looked = await erasures.look(scene.database, number)
+        assert looked is not None
+        assert looked.finished
+    assert await traces(connection, "bob@example.org") == []
+    left = "SELECT input FROM dispatcher.runs WHERE finished_at IS NULL ORDER BY id"
+    mails = [json.loads(row["input"])["mail"] for row in await connection.fetch(left)]
+    # Eve's own, what Ann has asked for again, and who stands in for all with what Eve has left there.
+    assert mails == ["eve@example.org", "ann@example.org", "eve@example.org"]

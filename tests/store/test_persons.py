@@ -14,7 +14,8 @@ from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New
 from dispatcher.store.suppressions import Entry
 from dispatcher.store.tenants import Transaction
-from tests.store.scene import Scene
+from tests.store import flows
+from tests.store.scene import Connection, Scene
 from tests.store.test_contacts import HERE, THERE, put
 
 ANN = Address("email", "ann@example.org")
@@ -169,3 +170,29 @@ async def test_a_text_that_has_the_address_in_another_one_does_not_speak_of_it(
     database: Database, text: str, speaks: bool
 ) -> None:
     assert await database.value("SELECT $1 ~ $2", text, persons.of([ANN]).pattern) is speaks
+
+
+@pytest.mark.parametrize(
+    ("text", "speaks"),
+    [
+        ("+4917012345", True),
+        ("004917012345", True),
+        ('{"phone": "+49 170 123-45"}', True),
+        ("call +49 (0) 170/12345, please", True),
+        ("tel:+49.170\u00a012345.", True),
+        ("0049 170 12345", True),
+        ("+49 170 12345 67", False),
+        ("+49 170 123456", False),
+        ("+49 171 12345", False),
+        ("1+49 170 12345", False),
+    ],
+)
+async def test_a_text_speaks_of_a_number_however_that_is_written(
+    database: Database, connection: Connection, text: str, speaks: bool
+) -> None:
+    who = persons.of([Address("phone", "+4917012345")])
+    assert await database.value("SELECT $1 ~ $2", text, who.pattern) is speaks
+    await flows.put(connection)
+    run = (await flows.trigger(connection, {"said": text}))["execution_id"]
+    found, _ = await store.runs(database, HERE, who, 0)
+    assert [one["id"] for one in found] == ([run] if speaks else [])

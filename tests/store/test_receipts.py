@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -9,13 +10,17 @@ import pytest
 
 from channels.mail.identity import message_identity
 from dispatcher.actors.matcher import Matcher
+from dispatcher.domain import persons
+from dispatcher.domain.addresses import Address
 from dispatcher.domain.life import Again, Failed, Held, Resend, Succeeded
 from dispatcher.domain.receipts.door import Heard
 from dispatcher.domain.receipts.receipt import KINDS, Candidate, Kind, Receipt
 from dispatcher.metrics import Metrics
-from dispatcher.store import checks, deliveries, held, receipts
+from dispatcher.store import barring, checks, deliveries, erasures, held, receipts, suppressions
 from dispatcher.store.receipts import Became
+from dispatcher.store.templates import Workspace
 from tests.store.scene import Connection, Scene
+from tests.store.traces import traces
 from tests.store.waits import until_blocked
 
 TO = "+4917012345"
@@ -359,3 +364,31 @@ async def test_a_mailbox_that_is_gone_is_gone_for_every_channel_and_said_once(sc
     rows = await scene.database.fetch("SELECT kind, address, channel, source FROM dispatcher.suppressions")
     assert [tuple(row) for row in rows] == [("email", "ann@example.org", "", "bounce")]
     assert await scene.value("SELECT count(*) FROM dispatcher.suppression_log") == 1
+
+
+async def test_who_complains_after_an_erasure_gets_nothing_more_and_is_known_by_a_hash_alone(
+    scene: Scene, connection: Connection
+) -> None:
+    delivery = await _sent(scene, "abc")
+    who = persons.of([Address("phone", TO)])
+    looked = await erasures.look(
+        scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter")
+    )
+    assert looked is not None
+    assert looked.finished
+    said: dict[str, Any] = {"delivery_id": delivery, "recipient": TO, "reason": f"no {TO}"}
+    # It may be another database's.
+    assert await _hear(scene, Receipt("complained", names=("xyz",), **said)) == ["waiting"]
+    await scene.database.fetch("DELETE FROM dispatcher.waiting_receipts")
+    assert await _hear(scene, Receipt("opened", names=("abc",), **said)) == ["recorded"]
+    assert await _hear(scene, Receipt("complained", names=("abc",), **said)) == ["recorded"]
+    assert await _current(scene, delivery) == "complained"
+    assert await traces(connection, TO, "abc") == []
+    await scene.write(1)
+    why = await barring.reasons(scene.database, await scene.claim())
+    assert list(why.values()) == ["suppressed: complaint: erased"]
+    # Released since, it is not taken back by who says it again.
+    await suppressions.release(scene.database, "default", [Address("phone", TO)], "bob", "asked again")
+    again = Receipt("complained", at=datetime(2020, 1, 1, tzinfo=UTC), names=("abc",), **said)
+    assert await _hear(scene, again) == ["known"]
+    assert await suppressions.entries(scene.database, "default", Address("phone", TO)) == []

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -27,6 +28,9 @@ ID_MAX = 2**63 - 1
 
 _MAIL_ADDRESS = re.compile(r"<?[^\s<>@;,:]+@[^\s<>@;,:]+>?")
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
+# What an erasure leaves of a recipient, and of a key.
+_ERASED = "erased"
+_HASH = re.compile(r"(sha256:)?[0-9a-f]{64}")
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
@@ -68,6 +72,11 @@ class Candidate(Struct, frozen=True):
         return address(self.channel, self.recipient)
 
     @property
+    def is_erased(self) -> bool:
+        """Whether nothing is left of whom it went to."""
+        return self.recipient == _ERASED and _HASH.fullmatch(self.idempotency_key) is not None
+
+    @property
     def status(self) -> Status:
         """What it is once its provider has it."""
         return success_status(self.channel)
@@ -84,7 +93,8 @@ def match(receipt: Receipt, candidates: Collection[Candidate], identity: Identit
     the message went, or what it is called, must be right about that too.
     """
     for one in candidates:
-        if one.provider_message_id and one.provider_message_id in receipt.names:
+        known = map(hashed, receipt.names) if one.is_erased else receipt.names
+        if one.provider_message_id and one.provider_message_id in known:
             return one
         if any(name.partition("@")[0] == identity(one) for name in receipt.names if "@" in name):
             return one
@@ -94,6 +104,11 @@ def match(receipt: Receipt, candidates: Collection[Candidate], identity: Identit
         if not receipt.recipient or one.contact == address(one.channel, receipt.recipient):
             return one
     return None
+
+
+def hashed(name: str) -> str:
+    """What an erasure leaves of what a provider calls a message."""
+    return name if _HASH.fullmatch(name) else f"sha256:{sha256(name.encode()).hexdigest()}"
 
 
 def wait_seconds(looks: int) -> float:

@@ -39,7 +39,6 @@ _KINDS: Mapping[str, Kind] = {
     "Send": "sent",
     "DeliveryDelay": "sent",
     "Delivery": "delivered",
-    "Complaint": "complained",
     "Open": "opened",
     "Click": "clicked",
     "Reject": "failed",
@@ -151,7 +150,11 @@ def _amazons(url: object) -> bool:
 def _receipts(notice: _Notice) -> list[Receipt]:
     """One for each recipient that it speaks of: a mail of ours has one."""
     said = notice.event_type or notice.notification_type
-    kind = _bounced(notice.bounce) if said == "Bounce" else _KINDS.get(str(said))
+    kind = _KINDS.get(str(said))
+    if said == "Bounce":
+        kind = _bounced(notice.bounce)
+    elif said == "Complaint":
+        kind = _complained(notice.complaint)
     if kind is None:
         return []
     mail = notice.mail
@@ -170,6 +173,12 @@ def _receipts(notice: _Notice) -> list[Receipt]:
 def _bounced(bounce: object) -> Kind:
     """Hard only where that is said: what is undetermined suppresses nobody."""
     return "bounced_hard" if isinstance(bounce, dict) and bounce.get("bounceType") == "Permanent" else "bounced_soft"
+
+
+def _complained(complaint: object) -> Kind:
+    """Who says that a mail is none of those that one complains about has taken it out of them."""
+    praised = isinstance(complaint, dict) and complaint.get("complaintFeedbackType") == "not-spam"
+    return "delivered" if praised else "complained"
 
 
 def _whom(notice: _Notice, about: Mapping[str, Any]) -> list[tuple[object, str]]:

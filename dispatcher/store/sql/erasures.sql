@@ -56,21 +56,57 @@ SELECT d.id, d.run_id, d.channel, d.recipient, s.status, s.held, s.marked
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
  WHERE d.run_id = ANY ($1::bigint[]) ORDER BY d.id;
 
+-- name: before
+-- Of these runs those that were there at a moment, and those that stand in at a digest for one that was: what they have was left
+-- with that one.
+WITH RECURSIVE line AS (
+    SELECT r.id AS of, r.id, r.created_at, r.triggered_by FROM dispatcher.runs r WHERE r.id = ANY ($1::bigint[])
+    UNION ALL
+    SELECT l.of, r.id, r.created_at, r.triggered_by
+      FROM line l JOIN dispatcher.runs r ON r.id = substring(l.triggered_by FROM '^digest of run ([0-9]{1,18})$')::bigint AND r.id < l.id
+     WHERE l.created_at > $2
+)
+SELECT l.of AS id FROM line l WHERE l.created_at <= $2 ORDER BY 1;
+
 -- name: mentioned
 -- Of the next $5 deliveries behind a number those of this workspace that mention an address in what they say, or in their
--- key; and how far that led.
+-- key; and how far that led. What tells an endpoint of something is as old as that is, and mentions what was erased of it.
 WITH span AS MATERIALIZED (
     SELECT d.id, d.tenant_id, d.workspace_id, d.created_at,
+           CASE WHEN d.channel = 'webhook' THEN d.variables ->> 'event' END AS event,
            lower(concat_ws(' ', d.idempotency_key, d.template::text, d.variables::text, d.options::text)) AS says
       FROM dispatcher.deliveries d WHERE d.id > $4 ORDER BY d.id LIMIT $5
+), here AS (
+    SELECT s.*, substring(s.event FROM '"type":"(delivery|run)\.') AS kind,
+           substring(s.event FROM '"data":{"id":([0-9]{1,18}),')::bigint AS subject
+      FROM span s WHERE s.tenant_id = $1 AND s.workspace_id = $2
+), found AS (
+    SELECT h.id FROM here h
+      LEFT JOIN dispatcher.deliveries d ON h.kind = 'delivery' AND (d.id, d.tenant_id, d.workspace_id) = (h.subject, $1, $2)
+      LEFT JOIN dispatcher.runs r ON h.kind = 'run' AND (r.id, r.tenant_id, r.workspace_id) = (h.subject, $1, $2)
+     WHERE (d.recipient, d.variables) = ('erased', '{}') OR (r.note, r.input) = ('erased', '{}')
+        OR coalesce(d.created_at, r.created_at, h.created_at) <= $7
+           AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(h.says, term) > 0) AND h.says ~ $6
 )
-SELECT s.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
+SELECT f.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
   FROM (SELECT max(id) AS id FROM span) AS last
-  LEFT JOIN span s ON s.tenant_id = $1 AND s.workspace_id = $2 AND s.created_at <= $7
-   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(s.says, term) > 0) AND s.says ~ $6
-  LEFT JOIN dispatcher.delivery_state t ON t.id = s.id
+  LEFT JOIN found f ON true
+  LEFT JOIN dispatcher.delivery_state t ON t.id = f.id
  WHERE last.id IS NOT NULL
- ORDER BY s.id;
+ ORDER BY f.id;
+
+-- name: untold
+-- What is to be told of something that was erased says nothing that was known of it then. Who tells it just now is waited for: that
+-- is a delivery from then on.
+UPDATE dispatcher.happenings h
+   SET facts = h.facts || jsonb_strip_nulls(jsonb_build_object(
+           'error', CASE WHEN h.facts ->> 'error' IS NOT NULL THEN 'erased' END,
+           'provider_message_id', dispatcher.erased_v1(h.facts ->> 'provider_message_id'),
+           'receipt', CASE WHEN h.facts ? 'receipt' THEN h.facts -> 'receipt' || '{"reason": ""}' END))
+ WHERE h.tenant_id = $1 AND h.workspace_id = $2
+   AND CASE WHEN h.type LIKE 'run.%'
+            THEN EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = h.subject AND (r.note, r.input) = ('erased', '{}'))
+            ELSE EXISTS (SELECT FROM dispatcher.deliveries d WHERE d.id = h.subject AND (d.recipient, d.variables) = ('erased', '{}')) END;
 
 -- name: cancel_run
 -- Let a run that is not finished go no further.
@@ -104,9 +140,11 @@ DELETE FROM dispatcher.waiting_receipts w
 -- Kept answers of the HTTP door that speak of an address say nothing any more, and a key that does is its hash. But for what is
 -- answered to whoever asks for an erasure, which has hashes: if that was lost, it is asked for again when all is done.
 UPDATE dispatcher.api_answers a SET answer = '{"erased":true}', key = dispatcher.erased_v1(a.key)
- WHERE a.tenant_id = $1 AND a.workspace_id = $2
-   AND NOT (a.status = 202 AND strpos(encode(a.answer, 'escape'), '"subjects":["sha256:') > 0)
-   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(lower(a.key || encode(a.answer, 'escape')), term) > 0);
+  FROM (SELECT k.key, lower(concat_ws(' ', k.key, convert_from(k.answer, 'UTF8'))) AS says FROM dispatcher.api_answers k
+         WHERE k.tenant_id = $1 AND k.workspace_id = $2
+           AND NOT (k.status = 202 AND strpos(encode(k.answer, 'escape'), '"subjects":["sha256:') > 0)) AS kept
+ WHERE a.tenant_id = $1 AND a.workspace_id = $2 AND a.key = kept.key
+   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(kept.says, term) > 0) AND kept.says ~ $4;
 
 -- name: progress
 -- How far it has come, and how many deliveries it waits for.

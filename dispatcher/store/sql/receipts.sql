@@ -50,6 +50,15 @@ ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE
    SET added_at = statement_timestamp(), expires_at = NULL, actor = excluded.actor, reason = excluded.reason
  WHERE s.expires_at IS NOT NULL;
 
+-- name: suppress_erased
+-- The same of somebody who was erased: by the hash of the address, and without a word ($6) why.
+INSERT INTO dispatcher.erased_suppressions AS s (tenant_id, kind, hash, channel, source, topic, added_at)
+SELECT $1, $2, sha256(convert_to($3, 'UTF8')), $4, $5, '', statement_timestamp()
+ WHERE $6::text IS NOT NULL
+   AND NOT EXISTS (SELECT FROM dispatcher.delivery_receipts r
+                    WHERE r.delivery_id = $7 AND r.kind = $8 AND r.said_at >= $9::timestamptz)
+ON CONFLICT (tenant_id, kind, hash, channel, source, topic) DO UPDATE SET expires_at = NULL WHERE s.expires_at IS NOT NULL;
+
 -- name: wait
 -- Keep a receipt whose delivery is not known for $3 seconds, and look again in $4; not where $5 wait already. (The numbers
 -- tell, give or take: to count them each time would cost more than it is worth.) Answers whether it waits.

@@ -214,6 +214,15 @@ def test_each_event_of_ses_is_one_kind(sns: receipts.Sns, event: str, kind: Kind
     assert one.names == ("0102-ses", "identity-1@shop.example")
 
 
+def test_who_takes_a_mail_for_no_spam_does_not_complain(sns: receipts.Sns) -> None:
+    said = receipts.ses("Complaint")
+    said["complaint"] |= {"complaintFeedbackType": "not-spam"}
+    (one,) = _ses(sns, said)
+    assert (one.kind, one.reason, one.suppresses) == ("delivered", "not-spam", None)
+    del said["complaint"]["complaintFeedbackType"]
+    assert [one.kind for one in _ses(sns, said)] == ["complained"]
+
+
 def test_the_older_form_and_each_of_several_recipients(sns: receipts.Sns) -> None:
     said = receipts.ses("Bounce")
     said["notificationType"] = said.pop("eventType")
