@@ -36,7 +36,6 @@ from dispatcher.api.problems import (
     TOO_LARGE,
     UNAVAILABLE,
     UNSUPPORTED,
-    Envelope,
     Problem,
     faulty,
 )
@@ -303,8 +302,7 @@ def _on(call: Call, database: Database) -> Call:
 def _problem(endpoint: Endpoint, problem: Problem, called: str) -> _Answer:
     status = problem.kind.status
     if endpoint.enveloped:
-        body = msgspec.json.encode(Envelope(success=False, error=problem.detail, faults=problem.faults))
-        return _Answer(status, body, problem.headers)
+        return _Answer(status, problem.envelope(), problem.headers)
     return _Answer(status, problem.document(called), problem.headers, MEDIA_TYPE)
 
 
