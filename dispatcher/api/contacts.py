@@ -14,7 +14,7 @@ from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, fault
 from dispatcher.domain.addresses import Address, Kind, given
 from dispatcher.domain.contacts import KEY, Said, read
 from dispatcher.domain.roles import Right
-from dispatcher.errors import Fault
+from dispatcher.errors import Fault, Hints
 from dispatcher.store import contacts as store
 from dispatcher.store.contacts import Mode, Put
 
@@ -137,7 +137,10 @@ async def import_(call: Call) -> Done:
     """Write many, each for itself."""
     asked: models.NewContacts = call.given
     found, whole = asked.contacts, asked.mode in ("create", "put")
-    read_all = [(number, read(one, f"$.contacts[{number}]", whole=whole)) for number, one in enumerate(found)]
+    hints = Hints()
+    read_all = [
+        (number, read(one, f"$.contacts[{number}]", whole=whole, hints=hints)) for number, one in enumerate(found)
+    ]
     sound = [(number, one) for number, one in read_all if isinstance(one, Said)]
     refused = [models.Refused(number, _key_of(found[number]), one) for number, one in read_all if isinstance(one, list)]
     became = await store.put(call.database, call.workspace, [one for _, one in sound], asked.mode, call.actor)
