@@ -1,5 +1,6 @@
 """Deliveries over HTTP: what is written is sent, found again page by page, cancelled and moved."""
 
+import asyncio
 import base64
 import json
 from types import SimpleNamespace
@@ -7,13 +8,14 @@ from typing import cast
 
 import pytest
 
-from dispatcher.api import deliveries
+from dispatcher.api import deliveries, turns
 from dispatcher.api.endpoints import Call
 from dispatcher.api.problems import Problem
 from dispatcher.config import Config
 from dispatcher.domain.sources import PARTS_MAX
 from dispatcher.errors import HINTS_MAX
 from dispatcher.store.intake import Intake
+from dispatcher.store.templates import Workspace
 from tests.api.caller import Caller, delivery, exact
 from tests.store.scene import Connection
 
@@ -165,6 +167,28 @@ async def test_so_it_is_when_they_are_written_all_or_none() -> None:
         await deliveries.create_many(cast("Call", call))
     assert len(caught.value.faults) == 2 * HINTS_MAX
     assert sum("did you mean" in fault.message for fault in caught.value.faults) == HINTS_MAX
+
+
+async def test_who_writes_many_lets_others_be_served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WORK_SECONDS_MAX", 0.0)
+    many = [delivery(f"many-{number}", body=f"{number} {{{{ name }}}}") for number in range(50)]
+    body = json.dumps({"deliveries": [*many, delivery("last", recipent="x")]}).encode()
+    intake = Intake(Config())
+    call = SimpleNamespace(given=json.loads(body), body=body, served=SimpleNamespace(intake=lambda: intake))
+    call.workspace = Workspace("default", "default")
+    served = 0
+
+    async def others() -> None:
+        nonlocal served
+        while True:
+            served += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    with pytest.raises(Problem):
+        await deliveries.create_many(cast("Call", call))
+    beside.cancel()
+    assert served >= len(many)
 
 
 async def test_a_template_of_more_parts_than_any_message_has_is_refused(admin: Caller) -> None:
