@@ -200,6 +200,7 @@ ENDPOINTS = (
         problems=(CONFLICT,),
         handle=create,
         reads_itself=True,
+        tagged=True,
     ),
     Endpoint(
         operation="getContact",
