@@ -11,10 +11,11 @@ from dispatcher.api.cursors import after, cursor_after
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import page
 from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.api.turns import Breaks
 from dispatcher.domain.addresses import Address, Kind, given
 from dispatcher.domain.contacts import KEY, Said, read
 from dispatcher.domain.roles import Right
-from dispatcher.errors import Fault
+from dispatcher.errors import Fault, Hints
 from dispatcher.store import contacts as store
 from dispatcher.store.contacts import Mode, Put
 
@@ -137,7 +138,11 @@ async def import_(call: Call) -> Done:
     """Write many, each for itself."""
     asked: models.NewContacts = call.given
     found, whole = asked.contacts, asked.mode in ("create", "put")
-    read_all = [(number, read(one, f"$.contacts[{number}]", whole=whole)) for number, one in enumerate(found)]
+    hints, breaks = Hints(), Breaks()
+    read_all: list[tuple[int, Said | list[Fault]]] = []
+    for number, one in enumerate(found):
+        await breaks.take()
+        read_all.append((number, read(one, f"$.contacts[{number}]", whole=whole, hints=hints)))
     sound = [(number, one) for number, one in read_all if isinstance(one, Said)]
     refused = [models.Refused(number, _key_of(found[number]), one) for number, one in read_all if isinstance(one, list)]
     became = await store.put(call.database, call.workspace, [one for _, one in sound], asked.mode, call.actor)
@@ -195,6 +200,7 @@ ENDPOINTS = (
         problems=(CONFLICT,),
         handle=create,
         reads_itself=True,
+        tagged=True,
     ),
     Endpoint(
         operation="getContact",

@@ -12,10 +12,11 @@ from dispatcher.api.cursors import below
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
+from dispatcher.api.turns import Breaks
 from dispatcher.domain.answers import STOPPED, delivery_sentence
 from dispatcher.domain.life import Lane
 from dispatcher.domain.roles import Right
-from dispatcher.errors import Fault, InputError
+from dispatcher.errors import Fault, Hints, InputError
 from dispatcher.store import deliveries as store
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New, Written
@@ -32,7 +33,7 @@ Verb = Callable[[Database, int, str, str], Awaitable[str]]
 
 async def create(call: Call) -> Done:
     """Write one."""
-    (written,) = await _written(call, [_read(call, call.body, "$", tree=call.given)], ["$"])
+    (written,) = await _written(call, [_read(call, call.body, "$", Hints(), tree=call.given)], ["$"])
     return Done(written, 200 if written.duplicate else 201)
 
 
@@ -45,10 +46,13 @@ async def create_many(call: Call) -> Done:
     if not 1 <= len(found) <= models.BATCH_MAX:
         raise faulty([Fault("$.deliveries", f"expected 1 to {models.BATCH_MAX} of them, got {len(found)}")])
     paths = [f"$.deliveries[{number}]" for number in range(len(found))]
+    hints, breaks = Hints(), Breaks()
     read: list[New | Problem] = []
     for line, path, one in zip(_each(call.body)["deliveries"], paths, found, strict=True):
+        # A template that was not met before takes a third of a millisecond, and a large one more.
+        await breaks.take()
         try:
-            read.append(_read(call, bytes(line), path, tree=one))
+            read.append(_read(call, bytes(line), path, hints, tree=one))
         except Problem as problem:
             read.append(problem)
     faults = [fault for one in read if isinstance(one, Problem) for fault in one.faults]
@@ -57,13 +61,13 @@ async def create_many(call: Call) -> Done:
     return Done(models.WrittenMany(await _written(call, [one for one in read if isinstance(one, New)], paths)))
 
 
-def _read(call: Call, line: bytes, path: str, tree: Any) -> New:  # noqa: ANN401 - whatever the request says
+def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> New:  # noqa: ANN401 - whatever it says
     """A delivery as the command line reads one. Whose it is, the key says."""
     if not isinstance(tree, dict):
         raise faulty([Fault(path, "expected an object")])
     foreign = [Fault(f"{path}.{name}", "unknown field: the key says whose it is") for name in _SCOPE if name in tree]
     try:
-        new = call.served.intake().read(line)
+        new = call.served.intake().read(line, hints)
     except InputError as refused:
         raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
     if foreign:
@@ -92,7 +96,11 @@ async def _written(call: Call, new: Sequence[New], paths: Sequence[str]) -> list
 async def send_lines(call: Call) -> Done:
     """Write those that are sound, and say of each other one what is wrong with it."""
     given: models.NewLines = call.given
-    read = [_read_line(call, line) for line in given.lines]
+    hints, breaks = Hints(), Breaks()
+    read: list[New | Sequence[Fault]] = []
+    for line in given.lines:
+        await breaks.take()
+        read.append(_read_line(call, line, hints))
     new = [one for one in read if isinstance(one, New)]
     await call.served.shed(sorted({one.channel for one in new}))
     answers = iter(await write(call.database, new))
@@ -100,10 +108,10 @@ async def send_lines(call: Call) -> Done:
     return Done(models.SentLines(told))
 
 
-def _read_line(call: Call, line: str) -> New | Sequence[Fault]:
+def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Fault]:
     whose = {"tenant_id": call.workspace.tenant_id, "workspace_id": call.workspace.workspace_id}
     try:
-        new = call.served.intake().read(line.encode())
+        new = call.served.intake().read(line.encode(), hints)
     except InputError as refused:
         return refused.faults
     given = {name: getattr(new, name) for name in _line(line) if name in whose}

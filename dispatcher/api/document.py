@@ -130,9 +130,7 @@ def _links(name: str, field: str, maker: Endpoint, endpoints: Sequence[Endpoint]
 
 
 def _of_header(one: Endpoint) -> list[dict[str, Any]]:
-    return ([_IDEMPOTENCY] if one.method == "POST" else []) + (
-        [_IF_MATCH] if one.tagged and one.method != "GET" else []
-    )
+    return ([_IDEMPOTENCY] if one.method == "POST" else []) + ([_IF_MATCH] if one.heeds_if_match else [])
 
 
 def _of_path(one: Endpoint) -> list[dict[str, Any]]:

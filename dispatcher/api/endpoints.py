@@ -124,10 +124,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     enveloped: bool = False
     # Whether there is a secret in what it answers, which is not kept to be answered again.
     shown_once: bool = False
-    # Whether what it answers has an ETag, for If-Match.
+    # Whether what it answers has an ETag, for If-Match: where it is a POST, of the `version` in its answer.
     tagged: bool = False
     # The name in other paths of what it makes, and the field of its answer that has it.
     makes: tuple[str, str] | None = None
+
+    @property
+    def heeds_if_match(self) -> bool:
+        """Whether it is done only where what it changes has still the ETag that is named."""
+        return self.tagged and self.method not in ("GET", "POST")
 
     @property
     def tag(self) -> str:

@@ -89,10 +89,19 @@ class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mos
                 detail=self.detail,
                 request_id=request_id,
                 faults=self.faults[:FAULTS_SHOWN_MAX],
-                more_faults=max(len(self.faults) - FAULTS_SHOWN_MAX, 0),
+                more_faults=self._more_faults,
                 answer=self.answer,
             )
         )
+
+    def envelope(self) -> bytes:
+        """It as callers of the older interface get it, with the first of its faults."""
+        shown = self.faults[:FAULTS_SHOWN_MAX]
+        return msgspec.json.encode(Envelope(False, error=self.detail, faults=shown, more_faults=self._more_faults))
+
+    @property
+    def _more_faults(self) -> int:
+        return max(len(self.faults) - FAULTS_SHOWN_MAX, 0)
 
 
 def faulty(faults: Iterable[Fault], detail: str | None = None) -> Problem:
@@ -114,3 +123,4 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
     data: object = None
     error: str | None = None
     faults: Sequence[Fault] = field(default_factory=tuple)
+    more_faults: int = 0

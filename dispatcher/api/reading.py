@@ -14,7 +14,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct, inspect, structs
 
 from dispatcher.api.problems import faulty
-from dispatcher.errors import Fault, did_you_mean, quoted
+from dispatcher.errors import Fault, Hints, did_you_mean, quoted
 
 # What a run takes of an object, and some levels around it.
 DEPTH_MAX = 136
@@ -178,18 +178,22 @@ def _unasked(model: type[Struct]) -> Struct | None:
 
 def faults_of(value: object, annotation: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401 - as it was written
     """Everything in which a value is not what an annotation says."""
+    return _faults_of(value, annotation, path, Hints())
+
+
+def _faults_of(value: object, annotation: Any, path: str, hints: Hints) -> Iterator[Fault]:  # noqa: ANN401 - as above
     bare, meta = _bare(annotation)
     if value is not None and (inner := _without_none(bare)) is not None:
-        yield from faults_of(value, inner, path)
+        yield from _faults_of(value, inner, path, hints)
     elif isinstance(bare, type) and issubclass(bare, Struct):
-        yield from _object_faults(value, bare, path)
+        yield from _object_faults(value, bare, path, hints)
     elif get_origin(bare) is list and isinstance(value, list):
         yield from _length_faults(value, meta, path)
         for number, one in enumerate(value):
-            yield from faults_of(one, get_args(bare)[0], f"{path}[{number}]")
+            yield from _faults_of(one, get_args(bare)[0], f"{path}[{number}]", hints)
     elif get_origin(bare) is dict and isinstance(value, Mapping):
         for name, one in value.items():
-            yield from faults_of(one, get_args(bare)[1], _at(path, name))
+            yield from _faults_of(one, get_args(bare)[1], _at(path, name), hints)
     else:
         yield from _leaf_faults(value, annotation, path, strict=True)
 
@@ -199,16 +203,16 @@ def over(at: datetime | None, path: str) -> list[Fault]:
     return [Fault(path, "is over already")] if at is not None and at <= datetime.now(UTC) else []
 
 
-def _object_faults(value: object, model: type[Struct], path: str) -> Iterator[Fault]:
+def _object_faults(value: object, model: type[Struct], path: str, hints: Hints) -> Iterator[Fault]:
     if not isinstance(value, Mapping):
         yield Fault(path, "expected an object")
         return
     fields = _fields(model)
     for name, one in value.items():
         if name in fields:
-            yield from faults_of(one, fields[name].type, _at(path, name))
+            yield from _faults_of(one, fields[name].type, _at(path, name), hints)
         else:
-            yield Fault(_at(path, name), f"unknown field{did_you_mean(name, fields)}")
+            yield Fault(_at(path, name), f"unknown field{hints.did_you_mean(name, fields)}")
     for name, field in fields.items():
         if name not in value and field.default is NODEFAULT and field.default_factory is NODEFAULT:
             yield Fault(_at(path, name), "is required")

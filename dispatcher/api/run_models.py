@@ -383,3 +383,4 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
     data: Any = None
     error: str | None = None
     faults: list[Fault] = []
+    more_faults: int = 0

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from secrets import token_hex
@@ -18,7 +18,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
-from dispatcher.api import reading
+from dispatcher.api import reading, tags
 from dispatcher.api.admission import Admission
 from dispatcher.api.endpoints import RAW, Call, Endpoint, Nothing, Served
 from dispatcher.api.operators import is_operators
@@ -36,7 +36,6 @@ from dispatcher.api.problems import (
     TOO_LARGE,
     UNAVAILABLE,
     UNSUPPORTED,
-    Envelope,
     Problem,
     faulty,
 )
@@ -65,6 +64,15 @@ BEYOND = frozenset((Right.KEYS, Right.PAUSES))
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
+
+
+class _Versioned(Struct):
+    """What is looked for in an answer that is given again."""
+
+    version: int
+
+
+_version = msgspec.json.Decoder(_Versioned).decode
 
 
 class _Answer(Struct):
@@ -191,6 +199,7 @@ class Serving:
             again = _idempotency_key(request)
         except Problem as problem:
             _note(problem, faults)
+        faults += _unheeded(endpoint, request)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
         async with self._turns.one():
             if faults:
@@ -243,7 +252,10 @@ class Serving:
             raise Problem(ERASED, "it was done, and its answer was erased with the person whom it was about")
         if endpoint.shown_once:
             raise Problem(CONFLICT, "the first request with this Idempotency-Key has done it; its answer is shown once")
-        return _Answer(before.status, before.body, {"idempotency-replayed": "true"})
+        headers = {"idempotency-replayed": "true"}
+        if endpoint.tagged:
+            headers["etag"] = tags.tag(_version(before.body).version)
+        return _Answer(before.status, before.body, headers)
 
     async def _body(self, endpoint: Endpoint, request: AnyRequest) -> bytes:
         settings = self._served.config().api
@@ -303,8 +315,7 @@ def _on(call: Call, database: Database) -> Call:
 def _problem(endpoint: Endpoint, problem: Problem, called: str) -> _Answer:
     status = problem.kind.status
     if endpoint.enveloped:
-        body = msgspec.json.encode(Envelope(success=False, error=problem.detail, faults=problem.faults))
-        return _Answer(status, body, problem.headers)
+        return _Answer(status, problem.envelope(), problem.headers)
     return _Answer(status, problem.document(called), problem.headers, MEDIA_TYPE)
 
 
@@ -318,6 +329,16 @@ def _idempotency_key(request: AnyRequest) -> str | None:
     if given is not None and not _IDEMPOTENCY_KEY.fullmatch(given):
         raise faulty([Fault("header.Idempotency-Key", "expected 1 to 255 printable characters without spaces")])
     return given
+
+
+def _unheeded(endpoint: Endpoint, request: AnyRequest) -> Iterator[Fault]:
+    """Conditions that would be passed over: whoever sets one relies on it."""
+    if endpoint.method == "GET":
+        return
+    if _field(request, b"if-none-match") is not None:
+        yield Fault("header.If-None-Match", "is not heeded: If-Match says what may not have been changed")
+    if not endpoint.heeds_if_match and _field(request, b"if-match") is not None:
+        yield Fault("header.If-Match", "is not heeded here")
 
 
 def _hash(request: AnyRequest, body: bytes) -> bytes:

@@ -12,7 +12,7 @@ from dispatcher.domain import addresses
 from dispatcher.domain.addresses import Address
 from dispatcher.domain.locales import canonical
 from dispatcher.domain.zones import zone_fault
-from dispatcher.errors import Fault, did_you_mean
+from dispatcher.errors import Fault, Hints
 
 # What an application calls it; it stands in URLs as it is.
 KEY_FORM = r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}"
@@ -67,13 +67,21 @@ def suppressed_as(kind: str) -> addresses.Kind:
     return kind if kind in ("email", "phone") else "other"  # type: ignore[return-value]  # as was just seen
 
 
-def read(given: object, path: str = "$", *, key: str | None = None, whole: bool = True) -> Said | list[Fault]:
-    """What is said of a contact, or everything that is wrong with it. What is not said of a whole one is empty."""
+def read(
+    given: object, path: str = "$", *, key: str | None = None, whole: bool = True, hints: Hints | None = None
+) -> Said | list[Fault]:
+    """What is said of a contact, or everything that is wrong with it. What is not said of a whole one is empty.
+
+    Contacts that are given together have their hints together.
+    """
+    hints = Hints() if hints is None else hints
     if not isinstance(given, Mapping):
         return [Fault(path, "expected an object")]
     known = FIELDS if key is not None else ("key", *FIELDS)
     faults = [
-        Fault(f"{path}.{name}", f"unknown field{did_you_mean(name, known)}") for name in given if name not in known
+        Fault(f"{path}.{name}", f"unknown field{hints.did_you_mean(name, known)}")
+        for name in given
+        if name not in known
     ]
     found = key if key is not None else given.get("key")
     if not isinstance(found, str) or not KEY.match(found):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -66,7 +67,8 @@ def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Vers
     rights = RIGHTS if draft.channel is None else draft.rights
     inside = (draft.name,) if draft.channel is None else ()
     sources: dict[str, Sources] = {}
-    for locale, given in draft.locales.items():
+    # Reading more than a version can have takes longer than anybody waits.
+    for locale, given in islice(draft.locales.items(), LOCALES_MAX):
         taken: dict[str, str] = {}
         missing: list[Flaw] = []
         if _size(given) <= bytes_max:

@@ -16,6 +16,7 @@ from dispatcher.domain.sources import (
     RAW_HTML,
     Fault,
     Parsed,
+    Reader,
     Sources,
     faults,
     parse,
@@ -141,6 +142,7 @@ class Renderer:
         self._kept: OrderedDict[str, tuple[Part, ...]] = OrderedDict()
         # What was checked and has no fault.
         self._sound: set[str] = set()
+        self._reader = Reader()
         self._plain = BoundedEnvironment(autoescape=False, text_max=rendered_bytes_max)
         self._escaping = BoundedEnvironment(autoescape=True, text_max=rendered_bytes_max)
         self._filters = {one: filters_of(one) for one in (self._plain, self._escaping)}
@@ -179,7 +181,7 @@ class Renderer:
             return
         sources = self._read(source)
         self._keep(source, sources)
-        for fault in faults(sources):
+        for fault in self._reader.faults(sources):
             raise TemplateError(f"template.{fault.part}", str(fault))
         if len(self._sound) >= self._kept_max:
             self._sound.clear()

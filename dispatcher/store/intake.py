@@ -11,7 +11,7 @@ from dispatcher.config import Config
 from dispatcher.configfile.schema import dotted
 from dispatcher.domain.life import ATTEMPTS_MAX, LANES, Lane
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
-from dispatcher.errors import Fault, InputError, TemplateError, did_you_mean, quoted
+from dispatcher.errors import Fault, Hints, InputError, TemplateError, quoted
 from dispatcher.store.deliveries import New
 
 KEY_CHARACTERS_MAX = 255
@@ -60,8 +60,11 @@ class Intake:
             limits.templates_cached_max,
         )
 
-    def read(self, line: bytes) -> New:
-        """The delivery that a line of JSON describes. InputError names every fault with its path."""
+    def read(self, line: bytes, hints: Hints | None = None) -> New:
+        """The delivery that a line of JSON describes. InputError names every fault with its path.
+
+        Lines that are given together have their hints together.
+        """
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as fault:
@@ -72,7 +75,7 @@ class Intake:
             raise _broken("is nested too deep") from fault
         except msgspec.MsgspecError as fault:
             raise _broken(f"is not a JSON object: {fault}") from fault
-        reading = _Reading(given)
+        reading = _Reading(given, Hints() if hints is None else hints)
         new = self._delivery(reading)
         if reading.faults:
             raise InputError(reading.faults)
@@ -107,7 +110,7 @@ class Intake:
         channel = reading.text("channel", None, 0)
         if "channel" in reading.sound and channel not in self.channels:
             known = ", ".join(sorted(self.channels))
-            hint = did_you_mean(channel, self.channels)
+            hint = reading.hints.did_you_mean(channel, self.channels)
             reading.fault("channel", f"unknown channel {quoted(channel)}{hint}; known are: {known}")
         return channel
 
@@ -141,14 +144,15 @@ class Intake:
 class _Reading:
     """One object under way: what it gave, which fields were sound, and every fault so far."""
 
-    def __init__(self, given: dict[str, Raw]) -> None:
+    def __init__(self, given: dict[str, Raw], hints: Hints) -> None:
+        self.hints = hints
         self.faults: list[Fault] = []
         self.sound: set[str] = set()
         self.given: dict[str, str] = {}
         for name, raw in given.items():
             field = ALIASES.get(name, name)
             if field not in FIELDS:
-                self.fault(dotted((name,)), f"unknown field{did_you_mean(name, (*FIELDS, *ALIASES))}")
+                self.fault(dotted((name,)), f"unknown field{hints.did_you_mean(name, (*FIELDS, *ALIASES))}")
             elif field in self.given:
                 self.fault(name, f"is given beside {field}: keep one of them")
             elif (text := bytes(raw).decode()) != "null":

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.api.caller import Caller, delivery
 
 LATER = "2040-01-01T00:00:00Z"
@@ -208,3 +210,30 @@ async def test_of_each_that_is_imported_it_is_said_what_became_of_it(admin: Call
         (1, "e5", "$.contacts[1].attributes"),
     ]
     assert admin.post("/contact-imports", {"contacts": [{"key": "e1"}]}).json["contacts"] == []
+
+
+async def test_an_answer_that_is_given_again_has_its_etag(admin: Caller) -> None:
+    first, again = (admin.post("/contacts", {"key": "again"}, idempotency_key="of-a-contact") for _ in range(2))
+    assert (again.status, again.body, again.headers["idempotency-replayed"]) == (201, first.body, "true")
+    assert again.headers["etag"] == first.headers["etag"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "header"),
+    [
+        ("PUT", "/contacts/there", {"name": "Bob"}, "If-None-Match"),
+        ("PATCH", "/contacts/there", {"name": "Bob"}, "If-None-Match"),
+        ("DELETE", "/contacts/there", None, "If-None-Match"),
+        ("POST", "/contacts", {"key": "not-there"}, "If-Match"),
+        ("POST", "/pauses", {"scope": "template", "name": "a", "reason": "x"}, "If-Match"),
+    ],
+)
+async def test_a_condition_that_nobody_heeds_is_refused(
+    admin: Caller, method: str, path: str, body: object, header: str
+) -> None:
+    """Passed over, it would let its sender overwrite what it protects."""
+    admin.call("PUT", "/contacts/there", {"name": "Ann"})
+    refused = admin.call(method, path, body, [(header, "*")])
+    assert (refused.status, list(refused.faults)) == (400, [f"header.{header}"])
+    assert admin.get("/contacts/there").json["name"] == "Ann"
+    assert admin.get("/contacts/not-there").status == 404

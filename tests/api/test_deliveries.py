@@ -1,8 +1,21 @@
 """Deliveries over HTTP: what is written is sent, found again page by page, cancelled and moved."""
 
+import asyncio
 import base64
 import json
+from types import SimpleNamespace
+from typing import cast
 
+import pytest
+
+from dispatcher.api import deliveries, turns
+from dispatcher.api.endpoints import Call
+from dispatcher.api.problems import Problem
+from dispatcher.config import Config
+from dispatcher.domain.sources import PARTS_MAX
+from dispatcher.errors import HINTS_MAX
+from dispatcher.store.intake import Intake
+from dispatcher.store.templates import Workspace
 from tests.api.caller import Caller, delivery, exact
 from tests.store.scene import Connection
 
@@ -134,3 +147,54 @@ async def test_what_was_skipped_is_sent_again_and_its_mail_is_shown(admin: Calle
     before = admin.get(f"/deliveries?before={newest['id']}").json["deliveries"]
     assert newest["id"] not in [one["id"] for one in before]
     assert before
+
+
+async def test_of_many_words_that_nobody_knows_the_first_are_told_what_they_may_mean(admin: Caller) -> None:
+    """Of the others nobody would read it, and looking for it takes the time in which others are served."""
+    lines = [json.dumps(delivery(f"near-{number}", recipent="x")) for number in range(HINTS_MAX + 20)]
+    told = admin.post("/deliveries/lines", {"lines": lines}).body
+    assert (told.count(b"unknown field"), told.count(b"did you mean")) == (len(lines), HINTS_MAX)
+    contacts = [{"key": f"near-{number}", "compnay": "x"} for number in range(HINTS_MAX + 20)]
+    told = admin.post("/contact-imports", {"contacts": contacts}).body
+    assert (told.count(b"unknown field"), told.count(b"did you mean")) == (len(contacts), HINTS_MAX)
+
+
+async def test_so_it_is_when_they_are_written_all_or_none() -> None:
+    body = json.dumps({"deliveries": [delivery("near", recipent="x", chanel="y")] * HINTS_MAX}).encode()
+    intake = Intake(Config())
+    call = SimpleNamespace(given=json.loads(body), body=body, served=SimpleNamespace(intake=lambda: intake))
+    with pytest.raises(Problem) as caught:
+        await deliveries.create_many(cast("Call", call))
+    assert len(caught.value.faults) == 2 * HINTS_MAX
+    assert sum("did you mean" in fault.message for fault in caught.value.faults) == HINTS_MAX
+
+
+async def test_who_writes_many_lets_others_be_served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WORK_SECONDS_MAX", 0.0)
+    many = [delivery(f"many-{number}", body=f"{number} {{{{ name }}}}") for number in range(50)]
+    body = json.dumps({"deliveries": [*many, delivery("last", recipent="x")]}).encode()
+    intake = Intake(Config())
+    call = SimpleNamespace(given=json.loads(body), body=body, served=SimpleNamespace(intake=lambda: intake))
+    call.workspace = Workspace("default", "default")
+    served = 0
+
+    async def others() -> None:
+        nonlocal served
+        while True:
+            served += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    with pytest.raises(Problem):
+        await deliveries.create_many(cast("Call", call))
+    beside.cancel()
+    assert served >= len(many)
+
+
+async def test_a_template_of_more_parts_than_any_message_has_is_refused(admin: Caller) -> None:
+    parts = {f"part_{number}": "hello {{ name }}" for number in range(PARTS_MAX + 1)}
+    refused = admin.post("/deliveries", delivery("parts", channel="http", template=parts) | {"body": None})
+    assert (refused.status, refused.faults) == (
+        400,
+        {f"$.template.part_{PARTS_MAX}": f"is one of {PARTS_MAX + 1} parts, over {PARTS_MAX}"},
+    )

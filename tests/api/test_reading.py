@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from dispatcher.api import reading
 from dispatcher.api.problems import FAULTS_SHOWN_MAX, Problem, faulty
-from dispatcher.errors import Fault
+from dispatcher.errors import HINTS_MAX, Fault
 
 
 class Inner(Struct, forbid_unknown_fields=True):
@@ -174,6 +174,12 @@ def test_more_parameters_than_any_list_takes_are_not_looked_at() -> None:
     with pytest.raises(Problem) as caught:
         reading.read_query([("a b", "1")] * 2, Outer)
     assert 'query["a b"]' in [fault.path for fault in caught.value.faults]
+
+
+def test_of_many_names_that_nobody_knows_the_first_are_told_what_they_may_mean() -> None:
+    faults = _refused(json.dumps({"name": "a"} | {f"limit{number}": 1 for number in range(1_000)}).encode())
+    assert len(faults) == 1_000
+    assert sum("did you mean" in words for words in faults.values()) == HINTS_MAX
 
 
 def test_a_thousand_faults_are_a_hundred_and_how_many_more() -> None:

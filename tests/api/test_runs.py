@@ -182,3 +182,9 @@ async def test_the_older_interface_says_what_is_wrong_in_its_envelope(
     assert (answer.status, answer.json["success"]) == (status, False)
     assert words in answer.json["error"]
     assert "data" not in answer.json
+
+
+async def test_the_older_interface_says_a_hundred_faults_and_how_many_more(admin: Caller) -> None:
+    answer = _enqueue(admin, "status", **{f"f{number}": 1 for number in range(1_000)})
+    # With the id that is missing.
+    assert (answer.status, len(answer.json["faults"]), answer.json["more_faults"]) == (400, 100, 901)

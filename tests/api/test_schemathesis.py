@@ -129,7 +129,7 @@ def _settings() -> str:
         more = [
             *REFUSED.get(name, ()),
             *([KEY_REUSED] if one.method == "POST" else ()),
-            *([CHANGED] if one.tagged else ()),
+            *([CHANGED] if one.heeds_if_match else ()),
         ]
         statuses = ["2xx", "401", "403", "404", "409", "429", "503", *map(str, more)]
         known = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in KNOWN.get(name, {}).items())

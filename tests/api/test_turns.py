@@ -9,7 +9,7 @@ from dispatcher.api.turns import PRESSED_TURNS, Turns
 
 @pytest.mark.parametrize(("pressed", "most"), [(True, PRESSED_TURNS), (False, 3 * PRESSED_TURNS)])
 async def test_only_some_are_worked_on_while_the_dispatcher_is_pressed(pressed: bool, most: int) -> None:
-    turns, go_on = Turns(lambda: pressed), asyncio.Event()
+    turns, go_on = Turns(lambda: pressed, 3_600.0), asyncio.Event()
     inside, seen = 0, 0
 
     async def work() -> None:

@@ -7,6 +7,7 @@ import pytest
 from dispatcher.domain.drafts import LOCALES_MAX, Draft, Flaw, Version, freeze
 from dispatcher.domain.locales import canonical, nearest
 from dispatcher.domain.partials import PARTIALS_MAX, Partial, used
+from dispatcher.domain.sources import PARTS_MAX
 from dispatcher.domain.template import Sources
 
 BYTES_MAX = 10_000
@@ -168,3 +169,17 @@ def test_the_nearest_locale_is_never_one_that_is_only_alike() -> None:
     assert nearest("de", ["de-AT", "en"], "en") == "en"
     assert nearest("deu", ["de", "en"], "en") == "en"
     assert nearest(None, ["de", "en"], "de") == "de"
+
+
+def test_of_more_than_a_version_can_have_no_more_is_read() -> None:
+    """Reading a part takes a while, and a request has room for 100,000 of them."""
+    wrong = {"body": "{% nothing %}"}
+    many = freeze(draft(locales={f"de-x{number}": wrong for number in range(LOCALES_MAX + 5)}), NO_PARTIALS, BYTES_MAX)
+    assert isinstance(many, list)
+    assert sum(flaw.part == "body" for flaw in many) == LOCALES_MAX
+    parts = {f"part{number}": "{% nothing %}" for number in range(PARTS_MAX + 5)}
+    broad = freeze(draft(channel="pager", locales={"en": parts}), NO_PARTIALS, BYTES_MAX)
+    assert isinstance(broad, list)
+    assert [(flaw.part, flaw.words) for flaw in broad] == [
+        (f"part{PARTS_MAX}", f"is one of {PARTS_MAX + 5} parts, over {PARTS_MAX}")
+    ]
