@@ -3,6 +3,8 @@
 import base64
 import json
 
+import pytest
+
 from tests.api.caller import Caller, delivery, exact
 from tests.store.scene import Connection
 
@@ -51,6 +53,15 @@ async def test_pages_follow_one_another_without_gap_and_repetition(admin: Caller
     assert admin.get("/deliveries?channel=push&life=held").json["deliveries"] == []
     (one,) = admin.get("/deliveries?idempotency_key=page-3").json["deliveries"]
     assert one["id"] == written[3]
+
+
+@pytest.mark.parametrize("kept", ["20000-01-01", "infinity"])
+async def test_a_time_beyond_the_calendar_is_shown_as_its_end(admin: Caller, inside: Connection, kept: str) -> None:
+    asked = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
+               VALUES ($1, 'sms', '+4917012345', '{"body": "x"}', $1::text::timestamptz) RETURNING id"""
+    shown = admin.get(f"/deliveries/{await inside.fetchval(asked, kept)}").json
+    (listed,) = admin.get(f"/deliveries?idempotency_key={kept}").json["deliveries"]
+    assert {shown["scheduled_for"], shown["run_at"], listed["run_at"]} == {"9999-12-31T23:59:59.999999Z"}
 
 
 async def test_what_waits_is_moved_and_cancelled_by_id_and_by_key(admin: Caller, inside: Connection) -> None:
