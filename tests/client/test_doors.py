@@ -341,6 +341,17 @@ async def test_what_nobody_can_keep_is_refused(door: Door, text: str) -> None:
             await call
 
 
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [("20000-01-01", datetime.max), ("infinity", datetime.max), ("0044-03-15 BC", datetime.min)],
+)
+async def test_a_time_of_no_calendar_is_the_nearest(door: Door, place: Running, kept: str, shown: datetime) -> None:
+    sent = await door.send(_message(_key(), scheduled_for=LATER))
+    move = "UPDATE dispatcher.delivery_state SET run_at = $2::text::timestamptz, ready = false WHERE id = $1"
+    await place.runs.connection.execute(move, sent.id, kept)
+    assert (await door.delivery(sent.id)).run_at == shown.replace(tzinfo=UTC)
+
+
 async def test_a_nul_is_called_by_its_name(door: Door) -> None:
     run = (await door.trigger("paying")).id
     text = "a\0b"
