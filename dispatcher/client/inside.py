@@ -1,6 +1,8 @@
 """The client inside a transaction: each call is a SQL function on the caller's own connection."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, overload
@@ -81,13 +83,13 @@ class Inside:
         if isinstance(messages, Message):
             return (await self._send(written([messages])))[0]
         lines = written(messages)
-        async with self._connection.transaction():
-            try:
-                return await self._send(lines)
-            except Refused as first:
-                # Postgres stops at the first of them.
+        try:
+            return await self._send(lines)
+        except Refused as first:
+            # Postgres stops at the first of them.
+            async with self._undone():
                 faults = await self._faults(lines)
-                raise refused(faults) if faults else first from None
+            raise refused(faults) if faults else first from None
 
     async def _send(self, lines: Sequence[bytes]) -> list[Sent]:
         rows = await self._fetch("send", (b"[" + b",".join(lines) + b"]").decode(), *self._where)
@@ -160,13 +162,39 @@ class Inside:
         answer = await self._value("cancel_delivery", *asked, _why(reason), *self._where, self._actor)
         _done(answer, "cancelled", str(what))
 
+    @asynccontextmanager
+    async def _undone(self) -> AsyncIterator[None]:
+        """A transaction, or a savepoint, of which nothing stays.
+
+        It is begun and ended whole: a BEGIN or a ROLLBACK that is cancelled half-way leaves the connection in a
+        transaction that nobody knows of, and what is sent later would never be committed.
+        """
+        transaction = self._connection.transaction()
+        begun = asyncio.ensure_future(transaction.start())
+        try:
+            await self._whole(begun)
+            yield
+        finally:
+            if begun.done() and begun.exception() is None:
+                await self._whole(asyncio.ensure_future(transaction.rollback()))
+
+    async def _whole(self, step: asyncio.Future[None]) -> None:
+        """Wait for a step; who is cancelled meanwhile is so when it is done."""
+        try:
+            await asyncio.shield(step)
+        except asyncio.CancelledError:
+            await asyncio.wait([step], timeout=self._seconds)
+            raise
+
     async def _value(self, name: str, *asked: object) -> str:
         (row,) = await self._fetch(name, *asked)
         return str(next(iter(row.values())))
 
     async def _fetch(self, name: str, *asked: object) -> list[dict[str, Any]]:
+        # Outside of a transaction the statement is one by itself.
+        kept = self._connection.transaction() if self._connection.is_in_transaction() else nullcontext()
         try:
-            async with self._connection.transaction():
+            async with kept:
                 return [dict(row) for row in await self._connection.fetch(_sql(name), *asked, timeout=self._seconds)]
         except asyncpg.PostgresError as fault:
             error = error_of(fault)

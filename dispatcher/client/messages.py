@@ -1,7 +1,7 @@
 """Messages as JSON: what both doors write, and what is wrong with one before any door is asked."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -47,7 +47,21 @@ def _plain(message: Message) -> Message:
 def _faults(message: Message) -> Iterator[Fault]:
     if message.body is not None and message.template is not None:
         yield Fault("body", "is given beside template: keep one of them")
+    if message.locale is not None and not (message.body is None and message.template is None):
+        yield Fault("locale", "goes with a stored template: the one that is given has no other")
     for name in ("scheduled_for", "expires_at"):
         time = getattr(message, name)
-        if isinstance(time, datetime) and time.tzinfo is None:
-            yield Fault(name, "needs its zone: datetime.now(UTC), for one")
+        if isinstance(time, datetime):
+            words = _wrong(time)
+            if words is not None:
+                yield Fault(name, words)
+
+
+def _wrong(time: datetime) -> str | None:
+    if time.tzinfo is None:
+        return "needs its zone: datetime.now(UTC), for one"
+    try:
+        time.astimezone(UTC)
+    except OverflowError:
+        return "is out of range"
+    return None

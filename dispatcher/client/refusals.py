@@ -39,8 +39,17 @@ def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
     for raised, (error, kind) in _KINDS.items():
         if isinstance(fault, raised):
             message = str(fault.args[0]) if fault.args else str(fault)
+            if _is_of_nul(fault):
+                message = "has a NUL character, which Postgres cannot keep"
             return error(message, kind=kind, faults=_faults(error, fault, message))
     return None
+
+
+def _is_of_nul(fault: asyncpg.PostgresError) -> bool:
+    """Whether it is about a NUL, in JSON or elsewhere: nothing else that is no UTF-8 comes as far as that."""
+    if isinstance(fault, asyncpg.UntranslatableCharacterError):
+        return "\\u0000" in (getattr(fault, "detail", None) or "")
+    return isinstance(fault, asyncpg.CharacterNotInRepertoireError)
 
 
 def _faults(error: type[ClientError], fault: asyncpg.PostgresError, message: str) -> list[Fault]:

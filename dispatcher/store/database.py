@@ -14,6 +14,7 @@ from dispatcher.config import Database as Settings
 from dispatcher.errors import DatabaseUnavailable, UnsafeDatabase
 from dispatcher.store.lookout import Lookout
 from dispatcher.store.queries import statements
+from dispatcher.store.times import say_times
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +95,7 @@ class Database:
             await self.lookout.look(connection)
 
     async def _admit(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+        await say_times(connection)
         await self.lookout.admit(connection)
 
     @asynccontextmanager

@@ -66,6 +66,15 @@ async def test_pages_follow_one_another_without_gap_and_repetition(admin: Caller
     assert one["id"] == written[3]
 
 
+@pytest.mark.parametrize("kept", ["20000-01-01", "infinity"])
+async def test_a_time_beyond_the_calendar_is_shown_as_its_end(admin: Caller, inside: Connection, kept: str) -> None:
+    asked = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
+               VALUES ($1, 'sms', '+4917012345', '{"body": "x"}', $1::text::timestamptz) RETURNING id"""
+    shown = admin.get(f"/deliveries/{await inside.fetchval(asked, kept)}").json
+    (listed,) = admin.get(f"/deliveries?idempotency_key={kept}").json["deliveries"]
+    assert {shown["scheduled_for"], shown["run_at"], listed["run_at"]} == {"9999-12-31T23:59:59.999999Z"}
+
+
 async def test_what_waits_is_moved_and_cancelled_by_id_and_by_key(admin: Caller, inside: Connection) -> None:
     waiting = [delivery(f"w-{number}", scheduled_for=LATER) for number in range(2)]
     by_id, by_key = (one["id"] for one in admin.post("/deliveries/batch", {"deliveries": waiting}).json["deliveries"])

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -26,6 +26,7 @@ from dispatcher.client import (
 from tests.conformance.runs import Running, sms, steps
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
+WEST, EAST = (timezone(timedelta(hours=hours)) for hours in (-5, 5))
 WHY = "a test"
 
 
@@ -289,6 +290,9 @@ async def test_many_are_sent_or_none(door: Door, place: Running) -> None:
         ({"body": None, "template_name": "nowhere"}, "$.template_name"),
         ({"body": None}, "$.template"),
         ({"scheduled_for": LATER.replace(tzinfo=None)}, "$.scheduled_for"),
+        ({"scheduled_for": datetime.max.replace(tzinfo=WEST)}, "$.scheduled_for"),
+        ({"expires_at": datetime.min.replace(tzinfo=EAST)}, "$.expires_at"),
+        ({"locale": "de"}, "$.locale"),
         ({"channel": "Smoke Signals"}, "$.channel"),
         ({"lane": "fast"}, "$.lane"),
         ({"variables": {"a": object()}}, "$"),
@@ -334,6 +338,32 @@ async def test_what_nobody_can_keep_is_refused(door: Door, text: str) -> None:
         door.cancel_delivery(text, reason=WHY),
     ):
         with pytest.raises(Refused):
+            await call
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [("20000-01-01", datetime.max), ("infinity", datetime.max), ("0044-03-15 BC", datetime.min)],
+)
+async def test_a_time_of_no_calendar_is_the_nearest(door: Door, place: Running, kept: str, shown: datetime) -> None:
+    sent = await door.send(_message(_key(), scheduled_for=LATER))
+    move = "UPDATE dispatcher.delivery_state SET run_at = $2::text::timestamptz, ready = false WHERE id = $1"
+    await place.runs.connection.execute(move, sent.id, kept)
+    assert (await door.delivery(sent.id)).run_at == shown.replace(tzinfo=UTC)
+
+
+async def test_a_nul_is_called_by_its_name(door: Door) -> None:
+    run = (await door.trigger("paying")).id
+    text = "a\0b"
+    for call in (
+        door.trigger("greeting", {"a": text}),
+        door.trigger("greeting", key=text),
+        door.signal(run, text),
+        door.send(_message(text)),
+        door.send([_message(_key()), _message(_key(), body=text)]),
+        door.delivery(text),
+    ):
+        with pytest.raises(Refused, match="has a NUL character"):
             await call
 
 

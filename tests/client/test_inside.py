@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -105,6 +106,26 @@ async def test_who_waits_for_a_lock_too_long_is_told_and_goes_on(
             assert not (await inside.status(run)).ended
     finally:
         await held.rollback()
+
+
+@pytest.mark.parametrize("turns", [*range(12), *range(20, 400, 20)])
+@pytest.mark.parametrize("lanes", [("bulk",), ("bulk", "bulk"), ("bulk", "fast")])
+async def test_a_call_that_is_cancelled_leaves_no_transaction_behind(
+    application: Connection, inside: Inside, watcher: Connection, key: str, lanes: tuple[str, ...], turns: int
+) -> None:
+    # One that nobody knows of would take in whatever is sent later, and never be committed.
+    some = [_message(f"{key}-{number}", lane=lane) for number, lane in enumerate(lanes)]
+    call = asyncio.ensure_future(inside.send(some))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    call.cancel()
+    with suppress(asyncio.CancelledError, Refused):
+        await call
+    assert not application.is_in_transaction()
+    await inside.send(_message(key))
+    assert await watcher.fetchval(COUNT, key) == 1
+    written = "SELECT count(*) FROM dispatcher.deliveries WHERE starts_with(idempotency_key, $1 || '-')"
+    assert await watcher.fetchval(written, key) in (0, len(some) if "fast" not in lanes else 0)
 
 
 async def test_it_keeps_to_its_workspace_and_says_who_it_is(application: Connection, inside: Inside, key: str) -> None:

@@ -60,6 +60,26 @@ async def test_a_delivery_is_told_with_what_it_was_and_how_it_stood(scene: Scene
     assert await hooks.happened(scene.database) == []
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("-infinity", "0001-01-01T00:00:00Z"),
+        ("0044-03-15 BC", "0001-01-01T00:00:00Z"),
+        ("20000-01-01", "9999-12-31T23:59:59.999999Z"),
+    ],
+)
+async def test_a_time_that_python_does_not_know_is_told_as_the_nearest(
+    scene: Scene, announces: Announcer, kept: str, said: str
+) -> None:
+    asked = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
+               VALUES ('k', 'sms', '+49', '{"body": "x"}', $1::text::timestamptz) RETURNING id"""
+    number = await scene.value(asked, kept)
+    await scene.value("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'too odd')", number)
+    assert await announces.run_once() == 1
+    (told,) = await hooks.told(scene.database)
+    assert told["data"]["scheduled_for"] == said
+
+
 async def test_how_it_stood_is_told_and_not_how_it_stands(scene: Scene, announces: Announcer) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Failed("gone")))

@@ -1,6 +1,7 @@
 """The claim: who may, what it takes, in which order, and what it leaves to others."""
 
 import asyncio
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -186,6 +187,23 @@ async def test_depth_is_counted_to_its_bound(scene: Scene) -> None:
     await scene.write(7)
     (found,) = await claims.depth(scene.database, [("sms", Lane.NORMAL)], 5)
     assert (found.deliveries, found.age_seconds >= 0) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("scheduled_for", "due"),
+    [("-infinity", True), ("0044-03-15 BC", True), ("20000-01-01", False), ("infinity", False)],
+)
+async def test_a_lane_says_how_long_it_waits_whatever_its_times(scene: Scene, scheduled_for: str, due: bool) -> None:
+    await scene.value(
+        """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
+           VALUES ('k', 'sms', '+49', '{"body": "x"}', $1::text::timestamptz)""",
+        scheduled_for,
+    )
+    lane = [("sms", Lane.NORMAL)]
+    (first,) = await claims.due(scene.database, lane)
+    (all_,) = await claims.depth(scene.database, lane, 5)
+    assert (first.due, first.wait_seconds < 0) == (due, due)
+    assert (all_.deliveries, all_.age_seconds > 0, math.isfinite(all_.age_seconds)) == (1, due, True)
 
 
 @pytest.mark.parametrize("scheduled_for", ["'-infinity'", "'0044-03-15 BC'", "now() - interval '1 day'", "now()"])

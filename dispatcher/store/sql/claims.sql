@@ -68,20 +68,22 @@ SELECT asked.position FROM unnest($1::text[], $2::smallint[], $3::smallint[]) WI
                   AND s.channel = asked.channel AND s.run_at <= statement_timestamp());
 
 -- name: due
--- For each lane asked about: the time of its first ready delivery, and whether that has come.
+-- For each lane asked about: the time of its first ready delivery, and whether that has come. Until Postgres 17 an endless
+-- time cannot be subtracted from, its seconds can.
 SELECT asked.channel, asked.lane, first.run_at <= statement_timestamp() AS due,
-       extract(epoch FROM first.run_at - statement_timestamp())::float8 AS wait_seconds
+       (extract(epoch FROM first.run_at) - extract(epoch FROM statement_timestamp()))::float8 AS wait_seconds
   FROM unnest($1::text[], $2::smallint[]) AS asked (channel, lane),
        LATERAL (SELECT run_at FROM dispatcher.delivery_state s
                  WHERE s.ready AND s.channel = asked.channel AND s.lane = asked.lane AND s.recoveries < 2
                  ORDER BY run_at LIMIT 1) AS first;
 
 -- name: depth
--- How many are ready in each lane, counted to $3 at most, and how late the oldest is.
+-- How many are ready in each lane, counted to $3 at most, and how late the oldest is; a time before 1970 counts as then.
 SELECT asked.channel, asked.lane, counted.depth,
-       coalesce(greatest(extract(epoch FROM statement_timestamp() - counted.oldest), 0), 0)::float8 AS age_seconds
+       coalesce(greatest(extract(epoch FROM statement_timestamp()) - extract(epoch FROM counted.oldest), 0), 0)::float8
+           AS age_seconds
   FROM unnest($1::text[], $2::smallint[]) AS asked (channel, lane),
-       LATERAL (SELECT count(*) AS depth, min(run_at) AS oldest FROM (
+       LATERAL (SELECT count(*) AS depth, min(greatest(run_at, 'epoch')) AS oldest FROM (
                  SELECT run_at FROM dispatcher.delivery_state s
                   WHERE s.ready AND s.channel = asked.channel AND s.lane = asked.lane
                   ORDER BY run_at LIMIT $3) AS few) AS counted;
