@@ -94,16 +94,11 @@ async def test_what_mentions_them_and_is_new_since_it_was_asked_for_stays(scene:
     looked = await _erase(scene)
     assert not looked.finished
     told = await _told(scene, ANN.text)
+    await flows.put(connection)
+    run = (await flows.trigger(connection, {"mail": ANN.text}))["execution_id"]
     await scene.flush((sending, Succeeded("m-1")))
-    assert (await _look(scene, looked.id)).finished
+    again = await _look(scene, looked.id)
+    assert (again.finished, again.runs) == (True, 0)
+    assert await scene.value("SELECT input ->> 'mail' FROM dispatcher.runs WHERE id = $1", run) == ANN.text
     says = await scene.value("SELECT variables::text FROM dispatcher.deliveries WHERE id = $1", told)
     assert json.loads(says) == {"about": ANN.text}
-
-
-async def test_an_answer_of_which_the_key_alone_speaks_of_them_is_erased(scene: Scene, connection: Connection) -> None:
-    await connection.execute(ANSWER, "default", "default", "for ann@example.org", "{}")
-    assert (await _erase(scene)).finished
-    assert await traces(connection, ANN.text) == []
-    assert await scene.value("SELECT key FROM dispatcher.api_answers") == await scene.value(
-        "SELECT dispatcher.erased_v1('for ann@example.org')"
-    )
