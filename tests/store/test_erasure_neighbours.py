@@ -89,6 +89,19 @@ async def test_what_has_the_address_in_another_one_stays(scene: Scene, connectio
     assert await traces(connection, "joann@example.org") == ["deliveries.variables", "waiting_receipts.receipt"]
 
 
+async def test_a_run_that_sends_to_a_like_address_stays(scene: Scene, connection: Connection) -> None:
+    await flows.put(connection)
+    run = (await flows.trigger(connection, {"name": "Anne"}))["execution_id"]
+    await connection.execute(
+        """INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template)
+           VALUES ($1, 'mail', 'k', 'email', 'an.n@example.org', '{"text": "x"}')""",
+        run,
+    )
+    looked = await _erase(scene)
+    assert (looked.finished, looked.runs, looked.deliveries) == (True, 0, 0)
+    assert await scene.value("SELECT input ->> 'name' FROM dispatcher.runs WHERE id = $1", run) == "Anne"
+
+
 async def test_what_mentions_them_and_is_new_since_it_was_asked_for_stays(scene: Scene, connection: Connection) -> None:
     (sending,) = await scene.marked(1)
     looked = await _erase(scene)
