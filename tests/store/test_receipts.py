@@ -296,10 +296,11 @@ async def test_a_number_of_another_database_s_is_not_ours(scene: Scene) -> None:
     assert await scene.value("SELECT count(*) FROM dispatcher.suppressions") == 0
 
 
-async def test_a_key_names_a_delivery_of_its_own_tenant_only(scene: Scene) -> None:
+async def test_a_key_names_a_delivery_of_its_own_workspace_only(scene: Scene) -> None:
     delivery = await _sent(scene)
     key = await scene.value("SELECT idempotency_key FROM dispatcher.deliveries WHERE id = $1", delivery)
-    assert await _hear(scene, Receipt("sent", key=("other", "default", key))) == ["waiting"]
+    for place in (("other", "default"), ("default", "other")):
+        assert await _hear(scene, Receipt("sent", key=(*place, key))) == ["waiting"]
     assert await _hear(scene, Receipt("sent", key=("default", "default", key))) == ["recorded"]
 
 
@@ -359,3 +360,12 @@ async def test_a_mailbox_that_is_gone_is_gone_for_every_channel_and_said_once(sc
     rows = await scene.database.fetch("SELECT kind, address, channel, source FROM dispatcher.suppressions")
     assert [tuple(row) for row in rows] == [("email", "ann@example.org", "", "bounce")]
     assert await scene.value("SELECT count(*) FROM dispatcher.suppression_log") == 1
+
+
+async def test_what_stood_on_the_list_for_a_while_stands_there_for_good_once_it_has_bounced(scene: Scene) -> None:
+    first, second = [await _sent(scene, name) for name in ("abc", "abd")]
+    await _hear(scene, Receipt("bounced_hard", delivery_id=first, reason="gone"))
+    await scene.value("UPDATE dispatcher.suppressions SET expires_at = now() + interval '1 hour'")
+    await _hear(scene, Receipt("bounced_hard", delivery_id=second, reason="gone again"))
+    (row,) = await scene.database.fetch("SELECT expires_at, reason FROM dispatcher.suppressions")
+    assert tuple(row) == (None, f"delivery {second}: gone again")
