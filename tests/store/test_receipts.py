@@ -179,6 +179,29 @@ async def test_a_receipt_that_came_before_its_delivery_was_held_settles_it_later
     await _sound(scene)
 
 
+async def test_of_several_that_came_before_it_was_held_the_highest_settles_it(scene: Scene) -> None:
+    (item,) = await scene.marked()
+    kinds: tuple[Kind, ...] = ("failed", "delivered")
+    for kind in kinds:
+        assert await _hear(scene, Receipt(kind, delivery_id=item.id)) == ["recorded"]
+    await scene.die()
+    assert await receipts.settle_held(scene.database, 10) == 1
+    assert (await scene.row(item.id))["status"] == "sent"
+
+
+@pytest.mark.parametrize(("channel", "status"), [("voice", "called"), ("social", "posted"), ("email", "sent")])
+async def test_what_settles_a_held_one_says_it_in_the_words_of_its_channel(
+    scene: Scene, channel: str, status: str
+) -> None:
+    await scene.write(1, channel)
+    (item,) = await scene.claim(channel=channel)
+    await scene.mark([item])
+    await scene.flush((item, Held("unknown: no answer")))
+    assert await _hear(scene, Receipt("delivered", delivery_id=item.id)) == ["settled"]
+    assert (await scene.row(item.id))["status"] == status
+    await _sound(scene)
+
+
 async def test_what_waits_to_be_sent_again_is_not_when_it_has_arrived(scene: Scene) -> None:
     (item,) = await scene.marked(resend=KEY)
     await scene.flush((item, Again(0.0, "unknown: no answer", KEY)), spent=[item.token])
