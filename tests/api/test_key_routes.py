@@ -134,6 +134,16 @@ async def test_only_operators_reach_beyond_their_workspace(admin: Caller) -> Non
     assert admin.post("/keys/for-acme/revoke", WHY | {"tenant_id": "acme"}).status == 200
 
 
+@pytest.mark.parametrize("own", [("default", "other"), ("acme", "default")])
+async def test_who_shares_half_a_name_with_the_operators_is_none(admin: Caller, own: tuple[str, str]) -> None:
+    neighbour = Caller(admin.program, make_key(admin.program, "systemAdmin", *own))
+    for tenant, workspace in (("default", "default"), ("acme", "other")):
+        answer = create(neighbour, "not-mine", tenant_id=tenant, workspace_id=workspace)
+        assert (answer.status, "api.operators" in answer.json["detail"]) == (403, True), answer
+    paused = neighbour.post("/pauses", WHY | {"scope": "tenant", "name": "acme"})
+    assert (paused.status, "api.operators" in paused.json["detail"]) == (403, True), paused
+
+
 async def test_without_operators_nobody_reaches_beyond_his_workspace(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "dispatcher.toml"
     file.write_text('[api]\noperators = ""\n')

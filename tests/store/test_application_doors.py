@@ -46,7 +46,12 @@ async def test_a_delivery_is_found_by_id_or_key_in_its_workspace_only(connection
     assert await found(None, "k", "default", "default") == [mine]
     assert await found(None, "k", "acme", "shop") == [theirs]
     assert await found(mine, "k", None, None) == [mine]
-    for nothing in ((mine, "other", None, None), (theirs, None, "default", "default"), (None, "j", None, None)):
+    # In the workspace beside it, and in one of its name of another tenant.
+    beside = [
+        (*named, *place) for named in ((mine, None), (None, "k")) for place in (("default", "b"), ("b", "default"))
+    ]
+    others = (mine, "other", None, None), (theirs, None, "default", "default"), (None, "j", None, None)
+    for nothing in (*beside, *others):
         assert await found(*nothing) == []
         assert await connection.fetchval(CANCEL, *nothing) == "unknown"
     with pytest.raises(asyncpg.InvalidParameterValueError) as refused:

@@ -1,6 +1,7 @@
 """Contacts in the database: one by its key, one behind an address, whoever writes at the same time."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
 from tests.store.explained import explained
 from tests.store.scene import Connection
+from tests.store.waits import until_blocked
 
 HERE = Workspace("default", "default")
 THERE = Workspace("default", "other")
@@ -97,6 +99,36 @@ async def test_the_order_of_addresses_and_how_they_are_written_are_kept(database
         b'[{"kind": "email", "address": "Two@example.org"}, {"kind": "email", "address": "one@example.org"}]'
     )
     assert (await put(database, "a", addresses=_mail("Two@example.org", "one@example.org"))).answer == "same"
+
+
+async def test_of_two_that_have_seen_the_same_version_the_second_changes_nothing(
+    database: Database, connection: Connection
+) -> None:
+    first = await put(database, "ann", name="Ann")
+    change = """SELECT answer FROM dispatcher.put_contact_v1(
+                    'default', 'default', 'ann', '{"name": "Anna"}', 'update', $1, 'bob')"""
+    async with connection.transaction():
+        assert await connection.fetchval(change, first.version) == "changed"
+        rival = asyncio.create_task(put(database, "ann", "update", first.version, name="Anne"))
+        await until_blocked(connection)
+    assert (await rival).answer == "stale"
+    assert (await _shown(database, "ann"))["name"] == "Anna"
+
+
+async def test_where_one_address_is_taken_none_of_the_others_is_written(database: Database) -> None:
+    await put(database, "bob", addresses=_mail("bob@example.org"))
+    await put(database, "ann", addresses=_mail("ann@example.org"))
+    assert (await put(database, "ann", addresses=_mail("ada@example.org", "bob@example.org"))).answer == "taken"
+    assert json.loads(bytes((await _shown(database, "ann"))["addresses"])) == _mail("ann@example.org")
+    assert await store.by_address(database, HERE, Address("email", "ada@example.org")) is None
+
+
+async def test_who_is_deleted_in_one_workspace_stays_in_another(database: Database) -> None:
+    for place in (HERE, THERE):
+        await store.put(database, place, [said("ann")], "put", "bob")
+    assert await store.delete(database, HERE, "ann") is None
+    assert await store.show(database, HERE, "ann") is None
+    assert await store.show(database, THERE, "ann") is not None
 
 
 async def test_attributes_that_postgres_would_write_too_long_are_refused(database: Database) -> None:

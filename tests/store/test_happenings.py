@@ -155,6 +155,9 @@ async def test_nothing_is_told_of_copies(scene: Scene) -> None:
            VALUES ('k', 'sms', '+49170', '{"body": "x"}', now() - interval '1 day')"""
     )
     assert await hooks.happened(scene.database) == []
+    settle = "SELECT dispatcher.settle_held_v1(id, 'sent', 'ann', 'it was') FROM dispatcher.deliveries"
+    assert await scene.value(settle) == "settled"
+    assert await hooks.happened(scene.database) == []
 
 
 async def test_each_is_told_what_it_asked_for_and_a_foreign_workspace_nothing(scene: Scene) -> None:

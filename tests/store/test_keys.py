@@ -106,6 +106,23 @@ async def test_a_use_is_noted_once_a_minute(database: Database, connection: Conn
     assert await connection.fetchval(last) > noted
 
 
+async def test_the_use_of_one_key_says_nothing_of_another(database: Database, connection: Connection) -> None:
+    used, _ = await _made(database), await _made(database, "till")
+    found = await keys.find(database, used.prefix)
+    assert found is not None
+    await keys.touch(database, found.id)
+    noted = await connection.fetch("SELECT name FROM dispatcher.api_keys WHERE last_used_at IS NOT NULL")
+    assert [row["name"] for row in noted] == ["shop"]
+
+
+async def test_what_is_revoked_has_no_other_secret_and_what_is_elsewhere_no_log(database: Database) -> None:
+    await _made(database)
+    assert await keys.revoke(database, ACME, "shop", *WHO)
+    assert await keys.rotate(database, ACME, "shop", 0, *WHO) == "unknown"
+    for elsewhere in (Workspace("acme", "other"), Workspace("other", "main")):
+        assert await keys.actions(database, elsewhere, "shop", 10) == []
+
+
 async def test_what_was_done_to_keys_is_kept(database: Database) -> None:
     made = await _made(database)
     second = await keys.rotate(database, ACME, "shop", 0, "bob", "leaked")

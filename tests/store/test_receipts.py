@@ -184,6 +184,29 @@ async def test_a_receipt_that_came_before_its_delivery_was_held_settles_it_later
     await _sound(scene)
 
 
+async def test_of_several_that_came_before_it_was_held_the_highest_settles_it(scene: Scene) -> None:
+    (item,) = await scene.marked()
+    kinds: tuple[Kind, ...] = ("failed", "delivered")
+    for kind in kinds:
+        assert await _hear(scene, Receipt(kind, delivery_id=item.id)) == ["recorded"]
+    await scene.die()
+    assert await receipts.settle_held(scene.database, 10) == 1
+    assert (await scene.row(item.id))["status"] == "sent"
+
+
+@pytest.mark.parametrize(("channel", "status"), [("voice", "called"), ("social", "posted"), ("email", "sent")])
+async def test_what_settles_a_held_one_says_it_in_the_words_of_its_channel(
+    scene: Scene, channel: str, status: str
+) -> None:
+    await scene.write(1, channel)
+    (item,) = await scene.claim(channel=channel)
+    await scene.mark([item])
+    await scene.flush((item, Held("unknown: no answer")))
+    assert await _hear(scene, Receipt("delivered", delivery_id=item.id)) == ["settled"]
+    assert (await scene.row(item.id))["status"] == status
+    await _sound(scene)
+
+
 async def test_what_waits_to_be_sent_again_is_not_when_it_has_arrived(scene: Scene) -> None:
     (item,) = await scene.marked(resend=KEY)
     await scene.flush((item, Again(0.0, "unknown: no answer", KEY)), spent=[item.token])
@@ -301,10 +324,11 @@ async def test_a_number_of_another_database_s_is_not_ours(scene: Scene) -> None:
     assert await scene.value("SELECT count(*) FROM dispatcher.suppressions") == 0
 
 
-async def test_a_key_names_a_delivery_of_its_own_tenant_only(scene: Scene) -> None:
+async def test_a_key_names_a_delivery_of_its_own_workspace_only(scene: Scene) -> None:
     delivery = await _sent(scene)
     key = await scene.value("SELECT idempotency_key FROM dispatcher.deliveries WHERE id = $1", delivery)
-    assert await _hear(scene, Receipt("sent", key=("other", "default", key))) == ["waiting"]
+    for place in (("other", "default"), ("default", "other")):
+        assert await _hear(scene, Receipt("sent", key=(*place, key))) == ["waiting"]
     assert await _hear(scene, Receipt("sent", key=("default", "default", key))) == ["recorded"]
 
 
@@ -392,3 +416,12 @@ async def test_who_complains_after_an_erasure_gets_nothing_more_and_is_known_by_
     again = Receipt("complained", at=datetime(2020, 1, 1, tzinfo=UTC), names=("abc",), **said)
     assert await _hear(scene, again) == ["known"]
     assert await suppressions.entries(scene.database, "default", Address("phone", TO)) == []
+
+
+async def test_what_stood_on_the_list_for_a_while_stands_there_for_good_once_it_has_bounced(scene: Scene) -> None:
+    first, second = [await _sent(scene, name) for name in ("abc", "abd")]
+    await _hear(scene, Receipt("bounced_hard", delivery_id=first, reason="gone"))
+    await scene.value("UPDATE dispatcher.suppressions SET expires_at = now() + interval '1 hour'")
+    await _hear(scene, Receipt("bounced_hard", delivery_id=second, reason="gone again"))
+    (row,) = await scene.database.fetch("SELECT expires_at, reason FROM dispatcher.suppressions")
+    assert tuple(row) == (None, f"delivery {second}: gone again")

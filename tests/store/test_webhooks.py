@@ -1,5 +1,7 @@
 """Webhook endpoints in Postgres: one of a name in its workspace, two secrets while one is rotated, and who did what."""
 
+import asyncio
+
 import pytest
 
 from dispatcher.domain import webhooks as domain
@@ -9,6 +11,7 @@ from dispatcher.store.templates import Workspace
 from dispatcher.store.webhooks import Endpoint, Refused
 from tests.store.hooks import BY, HERE, enable, make
 from tests.store.scene import Connection
+from tests.store.waits import until_blocked
 
 OTHER = Workspace("default", "other")
 
@@ -97,6 +100,27 @@ async def test_a_workspace_has_no_more_than_so_many(database: Database, monkeypa
     assert await webhooks.create(database, HERE, third, *BY) == Refused("full")
     await webhooks.delete(database, HERE, "a", *BY)
     await make(database, name="c")
+
+
+async def test_of_two_that_make_the_last_one_at_once_one_is_too_many(
+    database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "ENDPOINTS_MAX", 1)
+    make_a = """SELECT dispatcher.create_webhook_v1('default', 'default', 'a', 'https://a.example/', '{run.*}', true,
+                                                    'whsec_' || repeat('a', 32), 1, 'ann', 'x')"""
+    b = Endpoint("b", "https://b.example/", ("run.*",), enabled=True)
+    async with connection.transaction():
+        assert await connection.fetchval(make_a) == "created"
+        rival = asyncio.create_task(webhooks.create(database, HERE, b, *BY))
+        await until_blocked(connection)
+    assert await rival == Refused("full")
+
+
+async def test_two_who_rotate_at_once_leave_two_secrets(database: Database, connection: Connection) -> None:
+    await make(database)
+    made = await asyncio.gather(*(webhooks.rotate(database, HERE, "crm", 3_600.0, *BY) for _ in range(4)))
+    assert all(isinstance(one, str) for one in made)
+    assert await connection.fetchval("SELECT count(*) FROM dispatcher.webhook_secrets") == 2
 
 
 async def test_of_what_is_listed_those_of_deliveries_are_known(database: Database, connection: Connection) -> None:

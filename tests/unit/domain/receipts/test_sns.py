@@ -172,3 +172,29 @@ def test_what_is_no_certificate_is_refused(pem: str) -> None:
 def test_a_short_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="too short"):
         certificate.keys(Sns(tmp_path, "rsa:1024").pem)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2])
+def test_a_key_with_which_anybody_signs_is_refused(sns: Sns, exponent: int) -> None:
+    der = base64.b64decode("".join(sns.pem.split("-----")[2].split()))
+    before, after = b"\x02\x03\x01\x00\x01", b"\x02\x03\x00\x00" + bytes([exponent])
+    assert der.count(before) == 1
+    changed = base64.b64encode(der.replace(before, after)).decode()
+    with pytest.raises(ValueError, match="too short"):
+        certificate.keys(f"-----BEGIN CERTIFICATE-----\n{changed}\n-----END CERTIFICATE-----")
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        ({"MessageId": ""}, False),
+        ({"MessageId": "m" * 256}, False),
+        ({"MessageId": "m\0"}, False),
+        ({"MessageId": "m" * 255}, True),
+        ({"Timestamp": "yesterday"}, False),
+    ],
+)
+def test_an_id_or_a_time_that_is_none_is_refused_however_well_it_is_signed(
+    sns: Sns, door: Door, fields: dict[str, str], counts: bool
+) -> None:
+    assert isinstance(_answer(door, sns.notification(receipts.ses("Delivery"), AT, **fields)), Heard) is counts

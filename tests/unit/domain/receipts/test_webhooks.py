@@ -86,6 +86,17 @@ def test_headers_that_are_none_are_refused_and_nothing_else(headers: dict[str, s
     assert isinstance(_verify(headers), Forged)
 
 
+@pytest.mark.parametrize("message_id", ["", "m\xfc", "m\tn", "m\n", "m" * 256])
+def test_what_could_not_be_kept_is_no_id_however_well_it_is_signed(message_id: str) -> None:
+    signature = webhooks.sign(KEYS[0], message_id, AT, BODY)
+    assert isinstance(_verify(_headers(message_id, signature=signature)), Forged)
+
+
+@pytest.mark.parametrize("message_id", ["m", "m" * 255])
+def test_an_id_is_as_long_as_can_be_kept(message_id: str) -> None:
+    assert _verify(receipts.webhook(SECRET, BODY, AT, message_id)) == Signed(message_id, AT)
+
+
 def test_one_right_signature_of_several_is_enough_and_other_versions_are_none() -> None:
     wrong = "v1," + base64.b64encode(b"x" * 32).decode()
     assert _verify(_headers(signature=f"v1a,zzzz {wrong} nonsense {SIGNATURE}")) == Signed(ID, AT)
