@@ -16,6 +16,7 @@ from liquid.template import BoundTemplate
 from msgspec import Struct, field
 
 from dispatcher.domain.liquid import (
+    NODES_MAX,
     NODES_RENDERED_MAX,
     BoundedEnvironment,
     Partials,
@@ -70,9 +71,8 @@ class Reader:
 
     def faults(self, sources: Sources) -> list[Fault]:
         """Everything, part by part; a partial is looked at as if it stood in plain text."""
-        if len(sources.parts) > PARTS_MAX:
-            part = next(islice(sources.parts, PARTS_MAX, None))
-            return [Fault(part, 0, f"is one of {len(sources.parts)} parts, over {PARTS_MAX}")]
+        if (many := excess(sources)) is not None:
+            return [many]
         partials = Partials(sources.partials)
         found: list[Fault] = []
         for part, text in sources.parts.items():
@@ -85,6 +85,19 @@ class Reader:
         if escapes not in self._environments:
             self._environments[escapes] = _Collecting(autoescape=escapes)
         return self._environments[escapes]
+
+
+def excess(sources: Sources) -> Fault | None:
+    """What a version has too much of, all parts together: many small ones keep others waiting as a large one does."""
+    if len(sources.parts) > PARTS_MAX:
+        part = next(islice(sources.parts, PARTS_MAX, None))
+        return Fault(part, 0, f"is one of {len(sources.parts)} parts, over {PARTS_MAX}")
+    nodes = 0
+    for number, (part, text) in enumerate(sources.parts.items()):
+        nodes += count_nodes(text)
+        if number and nodes > NODES_MAX:
+            return Fault(part, 0, f"has, with the parts before it, more than {NODES_MAX} tags, outputs and filters")
+    return None
 
 
 def faults(sources: Sources) -> list[Fault]:

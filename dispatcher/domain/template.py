@@ -1,8 +1,9 @@
 """Rendering: python-liquid's dialect, strict about variables, compiled once per source and kept."""
 
 import re
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from liquid.exceptions import LiquidError, UndefinedError
 
 from dispatcher.domain.compiled import Function, compiled
 from dispatcher.domain.compiled.filters import filters_of
-from dispatcher.domain.liquid import BoundedEnvironment, Partials, TimeLimitError
+from dispatcher.domain.liquid import CPU_SECONDS_MAX, BoundedEnvironment, Partials, TimeLimitError
 from dispatcher.domain.sources import (
     ESCAPED_PARTS,
     RAW_HTML,
@@ -18,6 +19,7 @@ from dispatcher.domain.sources import (
     Parsed,
     Reader,
     Sources,
+    excess,
     faults,
     parse,
     variables,
@@ -30,6 +32,8 @@ __all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "variables"]
 _PATH = re.compile(r"[\w.\[\]'\"-]+")
 # Compiling takes as long as some twenty renderings: a text that was written for one recipient is not compiled.
 RENDERED_BEFORE_COMPILED = 5
+# A message has no more of them. To look at the clock for each would cost it a twentieth of its rendering.
+UNWATCHED_PARTS_MAX = 3
 
 _decode_source = msgspec.json.Decoder(dict[str, str]).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -159,6 +163,8 @@ class Renderer:
         else:
             self._kept.move_to_end(source)
         values = _EMPTY if variables == "{}" else self._variables(variables)
+        if len(parts) > UNWATCHED_PARTS_MAX:
+            return _watched(parts, values)
         return {part.name: part.render(values) for part in parts}
 
     def has(self, key: str) -> bool:
@@ -204,6 +210,8 @@ class Renderer:
             raise TemplateError("template", f"not an object of texts: {fault}") from fault
 
     def _keep(self, key: str, sources: Sources) -> tuple[Part, ...]:
+        if (many := excess(sources)) is not None:
+            raise TemplateError(f"template.{many.part}", many.words)
         partials = {one: Partials(sources.partials) for one in (self._plain, self._escaping)}
         parts = []
         for part, text in sources.parts.items():
@@ -214,6 +222,16 @@ class Renderer:
         if len(self._kept) > self._kept_max:
             self._kept.popitem(last=False)
         return kept
+
+
+def _watched(parts: Iterable[Part], values: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of many parts, which have no more time together than one has."""
+    began, texts = time.thread_time(), dict[str, str]()
+    for part in parts:
+        if time.thread_time() - began > CPU_SECONDS_MAX:
+            raise TemplateError(f"template.{part.name}", "work limit reached, with the parts before it")
+        texts[part.name] = part.render(values)
+    return texts
 
 
 def is_larger(text: str, bytes_max: int) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.domain.receipts.door import Answer, Door, Garbled, Heard, Request
@@ -79,6 +79,7 @@ _json = _scalar | st.lists(_scalar, max_size=3) | st.dictionaries(st.text(max_si
 _said = st.dictionaries(st.sampled_from(["email_id", "to", "tags", "bounce", "failed", "created_at"]), _json)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(["email.bounced", "email.delivered"]), _said)
 def test_whatever_resend_says_is_a_receipt_or_nothing(event: str, data: dict[str, Any]) -> None:
     body = json.dumps({"type": event, "created_at": data.get("created_at"), "data": data}).encode()
