@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from dispatcher.api.cursors import ID_MAX
+from dispatcher.domain.life import RECIPIENT_CHARACTERS_MAX
 from dispatcher.errors import Fault
 
 Text = Annotated[str, Meta(min_length=1, max_length=255)]
 ShortText = Annotated[str, Meta(min_length=1, max_length=100)]
+Recipient = Annotated[str, Meta(max_length=RECIPIENT_CHARACTERS_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=500, description="How many.")]
 Cursor = Annotated[str, Meta(max_length=200, description="next_cursor of the answer before.")]
 # Of a list in the order of texts, which stand in it.
@@ -40,8 +42,8 @@ class NewDelivery(Asked, frozen=True, kw_only=True):
 
     idempotency_key: Annotated[str, Meta(description="The same key is not sent again.", min_length=1, max_length=255)]
     channel: Annotated[str, Meta(description="By which channel.", examples=["email"])]
-    recipient: Annotated[str | None, Meta(description="To whom; a social post has nobody.")] = None
-    to: Annotated[str | None, Meta(description="Another name for recipient.")] = None
+    recipient: Annotated[Recipient | None, Meta(description="To whom; a social post has nobody.")] = None
+    to: Annotated[Recipient | None, Meta(description="Another name for recipient.")] = None
     template: Annotated[Json | None, Meta(description="Its parts, in Liquid.")] = None
     body: Annotated[str | None, Meta(description="The part called body.")] = None
     template_name: Annotated[str | None, Meta(description="A stored template.")] = None

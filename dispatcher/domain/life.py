@@ -30,6 +30,8 @@ class Lane(IntEnum):
 LANES = {lane.name.lower(): lane for lane in Lane}
 # What the schema allows: all attempts of a delivery, the first one included.
 ATTEMPTS_MAX = 100
+# As long as an e-mail address with a name may become; the SQL door has the same.
+RECIPIENT_CHARACTERS_MAX = 2_000
 
 
 class Resend(Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from dispatcher.config import Config
 from dispatcher.configfile.schema import dotted
-from dispatcher.domain.life import ATTEMPTS_MAX, LANES, Lane
+from dispatcher.domain.life import ATTEMPTS_MAX, LANES, RECIPIENT_CHARACTERS_MAX, Lane
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.errors import Fault, Hints, InputError, TemplateError, quoted
 from dispatcher.store.deliveries import New
@@ -86,8 +86,7 @@ class Intake:
         new = New(
             idempotency_key=reading.name("idempotency_key", None),
             channel=channel,
-            # Who a social post goes to is its channel.
-            recipient=reading.text("recipient", "" if channel == "social" else None, 0 if channel == "social" else 1),
+            recipient=self._recipient(reading, channel),
             template=self._template(reading),
             template_name=reading.optional("template_name"),
             locale=reading.optional("locale"),
@@ -105,6 +104,11 @@ class Intake:
         if size > KEY_BYTES_MAX and not reading.faults:
             reading.fault("idempotency_key", f"has {size} bytes with tenant and workspace, over {KEY_BYTES_MAX}")
         return new
+
+    def _recipient(self, reading: "_Reading", channel: str) -> str:
+        # Who a social post goes to is its channel.
+        default, least = ("", 0) if channel == "social" else (None, 1)
+        return reading.text("recipient", default, least, RECIPIENT_CHARACTERS_MAX)
 
     def _channel(self, reading: "_Reading") -> str:
         channel = reading.text("channel", None, 0)

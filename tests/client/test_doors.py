@@ -294,6 +294,7 @@ async def test_many_are_sent_or_none(door: Door, place: Running) -> None:
         ({"expires_at": datetime.min.replace(tzinfo=EAST)}, "$.expires_at"),
         ({"locale": "de"}, "$.locale"),
         ({"channel": "Smoke Signals"}, "$.channel"),
+        ({"to": "+" * 2_001}, "$.recipient"),
         ({"lane": "fast"}, "$.lane"),
         ({"variables": {"a": object()}}, "$"),
         ({"variables": {"a": [None, float("nan")]}}, "$"),

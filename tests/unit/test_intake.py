@@ -90,6 +90,7 @@ def test_every_fault_is_named_at_once() -> None:
         ({"options": {"\0": 1}}, 'options."\\u0000"', "NUL"),
         ({"recipient": "a\0b"}, "recipient", "NUL"),
         ({"recipient": ""}, "recipient", "is empty"),
+        ({"recipient": "x" * 2_001}, "recipient", "over 2000"),
         ({"idempotency_key": ""}, "idempotency_key", "is empty"),
         ({"idempotency_key": "x" * 256}, "idempotency_key", "over 255"),
         ({"tenant_id": ""}, "tenant_id", "is empty"),
