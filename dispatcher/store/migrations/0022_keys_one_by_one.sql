@@ -6,7 +6,9 @@
 --   writes thousands in one transaction is never counted meanwhile: of 8,000 triggers each took 4 ms, and of more each more.
 --
 -- How it is right
---   A key at a time is a condition of the index, for any planner. LIMIT keeps it from turning that into a join.
+--   A key at a time is a condition of the index, for any planner: first the key itself, and where that is there after all and is
+--   not found, what an erasure leaves of it. (A list that is taken apart, in a join that begins with it, would be planned anew at
+--   each call: 0.1 ms.)
 
 CREATE OR REPLACE FUNCTION dispatcher.trigger_workflow_v1(
     p_workflow text, p_input jsonb DEFAULT '{}', p_idempotency_key text DEFAULT NULL, p_tenant_id text DEFAULT 'default',
@@ -24,7 +26,7 @@ DECLARE
     held      dispatcher.workflows;
     used      dispatcher.plan_versions;
     faults    jsonb;
-    keys      text[] := ARRAY[p_idempotency_key];
+    hash      text;
 BEGIN
     workflow_name := p_workflow;
     status := 'queued';
@@ -35,12 +37,15 @@ BEGIN
     LOOP
         IF p_idempotency_key IS NOT NULL THEN
             SELECT r.id, v.number, v.total_steps, true INTO execution_id, version, total_steps, duplicate
-              FROM unnest(keys) AS one (key),
-                   LATERAL (SELECT h.id, h.version_id FROM dispatcher.runs h
-                             WHERE h.tenant_id = tenant AND h.workspace_id = workspace AND h.workflow = p_workflow
-                               AND h.idempotency_key = one.key
-                             LIMIT 1) AS r
-              JOIN dispatcher.plan_versions v ON v.id = r.version_id;
+              FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
+             WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = p_workflow
+               AND r.idempotency_key = p_idempotency_key;
+            IF NOT FOUND AND hash IS NOT NULL THEN
+                SELECT r.id, v.number, v.total_steps, true INTO execution_id, version, total_steps, duplicate
+                  FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
+                 WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = p_workflow
+                   AND r.idempotency_key = hash;
+            END IF;
             IF FOUND THEN RETURN; END IF;
         END IF;
         IF held.id IS NULL THEN
@@ -74,7 +79,7 @@ BEGIN
         ON CONFLICT (tenant_id, workspace_id, workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING id INTO execution_id;
         EXIT WHEN FOUND;
-        keys := ARRAY[p_idempotency_key, dispatcher.erased_v1(p_idempotency_key)];
+        hash := dispatcher.erased_v1(p_idempotency_key);
     END LOOP;
     version := used.number;
     total_steps := used.total_steps;
@@ -98,15 +103,17 @@ DECLARE
     lane      CONSTANT text := coalesce(p_lane, 'normal');
     attempts  CONSTANT integer := coalesce(p_max_attempts, 5);
     faults    jsonb;
-    keys      text[] := ARRAY[p_idempotency_key];
+    hash      text;
 BEGIN
     LOOP
         SELECT d.id, true, s.status INTO delivery_id, duplicate, status
-          FROM unnest(keys) AS one (key),
-               LATERAL (SELECT h.id FROM dispatcher.deliveries h
-                         WHERE h.tenant_id = tenant AND h.workspace_id = workspace AND h.idempotency_key = one.key
-                         LIMIT 1) AS d
-          JOIN dispatcher.delivery_state s ON s.id = d.id;
+          FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
+         WHERE d.tenant_id = tenant AND d.workspace_id = workspace AND d.idempotency_key = p_idempotency_key;
+        IF NOT FOUND AND hash IS NOT NULL THEN
+            SELECT d.id, true, s.status INTO delivery_id, duplicate, status
+              FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
+             WHERE d.tenant_id = tenant AND d.workspace_id = workspace AND d.idempotency_key = hash;
+        END IF;
         IF FOUND THEN RETURN; END IF;
         IF faults IS NULL THEN
             faults := dispatcher.delivery_faults_v1(p_channel, p_recipient, p_idempotency_key, p_template, p_template_name,
@@ -122,7 +129,7 @@ BEGIN
                 p_expires_at, attempts, p_locale, p_topic)
         ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING RETURNING id INTO delivery_id;
         EXIT WHEN FOUND;
-        keys := ARRAY[p_idempotency_key, dispatcher.erased_v1(p_idempotency_key)];
+        hash := dispatcher.erased_v1(p_idempotency_key);
     END LOOP;
     duplicate := false;
     SELECT s.status INTO status FROM dispatcher.delivery_state s WHERE s.id = delivery_id;
