@@ -15,6 +15,7 @@ from dispatcher.client.door import Door, OnProgress
 from dispatcher.client.errors import (
     Changed,
     ClientError,
+    Closed,
     Conflict,
     Forbidden,
     KeyReused,
@@ -35,6 +36,7 @@ __all__ = [
     "Changed",
     "Client",
     "ClientError",
+    "Closed",
     "Conflict",
     "Delivery",
     "Door",

@@ -12,6 +12,7 @@ ClientError                 has `detail`, `status`, `kind`, `faults`, `more_faul
 ├── TooMany                 passing
 ├── Overloaded              passing
 ├── Unavailable             passing; also a ConnectionError
+│   └── Closed              not passing
 ├── TimedOut                passing; also a TimeoutError
 │   └── WaitTimedOut        has `run_id` and, where it was seen, `run`
 └── Unexpected
@@ -103,6 +104,12 @@ class Unavailable(ClientError, ConnectionError):
     """Nobody answers, or the answer was cut off."""
 
     passing = True
+
+
+class Closed(Unavailable):
+    """This client is closed."""
+
+    passing = False
 
 
 class TimedOut(ClientError, TimeoutError):

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from dispatcher.client.errors import ClientError, NotFound, Refused, TimedOut, Unavailable, Unexpected
+from dispatcher.client.errors import ClientError, Closed, NotFound, Refused, TimedOut, Unavailable, Unexpected
 from dispatcher.client.problems import problem
 from dispatcher.client.writing import json_of, refused
 from dispatcher.errors import Fault
@@ -157,7 +157,7 @@ class Transport:
         end = time.monotonic() + self._seconds
         for attempt in range(1, ATTEMPTS_MAX + 1):
             if self._closed:
-                raise Unavailable("this client is closed")
+                raise Closed
             answer = await self._attempt(request, end)
             if isinstance(answer, Reply):
                 return answer

@@ -338,7 +338,7 @@ async def test_a_closed_one_asks_nothing(far: FarSide, waits: Waits) -> None:
     client = Transport(far.url, KEY, pause=waits)
     await client.ask("GET", "/x")
     await client.close()
-    with pytest.raises(errors.Unavailable, match="closed"):
+    with pytest.raises(errors.Closed, match="closed"):
         await client.ask("GET", "/x")
     assert len(far.requests) == 1
     assert waits.seconds == []

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.client import Client, ClientError, Door, Inside, NotFound, Run, Unavailable, WaitTimedOut
+from dispatcher.client import Client, ClientError, Closed, Door, Inside, NotFound, Run, Unavailable, WaitTimedOut
 from dispatcher.client.waiting import wait
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -59,9 +59,10 @@ async def test_who_is_patient_waits_until_somebody_answers_again() -> None:
         await _wait(GOING, AWAY, DONE, patient=False)
 
 
-async def test_what_does_not_pass_ends_it() -> None:
-    with pytest.raises(NotFound):
-        await _wait(GOING, NotFound(), DONE)
+@pytest.mark.parametrize("fault", [NotFound(), Closed()])
+async def test_what_does_not_pass_ends_it(fault: ClientError) -> None:
+    with pytest.raises(type(fault)):
+        await _wait(GOING, fault, DONE)
 
 
 async def test_its_end_says_what_was_seen_last_or_why_nothing_was() -> None:
