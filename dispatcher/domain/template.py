@@ -32,7 +32,8 @@ __all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "variables"]
 _PATH = re.compile(r"[\w.\[\]'\"-]+")
 # Compiling takes as long as some twenty renderings: a text that was written for one recipient is not compiled.
 RENDERED_BEFORE_COMPILED = 5
-# A message has no more of them. To look at the clock for each would cost it a twentieth of its rendering.
+# A message has no more of them. More are rendered against the clock, a look at which would cost it a twentieth of its
+# rendering, and are not compiled, all in one moment.
 UNWATCHED_PARTS_MAX = 3
 
 _decode_source = msgspec.json.Decoder(dict[str, str]).decode
@@ -58,7 +59,14 @@ class Part:
     )
 
     def __init__(
-        self, name: str, parsed: Parsed, environment: BoundedEnvironment, filters: Filters, partials: Partials
+        self,
+        name: str,
+        parsed: Parsed,
+        environment: BoundedEnvironment,
+        filters: Filters,
+        partials: Partials,
+        *,
+        compiles: bool = True,
     ) -> None:
         self.name = name
         self._field = f"template.{name}"
@@ -67,7 +75,7 @@ class Part:
         self._filters = filters
         self._partials = partials
         self._bytes_max = environment.text_max
-        self._renderings_left = RENDERED_BEFORE_COMPILED
+        self._renderings_left = RENDERED_BEFORE_COMPILED if compiles else 0
         self._function: Function | None = None
 
     def render(self, values: Mapping[str, Any]) -> str:
@@ -217,7 +225,8 @@ class Renderer:
         for part, text in sources.parts.items():
             environment = self._escaping if part in ESCAPED_PARTS else self._plain
             parsed = parse(part, text, environment, sources, partials[environment])
-            parts.append(Part(part, parsed, environment, self._filters[environment], partials[environment]))
+            around = environment, self._filters[environment], partials[environment]
+            parts.append(Part(part, parsed, *around, compiles=len(sources.parts) <= UNWATCHED_PARTS_MAX))
         self._kept[key] = kept = tuple(parts)
         if len(self._kept) > self._kept_max:
             self._kept.popitem(last=False)
