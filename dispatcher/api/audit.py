@@ -14,13 +14,16 @@ from dispatcher.store import audit as store
 from dispatcher.store.audit import Filter, Kind, Place
 
 NOUN = "audit"
+_BY_WHOM = (
+    "By whom: `key NAME`, or as the command line was told. Operators from elsewhere: `key NAME of TENANT/WORKSPACE`."
+)
 
 
 class AuditQuery(Asked, frozen=True):
     """Which actions."""
 
     kind: Annotated[Kind | None, Meta(description="What it was done to.")] = None
-    actor: Annotated[Text | None, Meta(description="By whom: `key NAME`, or as the command line was told.")] = None
+    actor: Annotated[Text | None, Meta(description=_BY_WHOM)] = None
     since: Annotated[datetime, Meta(description="Done then or later.", tz=True)] | None = None
     until: Annotated[datetime, Meta(description="Done before.", tz=True)] | None = None
     cursor: Cursor | None = None
