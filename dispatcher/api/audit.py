@@ -8,19 +8,26 @@ from msgspec import Meta, Struct
 from dispatcher.api.cursors import behind, cursor, microseconds, moment
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import Row, page
-from dispatcher.api.models import Asked, Cursor, Limit, Text
+from dispatcher.api.models import Asked, Cursor, Limit
 from dispatcher.domain.roles import Right
 from dispatcher.store import audit as store
 from dispatcher.store.audit import Filter, Kind, Place
 
 NOUN = "audit"
+# The longest that is written here: a key's name, its tenant and its workspace, each of 100, and what stands between.
+ACTOR_CHARACTERS_MAX = 309
+_BY_WHOM = (
+    "By whom: `key NAME`, or as the command line was told. Operators from elsewhere: `key NAME of TENANT/WORKSPACE`."
+)
+
+Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]
 
 
 class AuditQuery(Asked, frozen=True):
     """Which actions."""
 
     kind: Annotated[Kind | None, Meta(description="What it was done to.")] = None
-    actor: Annotated[Text | None, Meta(description="By whom: `key NAME`, or as the command line was told.")] = None
+    actor: Annotated[Actor | None, Meta(description=_BY_WHOM)] = None
     since: Annotated[datetime, Meta(description="Done then or later.", tz=True)] | None = None
     until: Annotated[datetime, Meta(description="Done before.", tz=True)] | None = None
     cursor: Cursor | None = None

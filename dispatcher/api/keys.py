@@ -46,7 +46,7 @@ async def create(call: Call) -> Done:
     if faults := over(given.expires_at, "$.expires_at"):
         raise faulty(faults)
     new = New(whose, given.name, given.role, given.expires_at)
-    made = await store.create(call.database, new, call.actor, given.reason)
+    made = await store.create(call.database, new, operators.actor(call, whose), given.reason)
     if made is None:
         words = f"there is a key {given.name}: rotate or revoke it, or take another name"
         raise Problem(CONFLICT, words, answer="taken")
@@ -73,7 +73,8 @@ async def rotate(call: Call) -> Done:
     """Give one another secret."""
     given: models.RotateKey = call.given
     whose, name = _named(call, given.tenant_id, given.workspace_id)
-    made = await store.rotate(call.database, whose, name, given.overlap_seconds, call.actor, given.reason)
+    told = operators.actor(call, whose), given.reason
+    made = await store.rotate(call.database, whose, name, given.overlap_seconds, *told)
     if made == "unknown":
         raise not_found(f"key {name}")
     if isinstance(made, str):
@@ -88,7 +89,7 @@ async def revoke(call: Call) -> Done:
     """Take one back."""
     given: models.RevokeKey = call.given
     whose, name = _named(call, given.tenant_id, given.workspace_id)
-    if not await store.revoke(call.database, whose, name, call.actor, given.reason):
+    if not await store.revoke(call.database, whose, name, operators.actor(call, whose), given.reason):
         raise not_found(f"key {name}")
     return Done(models.RevokedKey(name, revoked=True))
 

@@ -14,11 +14,20 @@ def is_operators(call: Call) -> bool:
 def require(call: Call, what: str) -> None:
     """Refuse whoever is no operator; `what` is what only they may do."""
     if not is_operators(call):
-        here = f"{call.workspace.tenant_id}/{call.workspace.workspace_id}"
         words = (
-            f"the key {call.key.name} is one of {here}; only keys of the operators' workspace (api.operators) {what}"
+            f"the key {call.key.name} is one of {_here(call)}; "
+            f"only keys of the operators' workspace (api.operators) {what}"
         )
         raise Problem(FORBIDDEN, words)
+
+
+def _here(call: Call) -> str:
+    return f"{call.workspace.tenant_id}/{call.workspace.workspace_id}"
+
+
+def actor(call: Call, where: Workspace | None) -> str:
+    """Who does something in a workspace, or (None) everywhere: a key of that workspace may have the same name."""
+    return call.actor if where == call.workspace else f"{call.actor} of {_here(call)}"
 
 
 def meant(call: Call, tenant_id: str | None, workspace_id: str | None) -> Workspace:

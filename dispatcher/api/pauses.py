@@ -35,7 +35,8 @@ async def pause(call: Call) -> Done:
     given: models.NewPause = call.given
     where = _where(call, given)
     name = _name(call, given, where)
-    opened = await store.pause(call.database, given.scope, name, call.actor, given.reason, where)
+    told = operators.actor(call, where), given.reason
+    opened = await store.pause(call.database, given.scope, name, *told, where)
     found = await store.show(call.database, opened.id)
     if found is None:
         raise Problem(CONFLICT, f"{given.scope} {name} was paused, and somebody has resumed it since")
@@ -86,9 +87,12 @@ async def resume(call: Call) -> Done:
     found = await _open(call)
     if found["scope"] == "run":
         raise Problem(CONFLICT, f"run {found['name']} is paused by itself: resume the run")
+    where = None
     if found["tenant_id"] is None:
         operators.require(call, _FOR_ALL)
-    if not await store.resume_one(call.database, found["id"], call.actor):
+    else:
+        where = Workspace(found["tenant_id"], found["workspace_id"])
+    if not await store.resume_one(call.database, found["id"], operators.actor(call, where)):
         raise not_found(f"pause {found['id']} any more")
     return Done(msgspec.convert(found | {"resumed": True}, models.Resumed))
 

@@ -1,6 +1,7 @@
 """The audit over HTTP: everything that somebody does is in it, once, in its order, and for the right eyes."""
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -91,6 +92,13 @@ async def test_whatever_somebody_does_is_in_the_audit_once_and_in_order(acme: Ca
     assert {one["kind"] for one in walk(beside, actor)} == {"suppression"}
     foreign = Caller(acme.program, make_key(acme.program, "systemAdmin", "other"))
     assert walk(foreign, actor) == []
+
+
+async def test_whoever_has_the_longest_name_is_found(admin: Caller, inside: Connection) -> None:
+    names = ["n" * 100, "t" * 100, "w" * 100]
+    actor = "key {} of {}/{}".format(*names)
+    await inside.execute("SELECT dispatcher.pause_v2('template', 'x', 'default', 'default', $1, 'long')", actor)
+    assert [one["actor"] for one in walk(admin, f"/audit?actor={quote(actor)}")] == [actor]
 
 
 async def test_many_that_were_done_at_one_moment_are_all_there(admin: Caller) -> None:

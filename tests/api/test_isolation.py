@@ -17,7 +17,8 @@ from msgspec import Struct
 from dispatcher.api import operators, serving
 from dispatcher.api.endpoints import Call, Endpoint
 from dispatcher.api.interface import ENDPOINTS, Interface
-from dispatcher.config import Channel, Config
+from dispatcher.api.serving import BEYOND
+from dispatcher.config import Api, Channel, Config
 from dispatcher.config import Database as Settings
 from dispatcher.domain.roles import Role
 from dispatcher.store import keys, tenants
@@ -99,11 +100,14 @@ class Thief(Struct):
     connection: Connection
 
     @classmethod
-    async def of(cls, whose: Workspace, database: Database, connection: Connection) -> Self:
+    async def of(
+        cls, whose: Workspace, database: Database, connection: Connection, operators: str = "default/default"
+    ) -> Self:
         """One that may do everything where it belongs."""
         made = await keys.create(database, New(whose, "thief", Role.SYSTEM_ADMIN, None), "test", "test")
         assert made is not None
-        config = Config(channels=dict.fromkeys(("sms", "email", "webhook"), Channel(provider="capture")))
+        channels = dict.fromkeys(("sms", "email", "webhook"), Channel(provider="capture"))
+        config = Config(channels=channels, api=Api(operators=operators))
         interface = Interface(lambda: config, lambda: database)
         return cls(
             Litestar(interface.handlers(), openapi_config=None, logging_config=None), made.text, whose, connection
@@ -146,6 +150,15 @@ async def test_without_row_security_it_would_have(
     monkeypatch.setattr(tenants, "_opening", lambda *_: "BEGIN")
     leaked = await _leak(await Thief.of(FOREIGN[0], database, connection), one, forgetful)
     assert (leaked is None) == (one.operation in SILENT), leaked
+
+
+@pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.right not in BEYOND], ids=lambda one: one.operation)
+async def test_operators_reach_nothing_but_keys_and_pauses(
+    one: Endpoint, database: Database, connection: Connection, forgetful: Home
+) -> None:
+    whose = FOREIGN[0]
+    operator = await Thief.of(whose, database, connection, f"{whose.tenant_id}/{whose.workspace_id}")
+    assert await _leak(operator, one, forgetful) is None
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -132,6 +133,29 @@ async def test_only_operators_reach_beyond_their_workspace(admin: Caller) -> Non
     ):
         assert (answer.status, "api.operators" in answer.json["detail"]) == (403, True), answer
     assert admin.post("/keys/for-acme/revoke", WHY | {"tenant_id": "acme"}).status == 200
+
+
+async def test_what_operators_do_is_not_taken_for_what_a_key_of_the_same_name_does(admin: Caller) -> None:
+    elsewhere = {"tenant_id": "acme", "workspace_id": "default"}
+    theirs = Caller(admin.program, create(admin, "namesake", role="systemAdmin", **elsewhere).json["key"])
+    ours = Caller(admin.program, create(admin, "namesake", role="systemAdmin").json["key"])
+    for caller, named in ((theirs, {}), (ours, elsewhere), (ours, {})):
+        assert create(caller, "audited", **named).status in (201, 409)
+        assert caller.post("/keys/audited/rotate", WHY | named).status == 200
+        stopped = caller.post("/pauses", WHY | {"scope": "template", "name": "welcome"} | named).json["id"]
+        assert caller.post("/keys/audited/revoke", WHY | named).status == 200
+        assert caller.call("POST", f"/pauses/{stopped}/resume").status == 200
+    everywhere = ours.post("/pauses", WHY | {"scope": "tenant", "name": "acme"}).json["id"]
+    assert ours.call("POST", f"/pauses/{everywhere}/resume").status == 200
+    own = ["create", "rotate", "pause", "revoke", "resume"]
+    foreign = [*own, "pause", "resume"]
+    for caller, actor, done in (
+        (theirs, "key namesake", own),
+        (theirs, "key namesake of default/default", foreign),
+        (ours, "key namesake", own),
+    ):
+        rows = walk(caller, f"/audit?actor={quote(actor)}")
+        assert [one["action"] for one in reversed(rows)] == done, actor
 
 
 @pytest.mark.parametrize("own", [("default", "other"), ("acme", "default")])

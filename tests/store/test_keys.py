@@ -77,6 +77,20 @@ async def test_two_secrets_are_good_while_a_key_is_rotated_and_never_three(datab
     assert [await _state(database, one) for one in (third, fourth)] == ["replaced", "live"]
 
 
+@pytest.mark.parametrize("end", ["expires_at = now()", "revoked_at = now()"])
+async def test_of_a_key_that_is_over_no_secret_is_listed_as_good(
+    database: Database, connection: Connection, end: str
+) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    await _made(database, expires_at=soon)
+    assert isinstance(await keys.rotate(database, ACME, "shop", 86_400, *WHO), Bearer)
+    (row,) = await keys.listed(database, ACME, "", 10)
+    assert (len(row["prefixes"]), row["old_secret_until"]) == (2, soon)
+    await connection.execute(f"UPDATE dispatcher.api_keys SET {end}")
+    (row,) = await keys.listed(database, ACME, "", 10, revoked=True)
+    assert (row["prefixes"], row["old_secret_until"]) == ([], None)
+
+
 async def test_two_who_rotate_at_once_leave_two_secrets(database: Database, connection: Connection) -> None:
     await _made(database)
     made = await asyncio.gather(*(keys.rotate(database, ACME, "shop", 3600, *WHO) for _ in range(4)))

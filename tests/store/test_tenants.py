@@ -163,6 +163,28 @@ async def test_who_is_bound_to_nothing_sees_nothing(connection: Connection, data
             assert await connection.fetchval("SELECT count(*) FROM dispatcher.delivery_state") == 0
 
 
+@pytest.mark.parametrize(
+    "bound", ["", "SET LOCAL dispatcher.tenant = ''", "SET LOCAL dispatcher.workspace = 'default'"]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "trigger_workflow_v2('welcome', '{}', NULL, {place}, 'x')",
+        "trigger_workflows_v1({place}, 'welcome', ARRAY['{}'], ARRAY['key'], ARRAY['x'])",
+        "template_fault_v2({place}, 'welcome', 'email')",
+        "sent_to_v1({place}, '{+49}')",
+    ],
+)
+async def test_who_is_bound_to_nothing_does_nothing_for_anybody(connection: Connection, call: str, bound: str) -> None:
+    """Null means the default workspace to whom it is handed on."""
+    await flows.put(connection)
+    for place in ("NULL, NULL", "NULL, 'default'", "'', ''", "'default', 'default'"):
+        await connection.execute(f"BEGIN; SET LOCAL ROLE dispatcher_tenant; {bound}")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="another workspace"):
+            await connection.fetch(f"SELECT dispatcher.{call.replace('{place}', place)}")
+        await connection.execute("ROLLBACK")
+
+
 async def test_nothing_is_written_for_another_workspace(database: Database) -> None:
     plan = workflows.New({}, flows.plan())
     for foreign in (ACME, OTHER):
