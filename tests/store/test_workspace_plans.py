@@ -56,6 +56,7 @@ ASKED: dict[str, tuple[str, str, tuple[object, ...]]] = {
     "standing": ("settling", "standing", ([7],)),
     "contact": ("contacts", "show", (*WHOSE, "c7")),
     "timeline": ("persons", "deliveries", (*WHOSE, ["+497"], SOON, LAST, 51)),
+    "export": ("persons", "written", (*WHOSE, ["+497"], 0, 50, 1_000_000)),
     "audit": ("audit", "list", (*WHOSE, "delivery", None, LONG_AGO, SOON, 100, LAST, LAST, 51)),
 }
 

@@ -35,10 +35,10 @@ WITH next AS MATERIALIZED (
     SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
            d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
            l.finished_at, l.provider_message_id, l.error
-      FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id)
-      JOIN dispatcher.deliveries d USING (id)
-      JOIN dispatcher.delivery_life_v2 l USING (id)
-     WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
+      FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id),
+           LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS d,
+           LATERAL (SELECT * FROM dispatcher.delivery_life_v2 WHERE id = asked.id LIMIT 1) AS l
+     WHERE asked.id > $4
      ORDER BY d.id LIMIT $5
 ), sized AS (
     SELECT n.id, count(*) OVER () AS found,
