@@ -114,7 +114,8 @@ async def listed(
 ) -> list[dict[str, Any]]:
     """The newest deliveries below an id."""
     asked = below, life, channel, tenant_id, count, workspace_id, idempotency_key
-    return [dict(found) for found in await database.fetch(_SQL["list"], *asked)]
+    by_key = None not in (tenant_id, workspace_id, idempotency_key)
+    return [dict(found) for found in await database.fetch(_SQL["list_of_key" if by_key else "list"], *asked)]
 
 
 async def owner(database: Database, delivery_id: int) -> dict[str, Any] | None:

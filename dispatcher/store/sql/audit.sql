@@ -4,7 +4,8 @@
 -- of its own. Each kind is read backwards from there; what is a tenant's or everybody's is shown where it counts.
 (SELECT o.at AS at, 'delivery' AS kind, 1 AS rank, o.id AS id, o.delivery_id::text AS subject, o.action AS action,
         o.actor AS actor, o.reason AS reason, jsonb_build_object('status_before', o.status_before) AS details, 1 AS number
-   FROM dispatcher.operator_actions o JOIN dispatcher.deliveries d ON d.id = o.delivery_id
+   FROM dispatcher.operator_actions o,
+        LATERAL (SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = o.delivery_id LIMIT 1) AS d
   WHERE d.tenant_id = $1 AND d.workspace_id = $2
     AND coalesce($3 = 'delivery', true) AND coalesce(o.actor = $4, true) AND o.at >= $5
     AND o.at <= $6 AND (o.at < $6 OR (1, o.id) < ($7::integer, $8::bigint))
@@ -61,7 +62,8 @@ UNION ALL
 UNION ALL
 (SELECT e.at AS at, 'run' AS kind, 8 AS rank, e.run_id AS id, e.run_id::text AS subject, e.event AS action,
         split_part(e.error, ': ', 1) AS actor, nullif(substr(e.error, length(split_part(e.error, ': ', 1)) + 3), '') AS reason, jsonb_build_object('workflow', r.workflow) AS details, e.number + 1 AS number
-   FROM dispatcher.run_entries e JOIN dispatcher.runs r ON r.id = e.run_id
+   FROM dispatcher.run_entries e,
+        LATERAL (SELECT tenant_id, workspace_id, workflow FROM dispatcher.runs WHERE id = e.run_id LIMIT 1) AS r
   WHERE r.tenant_id = $1 AND r.workspace_id = $2
     AND e.event IN ('paused', 'resumed', 'cancelled', 'replayed', 'discarded')
     AND coalesce($3 = 'run', true) AND coalesce(split_part(e.error, ': ', 1) = $4, true) AND e.at >= $5

@@ -35,6 +35,15 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
    AND ($7::text IS NULL OR l.idempotency_key = $7)
  ORDER BY l.id DESC LIMIT $5;
 
+-- name: list_of_key
+-- The same of the one with a key: looked up, where `list` would read all of a workspace for it.
+SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
+       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
+  FROM (SELECT id FROM dispatcher.deliveries WHERE tenant_id = $4 AND workspace_id = $6 AND idempotency_key = $7 LIMIT 1) AS one,
+       LATERAL (SELECT * FROM dispatcher.delivery_life_v2 WHERE id = one.id LIMIT 1) AS l
+ WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
+ LIMIT $5;
+
 -- name: show
 -- One delivery with its life.
 SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template_name,

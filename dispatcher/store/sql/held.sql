@@ -1,8 +1,10 @@
 -- name: list
--- Held deliveries, the longest held first, behind a time and an id where given.
+-- Held deliveries, the longest held first, behind a time and an id where given. Each leads to its delivery, and is not looked
+-- for among all deliveries of a workspace, whatever the planner holds these to be.
 SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, d.recipient, s.attempt, s.held_at, s.settle_after,
        s.error
-  FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
+  FROM dispatcher.delivery_state s,
+       LATERAL (SELECT tenant_id, workspace_id, idempotency_key, recipient FROM dispatcher.deliveries WHERE id = s.id LIMIT 1) AS d
  WHERE s.held AND ($1::text IS NULL OR s.channel = $1) AND ($2::text IS NULL OR d.tenant_id = $2)
    AND ($4::text IS NULL OR d.workspace_id = $4) AND ($5::timestamptz IS NULL OR (s.held_at, s.id) > ($5, $6::bigint))
  ORDER BY s.held_at, s.id LIMIT $3;

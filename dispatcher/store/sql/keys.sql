@@ -32,7 +32,9 @@ SELECT k.id, k.tenant_id, k.workspace_id, k.name, k.role, k.created_at, k.expire
 -- name: actions
 -- What was done to the keys of a name, those that were revoked too: the last first, below $5, $4 at most.
 SELECT a.id, k.name, k.role, a.at, a.actor, a.action, a.prefix, a.reason
-  FROM dispatcher.api_keys k JOIN dispatcher.api_key_actions a ON a.key_id = k.id
+  FROM dispatcher.api_keys k,
+       -- OFFSET 0 has them found by their key alone, and not all that are below $5 for each key.
+       LATERAL (SELECT * FROM dispatcher.api_key_actions WHERE key_id = k.id OFFSET 0) AS a
  WHERE k.tenant_id = $1 AND k.workspace_id = $2 AND k.name = $3 AND a.id < $5
  ORDER BY a.id DESC LIMIT $4;
 

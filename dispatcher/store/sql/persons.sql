@@ -12,8 +12,9 @@ SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel
        (SELECT coalesce(jsonb_agg(jsonb_build_object('at', o.at, 'actor', o.actor, 'action', o.action, 'reason', o.reason)
                                   ORDER BY o.id), '[]')
           FROM dispatcher.operator_actions o WHERE o.delivery_id = d.id)::text AS actions
-  FROM (SELECT b.* FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id) JOIN dispatcher.deliveries b USING (id)
-         WHERE b.tenant_id = $1 AND b.workspace_id = $2 AND (b.created_at, b.id * 2) < ($4, $5)
+  FROM (SELECT b.* FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id),
+                        LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS b
+         WHERE (b.created_at, b.id * 2) < ($4, $5)
          ORDER BY b.created_at DESC, b.id DESC LIMIT $6) AS d
   JOIN dispatcher.delivery_life_v2 l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
@@ -34,10 +35,10 @@ WITH next AS MATERIALIZED (
     SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
            d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
            l.finished_at, l.provider_message_id, l.error
-      FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id)
-      JOIN dispatcher.deliveries d USING (id)
-      JOIN dispatcher.delivery_life_v2 l USING (id)
-     WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
+      FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id),
+           LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS d,
+           LATERAL (SELECT * FROM dispatcher.delivery_life_v2 WHERE id = asked.id LIMIT 1) AS l
+     WHERE asked.id > $4
      ORDER BY d.id LIMIT $5
 ), sized AS (
     SELECT n.id, count(*) OVER () AS found,

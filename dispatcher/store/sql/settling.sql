@@ -1,13 +1,16 @@
 -- name: count
 -- How many of a filter are held now, and the time that `page` is told, so that what is held later is left alone.
 SELECT count(*) AS deliveries, statement_timestamp() AS asked_at
-  FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
+  FROM dispatcher.delivery_state s,
+       LATERAL (SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = s.id LIMIT 1) AS d
  WHERE s.held AND ($1::text IS NULL OR s.channel = $1) AND ($2::text IS NULL OR d.tenant_id = $2)
    AND ($3::text IS NULL OR d.workspace_id = $3);
 
 -- name: page
 -- A page of them, the longest held first, behind a time and an id: one that cannot be settled yet does not come again.
-SELECT s.id, s.held_at FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
+SELECT s.id, s.held_at
+  FROM dispatcher.delivery_state s,
+       LATERAL (SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = s.id LIMIT 1) AS d
  WHERE s.held AND ($1::text IS NULL OR s.channel = $1) AND ($2::text IS NULL OR d.tenant_id = $2)
    AND ($7::text IS NULL OR d.workspace_id = $7) AND s.held_at <= $3 AND (s.held_at, s.id) > ($4, $5)
  ORDER BY s.held_at, s.id LIMIT $6;
