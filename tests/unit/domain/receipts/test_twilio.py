@@ -117,6 +117,13 @@ def test_each_status_is_one_kind(fields: dict[str, str], kind: Kind, reason: str
     assert (one.kind, one.reason, one.recipient) == (kind, reason, "+4917012345")
 
 
+@pytest.mark.parametrize("field", ["MessageSid", "SmsSid", "CallSid"])
+def test_it_is_called_what_twilio_calls_it(field: str) -> None:
+    answer = _answer({"MessageStatus": "sent", field: "X1"})
+    assert isinstance(answer, Heard)
+    assert answer.receipts[0].names == ("X1",)
+
+
 def test_the_same_callback_has_the_same_name_and_another_has_another() -> None:
     first, again, other = _answer(FIELDS), _answer(FIELDS), _answer(FIELDS | {"MessageStatus": "read"})
     assert isinstance(first, Heard)
