@@ -74,7 +74,6 @@ class Bucket(Struct):
 
     def close(self, now: float, seconds: float) -> None:
         """A provider asked for a pause: nothing goes until it is over, and then no stored-up burst."""
-        self._fill(now)
         self.closed_until = max(self.closed_until, now + seconds)
         self.level = min(self.level, 1.0)
 
