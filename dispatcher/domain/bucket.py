@@ -27,8 +27,13 @@ class Bucket(Struct):
         return cls(rate, size, size, now)
 
     def _fill(self, now: float) -> None:
+        if self.filled_at < self.closed_until:
+            self._fill_to(min(now, self.closed_until), 1.0)
+        self._fill_to(now, self.burst)
+
+    def _fill_to(self, now: float, size: float) -> None:
         if now > self.filled_at:
-            self.level = min(self.burst, self.level + (now - self.filled_at) * self.rate)
+            self.level = max(self.level, min(size, self.level + (now - self.filled_at) * self.rate))
             self.filled_at = now
 
     def take(self, now: float, wanted: int) -> int:
@@ -53,8 +58,9 @@ class Bucket(Struct):
         if self.rate <= 0:
             return closed
         self._fill(now)
-        missing = min(float(wanted), self.burst) - self.level
-        return max(closed, missing / self.rate, 0.0)
+        # What it will have when it opens: see `close`.
+        level = max(self.level, min(1.0, self.level + closed * self.rate))
+        return closed + max((min(float(wanted), self.burst) - level) / self.rate, 0.0)
 
     def soon(self, now: float, within: float) -> float:
         """Tokens that can be used within so many seconds: infinite without a limit."""
@@ -69,7 +75,6 @@ class Bucket(Struct):
     def close(self, now: float, seconds: float) -> None:
         """A provider asked for a pause: nothing goes until it is over, and then no stored-up burst."""
         self.closed_until = max(self.closed_until, now + seconds)
-        self._fill(now)
         self.level = min(self.level, 1.0)
 
     def tune(self, now: float, rate: float, burst: float) -> None:

@@ -1,5 +1,6 @@
 """Connections: what two readers could read in two ways is refused, and nobody keeps others out by being slow."""
 
+import asyncio
 import json
 import select
 import socket
@@ -12,7 +13,7 @@ from tests.api import wire
 from tests.api.caller import Caller, delivery, make_key
 from tests.program import Program
 from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.store.waits import until, until_blocked
 
 PAUSE = "POST /runs/1/pause"
 WHY = b'{"reason": "x"}'
@@ -58,6 +59,8 @@ def _is_refused(said: bytes, status: int = 400) -> None:
         ("Idempotency-Key: a", "Idempotency-Key: b"),
         ("If-Match: a", "If-Match: b"),
         ("Content-Type: text/plain", "Content-Type: application/json"),
+        ("Content-Encoding: identity", "Content-Encoding: gzip"),
+        ("Expect: 100-continue", "Expect: 100-continue"),
         ("X-A: b\r\n c",),
         ("X-A: b\rX-B: c",),
         ("X-A: a\0b",),
@@ -293,6 +296,21 @@ async def test_a_crowd_that_says_half_a_word_keeps_nobody_out(program: Program, 
         assert [caller.get("/runs").status for _ in range(5)] == [200] * 5
         assert program.get("/healthz")[0] == 200
         await program.until(lambda: _open(program) <= places, "there are no more than have a place")
+
+
+async def test_a_crowd_ends_nobody_who_is_being_served(program: Program, connection: Connection) -> None:
+    places = 32
+    await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places), DISPATCHER_HTTP__HEAD_SECONDS_MAX="600")
+    caller = Caller(program, make_key(program))
+    async with connection.transaction():
+        locked = "SELECT dispatcher.enqueue_delivery('sms', '+4917012345', 'locked', '{\"body\": \"x\"}')"
+        await connection.execute(locked)
+        asked = asyncio.create_task(asyncio.to_thread(caller.post, "/deliveries", delivery("locked")))
+        await until_blocked(connection)
+        with wire.many(program, CROWD, wire.head(caller)):
+            await program.until(lambda: _open(program) <= places, "there are no more than have a place")
+            assert caller.get("/runs").status == 200
+    assert (await asked).status == 200
 
 
 @pytest.mark.parametrize("places", [32, 500])

@@ -1,10 +1,23 @@
 """Cursors: each leads where it was made to lead, in its own list, and nothing else is one."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.api.cursors import ID_MAX, behind, below, cursor
+from dispatcher.api.cursors import (
+    ID_MAX,
+    after,
+    after_texts,
+    behind,
+    below,
+    cursor,
+    cursor_after,
+    cursor_after_texts,
+    microseconds,
+    moment,
+)
 from dispatcher.api.endpoints import Endpoint
 from dispatcher.api.interface import ENDPOINTS
 from dispatcher.api.problems import Problem
@@ -40,6 +53,26 @@ def test_one_of_another_list_is_refused() -> None:
         below("runs", cursor("runs", ID_MAX + 1))
     with pytest.raises(Problem):
         below("runs", cursor("runs", 7) + "=")
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
+def test_one_of_a_name_leads_behind_it_in_its_own_list(name: str) -> None:
+    assert after("objects", cursor_after("objects", name)) == name
+    assert after_texts("objects", cursor_after_texts("objects", name, name), 2) == (name, name)
+    for wrong in (cursor_after("templates", name), cursor_after("objects", name + "\0"), cursor("objects", 7)):
+        with pytest.raises(Problem):
+            after("objects", wrong)
+    with pytest.raises(Problem):
+        after("objects", cursor_after("objects", name) + "=")
+    for wrong in (cursor_after_texts("objects", name), cursor_after_texts("objects", name, "\0")):
+        with pytest.raises(Problem):
+            after_texts("objects", wrong, 2)
+
+
+@given(st.datetimes(datetime(1970, 1, 2), timezones=st.just(UTC)))
+def test_a_time_is_a_number_and_one_that_nobody_was_given_is_behind_all(at: datetime) -> None:
+    assert moment(microseconds(at)) == at
+    assert moment(ID_MAX) >= at
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,15 @@ async def test_each_line_is_answered_by_itself(admin: Caller, inside: Connection
     assert await inside.fetchval("SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key LIKE 'line-%'") == 1
 
 
+async def test_whose_it_is_the_key_alone_says(admin: Caller, inside: Connection) -> None:
+    foreign = delivery("whose", scheduled_for=LATER, tenant_id="acme", workspace_id="other")
+    one = admin.post("/deliveries", foreign)
+    assert (one.status, sorted(one.faults)) == (400, ["$.tenant_id", "$.workspace_id"])
+    many = admin.post("/deliveries/batch", {"deliveries": [delivery("whose-1", scheduled_for=LATER), foreign]})
+    assert (many.status, sorted(many.faults)) == (400, ["$.deliveries[1].tenant_id", "$.deliveries[1].workspace_id"])
+    assert await inside.fetchval("SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key ~ 'whose'") == 0
+
+
 async def test_what_was_skipped_is_sent_again_and_its_mail_is_shown(admin: Caller) -> None:
     admin.post("/deliveries", delivery("before-again"))
     asked = delivery("again", channel="email", recipient="ann@example.org", body=None, scheduled_for=LATER)

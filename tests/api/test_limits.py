@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import socket
 from urllib.parse import urlsplit
 
@@ -241,6 +242,10 @@ async def test_no_more_work_is_taken_while_too_much_waits(program: Program, conn
     answer = caller.post("/deliveries", delivery("w", channel="voice"))
     _is_problem(answer, 503, "overloaded")
     assert int(answer.headers["retry-after"]) >= 1
+    many = {"deliveries": [delivery("s-1"), delivery("w", channel="voice")]}
+    _is_problem(caller.post("/deliveries/batch", many), 503, "overloaded")
+    lines = {"lines": [json.dumps(one) for one in many["deliveries"]]}
+    _is_problem(caller.post("/deliveries/lines", lines), 503, "overloaded")
     # Who goes by another channel is not kept waiting, and nobody who only looks.
     assert caller.post("/deliveries", delivery("s")).status == 201
     assert caller.get("/deliveries").status == 200

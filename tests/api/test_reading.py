@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import suppress
+from datetime import datetime
 from typing import Annotated
 
 import pytest
@@ -34,6 +35,15 @@ class Maybe(Struct, forbid_unknown_fields=True):
 
     name: str | None = None
     size: int | None = None
+
+
+class Dated(Struct, forbid_unknown_fields=True):
+    """Something with a time, and with so many names."""
+
+    at: Annotated[datetime, Meta(tz=True)] | None = None
+    names: Annotated[list[str], Meta(min_length=1, max_length=2)] | None = None
+    more: dict[str, str] | None = None
+    word: str | None = None
 
 
 def _refused(body: bytes) -> dict[str, str]:
@@ -89,6 +99,29 @@ def test_what_is_no_json_object_is_refused_in_words(body: bytes, words: str) -> 
 @pytest.mark.parametrize("escape", [r"\u0000", r"\ud800", r"\uDFFF"])
 def test_what_nobody_can_keep_is_refused(escape: str) -> None:
     assert list(_refused(f'{{"name": "a{escape}b"}}'.encode())) == ["$.name"]
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        (b'{"names": []}', "$.names", "has 0 items, under 1"),
+        (b'{"names": ["a", "b", "c"]}', "$.names", "has 3 items, over 2"),
+        (rb'{"names": ["a", "\u0000"]}', "$.names[1]", "has a NUL character, which Postgres cannot keep"),
+        (rb'{"more": {"\u0000": "a"}}', '$.more["\\u0000"]', "has a NUL character, which Postgres cannot keep"),
+        (b'{"at": "9999-12-31T23:59:59-14:00"}', "$.at", "is out of range"),
+    ],
+)
+def test_what_has_too_many_or_cannot_be_kept_is_told_where_it_stands(body: bytes, path: str, words: str) -> None:
+    with pytest.raises(Problem) as caught:
+        reading.read(body, Dated)
+    assert [(fault.path, fault.message) for fault in caught.value.faults] == [(path, words)]
+
+
+@pytest.mark.parametrize(("name", "text"), [("at", "0"), ("at", "9999-12-31T23:59:59-14:00"), ("word", "a\0")])
+def test_a_parameter_that_is_no_time_or_cannot_be_kept_is_refused(name: str, text: str) -> None:
+    with pytest.raises(Problem) as caught:
+        reading.read_query([(name, text)], Dated)
+    assert [fault.path for fault in caught.value.faults] == [f"query.{name}"]
 
 
 def test_a_whole_pair_is_kept() -> None:

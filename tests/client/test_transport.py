@@ -161,6 +161,19 @@ async def test_a_call_has_an_end(far: FarSide) -> None:
     assert isinstance(raised.value, errors.TimedOut)
 
 
+async def test_who_does_not_answer_is_asked_again_before_the_call_ends(
+    far: FarSide, client: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "ATTEMPT_SECONDS_MAX", 0.05)
+    silent = Silent()
+    far.next.append(silent)
+    async with asyncio.timeout(10):
+        assert (await client.ask("POST", "/x", body={})).status == 200
+    silent.let_go.set()
+    assert len({request.headers["idempotency-key"] for request in far.requests}) == 1
+    assert len(far.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
@@ -268,6 +281,15 @@ async def test_a_proxy_of_the_environment_is_not_used(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert (await client.ask("GET", "/x")).status == 200
+
+
+async def test_a_cookie_is_not_kept(far: FarSide) -> None:
+    """By its name: of a number, no cookie would be kept in any case."""
+    async with Transport(far.url.replace("127.0.0.1", "localhost"), KEY) as client:
+        far.next.append(says(200, {}, set_cookie="who=me; Path=/"))
+        for _ in range(2):
+            await client.ask("GET", "/x")
+    assert [request.headers.get("cookie") for request in far.requests] == [None, None]
 
 
 def _said(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """Waiting: a look that fails in passing is no end of it, and every other failure is."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from inspect import signature
@@ -73,3 +74,15 @@ async def test_its_end_says_what_was_seen_last_or_why_nothing_was() -> None:
         await _wait(AWAY, seconds=0.0)
     assert str(never.value) == "run 7 could not be looked at within 0 s: nobody answers"
     assert (never.value.run_id, never.value.run) == (7, None)
+
+
+async def test_a_look_that_is_never_answered_is_no_longer_waited_for_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.client.waiting.LAST_LOOK_SECONDS", 0.0)
+
+    async def look(_: int) -> Run:
+        await asyncio.Event().wait()
+        return DONE
+
+    with pytest.raises(WaitTimedOut):
+        async with asyncio.timeout(10):
+            await wait(7, look, None, seconds=0.0, poll=0.0, patient=True)

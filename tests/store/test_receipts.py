@@ -106,6 +106,16 @@ async def test_receipts_go_with_their_delivery(scene: Scene, connection: Connect
     assert (await _said(scene, delivery), await _said(scene, other)) == ([], ["delivered"])
 
 
+async def test_nothing_is_kept_of_a_delivery_that_is_being_deleted(scene: Scene, connection: Connection) -> None:
+    delivery = await _sent(scene)
+    async with connection.transaction():
+        await connection.execute("DELETE FROM dispatcher.deliveries WHERE id = $1", delivery)
+        late = asyncio.create_task(_hear(scene, Receipt("delivered", delivery_id=delivery)))
+        await until_blocked(connection)
+    assert await late == ["gone"]
+    assert await _said(scene, delivery) == []
+
+
 # Heard once
 
 
@@ -137,6 +147,21 @@ async def test_what_could_not_be_kept_was_not_heard(scene: Scene, connection: Co
     assert await scene.value("SELECT count(*) FROM dispatcher.suppressions") == 0
     await connection.execute("ALTER TABLE dispatcher.delivery_receipts DROP CONSTRAINT broken")
     assert await _hear(scene, said, event="e") == ["recorded"]
+
+
+async def test_two_that_say_something_of_the_same_ones_wait_for_each_other_in_order(
+    scene: Scene, connection: Connection
+) -> None:
+    both = [await _sent(scene) for _ in range(2)]
+    async with connection.transaction():
+        await connection.execute("SELECT FROM dispatcher.delivery_state WHERE id = ANY ($1) FOR UPDATE", both)
+        orders: tuple[tuple[Kind, list[int]], ...] = (("sent", both), ("delivered", both[::-1]))
+        heard = [
+            asyncio.create_task(_hear(scene, *(Receipt(kind, delivery_id=one) for one in order)))
+            for kind, order in orders
+        ]
+        await until_blocked(connection, 2)
+    assert await asyncio.gather(*heard) == [["recorded"] * 2] * 2
 
 
 async def test_what_was_heard_is_forgotten_in_its_time(scene: Scene) -> None:
@@ -232,6 +257,24 @@ async def test_a_failure_says_nothing_of_another_attempt_that_is_unknown(scene: 
     assert await receipts.settle_held(scene.database, 10) == 0
 
 
+async def test_what_receipts_do_not_settle_keeps_nothing_else_from_being_settled(scene: Scene) -> None:
+    """There may be more of it than are looked at together."""
+    (sent,) = await scene.marked()
+    await scene.flush((sent, Succeeded("abc")), spent=[sent.token])
+    await _hear(scene, Receipt("delivered", delivery_id=sent.id))
+    (item,) = await scene.marked(resend=KEY)
+    await scene.flush((item, Again(0.0, "unknown: no answer", KEY)), spent=[item.token])
+    (again,) = await scene.claim(resend=KEY)
+    await scene.mark([again])
+    await scene.flush((again, UNKNOWN), spent=[again.token])
+    await _hear(scene, Receipt("failed", delivery_id=item.id, reason="x"))
+    (other,) = await scene.marked()
+    await _hear(scene, Receipt("delivered", delivery_id=other.id))
+    await scene.die()
+    assert await receipts.settle_held(scene.database, 1) == 1
+    assert await scene.lives([sent.id, item.id, other.id]) == ["sent", "held", "sent"]
+
+
 async def test_receipts_of_an_earlier_life_settle_nothing(scene: Scene) -> None:
     """It had failed, somebody sent it again, and now nobody knows: what was said before is about the first time."""
     (item,) = await scene.marked()
@@ -295,6 +338,21 @@ async def _due(scene: Scene) -> None:
     await scene.database.fetch("UPDATE dispatcher.waiting_receipts SET look_at = now()")
 
 
+async def test_what_could_not_be_kept_when_its_delivery_was_found_is_looked_for_again(
+    scene: Scene, connection: Connection
+) -> None:
+    (item,) = await scene.marked()
+    assert await _hear(scene, Receipt("delivered", names=("abc",), recipient=TO)) == ["waiting"]
+    await scene.flush((item, Succeeded("abc")), spent=[item.token])
+    await _due(scene)
+    await connection.execute("ALTER TABLE dispatcher.delivery_receipts ADD CONSTRAINT broken CHECK (false) NOT VALID")
+    with pytest.raises(asyncpg.CheckViolationError):
+        await receipts.look_again(scene.database, 10, _identity)
+    await connection.execute("ALTER TABLE dispatcher.delivery_receipts DROP CONSTRAINT broken")
+    assert await receipts.look_again(scene.database, 10, _identity) == [("resend", "recorded")]
+    assert await receipts.waiting(scene.database) == 0
+
+
 async def test_a_receipt_of_nobody_s_is_looked_for_less_and_less_and_let_go(scene: Scene) -> None:
     await _hear(scene, Receipt("delivered", names=("abc",), recipient="nobody@example.org"))
     waits = []
@@ -307,6 +365,14 @@ async def test_a_receipt_of_nobody_s_is_looked_for_less_and_less_and_let_go(scen
     assert waits[-1] is None
     assert [round(wait) for wait in waits[:3]] == [10, 20, 40]
     assert len(waits) < 20
+
+
+async def test_no_more_are_looked_for_together_than_there_may(scene: Scene) -> None:
+    for name in ("abc", "abd", "abe"):
+        await _hear(scene, Receipt("delivered", names=(name,), recipient="nobody@example.org"))
+    await _due(scene)
+    await receipts.look_again(scene.database, 2, _identity)
+    assert await scene.value("SELECT sum(looks) FROM dispatcher.waiting_receipts") == 2
 
 
 async def test_no_more_wait_than_there_may(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,6 +388,14 @@ async def test_a_number_of_another_database_s_is_not_ours(scene: Scene) -> None:
     said = Receipt("complained", delivery_id=delivery, names=("xyz",), recipient="bob@example.org")
     assert await _hear(scene, said) == ["waiting"]
     assert await scene.value("SELECT count(*) FROM dispatcher.suppressions") == 0
+
+
+async def test_a_name_means_something_only_together_with_the_address(scene: Scene) -> None:
+    """Providers are of one mind about names only by chance."""
+    delivery = await _sent(scene, "abc")
+    for number in range(6):
+        assert await _hear(scene, Receipt("complained", names=("abc",), recipient=f"+491701230{number}")) == ["waiting"]
+    assert await _said(scene, delivery) == []
 
 
 async def test_a_key_names_a_delivery_of_its_own_workspace_only(scene: Scene) -> None:
@@ -425,3 +499,23 @@ async def test_what_stood_on_the_list_for_a_while_stands_there_for_good_once_it_
     await _hear(scene, Receipt("bounced_hard", delivery_id=second, reason="gone again"))
     (row,) = await scene.database.fetch("SELECT expires_at, reason FROM dispatcher.suppressions")
     assert tuple(row) == (None, f"delivery {second}: gone again")
+
+
+async def test_who_was_erased_while_suppressed_for_a_while_is_so_for_good_once_it_has_bounced(scene: Scene) -> None:
+    first, second = [await _sent(scene, name) for name in ("abc", "abd")]
+    who = persons.of([Address("phone", TO)])
+    await erasures.look(scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter"))
+    await _hear(scene, Receipt("bounced_hard", delivery_id=first, names=("abc",), recipient=TO))
+    await scene.value("UPDATE dispatcher.erased_suppressions SET expires_at = now() + interval '1 hour'")
+    await _hear(scene, Receipt("bounced_hard", delivery_id=second, names=("abd",), recipient=TO))
+    rows = await scene.database.fetch("SELECT source, channel, expires_at FROM dispatcher.erased_suppressions")
+    assert [tuple(row) for row in rows] == [("bounce", "sms", None)]
+
+
+async def test_where_it_is_not_said_who_complains_after_an_erasure_nobody_is_suppressed(scene: Scene) -> None:
+    delivery = await _sent(scene, "abc")
+    who = persons.of([Address("phone", TO)])
+    await erasures.look(scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter"))
+    assert await _hear(scene, Receipt("complained", delivery_id=delivery, names=("abc",))) == ["recorded"]
+    for relation in ("suppressions", "erased_suppressions"):
+        assert await scene.value(f"SELECT count(*) FROM dispatcher.{relation}") == 0

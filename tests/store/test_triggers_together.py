@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dispatcher.api.together import Together
+from dispatcher.api.together import PATIENT_MAX, Together
 from dispatcher.errors import TriggerRefused
 from dispatcher.store import runs, tenants
 from dispatcher.store.database import Database
@@ -14,7 +14,7 @@ from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
 from tests.store.flows import plan, put
 from tests.store.scene import Connection
-from tests.store.waits import until_blocked
+from tests.store.waits import until, until_blocked
 
 OURS = Workspace("default", "default")
 DELETE = "SELECT dispatcher.delete_workflow_v1('default', 'default', 'welcome', 'ann')"
@@ -141,6 +141,67 @@ async def test_who_comes_as_the_last_writer_ends_is_not_forgotten(
     for number in range(3):
         async with asyncio.timeout(10):
             await gathered.start(asked(key=f"key-{number}"))
+
+
+async def test_who_comes_with_more_than_are_written_at_a_time_is_not_forgotten(
+    database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.api.together.BATCH_MAX", 2)
+    await put(connection)
+    gathered = Together(lambda: database)
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*(gathered.start(asked(key=f"key-{number}")) for number in range(7)))
+    assert [one.duplicate for one in answers] == [False] * 7
+
+
+class _Watched(Together):
+    """Tells how many have had to be patient, and how many connections those have had at the most."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(lambda: database)
+        self.patient = 0
+        self.waiting = 0
+        self.waiting_most = 0
+
+    async def _tell_patiently(self, one: Any) -> None:
+        self.patient += 1
+        await super()._tell_patiently(one)
+
+    async def _written(self, batch: Any, lock_seconds: float | None) -> Any:
+        if lock_seconds is not None:
+            return await super()._written(batch, lock_seconds)
+        self.waiting += 1
+        self.waiting_most = max(self.waiting_most, self.waiting)
+        try:
+            return await super()._written(batch, lock_seconds)
+        finally:
+            self.waiting -= 1
+
+
+async def test_who_comes_with_a_key_that_is_locked_waits_and_whoever_came_with_him_does_not(
+    database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those who wait leave most of the connections to others, however many they are."""
+    monkeypatch.setattr("dispatcher.api.together.LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("dispatcher.api.together.UNDER_WAY_MAX", 1)
+    await put(connection)
+    watched = _Watched(database)
+    locked = [f"locked-{number}" for number in range(PATIENT_MAX + 2)]
+    transaction = connection.transaction()
+    await transaction.start()
+    for key in locked:
+        await connection.execute("SELECT dispatcher.trigger_workflow('welcome', '{\"name\": \"Ann\"}', $1)", key)
+    # All of them are one batch.
+    waiting, free = (
+        [asyncio.create_task(watched.start(asked(key=key))) for key in keys] for keys in (locked, ["free"])
+    )
+    async with asyncio.timeout(10):
+        assert [one.duplicate for one in await asyncio.gather(*free)] == [False]
+    await until(lambda: watched.patient == len(locked), "all who have to wait do")
+    assert [one.result() for one in waiting if one.done()] == []
+    assert watched.waiting_most == PATIENT_MAX
+    await transaction.rollback()
+    assert [one.duplicate for one in await asyncio.gather(*waiting)] == [False] * len(locked)
 
 
 async def test_a_lock_that_is_not_let_go_of_refuses_nobody(database: Database, connection: Connection) -> None:

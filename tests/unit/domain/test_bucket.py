@@ -79,6 +79,25 @@ def test_after_a_pause_there_is_no_stored_up_burst(rate: float, burst: float) ->
     assert bucket.take(1e-9, 1_000) <= 1
 
 
+@given(st.floats(1, 100), st.floats(2, 1_000), st.floats(0.001, 1_000), st.floats(0, 1_000), st.integers(1, 100))
+def test_nor_is_there_any_of_the_time_before_a_pause_or_in_it(
+    rate: float, burst: float, pause: float, before: float, wanted: int
+) -> None:
+    bucket = Bucket.full(rate, burst, 0.0)
+    bucket.take(0.0, int(burst))
+    bucket.close(before, pause)
+    opens = before + pause
+    wanted = min(wanted, int(bucket.burst))
+    waits = bucket.wait(before, wanted)
+    assert wanted > 1 or waits <= max(pause, 1 / rate) + ROUNDING
+    assert bucket.take(opens, 1_000) <= 1
+    assert bucket.take(opens + 1 / rate, 1_000) <= 2
+    again = Bucket.full(rate, burst, 0.0)
+    again.take(0.0, int(burst))
+    again.close(before, pause)
+    assert again.take((before + waits) * (1 + 1e-12) + 1e-9, wanted) == wanted
+
+
 @given(st.floats(0.001, 100), st.floats(0.001, 100))
 def test_of_two_pauses_the_longer_counts(first: float, second: float) -> None:
     bucket = Bucket.full(10.0, 0.0, 0.0)
@@ -93,6 +112,7 @@ def test_without_a_rate_there_is_no_limit_but_a_pause(wanted: int, now: float) -
     assert bucket.take(now, wanted) == wanted
     assert bucket.soon(now, 1.0) == float("inf")
     bucket.close(now, 5.0)
+    assert bucket.wait(now) >= 4.9
     assert bucket.take(now + 4.9, wanted) == 0
     assert bucket.take(now + 5.1, wanted) == wanted
 
@@ -117,6 +137,19 @@ def test_another_rate_gives_no_more_than_its_own_burst(rate: float, burst: float
     bucket = Bucket.full(rate, burst, 0.0)
     bucket.tune(0.0, rate2, burst2)
     assert bucket.take(0.0, 10_000_000) <= bucket.burst + ROUNDING
+
+
+def test_time_that_is_over_counts_at_the_rate_that_was() -> None:
+    bucket = Bucket.full(1.0, 100.0, 0.0)
+    assert bucket.take(0.0, 100) == 100
+    bucket.tune(10.0, 100.0, 100.0)
+    assert bucket.take(10.0, 1_000) == 10
+
+
+def test_for_more_than_it_holds_one_waits_until_it_is_full() -> None:
+    bucket = Bucket.full(10.0, 5.0, 0.0)
+    assert bucket.take(0.0, 5) == 5
+    assert bucket.wait(0.0, 100) == 0.5
 
 
 @given(rates)

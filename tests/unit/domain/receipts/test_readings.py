@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dispatcher.domain.receipts.door import Answer, Door, Garbled, Heard, Request
 from dispatcher.domain.receipts.doors import doors_of
-from dispatcher.domain.receipts.receipt import RANKS, Candidate, Kind, Receipt, match, named, words
+from dispatcher.domain.receipts.receipt import RANKS, Candidate, Kind, Receipt, instant, match, named, recipient, words
 from tests import receipts
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -177,6 +177,17 @@ def test_words_and_names_are_bounded_and_storable() -> None:
     assert len(words("x" * 10_000)) == 500
     assert words("a\0b\ud800") == "a?b?"
     assert named("<id@host>", None, 5, "", "x" * 256, "y" * 255) == ("id@host", "y" * 255)
+    assert len(recipient("a" * 10_000)) < 2_000
+
+
+def test_a_time_is_one_with_a_zone_and_within_the_years_that_there_are() -> None:
+    assert instant("2026-11-18T13:00:00+01:00") == NOON
+    for text in ("2026-11-18T12:00:00", "0001-01-01T00:00:00+14:00", "noon", 5, None):
+        assert instant(text) is None
+
+
+def test_who_is_only_called_erased_is_not() -> None:
+    assert not _candidate(to="erased").is_erased
 
 
 # SES, by SNS

@@ -74,10 +74,22 @@ def test_a_signature_has_one_number() -> None:
     key = certificate.Key(first * second, exponent)
     size = (key.modulus.bit_length() + 7) // 8
     ending = bytes.fromhex("3031300d060960864801650304020105000420") + hashlib.sha256(b"data").digest()
-    padded = b"\0\1" + b"\xff" * (size - len(ending) - 3) + b"\0" + ending
-    right = pow(int.from_bytes(padded, "big"), pow(exponent, -1, (first - 1) * (second - 1)), key.modulus)
+    fill = size - len(ending) - 3
+    private = pow(exponent, -1, (first - 1) * (second - 1))
+
+    def raised(padded: bytes) -> int:
+        return pow(int.from_bytes(padded, "big"), private, key.modulus)
+
+    right = raised(b"\0\1" + b"\xff" * fill + b"\0" + ending)
     assert key.has_signed(b"data", right.to_bytes(size, "big"), "sha256")
     assert not key.has_signed(b"data", (right + key.modulus).to_bytes(size, "big"), "sha256")
+    # With room for what one likes it could be made without the key, where the exponent is small.
+    loose = (b"\0\2" + b"\xff" * fill, b"\0\1" + b"\xff" * 8 + b"\0" + b"x" * (fill - 9), b"\0\1" + bytes(fill))
+    for before in loose:
+        assert not key.has_signed(b"data", raised(before + b"\0" + ending).to_bytes(size, "big"), "sha256")
+    for behind in (ending[:-1] + b"x", b"\0" * len(ending)):
+        padded = b"\0\1" + b"\xff" * fill + b"\0" + behind
+        assert not key.has_signed(b"data", raised(padded).to_bytes(size, "big"), "sha256")
 
 
 def test_each_version_has_its_own_digest(sns: Sns, door: Door) -> None:

@@ -86,16 +86,27 @@ def test_a_body_that_is_no_form_is_refused() -> None:
     assert isinstance(_answer({"Hello": "x"}), Garbled)
 
 
+def test_a_form_has_so_many_fields_whoever_has_signed_it() -> None:
+    fields = FIELDS | {f"More{number}": "x" for number in range(twilio.FIELDS_MAX - len(FIELDS))}
+    assert isinstance(_answer(fields), Heard)
+    assert isinstance(_answer(fields | {"One": "x"}), Forged)
+
+
 @pytest.mark.parametrize(
     ("fields", "kind", "reason"),
     [
-        ({"MessageStatus": "queued"}, "sent", ""),
+        *(({"MessageStatus": said}, "sent", "") for said in ("accepted", "scheduled", "queued", "sending", "sent")),
+        ({"MessageStatus": "delivered"}, "delivered", ""),
+        ({"MessageStatus": "canceled"}, "failed", "canceled"),
         ({"MessageStatus": "read"}, "opened", ""),
         ({"SmsStatus": "sent"}, "sent", ""),
         ({"MessageStatus": "undelivered", "ErrorCode": "30003"}, "failed", "undelivered 30003"),
         ({"MessageStatus": "undelivered", "ErrorCode": "30005"}, "bounced_hard", "undelivered 30005"),
+        ({"MessageStatus": "delivered", "ErrorCode": "30005"}, "delivered", ""),
         ({"MessageStatus": "failed"}, "failed", "failed"),
-        ({"CallStatus": "completed"}, "delivered", ""),
+        *(({"CallStatus": said}, "sent", "") for said in ("queued", "initiated", "ringing")),
+        *(({"CallStatus": said}, "delivered", "") for said in ("in-progress", "answered", "completed")),
+        ({"CallStatus": "busy"}, "failed", "busy"),
         ({"CallStatus": "no-answer"}, "failed", "no-answer"),
     ],
 )
@@ -106,12 +117,21 @@ def test_each_status_is_one_kind(fields: dict[str, str], kind: Kind, reason: str
     assert (one.kind, one.reason, one.recipient) == (kind, reason, "+4917012345")
 
 
+@pytest.mark.parametrize("field", ["MessageSid", "SmsSid", "CallSid"])
+def test_it_is_called_what_twilio_calls_it(field: str) -> None:
+    answer = _answer({"MessageStatus": "sent", field: "X1"})
+    assert isinstance(answer, Heard)
+    assert answer.receipts[0].names == ("X1",)
+
+
 def test_the_same_callback_has_the_same_name_and_another_has_another() -> None:
     first, again, other = _answer(FIELDS), _answer(FIELDS), _answer(FIELDS | {"MessageStatus": "read"})
     assert isinstance(first, Heard)
     assert isinstance(again, Heard)
     assert isinstance(other, Heard)
     assert first.event == again.event != other.event
+    # Nothing that is signed says when: it is known for as long as anybody might say it again.
+    assert (first.kept_seconds, twilio.KEPT_SECONDS) == (twilio.KEPT_SECONDS, 86_400)
 
 
 def test_a_status_of_tomorrow_says_nothing() -> None:
