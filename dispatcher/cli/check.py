@@ -21,7 +21,8 @@ LIMITS = (
     "A snapshot that keeps its server's identity is not noticed when it is put back: run "
     "`{launcher} quarantine --before TIME` then. Data that is restored with triggers disabled is noticed at the next "
     "start.",
-    "Row-level security, and writing to partitions past the table, are not for these tables.",
+    "Row-level security that binds the owner of these tables (FORCE), and writing to partitions past a table, are not "
+    "for them.",
     "Through a pooler in transaction mode, LISTEN and migrations need a direct connection.",
 )
 
