@@ -1,7 +1,6 @@
 """Rivals of an erasure: a key that is inserted while the row that has it is being erased is a duplicate."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -18,16 +17,6 @@ INSERT = """
     VALUES ($1, 'sms', '+4917055555', '{"body": "again"}') ON CONFLICT DO NOTHING RETURNING id
 """
 KEYS = "SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key = $1"
-
-
-@pytest.fixture
-async def rival(url: str) -> AsyncIterator[Connection]:
-    """Another session."""
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def _sent(scene: Scene, connection: Connection) -> tuple[int, str]:

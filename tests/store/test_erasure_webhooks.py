@@ -1,9 +1,7 @@
 """Erasures where somebody is told what happens: nothing of a person is left in what endpoints were told, or will be."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import asyncpg
 import pytest
 
 from dispatcher.config import Walk
@@ -25,16 +23,6 @@ from tests.store.waits import until_blocked
 
 ADDRESS = ANN.text
 PHONE = Address("phone", "+4917012345")
-
-
-@pytest.fixture
-async def rival(url: str) -> AsyncIterator[Connection]:
-    """Another session."""
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 @pytest.fixture(autouse=True)
