@@ -173,6 +173,19 @@ async def _as_admin(server: str, statement: str) -> None:
 @pytest.fixture
 async def connection(url: str) -> AsyncIterator[Any]:
     """A plain connection, as an application has one."""
+    async with _connected(url) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def rival(url: str) -> AsyncIterator[Any]:
+    """Another one beside it."""
+    async with _connected(url) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Any]:
     connection = await asyncpg.connect(url)
     try:
         yield connection

@@ -32,8 +32,8 @@ __all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "variables"]
 _PATH = re.compile(r"[\w.\[\]'\"-]+")
 # Compiling takes as long as some twenty renderings: a text that was written for one recipient is not compiled.
 RENDERED_BEFORE_COMPILED = 5
-# A message has no more of them. More are rendered against the clock, a look at which would cost it a twentieth of its
-# rendering, and are not compiled, all in one moment.
+# A message has no more of them. Where there are more, the clock is looked at between them, which would cost a message a
+# twentieth of its rendering; and none is compiled, since all of them would be in the same moment.
 UNWATCHED_PARTS_MAX = 3
 
 _decode_source = msgspec.json.Decoder(dict[str, str]).decode
@@ -51,7 +51,6 @@ class Part:
         "_field",
         "_filters",
         "_function",
-        "_has_filters",
         "_parsed",
         "_partials",
         "_renderings_left",

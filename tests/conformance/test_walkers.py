@@ -1,10 +1,7 @@
 """WF-12 and WF-16: delays that outlive the program, and several programs that walk at once."""
 
 import json
-from collections.abc import AsyncIterator
-from typing import Any
 
-import asyncpg
 import pytest
 
 from tests.conformance.flows import BRISK, UNPOLLED, Flows, line, node, put
@@ -20,16 +17,6 @@ RUNS = 300
 async def flows(connection: Connection, program: Program) -> Flows:
     """Workflows, on a program that is not started yet."""
     return Flows(connection, program)
-
-
-@pytest.fixture
-async def other(url: str) -> AsyncIterator[Any]:
-    """Another connection."""
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 # WF-12
@@ -148,13 +135,13 @@ async def test_WF_16_several_programs_walk_at_once_and_each_run_is_walked_by_one
 
 
 async def test_WF_16_a_run_that_somebody_has_is_left_to_him_and_the_others_are_walked(
-    flows: Flows, other: Connection, second: Program
+    flows: Flows, rival: Connection, second: Program
 ) -> None:
     await flows.put(line("shared", node("first", "sms", body="{{ n }}")))
     async with flows.connection.transaction():
         runs = [await flows.trigger("shared", {"n": number}) for number in range(20)]
-    async with other.transaction():
-        await other.execute("SELECT FROM dispatcher.runs WHERE id = $1 FOR UPDATE", runs[0])
+    async with rival.transaction():
+        await rival.execute("SELECT FROM dispatcher.runs WHERE id = $1 FOR UPDATE", runs[0])
         for program in (flows.program, second):
             await program.start(**BRISK)
         for run in runs[1:]:
