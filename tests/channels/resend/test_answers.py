@@ -322,7 +322,8 @@ async def test_a_spent_quota_is_parked_and_said(
 @pytest.mark.parametrize("together", [1, 3])
 async def test_it_slows_down_before_it_is_told_to(opened: Opened, post: Post, together: int) -> None:
     """No call is refused for coming too soon, with several `deliver` at once too."""
-    async with FakeResend(limit=5, window_seconds=0.3) as limited:
+    # A busy machine may sleep through a short window: then calls of one are counted in the next.
+    async with FakeResend(limit=5, window_seconds=0.9) as limited:
         channel = opened(url=limited.url)
         batches = [await post.envelopes(8) for _ in range(together)]
         found = await asyncio.gather(*(delivered(channel, batch) for batch in batches))
