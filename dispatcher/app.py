@@ -31,6 +31,7 @@ from dispatcher.clock import Clock
 from dispatcher.config import Channel as ChannelSettings
 from dispatcher.config import Config, Limits
 from dispatcher.config import Database as DatabaseSettings
+from dispatcher.domain.liquid import HURRIED
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.receipts.door import Doors
 from dispatcher.domain.receipts.doors import doors_of
@@ -39,6 +40,7 @@ from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import ConfigError
 from dispatcher.health import Health
+from dispatcher.loop_watch import LoopWatch
 from dispatcher.metrics import Metrics
 from dispatcher.pipeline import Pipeline, fingerprint
 from dispatcher.planners.announcer import Announcer
@@ -60,7 +62,11 @@ ECHO_SECONDS = 0.25
 
 def _templates(limits: Limits) -> Templates:
     return Templates(
-        limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max, limits.templates_cached_max
+        limits.template_bytes_max,
+        limits.variables_bytes_max,
+        limits.rendered_bytes_max,
+        limits.templates_cached_max,
+        HURRIED,
     )
 
 
@@ -75,6 +81,7 @@ class App:
         self.metrics = Metrics()
         self.health = Health(self._clock.monotonic, self._clock.monotonic())
         self.pipeline: Pipeline | None = None
+        self._loop_watch = LoopWatch()
         self._stopping = asyncio.Event()
         self._stopped_at = 0.0
         self._templates = _templates(config.limits)
@@ -188,6 +195,7 @@ class App:
         self._announcer = Announcer(self.database, self.config.walk, self.metrics)
         keep = self._supervisor.keep
         async with anyio.create_task_group() as group:
+            group.start_soon(self._loop_watch.run)
             group.start_soon(keep, "wakeup", wakeup.run)
             group.start_soon(keep, "controls", controls.run)
             group.start_soon(keep, "suppressor", Suppressor(self.database, wakeup.suppressed).run)
@@ -258,6 +266,7 @@ class App:
             self.pipeline.measure()
         since = self.health.database_away_since
         self.metrics.database_away.set(0 if since is None else self._clock.monotonic() - since)
+        self.metrics.loop_hold.set(self._loop_watch.longest_seconds())
         self.metrics.ready.set(not self.health.unready())
 
     # Signals

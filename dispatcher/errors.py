@@ -19,6 +19,7 @@ DispatcherError
 │   ├── TenantRoleMissing
 │   └── MigrationChanged
 ├── Fenced
+├── CallLost                        the worker process was killed, or took too long
 ├── TemplateError                   has `field` and `reason`
 ├── ListenerError                   also an OSError
 ├── NoRemoteForm
@@ -200,6 +201,10 @@ class TemplateError(DispatcherError):
 
     def __reduce__(self) -> tuple[type["TemplateError"], tuple[str, str]]:
         return type(self), (self.field, self.reason)
+
+
+class CallLost(DispatcherError):
+    """A call to the worker process was lost."""
 
 
 class ListenerError(DispatcherError, OSError):

@@ -64,6 +64,9 @@ class Metrics:
         self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")
         self.database_away = gauge("database_away_seconds", "How long Postgres has been away; 0 when it is not")
+        self.loop_hold = gauge(
+            "loop_hold_seconds", "The longest time in the last minute in which one step kept the event loop"
+        )
         self.ready = gauge("ready", "1 when this process takes work")
 
     def call_seconds(self, channel: str) -> Histogram:

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -23,6 +24,7 @@ from dispatcher.actors.heartbeat import Heartbeat
 from dispatcher.actors.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.actors.renderer import Renderer
 from dispatcher.actors.sender import Sender, Terms
+from dispatcher.actors.slow_renderer import Slow, SlowRenderer
 from dispatcher.actors.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens
 from dispatcher.clock import Clock
 from dispatcher.config import Config
@@ -108,7 +110,14 @@ class Pipeline:
             lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
         )
         self.attacher = Attacher(files, _send, self.inbox)
-        self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)
+        self.slow_renderer = SlowRenderer(
+            self._to_lane, lambda key: templates().was_quick(key), self.inbox, clock
+        )
+
+        def slow(item: Claimed, variables: str, options: Mapping[str, Any], sources: Sources) -> None:
+            self.slow_renderer.take(Slow(item, variables, options, sources, templates().bounds))
+
+        self.renderer = Renderer(templates, self._load, self._to_lane, slow, self.inbox, metrics)
         self.renderer.links = _links(config)
         self.flusher = Flusher(self.epoch, config.flush, walking)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
@@ -176,7 +185,7 @@ class Pipeline:
     async def _render(self) -> None:
         async with anyio.create_task_group() as attaching:
             self.attacher.begin(attaching)
-            await self.renderer.run(self._claimed.receive)
+            await self.slow_renderer.run(partial(self.renderer.run, self._claimed.receive))
         for state in self.lanes:
             state.pipe.send.close()
 
@@ -190,6 +199,7 @@ class Pipeline:
         self.claimer.stop()
         self.attacher.draining.set()
         self.renderer.draining.set()
+        self.slow_renderer.stop()
         for sender in self.senders.values():
             sender.draining.set()
         await asyncio.sleep(min(CLAIM_SECONDS_MAX, self._config.instance.grace_seconds))

@@ -9,15 +9,19 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dispatcher import faultpoints
 from dispatcher.actors.streams import Inbox, Rendered
+from dispatcher.breaks import Breaks
 from dispatcher.domain.addresses import address
 from dispatcher.domain.life import STORED, Back, Claimed, Failed, Skipped
+from dispatcher.domain.liquid import NeedsWorkerError
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.template import Sources
 from dispatcher.domain.unsubscribe import VARIABLE, Links, Subscription
 from dispatcher.errors import TemplateError
 from dispatcher.metrics import Metrics
 
-# Rendering holds the loop: after so many deliveries others get a turn. It bounds what is loaded at once, too.
+# Rendering holds the loop: after so long others get a turn. One rendering may take twice as long.
+TURN_SECONDS_MAX = 0.005
+# Deliveries whose versions are loaded at once.
 TURN_MAX = 100
 
 Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Sources]]]
@@ -30,7 +34,7 @@ class Renderer:
     """Renders batches in the order in which they were claimed and sends each to its lane.
 
     `load` gives what stored versions say, however long Postgres takes. When `draining` is set nothing is waited for:
-    what is not known goes back.
+    what is not known goes back. What would hold the loop is left to `slow`.
     """
 
     def __init__(
@@ -38,12 +42,14 @@ class Renderer:
         templates: Callable[[], Templates],
         load: Load,
         send: Callable[[Sequence[Rendered]], None],
+        slow: Callable[[Claimed, str, Mapping[str, Any], Sources], None],
         inbox: Inbox,
         metrics: Metrics,
     ) -> None:
         self._templates = templates
         self._load = load
         self._send = send
+        self._slow = slow
         self._inbox = inbox
         self._metrics = metrics
         self.draining = asyncio.Event()
@@ -77,6 +83,8 @@ class Renderer:
                 break
             with self._metrics.render_seconds.time():
                 rest = rest[self._render(templates, rest, stored, loaded, rendered) :]
+            if rest:
+                await asyncio.sleep(0)
         return rendered
 
     async def _loaded(self, keys: Sequence[str]) -> Mapping[str, Sources | None] | None:
@@ -99,23 +107,29 @@ class Renderer:
         loaded: Mapping[str, Sources | None],
         rendered: list[Rendered],
     ) -> int:
-        """Render until a version is missing that was known when the others were loaded, and had to make room for one of
-        them; says how many are through."""
+        """Render until others are to have their turn, or until a version is missing that was known when the others were
+        loaded, and had to make room for one of them; says how many are through."""
+        breaks = Breaks(TURN_SECONDS_MAX)
         for through, item in enumerate(batch):
+            if through and breaks.is_due():
+                return through
             if item.expired:
                 self._inbox.put(item, Skipped("expired"))
                 continue
-            key = item.template
+            key, variables, options = item.template, item.variables, _NO_OPTIONS
             try:
                 if key in stored and not templates.has(key):
                     if key not in loaded:
                         return through
                     _learn(templates, key, loaded[key])
-                options = _NO_OPTIONS if item.options == "{}" else _options(item.options)
-                variables = item.variables
+                if item.options != "{}":
+                    options = _options(item.options)
                 if self.links is not None and (item.topic is not None or options.get("unsubscribe") is True):
                     variables, options = _unsubscribable(self.links, item, options)
                 parts = templates.render(key, variables)
+            except NeedsWorkerError:
+                self._slow(item, variables, options, templates.sources(key))
+                continue
             except TemplateError as fault:
                 self._inbox.put(item, Failed(str(fault)))
                 continue

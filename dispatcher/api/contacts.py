@@ -11,7 +11,7 @@ from dispatcher.api.cursors import after, cursor_after
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import page
 from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.api.turns import Breaks
+from dispatcher.breaks import Breaks
 from dispatcher.domain.addresses import Address, Kind, given
 from dispatcher.domain.contacts import KEY, Said, read
 from dispatcher.domain.roles import Right

@@ -12,7 +12,7 @@ from dispatcher.api.cursors import below
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
-from dispatcher.api.turns import Breaks
+from dispatcher.breaks import Breaks
 from dispatcher.domain.answers import STOPPED, delivery_sentence
 from dispatcher.domain.life import Lane
 from dispatcher.domain.roles import Right

@@ -9,15 +9,12 @@ which takes nothing of the loop, and eight of those would keep everybody else ou
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 
 PRESSED_TURNS = 8
 # Ten times what a request takes that waits for nothing but its commit.
 TURN_SECONDS_MAX = 0.25
-# What a request does without a break: others who take as long are hardly noticed.
-WORK_SECONDS_MAX = 0.01
 
 
 class Turns:
@@ -40,16 +37,3 @@ class Turns:
             end = asyncio.get_running_loop().call_later(self._seconds_max, turn.close)
             turn.callback(end.cancel)
             yield
-
-
-class Breaks:
-    """Those of one request that has much to do on the loop: others are served in them."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-
-    async def take(self) -> None:
-        """One, where it is time."""
-        if time.monotonic() - self._since >= WORK_SECONDS_MAX:
-            await asyncio.sleep(0)
-            self._since = time.monotonic()

@@ -22,6 +22,7 @@ from liquid.exceptions import FilterArgumentError, LiquidError, LoopIterationLim
 from liquid.template import BoundTemplate
 from liquid.undefined import UNDEFINED
 from liquid.utils.chain_map import ReadOnlyChainMap
+from msgspec import Struct
 
 # Iterations of all loops of one rendering together, and less of them the more stands in the template: about so many
 # nodes are rendered at the most.
@@ -62,15 +63,55 @@ class TimeLimitError(WorkLimitError):
     """A rendering took too much of a processor's time, in whatever way."""
 
 
-def iterations_max(nodes: int) -> int:
+class NeedsWorkerError(Exception):
+    """A template would hold the event loop for too long: it is for the worker process."""
+
+
+class Pace(Struct, frozen=True):
+    """How much one rendering may do where it is done. What exceeds `filtered_max` or `nodes_max` is not even begun."""
+
+    cpu_seconds: float
+    # What one filter call may be given: characters of a text, items of a list, items that are compared with each other.
+    characters_max: int
+    items_max: int
+    compared_max: int
+    # Parsing takes 8 us a node, looking for faults 15, compiling 50; rendering one 0.1 to 1.
+    nodes_max: int
+    nodes_rendered_max: int
+    # Whether somebody else has more time for it.
+    is_hurried: bool = False
+
+
+UNHURRIED = Pace(
+    CPU_SECONDS_MAX,
+    characters_max=2**62,
+    items_max=ITEMS_MAX,
+    compared_max=ITEMS_COMPARED_MAX,
+    nodes_max=2**62,
+    nodes_rendered_max=NODES_RENDERED_MAX,
+)
+# A step of the program may hold the event loop for 20 ms. A message has three parts; a template is compiled once.
+HURRIED = Pace(
+    0.003,
+    characters_max=32_768,
+    items_max=1_000,
+    compared_max=100,
+    nodes_max=150,
+    nodes_rendered_max=10_000,
+    is_hurried=True,
+)
+
+
+def iterations_max(nodes: int, pace: Pace = UNHURRIED) -> int:
     """How many iterations all loops of a template of so many nodes may have together."""
-    return min(LOOP_ITERATIONS_MAX, NODES_RENDERED_MAX // max(nodes, 1))
+    return min(LOOP_ITERATIONS_MAX, pace.nodes_rendered_max // max(nodes, 1))
 
 
 class Work:
     """What one rendering has left of its budget."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace = UNHURRIED) -> None:
+        self.pace = pace
         self.iterations = 0
         self.filters = 0
         self._steps = 0
@@ -78,7 +119,7 @@ class Work:
 
     def begin(self, nodes: int) -> None:
         """A template of so many nodes is about to be rendered."""
-        self.iterations = iterations_max(nodes)
+        self.iterations = iterations_max(nodes, self.pace)
         self.filters = FILTER_CALLS_MAX
         self._steps = 0
 
@@ -92,13 +133,17 @@ class Work:
         now = time.thread_time()
         if self._steps == STEPS_PER_LOOK:
             self._started = now
-        elif now - self._started > CPU_SECONDS_MAX:
+        elif now - self._started > self.pace.cpu_seconds:
+            if self.pace.is_hurried:
+                raise NeedsWorkerError
             raise TimeLimitError("work limit reached")
 
     def loop(self, length: int) -> None:
         """A loop is about to begin."""
         self.iterations -= length
         if self.iterations < 0:
+            if self.pace.is_hurried:
+                raise NeedsWorkerError
             raise LoopIterationLimitError("loop iteration limit reached, all loops together", token=None)
 
     def filter(self) -> None:
@@ -221,9 +266,9 @@ class BoundedEnvironment(Environment):
     context_depth_limit = CONTEXT_DEPTH_MAX
     block_nesting_limit = BLOCK_DEPTH_MAX
 
-    def __init__(self, *, autoescape: bool, text_max: int) -> None:
+    def __init__(self, *, autoescape: bool, text_max: int, pace: Pace = UNHURRIED) -> None:
         super().__init__(undefined=StrictUndefined, autoescape=autoescape)
-        self.work = Work()
+        self.work = Work(pace)
         self.text_max = text_max
         # The library declares it for classes; an instance's own is read just as well.
         setattr(self, "output_stream_limit", text_max)  # noqa: B010 - what is assigned plainly is refused by the types
@@ -245,10 +290,12 @@ class BoundedEnvironment(Environment):
                 self._measure(name, value)
             if name == "date":
                 _refuse_clock(given)
-            elif name == "uniq" and given and isinstance(given[0], list | range) and len(given[0]) > ITEMS_COMPARED_MAX:
-                raise WorkLimitError(f"uniq: a list of more than {ITEMS_COMPARED_MAX} items")
-            if self._would_make(name, given) > self.text_max:
+            elif name == "uniq" and given and isinstance(given[0], list | range):
+                self._refuse_comparing(len(given[0]))
+            length = self._would_make(name, given)
+            if length > self.text_max:
                 raise WorkLimitError(f"{name}: makes more than {self.text_max} characters")
+            self._require_worker(length, 0)
             made = call(*given, **options)
             self._measure(name, made)
             return made
@@ -259,11 +306,26 @@ class BoundedEnvironment(Environment):
         if isinstance(value, str):
             if len(value) > self.text_max:
                 raise WorkLimitError(f"{name}: a text of more than {self.text_max} characters")
+            self._require_worker(len(value), 0)
         elif isinstance(value, int):
             if value.bit_length() > NUMBER_BITS_MAX:
                 raise WorkLimitError(f"{name}: a number of more than {NUMBER_BITS_MAX} bits")
-        elif isinstance(value, list | tuple | range) and len(value) > ITEMS_MAX:
-            raise WorkLimitError(f"{name}: a list of more than {ITEMS_MAX} items")
+        elif isinstance(value, list | tuple | range):
+            if len(value) > ITEMS_MAX:
+                raise WorkLimitError(f"{name}: a list of more than {ITEMS_MAX} items")
+            self._require_worker(0, len(value))
+
+    def _refuse_comparing(self, items: int) -> None:
+        if items > ITEMS_COMPARED_MAX:
+            raise WorkLimitError(f"uniq: a list of more than {ITEMS_COMPARED_MAX} items")
+        if items > self.work.pace.compared_max:
+            raise NeedsWorkerError
+
+    def _require_worker(self, characters: int, items: int) -> None:
+        """Raise where one call of a filter would take too long here."""
+        pace = self.work.pace
+        if characters > pace.characters_max or items > pace.items_max:
+            raise NeedsWorkerError
 
     def _would_make(self, name: str, given: tuple[Any, ...]) -> int:
         """How long a text these filters would make: the only ones whose result is a product of what they are given."""

@@ -8,10 +8,19 @@ from typing import Any
 
 import msgspec
 from liquid.exceptions import LiquidError, UndefinedError
+from msgspec import Struct
 
 from dispatcher.domain.compiled import Function, compiled
 from dispatcher.domain.compiled.filters import filters_of
-from dispatcher.domain.liquid import CPU_SECONDS_MAX, BoundedEnvironment, Partials, TimeLimitError
+from dispatcher.domain.liquid import (
+    UNHURRIED,
+    BoundedEnvironment,
+    NeedsWorkerError,
+    Pace,
+    Partials,
+    TimeLimitError,
+    count_nodes,
+)
 from dispatcher.domain.sources import (
     ESCAPED_PARTS,
     RAW_HTML,
@@ -109,6 +118,8 @@ class Part:
         self._environment.work.begin(self._parsed.nodes)
         try:
             text = self._function(values) if self._function else None
+        except NeedsWorkerError:
+            raise
         except Exception:  # whatever it was, the library comes across it too
             return None
         if text is None or (len(text) * 4 > self._bytes_max and is_larger(text, self._bytes_max)):
@@ -119,6 +130,8 @@ class Part:
         field = self._field
         try:
             text = self._environment.run(self._parsed.template, self._parsed.nodes, values, self._partials)
+        except NeedsWorkerError:
+            raise
         except UndefinedError as missing:
             raise TemplateError(field, f"missing variable: {_path(missing)}{self._where(missing)}") from missing
         except LiquidError as fault:
@@ -141,22 +154,59 @@ class Part:
         return f"partial '{names[0]}' {where(fault)}" if names else where(fault)
 
 
+class _Kept:
+    """A template that is kept: its parts, None where even parsing them is for the worker process."""
+
+    __slots__ = ("is_slow", "parts", "sources")
+
+    def __init__(self, sources: Sources, parts: tuple[Part, ...] | None) -> None:
+        self.sources = sources
+        self.parts = parts
+        # Its last rendering was too much for the event loop: the next one is not tried there.
+        self.is_slow = parts is None
+
+
+class Bounds(Struct, frozen=True):
+    """How large what goes in and comes out may be, and how many templates are kept."""
+
+    template_bytes_max: int
+    variables_bytes_max: int
+    rendered_bytes_max: int
+    kept_max: int
+
+
 class Renderer:
-    """Renders the parts of a template; what a source compiles to is kept, least used out first."""
+    """Renders the parts of a template; what a source compiles to is kept, least used out first.
+
+    Hurried, it raises NeedsWorkerError for what would take too long where it is.
+    """
 
     def __init__(
-        self, template_bytes_max: int, variables_bytes_max: int, rendered_bytes_max: int, kept_max: int
+        self,
+        template_bytes_max: int,
+        variables_bytes_max: int,
+        rendered_bytes_max: int,
+        kept_max: int,
+        pace: Pace = UNHURRIED,
     ) -> None:
+        self.bounds = Bounds(template_bytes_max, variables_bytes_max, rendered_bytes_max, kept_max)
+        self._pace = pace
         self._template_bytes_max = template_bytes_max
         self._variables_bytes_max = variables_bytes_max
         self._kept_max = kept_max
-        self._kept: OrderedDict[str, tuple[Part, ...]] = OrderedDict()
-        # What was checked and has no fault.
-        self._sound: set[str] = set()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        # What was checked, with its fault.
+        self._checked: dict[str, TemplateError | None] = {}
         self._reader = Reader()
-        self._plain = BoundedEnvironment(autoescape=False, text_max=rendered_bytes_max)
-        self._escaping = BoundedEnvironment(autoescape=True, text_max=rendered_bytes_max)
+        self._plain = BoundedEnvironment(autoescape=False, text_max=rendered_bytes_max, pace=pace)
+        self._escaping = BoundedEnvironment(autoescape=True, text_max=rendered_bytes_max, pace=pace)
         self._filters = {one: filters_of(one) for one in (self._plain, self._escaping)}
+
+    @classmethod
+    def of(cls, bounds: Bounds, pace: Pace = UNHURRIED) -> "Renderer":
+        """One within these bounds."""
+        sizes = bounds.template_bytes_max, bounds.variables_bytes_max, bounds.rendered_bytes_max
+        return cls(*sizes, bounds.kept_max, pace)
 
     def render(self, source: str, variables: str) -> dict[str, str]:
         """Render every part of a template with `variables` (a JSON object).
@@ -164,15 +214,32 @@ class Renderer:
         `source` is a JSON object of Liquid by part, or a key under which a version was added; one that was not, or
         was forgotten since, is refused like any text that is no JSON.
         """
-        parts = self._kept.get(source)
-        if parts is None:
-            parts = self._keep(source, self._read(source))
+        kept = self._kept.get(source)
+        if kept is None:
+            kept = self._keep(source, self._read(source))
         else:
             self._kept.move_to_end(source)
+        parts = kept.parts
+        if kept.is_slow or parts is None:
+            raise NeedsWorkerError
         values = _EMPTY if variables == "{}" else self._variables(variables)
-        if len(parts) > UNWATCHED_PARTS_MAX:
-            return _watched(parts, values)
-        return {part.name: part.render(values) for part in parts}
+        try:
+            if len(parts) > UNWATCHED_PARTS_MAX:
+                return _watched(parts, values, self._pace)
+            return {part.name: part.render(values) for part in parts}
+        except NeedsWorkerError:
+            kept.is_slow = True
+            raise
+
+    def sources(self, key: str) -> Sources:
+        """What a template that is kept was made of."""
+        return self._kept[key].sources
+
+    def was_quick(self, key: str) -> None:
+        """The last rendering took the worker no longer than it would take here: the next one is tried here again."""
+        kept = self._kept.get(key)
+        if kept is not None:
+            kept.is_slow = kept.parts is None
 
     def has(self, key: str) -> bool:
         """Whether a version is there to be rendered; what was rendered longest ago is forgotten when there are many."""
@@ -182,6 +249,10 @@ class Renderer:
         """Keep a version under a short key, which is no JSON object; raises where a part does not parse."""
         if key.startswith("{"):
             raise ValueError("a key that looks like a template")
+        self.keep(key, sources)
+
+    def keep(self, key: str, sources: Sources) -> None:
+        """Keep a template under its source, or a version under its key; raises where a part does not parse."""
         for part, text in [*sources.parts.items(), *sources.partials.items()]:
             if is_larger(text, self._template_bytes_max):
                 raise TemplateError(f"template.{part}", f"larger than {self._template_bytes_max} bytes")
@@ -190,15 +261,28 @@ class Renderer:
     def check(self, source: str) -> None:
         """Raise unless a JSON object of Liquid by part can be rendered, given its variables."""
         # Looking for every fault takes half a millisecond, and most deliveries say what others have said.
-        if source in self._sound:
-            return
-        sources = self._read(source)
-        self._keep(source, sources)
-        for fault in self._reader.faults(sources):
-            raise TemplateError(f"template.{fault.part}", str(fault))
-        if len(self._sound) >= self._kept_max:
-            self._sound.clear()
-        self._sound.add(source)
+        if source not in self._checked:
+            self.checked(source, self._fault(source))
+        fault = self._checked[source]
+        if fault is not None:
+            raise TemplateError(fault.field, fault.reason)
+
+    def checked(self, source: str, fault: TemplateError | None) -> None:
+        """Remember what a check has found."""
+        if len(self._checked) >= self._kept_max:
+            self._checked.clear()
+        self._checked[source] = fault
+
+    def _fault(self, source: str) -> TemplateError | None:
+        try:
+            sources = self._read(source)
+            if self._keep(source, sources).parts is None:
+                raise NeedsWorkerError
+        except TemplateError as fault:
+            return fault
+        for one in self._reader.faults(sources):
+            return TemplateError(f"template.{one.part}", str(one))
+        return None
 
     def _variables(self, variables: str) -> Mapping[str, Any]:
         if len(variables) * 4 > self._variables_bytes_max and is_larger(variables, self._variables_bytes_max):
@@ -216,27 +300,38 @@ class Renderer:
         except msgspec.MsgspecError as fault:
             raise TemplateError("template", f"not an object of texts: {fault}") from fault
 
-    def _keep(self, key: str, sources: Sources) -> tuple[Part, ...]:
+    def _keep(self, key: str, sources: Sources) -> _Kept:
         if (many := excess(sources)) is not None:
             raise TemplateError(f"template.{many.part}", many.words)
+        self._kept[key] = kept = _Kept(sources, self._parts(sources))
+        if len(self._kept) > self._kept_max:
+            self._kept.popitem(last=False)
+        return kept
+
+    def _parts(self, sources: Sources) -> tuple[Part, ...] | None:
+        """A version, parsed; None where that takes too long here."""
+        texts = [*sources.parts.values(), *sources.partials.values()]
+        if sum(map(count_nodes, texts)) > self._pace.nodes_max:
+            return None
         partials = {one: Partials(sources.partials) for one in (self._plain, self._escaping)}
         parts = []
         for part, text in sources.parts.items():
             environment = self._escaping if part in ESCAPED_PARTS else self._plain
             parsed = parse(part, text, environment, sources, partials[environment])
+            if parsed.nodes > self._pace.nodes_max:
+                return None
             around = environment, self._filters[environment], partials[environment]
             parts.append(Part(part, parsed, *around, compiles=len(sources.parts) <= UNWATCHED_PARTS_MAX))
-        self._kept[key] = kept = tuple(parts)
-        if len(self._kept) > self._kept_max:
-            self._kept.popitem(last=False)
-        return kept
+        return tuple(parts)
 
 
-def _watched(parts: Iterable[Part], values: Mapping[str, Any]) -> dict[str, str]:
+def _watched(parts: Iterable[Part], values: Mapping[str, Any], pace: Pace) -> dict[str, str]:
     """The texts of many parts, which have no more time together than one has."""
     began, texts = time.thread_time(), dict[str, str]()
     for part in parts:
-        if time.thread_time() - began > CPU_SECONDS_MAX:
+        if time.thread_time() - began > pace.cpu_seconds:
+            if pace.is_hurried:
+                raise NeedsWorkerError
             raise TemplateError(f"template.{part.name}", "work limit reached, with the parts before it")
         texts[part.name] = part.render(values)
     return texts

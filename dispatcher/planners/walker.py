@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -12,12 +12,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher import faultpoints
+from dispatcher.breaks import Breaks, with_breaks
 from dispatcher.clock import Clock
 from dispatcher.config import Walk as Settings
+from dispatcher.domain import unhurried
+from dispatcher.domain.liquid import HURRIED, NeedsWorkerError
 from dispatcher.domain.plans.freezing import cut
 from dispatcher.domain.plans.run import Advance, Collected, Facts, Joined, Leading
+from dispatcher.domain.plans.texts import Bounds
 from dispatcher.domain.plans.walk import Walkable, advance, failed
+from dispatcher.errors import CallLost
 from dispatcher.metrics import Metrics
+from dispatcher.offload import Offload
 from dispatcher.store import instances, walking
 from dispatcher.store.database import PASSING, Database
 from dispatcher.store.walking import Frozen, Place, Taken, Template
@@ -38,8 +44,10 @@ LOCKED_SECONDS = 0.05
 TAKES_MAX = 5
 # Suspects are walked alone, so many after each batch: what is well does not wait for them.
 SUSPECTS_MAX = 20
-# Walked before others on the loop have their turn: answers over HTTP, the pipeline. Each takes some 50 us.
-WALKS_MAX = 50
+# Walked before others on the loop have their turn: answers over HTTP, the pipeline. One walk may take as long.
+TURN_SECONDS_MAX = 0.005
+# Runs are walked here for so long; those whose texts take longer are left to the worker process.
+HURRIED_BOUNDS = Bounds(pace=HURRIED)
 MOVING = ("pending", "running", "waiting")
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
 OF_DATA: tuple[type[Exception], ...] = (
@@ -60,6 +68,8 @@ class _Walk(Struct):
     taken: Taken
     facts: Facts
     came: Advance | None = None
+    # It is left to the worker process.
+    is_slow: bool = False
 
     def places(self) -> Iterator[tuple[tuple[int, str], Place]]:
         """The stored templates of what it orders, by run and node."""
@@ -92,6 +102,16 @@ class Walked(Struct, frozen=True):
     runs: int
     deliveries: int
 
+    def __add__(self, other: "Walked") -> "Walked":
+        return Walked(self.runs + other.runs, self.deliveries + other.deliveries)
+
+
+Take = Callable[[Any], Awaitable[Sequence[Any]]]
+
+
+async def _take_suspect(connection: Any) -> Sequence[Any]:  # noqa: ANN401 - as below
+    return await walking.take_suspect(connection, TAKES_MAX)
+
 
 class Walker:
     """Walks for one process. `woken` ends its sleep; `ordered` tells the claimer that there is work."""
@@ -113,6 +133,10 @@ class Walker:
         self._metrics = metrics
         self._ordered = ordered
         self._woken = woken
+        self._offload = Offload()
+        # Versions of which a walk took too long here, and whose turn the last slow walk was.
+        self._slow_versions: set[int] = set()
+        self._slow_tenant = ""
         self._stopped = False
         # Set when it walks no more.
         self.ended = asyncio.Event()
@@ -156,20 +180,31 @@ class Walker:
         return await self._rest(epoch)
 
     async def run_once(self, epoch: int) -> Walked:
-        """Take up one batch, and some suspects."""
-        walked = await self._walk(epoch, self.settings.batch_max)
+        """Take up one batch, some suspects, and a slow run."""
+        count = self.settings.batch_max
+        walked = await self._walk(epoch, lambda connection: walking.take(connection, count))
         for _ in range(SUSPECTS_MAX):
-            suspect = await self._walk(epoch, 0)
-            walked = Walked(walked.runs + suspect.runs, walked.deliveries + suspect.deliveries)
+            suspect = await self._walk(epoch, _take_suspect, alone=True)
+            walked += suspect
             if not suspect.runs or self._stopped:
                 break
-        return walked
+        return walked + await self._walk(epoch, self._take_slow, alone=True)
 
-    async def _walk(self, epoch: int, count: int) -> Walked:
-        """Walk a batch, or a suspect where none is counted, and see to the note of it where that fails."""
+    async def _take_slow(self, connection: Any) -> Sequence[Any]:  # noqa: ANN401 - the pool's connection carries no types of ours
+        rows = await walking.take_slow(connection, self._slow_tenant)
+        if rows:
+            self._slow_tenant = rows[0]["tenant_id"]
+        return rows
+
+    async def _walk(self, epoch: int, take: Take, *, alone: bool = False) -> Walked:
+        """Walk a batch, or one run alone, and see to the note of it where that fails."""
         taken: list[int] = []
         try:
-            return await self._transaction(epoch, count, taken)
+            return await self._transaction(epoch, take, taken, alone=alone)
+        except CallLost as fault:
+            log.warning("walk.lost", error=str(fault), runs=len(taken))
+            await self._database.persist("walk", lambda: walking.suspect_ours(self._database, epoch))
+            return Walked(len(taken), 0)
         except OF_DATA as fault:
             await self._answer_for(epoch, taken, fault)
             return Walked(len(taken), 0)
@@ -191,9 +226,9 @@ class Walker:
         for _ in await self._database.persist("walk", lambda: walking.refuse(self._database, epoch, words)):
             self._metrics.runs.labels("failed").inc()
 
-    async def _transaction(self, epoch: int, count: int, noted: list[int]) -> Walked:
+    async def _transaction(self, epoch: int, take: Take, noted: list[int], *, alone: bool) -> Walked:
         async with self._database.connection() as connection, connection.transaction():
-            rows = await (walking.take(connection, count) if count else walking.take_suspect(connection, TAKES_MAX))
+            rows = await take(connection)
             if not rows:
                 return Walked(0, 0)
             noted += [row["id"] for row in rows]
@@ -207,9 +242,9 @@ class Walker:
                 return Walked(len(rows), 0)
             if faultpoints.ARMED:
                 faultpoints.passing("walk.noted")
-            batch = [walking.opened(row) for row in rows]
+            batch = [walking.opened(row) async for row in with_breaks(rows)]
             now = await walking.forget_wakes(connection, noted)
-            walked, frozen = await self._walk_all(connection, batch, now)
+            walked, frozen = await self._walk_all(connection, batch, now, alone=alone)
             await walking.write_orders(connection, frozen, now)
             await walking.write(connection, epoch, walked)
             if faultpoints.ARMED:
@@ -226,17 +261,22 @@ class Walker:
         connection: Any,  # noqa: ANN401 - the pool's connection carries no types of ours
         batch: Sequence[Taken],
         now: float,
+        *,
+        alone: bool,
     ) -> tuple[list[tuple[Taken, Advance]], list[Frozen]]:
-        """Walk those that are not at rest, and freeze what they order."""
+        """Walk those that are not at rest, and freeze what they order. Alone, a run may take its time."""
         walks = await self._told(connection, [taken for taken in batch if taken.run.status in MOVING], now)
         templates: dict[Place, Template] = {}
         again = walks
         while again:
-            for number, walk in enumerate(again, 1):
-                await self._walk_one(connection, walk)
-                if number % WALKS_MAX == 0:
-                    await asyncio.sleep(0)
+            breaks = Breaks(TURN_SECONDS_MAX)
+            for walk in again:
+                await self._walk_one(connection, walk, alone=alone)
+                await breaks.take()
             again = await self._refuse(connection, again, templates)
+        slow = [walk.taken.run.id for walk in walks if walk.is_slow]
+        if slow:
+            await walking.mark_slow(connection, slow)
         walked = [(walk.taken, walk.came) for walk in walks if walk.came is not None]
         return walked, _frozen(walked, templates)
 
@@ -266,12 +306,17 @@ class Walker:
             for taken in moving
         ]
 
-    async def _walk_one(self, connection: Any, walk: _Walk) -> None:  # noqa: ANN401 - as above
+    async def _walk_one(self, connection: Any, walk: _Walk, *, alone: bool) -> None:  # noqa: ANN401 - as above
         """Walk one run, asking the database for each digest that it comes to."""
         taken = walk.taken
         for _ in range(ROUNDS_MAX):
             try:
-                walk.came = advance(self._plans[taken.version_id], taken.run, walk.facts)
+                walk.came = await self._advance(walk, alone=alone)
+            except NeedsWorkerError:
+                walk.came, walk.is_slow = None, True
+                return
+            except CallLost:
+                raise
             except Exception as fault:  # a fault of ours in one run keeps no other from walking
                 log.exception("walk.failed", run_id=taken.run.id)
                 walk.came = failed(taken.run, f"walk: {type(fault).__name__}")
@@ -284,6 +329,21 @@ class Walker:
                 return
             walk.facts = replace(walk.facts, digests=digests)
         walk.came = failed(taken.run, f"walk: more than {ROUNDS_MAX} digests")
+
+    async def _advance(self, walk: _Walk, *, alone: bool) -> Advance:
+        taken, facts = walk.taken, walk.facts
+        plan, version = self._plans[taken.version_id], taken.version_id
+        try:
+            if version not in self._slow_versions:
+                return advance(plan, taken.run, facts)
+        except NeedsWorkerError:
+            self._slow_versions.add(version)
+        if not alone:
+            raise NeedsWorkerError
+        walked = await self._offload.call(taken.tenant_id, unhurried.walk, version, plan.plan, taken.run, facts)
+        if walked.cpu_seconds < unhurried.QUICK_SECONDS:
+            self._slow_versions.discard(version)
+        return walked.came
 
     async def _refuse(
         self,
@@ -331,9 +391,10 @@ class Walker:
             self._plans.move_to_end(version)
         if missing:
             for version, plan in (await walking.plans(connection, missing)).items():
-                self._plans[version] = Walkable.of(plan)
+                self._plans[version] = Walkable.of(plan, HURRIED_BOUNDS)
         while len(self._plans) > max(PLANS_KEPT_MAX, len(versions)):
-            self._plans.popitem(last=False)
+            forgotten, _ = self._plans.popitem(last=False)
+            self._slow_versions.discard(forgotten)
 
     def _count(self, walked: Sequence[tuple[Taken, Advance]]) -> None:
         for _, came in walked:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from dispatcher.breaks import with_breaks
 from dispatcher.domain.keys import delivery_key
 from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.plan import decode as decode_plan
@@ -73,6 +74,17 @@ async def take_suspect(connection: Any, takes_max: int) -> Sequence[Any]:  # noq
     """Lock one that has killed its walker, and not too often."""
     rows: Sequence[Any] = await connection.fetch(_SQL["take_suspect"], takes_max)
     return rows
+
+
+async def take_slow(connection: Any, after: str) -> Sequence[Any]:  # noqa: ANN401 - as above
+    """Lock one whose walk is for the worker process, of the first tenant after this one, or of the first of all."""
+    rows: Sequence[Any] = await connection.fetch(_SQL["take_slow"], after)
+    return rows or (await connection.fetch(_SQL["take_slow"], "") if after else rows)
+
+
+async def mark_slow(connection: Any, ids: Sequence[int]) -> None:  # noqa: ANN401 - as above
+    """Leave these to the worker process."""
+    await connection.execute(_SQL["mark_slow"], ids)
 
 
 def opened(row: Any) -> Taken:  # noqa: ANN401 - as above
@@ -208,11 +220,19 @@ async def unpublished(connection: Any, places: Iterable[Place]) -> dict[Place, s
 async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) -> None:  # noqa: ANN401 - as above
     """Write the deliveries of orders, one for each recipient."""
     scheduled_for = datetime.fromtimestamp(now, UTC)
-    rows = [row for frozen in orders for row in _rows(frozen, scheduled_for)]
-    for first in range(0, len(rows), ROWS_MAX):
-        page = rows[first : first + ROWS_MAX]
-        columns = [list(column) for column in zip(*page, strict=True)]
-        await connection.execute(_SQL["order"], *columns, scheduled_for)
+    page: list[tuple[object, ...]] = []
+    async for row in with_breaks(row for frozen in orders for row in _rows(frozen, scheduled_for)):
+        page.append(row)
+        if len(page) == ROWS_MAX:
+            await _order(connection, page, scheduled_for)
+            page = []
+    if page:
+        await _order(connection, page, scheduled_for)
+
+
+async def _order(connection: Any, page: Sequence[tuple[object, ...]], scheduled_for: datetime) -> None:  # noqa: ANN401 - as above
+    columns = [list(column) for column in zip(*page, strict=True)]
+    await connection.execute(_SQL["order"], *columns, scheduled_for)
 
 
 def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...]]:
@@ -257,18 +277,18 @@ async def write(connection: Any, epoch: int, walked: Sequence[tuple[Taken, Advan
         [advance.available_at for _, advance in walked],
         [advance.error for _, advance in walked],
         [advance.error_node for _, advance in walked],
-        [encode_state(advance.state).decode() for _, advance in walked],
-        *_entries(walked),
+        [encode_state(advance.state).decode() async for _, advance in with_breaks(walked)],
+        *await _entries(walked),
     )
     cancelled = [taken.run.id for taken, advance in walked if advance.cancels]
     if cancelled:
         await connection.execute(_SQL["cancel_deliveries"], cancelled)
 
 
-def _entries(walked: Sequence[tuple[Taken, Advance]]) -> list[list[object]]:
+async def _entries(walked: Sequence[tuple[Taken, Advance]]) -> list[list[object]]:
     """What is new in the logs, by columns."""
     columns: list[list[object]] = [[] for _ in range(8)]
-    for taken, advance in walked:
+    async for taken, advance in with_breaks(walked):
         first = advance.state.entries - len(advance.entries)
         for number, entry in enumerate(advance.entries, first):
             context = None if entry.context is None else _json(entry.context).decode()

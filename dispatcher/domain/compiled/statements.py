@@ -86,7 +86,7 @@ class Statements:
             return writer.function("def render(v)")
         self._flush()
         limits(
-            f"out = []; size = 0; left = {iterations_max(self._nodes)}; "
+            f"out = []; size = 0; left = {iterations_max(self._nodes, self._environment.work.pace)}; "
             f"calls = {FILTER_CALLS_MAX - self._expressions.calls}"
         )
         if self._has_captures:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dispatcher.domain.compiled.filters import filters_of
 from dispatcher.domain.compiled.values import Unsure, item
-from dispatcher.domain.liquid import BoundedEnvironment, Partials
+from dispatcher.domain.liquid import UNHURRIED, BoundedEnvironment, NeedsWorkerError, Pace, Partials, count_nodes
 from dispatcher.domain.plans import filling
 from dispatcher.domain.plans.filling import filled
 from dispatcher.domain.sources import Parsed, Sources, parse
@@ -40,6 +40,7 @@ class Bounds(Struct, frozen=True):
     deliveries_max: int = 10_000
     # Of a digest: it is a key of an index.
     key_characters_max: int = 500
+    pace: Pace = UNHURRIED
 
 
 class Value(Protocol):
@@ -91,14 +92,16 @@ class _Variable:
 class _Text:
     """A text with Liquid in it."""
 
-    __slots__ = ("_part", "_paths")
+    __slots__ = ("_look", "_part", "_paths")
 
-    def __init__(self, part: Part, paths: tuple[filling.Path, ...]) -> None:
+    def __init__(self, part: Part, paths: tuple[filling.Path, ...], look: Callable[[], None]) -> None:
         self._part = part
         self._paths = paths
+        self._look = look
 
     def of(self, context: Context) -> str:
         """The text."""
+        self._look()
         return self._part.render(filled(context, self._paths) if self._paths else context)
 
 
@@ -155,11 +158,15 @@ class _Json:
 
 
 class Texts:
-    """Makes the texts of one plan ready. They share one environment: one rendering at a time."""
+    """Makes the texts of one plan ready. They share one environment: one rendering at a time.
 
-    def __init__(self, bounds: Bounds) -> None:
+    `look` is called before each is parsed or rendered, and may raise.
+    """
+
+    def __init__(self, bounds: Bounds, look: Callable[[], None]) -> None:
         self._bounds = bounds
-        self._environment = BoundedEnvironment(autoescape=False, text_max=bounds.text_bytes_max)
+        self._look = look
+        self._environment = BoundedEnvironment(autoescape=False, text_max=bounds.text_bytes_max, pace=bounds.pace)
         self._filters = filters_of(self._environment)
 
     def text(self, name: str, source: str) -> Value:
@@ -191,6 +198,9 @@ class Texts:
         return tuple(sorted(found, key=str))
 
     def _parse(self, name: str, source: str) -> Parsed:
+        self._look()
+        if count_nodes(source) > self._bounds.pace.nodes_max:
+            raise NeedsWorkerError
         try:
             return parse(name, source, self._environment, _NO_SOURCES, _NO_PARTIALS)
         except TemplateError as fault:
@@ -198,7 +208,8 @@ class Texts:
 
     def _rendered(self, name: str, source: str, parsed: Parsed) -> _Text:
         paths = _paths(parsed) if filling.STEP in source else ()
-        return _Text(Part(name, parsed, self._environment, self._filters, _NO_PARTIALS), tuple(sorted(paths, key=str)))
+        part = Part(name, parsed, self._environment, self._filters, _NO_PARTIALS)
+        return _Text(part, tuple(sorted(paths, key=str)), self._look)
 
     def _maker(self, name: str, value: Any) -> _Make | None:  # noqa: ANN401 - JSON
         """What makes the value in a context; None where it is the same in all."""

@@ -53,6 +53,7 @@ def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
     """
     if run.status in _NOT_WALKED:
         return Advance(state=run.state, status=run.status, cancels=run.status == "cancelled")
+    walkable.begin()
     walk = _Walk(walkable, run, facts)
     walk.go()
     return walk.answer()

@@ -4,9 +4,11 @@ It is kept as long as its version is walked, so that a walk costs little. A node
 to it.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from dispatcher.domain.liquid import NeedsWorkerError
 from dispatcher.domain.plans.orders import Calls, Digests, Sends
 from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Node, Plan, Send, Wait
 from dispatcher.domain.plans.run import Visit
@@ -15,6 +17,8 @@ from dispatcher.domain.plans.times import MOMENT_WORDS, moment
 from dispatcher.errors import TemplateError
 
 DEFAULT_BOUNDS = Bounds()
+# The texts of one walk, hurried: one more may begin just before the end.
+WALK_SECONDS_MAX = 0.005
 
 
 class Choices:
@@ -105,12 +109,13 @@ class Place:
 class Walkable:
     """A plan, ready."""
 
-    __slots__ = ("_texts", "bounds", "by_number", "entry", "listens", "places", "plan")
+    __slots__ = ("_end", "_texts", "bounds", "by_number", "entry", "listens", "places", "plan")
 
     def __init__(self, plan: Plan, bounds: Bounds) -> None:
         self.plan = plan
         self.bounds = bounds
         self._texts: Texts | None = None
+        self._end = float("inf")
         self.places: Mapping[str, Place] = {
             name: Place(self, name, plan.nodes[name], number)
             # Whoever stored the plan may have put its nodes into an order of their own.
@@ -127,10 +132,19 @@ class Walkable:
         """A plan made ready; raises ValueError for one that goes in a circle."""
         return cls(plan, bounds)
 
+    def begin(self) -> None:
+        """A walk begins. Hurried, it raises NeedsWorkerError when its texts take too long together."""
+        if self.bounds.pace.is_hurried:
+            self._end = time.monotonic() + WALK_SECONDS_MAX
+
+    def _look(self) -> None:
+        if time.monotonic() >= self._end:
+            raise NeedsWorkerError
+
     def read(self, place: Place) -> Ready:
         """The texts of a node."""
         if self._texts is None:
-            self._texts = Texts(self.bounds)
+            self._texts = Texts(self.bounds, self._look)
         texts, node = self._texts, place.node
         match node:
             case Send():
@@ -201,13 +215,13 @@ class Walkable:
 class Watched(Walkable):
     """A plan whose first coming to each node with texts is seen by somebody, who may end the walk by raising."""
 
-    __slots__ = ("_look",)
+    __slots__ = ("_seen",)
 
-    def __init__(self, plan: Plan, look: Callable[[], None], bounds: Bounds = DEFAULT_BOUNDS) -> None:
+    def __init__(self, plan: Plan, seen: Callable[[], None], bounds: Bounds = DEFAULT_BOUNDS) -> None:
         super().__init__(plan, bounds)
-        self._look = look
+        self._seen = seen
 
     def read(self, place: Place) -> Ready:
         """The texts of a node."""
-        self._look()
+        self._seen()
         return super().read(place)

@@ -1,21 +1,22 @@
 -- name: take
--- Lock up to $1 runs that are due and as many that were woken. One that killed its walker before is taken alone. What is
--- locked by others is theirs: their walk sees what woke it, or leaves the wake. It does not count either: a transaction
+-- Lock up to $1 runs that are due and as many that were woken. One that killed its walker before is taken alone, and so is
+-- a slow one. What is locked by others is theirs: their walk sees what woke it, or leaves the wake. It does not count either: a transaction
 -- that stays open over some runs keeps no others from walking. LATERAL begins with the wakes: a plain join that was planned
 -- while there were few runs began with those, and went on reading all of them, 13 ms for 17,000 that wait.
 WITH due AS MATERIALIZED (
-    SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0
+    SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0 AND NOT slow
      ORDER BY available_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), woken AS MATERIALIZED (
     SELECT r.id
       FROM dispatcher.wakes w,
-           LATERAL (SELECT id FROM dispatcher.runs WHERE id = w.run_id AND takes = 0 FOR UPDATE SKIP LOCKED) AS r
+           LATERAL (SELECT id FROM dispatcher.runs WHERE id = w.run_id AND takes = 0 AND NOT slow
+                       FOR UPDATE SKIP LOCKED) AS r
      LIMIT $1
 )
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
- WHERE r.takes = 0 AND r.id = ANY (ARRAY(SELECT id FROM due UNION SELECT id FROM woken))
+ WHERE r.takes = 0 AND NOT r.slow AND r.id = ANY (ARRAY(SELECT id FROM due UNION SELECT id FROM woken))
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
 -- name: take_suspect
@@ -25,6 +26,18 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
   FROM dispatcher.runs r
  WHERE r.takes > 0 AND r.takes < $1 AND r.available_at <= statement_timestamp()
  ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: take_slow
+-- Lock the next slow run, of the first tenant after $1 that has one.
+SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
+       extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+  FROM dispatcher.runs r
+ WHERE r.slow AND r.takes = 0 AND r.available_at <= statement_timestamp() AND r.tenant_id > $1
+ ORDER BY r.tenant_id, r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: mark_slow
+-- Leave runs to the worker process; what woke them is forgotten already.
+UPDATE dispatcher.runs SET slow = true, available_at = statement_timestamp() WHERE id = ANY ($1::bigint[]);
 
 -- name: next_due
 -- How long until a run is due; null where none waits for a time.
@@ -166,7 +179,8 @@ WITH ended AS (
 UPDATE dispatcher.runs r
    SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, now()),
        finished_at = CASE WHEN a.status IN ('completed', 'failed', 'cancelled') THEN statement_timestamp() END,
-       error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, state = a.state::jsonb
+       error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, slow = false,
+       state = a.state::jsonb
   FROM unnest($2::bigint[], $3::text[], $4::float8[], $5::text[], $6::text[], $7::text[])
     AS a (id, status, available_at, error, error_node, state)
  WHERE r.id = a.id;

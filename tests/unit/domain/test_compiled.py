@@ -27,7 +27,7 @@ VALUES: dict[str, Any] = {
 def _part(kind: str, text: str, partials: dict[str, str] | None = None, rights: frozenset[str] = frozenset()) -> Part:
     renderer = Renderer(262_144, 262_144, 100_000, 100)
     renderer.add("v:1", Sources({kind: text}, partials or {}, rights))
-    (part,) = renderer._kept["v:1"]
+    (part,) = renderer._kept["v:1"].parts or ()
     return part
 
 
