@@ -19,6 +19,7 @@ DispatcherError
 │   ├── TenantRoleMissing
 │   └── MigrationChanged
 ├── Fenced
+├── NeedsWorker                     it would hold the event loop
 ├── CallLost                        the worker process was killed, or took too long
 ├── TemplateError                   has `field` and `reason`
 ├── ListenerError                   also an OSError
@@ -201,6 +202,14 @@ class TemplateError(DispatcherError):
 
     def __reduce__(self) -> tuple[type["TemplateError"], tuple[str, str]]:
         return type(self), (self.field, self.reason)
+
+
+class NeedsWorker(DispatcherError):
+    """This would hold the event loop for too long: it is for the worker process."""
+
+    def __init__(self, message: str | None = None, *, template: str = "") -> None:
+        self.template = template
+        super().__init__(message)
 
 
 class CallLost(DispatcherError):

@@ -1,7 +1,7 @@
 """The loop watch: how long one step of the program has kept the event loop from everything else.
 
-A tick that comes late shows that something held the loop. On a machine that is busy with other programs it comes late as
-well: no more counts than what this process used of a processor meanwhile, in whichever thread.
+A tick that comes late shows that something held the loop. On a machine that is busy with other programs it comes late
+as well: no more counts than what this process used of a processor meanwhile, in whichever thread.
 """
 
 import asyncio

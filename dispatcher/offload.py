@@ -14,7 +14,7 @@ from typing import TypeVar, TypeVarTuple
 import anyio
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
-from dispatcher.errors import CallLost
+from dispatcher.errors import CallLost, NeedsWorker
 
 # The event loop and Postgres go first: with one of two processors to itself, a worker would leave them the other one.
 NICE = 5
@@ -45,6 +45,13 @@ class Offload:
                     )
             except (TimeoutError, BrokenWorkerProcess) as fault:
                 raise CallLost(f"{function.__name__}: {type(fault).__name__}") from fault
+
+    async def call_if_heavy(self, tenant: str, function: Callable[[bool, *A], T], *given: *A) -> T:
+        """What a function answers: hurried here, or, where that raises NeedsWorker, with all its time there."""
+        try:
+            return function(True, *given)
+        except NeedsWorker:
+            return await self.call(tenant, function, False, *given)
 
     @asynccontextmanager
     async def _turn(self, tenant: str) -> AsyncIterator[None]:

@@ -24,7 +24,7 @@ from dispatcher.actors.heartbeat import Heartbeat
 from dispatcher.actors.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.actors.renderer import Renderer
 from dispatcher.actors.sender import Sender, Terms
-from dispatcher.actors.slow_renderer import Slow, SlowRenderer
+from dispatcher.actors.slow_renderer import SlowRenderer
 from dispatcher.actors.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens
 from dispatcher.clock import Clock
 from dispatcher.config import Config
@@ -111,13 +111,9 @@ class Pipeline:
         )
         self.attacher = Attacher(files, _send, self.inbox)
         self.slow_renderer = SlowRenderer(
-            self._to_lane, lambda key: templates().was_quick(key), self.inbox, clock
+            self._to_lane, lambda key: templates().was_quick(key), self.inbox, clock, lambda: templates().bounds
         )
-
-        def slow(item: Claimed, variables: str, options: Mapping[str, Any], sources: Sources) -> None:
-            self.slow_renderer.take(Slow(item, variables, options, sources, templates().bounds))
-
-        self.renderer = Renderer(templates, self._load, self._to_lane, slow, self.inbox, metrics)
+        self.renderer = Renderer(templates, self._load, self._to_lane, self.slow_renderer.take, self.inbox, metrics)
         self.renderer.links = _links(config)
         self.flusher = Flusher(self.epoch, config.flush, walking)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))

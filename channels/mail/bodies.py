@@ -13,6 +13,8 @@ from channels.mail.words import no_surrogate
 LINE_OCTETS_MAX = 998
 # What RFC 2045 allows a line of base64: 76 characters, made of 57 bytes.
 ENCODED_LINE_MAX = 76
+# Whole lines of it that are encoded in one go: beside an event loop none of its steps may last.
+PIECE_OCTETS = 57 * 4_096
 # Every boundary has it, and neither base64 nor quoted-printable can: what is sent as it is must not have it either.
 BOUNDARY_MARK = "=_"
 
@@ -48,6 +50,11 @@ def _longest(text: str) -> int:
 
 def base64_lines(octets: bytes) -> str:
     """Base64 in lines, the last one ended too."""
+    pieces = [_base64_piece(octets[start : start + PIECE_OCTETS]) for start in range(0, len(octets), PIECE_OCTETS)]
+    return "".join(pieces)
+
+
+def _base64_piece(octets: bytes) -> str:
     line = b2a_base64(octets, newline=False).decode("ascii")
     lines = [line[start : start + ENCODED_LINE_MAX] for start in range(0, len(line), ENCODED_LINE_MAX)]
     return "\r\n".join([*lines, ""])

@@ -15,11 +15,13 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
 from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from channels.mail.errors import MailFault
+from channels.mail.weight import is_heavy
 from channels.resend import answers
 from channels.resend.message import Message, Messages, batch_key
 from channels.resend.options import ResendOptions
@@ -63,6 +65,8 @@ class Resend:
     def __init__(self, options: ResendOptions) -> None:
         self._options = options
         self._messages = Messages(options)
+        # What is heavy is composed one after the other.
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="compose")
         self._wire = Wire(options)
         self._pace = Pace(time.monotonic)
 
@@ -87,6 +91,7 @@ class Resend:
 
     async def close(self) -> None:
         """Let connections go."""
+        self._beside.shutdown(wait=False, cancel_futures=True)
         await self._wire.close()
 
     async def _work(self, work: Work) -> None:
@@ -95,11 +100,26 @@ class Resend:
             if wait:
                 work.give_up(Throttled(wait))
                 return
-            call = self._next(work)
+            heavy = bool(work.unsent) and is_heavy(work.unsent[0])
+            call = await self._heavy(work) if heavy else self._next(work)
             if call is None:
                 self._pace.skipped()
-                return
-            await self._call(call, work)
+            else:
+                await self._call(call, work)
+
+    async def _heavy(self, work: Work) -> Call | None:
+        """The call of one message that is composed beside the event loop."""
+        envelope = work.unsent.popleft()
+        loop = asyncio.get_running_loop()
+        try:
+            message = await loop.run_in_executor(self._beside, self._message, envelope)
+        except asyncio.CancelledError:
+            work.report(envelope, NotCalled("cut off before the call"))
+            raise
+        if not isinstance(message, Message):
+            work.report(envelope, message)
+            return None
+        return self._wire.call([envelope], "/emails", delivery_key(envelope), message.data)
 
     def _next(self, work: Work) -> Call | None:
         """The next call: of one message, or of as many as may go together."""
@@ -107,9 +127,11 @@ class Resend:
         bodies: list[bytes] = []
         while work.unsent and len(envelopes) < self._options.batch_max:
             envelope = work.unsent[0]
-            message = self._message(envelope, work.report)
-            if message is None:
-                work.unsent.popleft()
+            if is_heavy(envelope):
+                break
+            message = self._message(envelope)
+            if not isinstance(message, Message):
+                work.report(work.unsent.popleft(), message)
                 continue
             together = self._goes_with_others(envelope, message, work)
             if envelopes and not (together and sum(map(len, bodies)) + len(message.data) <= BATCH_BYTES_MAX):
@@ -130,15 +152,13 @@ class Resend:
         first = envelope.attempt == 1 and envelope.delivery_id not in work.alone
         return self._options.batch and first and not message.files
 
-    def _message(self, envelope: Envelope, report: Report) -> Message | None:
+    def _message(self, envelope: Envelope) -> Message | Verdict:
         if envelope.licence.expired():
-            report(envelope, NotCalled("the licence ran out"))
-            return None
+            return NotCalled("the licence ran out")
         try:
             return self._messages.make(envelope)
         except MailFault as fault:
-            report(envelope, Refused(fault.reason))
-            return None
+            return Refused(fault.reason)
 
     async def _call(self, call: Call, work: Work) -> None:
         """Make one call, whose turn was taken, and report on each of its messages."""

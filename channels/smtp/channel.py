@@ -5,11 +5,13 @@ import math
 import re
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from channels.calls import Calls
-from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter
+from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Verdict
 from channels.mail.composer import Composed, Composer
 from channels.mail.errors import MailFault
+from channels.mail.weight import is_heavy
 from channels.smtp.breaker import Breaker
 from channels.smtp.connect import Connector, Features, NoConnection
 from channels.smtp.options import SmtpOptions
@@ -34,10 +36,13 @@ class Smtp:
 
     def __init__(self, options: SmtpOptions) -> None:
         self._options = options
-        self._compose = Composer(options).compose
+        self._composer = Composer(options)
+        # What is heavy has a composer and a thread of its own.
+        self._heavy_composer = Composer(options)
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="compose")
         self._connector = Connector(options)
         self._breaker = Breaker(options.breaker_failures, options.breaker_seconds)
-        self._queue: deque[tuple[Calls, Envelope]] = deque()
+        self._queue: deque[tuple[Calls, Envelope, Composed | Verdict | None]] = deque()
         self._sessions: set[Session] = set()
         self._leaving: set[Session] = set()
         self._connecting: set[asyncio.Task[None]] = set()
@@ -64,17 +69,33 @@ class Smtp:
             return
         calls = Calls(report)
         calls.begin(len(batch))
-        self._queue.extend((calls, envelope) for envelope in batch)
+        heavy: deque[Envelope] = deque()
+        for envelope in batch:
+            if is_heavy(envelope):
+                heavy.append(envelope)
+            else:
+                self._queue.append((calls, envelope, None))
         try:
             self._kick()
+            while heavy:
+                composed = await self._composed_beside(heavy[0])
+                self._queue.append((calls, heavy.popleft(), composed))
+                self._kick()
             await calls.ended()
         finally:
+            for envelope in heavy:
+                calls.settle(envelope, NotCalled("cut off before the call"))
             if calls.unanswered:
                 self._give_up(calls)
+
+    async def _composed_beside(self, envelope: Envelope) -> Composed | Verdict:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._beside, _composed, self._heavy_composer, envelope)
 
     async def close(self) -> None:
         """Let all connections go."""
         self._closed = True
+        self._beside.shutdown(wait=False, cancel_futures=True)
         for task in self._connecting:
             task.cancel()
         if self._connecting:
@@ -194,7 +215,7 @@ class Smtp:
             self._begin_connecting()
         else:
             queued, self._queue = self._queue, deque()
-            for calls, envelope in queued:
+            for calls, envelope, _ in queued:
                 calls.settle(envelope, NotCalled("no connection"))
 
     def _pull(self, session: Session) -> Work | None:
@@ -202,17 +223,11 @@ class Smtp:
         if session.messages == 1:
             self._breaker.succeeded()
         while self._queue:
-            calls, envelope = self._queue.popleft()
-            try:
-                composed = self._compose(envelope)
-                refusal = unfit(composed, session.features)
-            except MailFault as fault:
-                refusal, composed = str(fault), None
-            except Exception as bug:
-                # A bug in one message must not stand in the way of the others.
-                calls.settle(envelope, RetryAfter(f"the message could not be built ({type(bug).__name__})"))
-                continue
-            if composed is None or refusal:
+            calls, envelope, composed = self._queue.popleft()
+            composed = composed or _composed(self._composer, envelope)
+            if not isinstance(composed, Composed):
+                calls.settle(envelope, composed)
+            elif refusal := unfit(composed, session.features):
                 calls.settle(envelope, Refused(refusal))
             elif envelope.licence.expired():
                 calls.settle(envelope, NotCalled("the licence ran out"))
@@ -222,7 +237,7 @@ class Smtp:
 
     def _give_up(self, calls: Calls) -> None:
         """Nobody waits for this batch: what has not begun goes back, and what has is cut off."""
-        mine = [envelope for owner, envelope in self._queue if owner is calls]
+        mine = [envelope for owner, envelope, _ in self._queue if owner is calls]
         self._queue = deque(entry for entry in self._queue if entry[0] is not calls)
         for envelope in mine:
             calls.settle(envelope, NotCalled("cut off before the call"))
@@ -230,6 +245,17 @@ class Smtp:
             if session.carries(calls):
                 session.give_up(calls)
         calls.given_up = True
+
+
+def _composed(composer: Composer, envelope: Envelope) -> Composed | Verdict:
+    """The message, or what is wrong with it."""
+    try:
+        return composer.compose(envelope)
+    except MailFault as fault:
+        return Refused(str(fault))
+    except Exception as bug:
+        # A bug in one message must not stand in the way of the others.
+        return RetryAfter(f"the message could not be built ({type(bug).__name__})")
 
 
 def unfit(composed: Composed, features: Features) -> str:  # noqa: PLR0911 - one return a reason

@@ -20,7 +20,7 @@ from channels.contract import Accepted, NotCalled, RetryAfter, Verdict
 from channels.smtp.connect import Features
 from channels.smtp.judge import Step, judge, lost_body, lost_envelope
 from channels.smtp.options import SmtpOptions
-from channels.smtp.work import Work, commands, message_id, stuffed
+from channels.smtp.work import FINAL_DOT, PIECE_BYTES, Body, Work, commands, message_id
 
 # An answer's line has 512 bytes by the standard, and 2,000 in the wild.
 LINE_BYTES_MAX = 8 * 1024
@@ -28,14 +28,9 @@ ANSWER_LINES_MAX = 100
 CODE_DIGITS = 3
 # A server that does not take our leave-taking does not keep us.
 CLOSE_SECONDS_MAX = 2.0
-# A body goes out in pieces of this size: its end is not handed over while the server may still refuse the rest, and
-# no connection holds more than that twice.
-PIECE_BYTES = 256 * 1024
-
 RSET, MAIL, RCPT, DATA, DOT, EMPTY, NOOP = Step.RSET, Step.MAIL, Step.RCPT, Step.DATA, Step.DOT, Step.EMPTY, Step.NOOP
 GOOD = ord("2")
 OK = b"250 "
-FINAL_DOT = b".\r\n"
 BAD = frozenset(b"45")
 GO_ON = b"354"
 CLOSING = b"421"
@@ -69,7 +64,7 @@ class Session(asyncio.Protocol):
         self._passing = MAIL if features.chunking else RCPT
         self._rest = b""
         self._lines: list[bytes] = []
-        self._body: memoryview | None = None
+        self._body: Body | None = None
         self._paused = False
         self._probe: asyncio.Future[None] | None = None
         self._closing = self._over = False
@@ -224,28 +219,20 @@ class Session(asyncio.Protocol):
         """The body, with the next envelope behind it."""
         self._sent, self._open = work, None
         self._steps.append(DOT)
-        data = work.composed.data
-        chunking = self.features.chunking
-        data = b"BDAT %d LAST\r\n%b" % (len(data), data) if chunking else stuffed(data)
-        end = b"" if chunking else FINAL_DOT
-        if len(data) > PIECE_BYTES:
-            self._body = memoryview(data + end)
-            self._pump()
-            return
-        work.handed = True
-        self._transport.write(b"".join((data, end, self._next() if self.features.pipelining else b"")))
+        self._body = Body(work.composed.data, chunking=self.features.chunking)
+        self._pump()
 
     def _pump(self) -> None:
-        """As much of a long body as the connection takes; its end only when all before it was taken."""
+        """As much of a body as the connection takes; its end only when all before it was taken."""
         while self._body is not None and not self._paused and not self._over:
-            if len(self._body) > PIECE_BYTES:
-                piece, self._body = self._body[:PIECE_BYTES], self._body[PIECE_BYTES:]
+            piece = self._body.piece()
+            if not self._body.is_over:
                 self._transport.write(piece)
                 continue
-            rest, self._body = bytes(self._body), None
+            self._body = None
             if self._sent is not None:
                 self._sent.handed = True
-            self._transport.write(rest + self._next() if self.features.pipelining else rest)
+            self._transport.write(piece + self._next() if self.features.pipelining else piece)
 
     # What the loop calls
 

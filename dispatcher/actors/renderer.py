@@ -12,11 +12,10 @@ from dispatcher.actors.streams import Inbox, Rendered
 from dispatcher.breaks import Breaks
 from dispatcher.domain.addresses import address
 from dispatcher.domain.life import STORED, Back, Claimed, Failed, Skipped
-from dispatcher.domain.liquid import NeedsWorkerError
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.template import Sources
 from dispatcher.domain.unsubscribe import VARIABLE, Links, Subscription
-from dispatcher.errors import TemplateError
+from dispatcher.errors import NeedsWorker, TemplateError
 from dispatcher.metrics import Metrics
 
 # Rendering holds the loop: after so long others get a turn. One rendering may take twice as long.
@@ -127,7 +126,7 @@ class Renderer:
                 if self.links is not None and (item.topic is not None or options.get("unsubscribe") is True):
                     variables, options = _unsubscribable(self.links, item, options)
                 parts = templates.render(key, variables)
-            except NeedsWorkerError:
+            except NeedsWorker:
                 self._slow(item, variables, options, templates.sources(key))
                 continue
             except TemplateError as fault:

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from dispatcher.actors.streams import Inbox, Rendered
 from dispatcher.clock import Clock
+from dispatcher.domain.heavy import QUICK_SECONDS, Rendering, render
 from dispatcher.domain.life import Back, Claimed, Failed, Lane
 from dispatcher.domain.template import Bounds, Sources
-from dispatcher.domain.unhurried import QUICK_SECONDS, Rendering, render
 from dispatcher.errors import CallLost
 from dispatcher.offload import Offload
 
@@ -45,7 +45,6 @@ class Slow(Struct, frozen=True):
     variables: str
     options: Mapping[str, Any]
     sources: Sources
-    bounds: Bounds
 
 
 class SlowRenderer:
@@ -57,12 +56,14 @@ class SlowRenderer:
         quick: Callable[[str], None],
         inbox: Inbox,
         clock: Clock,
+        bounds: Callable[[], Bounds],
     ) -> None:
         self._offload = Offload()
         self._send = send
         self._quick = quick
         self._inbox = inbox
         self._clock = clock
+        self._bounds = bounds
         self._tasks: TaskGroup | None = None
         self._under_way: set[anyio.CancelScope] = set()
         self._waiting: Counter[Turn] = Counter()
@@ -83,13 +84,14 @@ class SlowRenderer:
         for scope in self._under_way:
             scope.cancel()
 
-    def take(self, slow: Slow) -> None:
+    def take(self, item: Claimed, variables: str, options: Mapping[str, Any], sources: Sources) -> None:
         """Render it, or give it back until its turn may come."""
-        turn = slow.item.tenant_id, slow.item.lane
+        slow = Slow(item, variables, options, sources)
+        turn = item.tenant_id, item.lane
         if self._tasks is None:
-            self._inbox.put(slow.item, Back(0.0, "draining"))
+            self._inbox.put(item, Back(0.0, "draining"))
         elif self._waiting[turn] >= WAITING_MAX:
-            self._inbox.put(slow.item, Back(self._wait(turn), "waits for its tenant's turn at the worker process"))
+            self._inbox.put(item, Back(self._wait(turn), "waits for its tenant's turn at the worker process"))
         else:
             self._waiting[turn] += 1
             self._tasks.start_soon(self._render, turn, slow)
@@ -107,7 +109,7 @@ class SlowRenderer:
 
     async def _render(self, turn: Turn, slow: Slow) -> None:
         item = slow.item
-        given = slow.bounds, item.template, slow.sources, slow.variables
+        given = self._bounds(), item.template, slow.sources, slow.variables
         with anyio.CancelScope() as scope:
             self._under_way.add(scope)
             try:

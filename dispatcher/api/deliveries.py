@@ -33,7 +33,7 @@ Verb = Callable[[Database, int, str, str], Awaitable[str]]
 
 async def create(call: Call) -> Done:
     """Write one."""
-    (written,) = await _written(call, [_read(call, call.body, "$", Hints(), tree=call.given)], ["$"])
+    (written,) = await _written(call, [await _read(call, call.body, "$", Hints(), tree=call.given)], ["$"])
     return Done(written, 200 if written.duplicate else 201)
 
 
@@ -52,7 +52,7 @@ async def create_many(call: Call) -> Done:
         # A template that was not met before takes a third of a millisecond, and a large one more.
         await breaks.take()
         try:
-            read.append(_read(call, bytes(line), path, hints, tree=one))
+            read.append(await _read(call, bytes(line), path, hints, tree=one))
         except Problem as problem:
             read.append(problem)
     faults = [fault for one in read if isinstance(one, Problem) for fault in one.faults]
@@ -61,19 +61,23 @@ async def create_many(call: Call) -> Done:
     return Done(models.WrittenMany(await _written(call, [one for one in read if isinstance(one, New)], paths)))
 
 
-def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> New:  # noqa: ANN401 - whatever it says
+async def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> New:  # noqa: ANN401 - whatever it says
     """A delivery as the command line reads one. Whose it is, the key says."""
     if not isinstance(tree, dict):
         raise faulty([Fault(path, "expected an object")])
     foreign = [Fault(f"{path}.{name}", "unknown field: the key says whose it is") for name in _SCOPE if name in tree]
     try:
-        new = call.served.intake().read(line, hints)
+        new = await _take_in(call, line, hints)
     except InputError as refused:
         raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
     if foreign:
         raise faulty(foreign)
     whose = call.workspace
     return msgspec.structs.replace(new, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id)
+
+
+async def _take_in(call: Call, line: bytes, hints: Hints) -> New:
+    return await call.served.intake().take_in(call.served.offload, call.workspace.tenant_id, line, hints)
 
 
 def _under(path: str, fault: Fault) -> Fault:
@@ -100,7 +104,7 @@ async def send_lines(call: Call) -> Done:
     read: list[New | Sequence[Fault]] = []
     for line in given.lines:
         await breaks.take()
-        read.append(_read_line(call, line, hints))
+        read.append(await _read_line(call, line, hints))
     new = [one for one in read if isinstance(one, New)]
     await call.served.shed(sorted({one.channel for one in new}))
     answers = iter(await write(call.database, new))
@@ -108,10 +112,10 @@ async def send_lines(call: Call) -> Done:
     return Done(models.SentLines(told))
 
 
-def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Fault]:
+async def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Fault]:
     whose = {"tenant_id": call.workspace.tenant_id, "workspace_id": call.workspace.workspace_id}
     try:
-        new = call.served.intake().read(line.encode(), hints)
+        new = await _take_in(call, line.encode(), hints)
     except InputError as refused:
         return refused.faults
     given = {name: getattr(new, name) for name in _line(line) if name in whose}

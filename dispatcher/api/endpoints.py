@@ -11,6 +11,7 @@ from dispatcher.api.problems import Kind, not_found
 from dispatcher.config import Config
 from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.roles import Right
+from dispatcher.offload import Offload
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
 from dispatcher.store.keys import Found as Key
@@ -35,6 +36,8 @@ class Served(Struct, frozen=True):
     shed: Callable[[Sequence[str] | None], Awaitable[None]]
     # Writes a trigger together with those of others.
     trigger: Callable[[Trigger], Awaitable[Triggered]]
+    # Makes the calls that would hold the event loop.
+    offload: Offload
 
 
 class Call(Struct, frozen=True):

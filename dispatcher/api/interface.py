@@ -49,6 +49,7 @@ from dispatcher.api.serving import AnyRequest, Serving, request_id
 from dispatcher.api.together import Together
 from dispatcher.api.turns import Turns
 from dispatcher.config import Config, Limits
+from dispatcher.offload import Offload
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
 
@@ -75,6 +76,8 @@ ENDPOINTS: Sequence[Endpoint] = (
     *audit.ENDPOINTS,
 )
 
+# A request has no more time.
+OFFLOAD_SECONDS_MAX = 15.0
 # Smaller answers fit into a packet as they are.
 GZIP_BYTES_MIN = 1_024
 _KINDS: dict[int, Kind] = {kind.status: kind for kind in (NOT_FOUND, METHOD_NOT_ALLOWED, TOO_LARGE, FAULTY)}
@@ -91,9 +94,13 @@ class Interface:
     ) -> None:
         self._config = config
         self._intakes: tuple[Limits, Sequence[str], Intake] | None = None
+        self._offload = Offload(OFFLOAD_SECONDS_MAX)
         admission = Admission(config, database)
         self._serving = Serving(
-            Served(config, self._intake, admission.shed, Together(database).start), admission, database, Turns(pressed)
+            Served(config, self._intake, admission.shed, Together(database).start, self._offload),
+            admission,
+            database,
+            Turns(pressed),
         )
 
     @cached_property
@@ -109,7 +116,7 @@ class Interface:
         config = self._config()
         known = config.limits, tuple(config.channels)
         if self._intakes is None or self._intakes[:2] != known:
-            self._intakes = (*known, Intake(config))
+            self._intakes = (*known, Intake(config, hurried=True))
         return self._intakes[2]
 
     def handlers(self) -> list[HTTPRouteHandler]:

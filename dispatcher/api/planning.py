@@ -24,7 +24,7 @@ async def plan(call: Call) -> Done:
         by=call.actor,
     )
     try:
-        planned = await planning.plan(call.database, call.served.config(), asked, given.assume)
+        planned = await planning.plan(call.database, call.served.config(), asked, given.assume, call.served.offload)
     except TriggerRefused as refused:
         raise refusal(refused) from refused
     except AssumptionRefused as refused:

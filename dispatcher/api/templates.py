@@ -1,6 +1,5 @@
 """Templates over HTTP: saving versions, looking at them, publishing one, and seeing what it would say."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 
 from msgspec import Raw
@@ -10,9 +9,9 @@ from dispatcher.api.cursors import after, below, cursor
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_name, page
 from dispatcher.api.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.domain.drafts import PARTIAL_PARTS, Draft, Flaw, Version, freeze
+from dispatcher.domain.drafts import PARTIAL_PARTS, Draft, Flaw, Version, freeze_here
 from dispatcher.domain.locales import nearest
-from dispatcher.domain.previewing import Bounds, made_up, preview
+from dispatcher.domain.previewing import Bounds, preview
 from dispatcher.domain.roles import Right
 from dispatcher.domain.template import Sources
 from dispatcher.errors import Fault, TemplateError, TemplateRefused
@@ -141,8 +140,9 @@ async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, together: 
     for draft, place in drafts:
         words = drafting.misplaced(draft, stored.get(draft.name), config.channels)
         found += [] if words is None else [Fault(f"{place}.channel", words)]
-        # Reading Liquid takes a while, in which others are served.
-        version = await asyncio.to_thread(freeze, draft, library, config.limits.template_bytes_max)
+        version = await call.served.offload.call_if_heavy(
+            call.workspace.tenant_id, freeze_here, draft, library, config.limits.template_bytes_max
+        )
         if isinstance(version, Version):
             frozen.append((draft, version))
         else:
@@ -201,7 +201,7 @@ async def show_rendered(call: Call) -> Done:
         draft, number, sources = found.draft, found.number, found.sources
     locale = nearest(given.locale, sources, draft.default_locale)
     text = None if given.variables is None else call.raw("variables")
-    variables, parts = await asyncio.to_thread(_rendered, call, draft.channel, sources[locale], text)
+    variables, parts = await _rendered(call, draft.channel, sources[locale], text)
     return Done(
         template_models.Preview(
             name=draft.name,
@@ -214,12 +214,12 @@ async def show_rendered(call: Call) -> Done:
     )
 
 
-def _rendered(call: Call, channel: str | None, sources: Sources, given: str | None) -> tuple[str, dict[str, str]]:
+async def _rendered(call: Call, channel: str | None, sources: Sources, given: str | None) -> tuple[str, dict[str, str]]:
     limits = call.served.config().limits
     bounds = Bounds(limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max)
-    variables = made_up(sources) if given is None else given
+    offload, tenant_id = call.served.offload, call.workspace.tenant_id
     try:
-        return variables, preview(channel, sources, variables, bounds)
+        return await offload.call_if_heavy(tenant_id, preview, channel, sources, given, bounds)
     except TemplateError as fault:
         raise faulty([Fault("$.variables", str(fault))]) from fault
 

@@ -1,6 +1,5 @@
 """Workflows over HTTP: saving versions, looking at them, and letting them take triggers or none any more."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,10 +11,12 @@ from dispatcher.api.cursors import after
 from dispatcher.api.endpoints import Call, Done, Endpoint
 from dispatcher.api.listing import by_name, page
 from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.domain.plans.definition import Known, compile_definition, read_definition
+from dispatcher.domain.heavy import compile_definitions
+from dispatcher.domain.plans.definition import Known, read_definition
 from dispatcher.domain.plans.drawing import drawing
 from dispatcher.domain.plans.labels import label
 from dispatcher.domain.plans.mermaid import mermaid
+from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault
 from dispatcher.store import workflows as store
@@ -78,7 +79,7 @@ async def _find(call: Call, number: int | None = None) -> Found:
 
 async def put(call: Call) -> Done:
     """Save a version; what says what is there already makes no other one."""
-    new = _read(call)
+    new = await _read(call)
     before = None
     if call.if_match is not None:
         before = (await _find(call)).number
@@ -88,9 +89,9 @@ async def put(call: Call) -> Done:
     return Done(_saved(new, saved), 201 if saved.created else 200, {"etag": tags.tag(saved.number)})
 
 
-def _read(call: Call) -> New:
+async def _read(call: Call) -> New:
     """A definition as every other door reads it."""
-    plan = compile_definition(call.body, _there(call))
+    (plan,) = await _plans(call, [call.body])
     if isinstance(plan, list):
         raise faulty(plan)
     definition = read_definition(call.body)
@@ -115,7 +116,7 @@ async def put_many(call: Call) -> Done:
     """Save all, or none."""
     given: run_models.Definitions = call.given
     paths = [f"$.workflows[{number}]" for number in range(len(given.workflows))]
-    made = await asyncio.to_thread(_compiled, call, given.workflows, paths)
+    made = await _compiled(call, given.workflows, paths)
     faults = [fault for one in made if not isinstance(one, New) for fault in one]
     new = [one for one in made if isinstance(one, New)]
     first: dict[str, int] = {}
@@ -133,17 +134,20 @@ async def put_many(call: Call) -> Done:
 async def compare(call: Call) -> Done:
     """What is wrong with definitions, and what is stored under their names. Nothing is saved."""
     given: run_models.Compare = call.given
-    made = await asyncio.to_thread(_compiled, call, given.workflows, ["$"] * len(given.workflows))
+    made = await _compiled(call, given.workflows, ["$"] * len(given.workflows))
     stored = await store.compare(call.database, call.workspace, [one for one in made if isinstance(one, New)])
     return Done(run_models.ComparedWorkflows([_compared(one, stored) for one in made]))
 
 
-def _compiled(call: Call, given: Sequence[dict[str, Any]], paths: Sequence[str]) -> list[New | list[Fault]]:
-    """Each as it is saved, or its faults. It takes a while with many: the loop goes on turning meanwhile."""
-    there = _there(call)
+async def _plans(call: Call, given: Sequence[object]) -> list[Plan | list[Fault]]:
+    offload, tenant_id = call.served.offload, call.workspace.tenant_id
+    return await offload.call_if_heavy(tenant_id, compile_definitions, given, len(call.body), _there(call))
+
+
+async def _compiled(call: Call, given: Sequence[dict[str, Any]], paths: Sequence[str]) -> list[New | list[Fault]]:
+    """Each as it is saved, or its faults."""
     made: list[New | list[Fault]] = []
-    for one, path in zip(given, paths, strict=True):
-        plan = compile_definition(one, there)
+    for one, path, plan in zip(given, paths, await _plans(call, given), strict=True):
         if isinstance(plan, list):
             made.append([Fault(f"{path}{fault.path.removeprefix('$')}", fault.message) for fault in plan])
         else:

@@ -7,9 +7,11 @@ from itertools import islice
 from msgspec import Struct
 
 from dispatcher.domain import parts
+from dispatcher.domain.liquid import count_nodes, pace
 from dispatcher.domain.locales import canonical
 from dispatcher.domain.partials import Partial, closure
 from dispatcher.domain.template import RAW_HTML, Sources, faults, variables
+from dispatcher.errors import NeedsWorker
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 NAME_WORDS = "1 to 100 letters, digits and . _ / -, a letter or digit first"
@@ -89,6 +91,15 @@ def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Vers
         rights=tuple(sorted(draft.rights)),
         variables=tuple(sorted(read)),
     )
+
+
+def freeze_here(hurried: bool, draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Version | list[Flaw]:
+    """The same; hurried it raises NeedsWorker where there is much to read."""
+    texts = [part for given in draft.locales.values() for part in given.values()]
+    partials = [text for one in library.values() for text in one.locales.values()]
+    if sum(map(count_nodes, texts + partials)) > pace(hurried=hurried).nodes_max:
+        raise NeedsWorker
+    return freeze(draft, library, bytes_max)
 
 
 def _form(draft: Draft) -> Iterator[Flaw]:

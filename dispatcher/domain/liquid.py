@@ -24,6 +24,8 @@ from liquid.undefined import UNDEFINED
 from liquid.utils.chain_map import ReadOnlyChainMap
 from msgspec import Struct
 
+from dispatcher.errors import NeedsWorker
+
 # Iterations of all loops of one rendering together, and less of them the more stands in the template: about so many
 # nodes are rendered at the most.
 LOOP_ITERATIONS_MAX = 20_000
@@ -63,10 +65,6 @@ class TimeLimitError(WorkLimitError):
     """A rendering took too much of a processor's time, in whatever way."""
 
 
-class NeedsWorkerError(Exception):
-    """A template would hold the event loop for too long: it is for the worker process."""
-
-
 class Pace(Struct, frozen=True):
     """How much one rendering may do where it is done. What exceeds `filtered_max` or `nodes_max` is not even begun."""
 
@@ -102,6 +100,11 @@ HURRIED = Pace(
 )
 
 
+def pace(*, hurried: bool) -> Pace:
+    """That of the event loop, or that of the worker process."""
+    return HURRIED if hurried else UNHURRIED
+
+
 def iterations_max(nodes: int, pace: Pace = UNHURRIED) -> int:
     """How many iterations all loops of a template of so many nodes may have together."""
     return min(LOOP_ITERATIONS_MAX, pace.nodes_rendered_max // max(nodes, 1))
@@ -135,7 +138,7 @@ class Work:
             self._started = now
         elif now - self._started > self.pace.cpu_seconds:
             if self.pace.is_hurried:
-                raise NeedsWorkerError
+                raise NeedsWorker
             raise TimeLimitError("work limit reached")
 
     def loop(self, length: int) -> None:
@@ -143,7 +146,7 @@ class Work:
         self.iterations -= length
         if self.iterations < 0:
             if self.pace.is_hurried:
-                raise NeedsWorkerError
+                raise NeedsWorker
             raise LoopIterationLimitError("loop iteration limit reached, all loops together", token=None)
 
     def filter(self) -> None:
@@ -319,13 +322,13 @@ class BoundedEnvironment(Environment):
         if items > ITEMS_COMPARED_MAX:
             raise WorkLimitError(f"uniq: a list of more than {ITEMS_COMPARED_MAX} items")
         if items > self.work.pace.compared_max:
-            raise NeedsWorkerError
+            raise NeedsWorker
 
     def _require_worker(self, characters: int, items: int) -> None:
         """Raise where one call of a filter would take too long here."""
         pace = self.work.pace
         if characters > pace.characters_max or items > pace.items_max:
-            raise NeedsWorkerError
+            raise NeedsWorker
 
     def _would_make(self, name: str, given: tuple[Any, ...]) -> int:
         """How long a text these filters would make: the only ones whose result is a product of what they are given."""

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 
+from dispatcher.domain.liquid import pace
 from dispatcher.domain.parts import in_order
 from dispatcher.domain.samples import samples
 from dispatcher.domain.template import Renderer, Sources
@@ -19,14 +20,15 @@ class Bounds(Struct, frozen=True):
     rendered_bytes_max: int
 
 
-def made_up(sources: Sources) -> str:
-    """Variables that fit to how a template uses them, as a JSON object."""
-    return msgspec.json.encode(samples(sources)).decode()
-
-
-def preview(channel: str | None, sources: Sources, variables: str, bounds: Bounds) -> dict[str, str]:
-    """The parts as they would be sent, in the order in which people read them. Raises TemplateError."""
-    renderer = Renderer(bounds.template_bytes_max, bounds.variables_bytes_max, bounds.rendered_bytes_max, 1)
+def preview(
+    hurried: bool, channel: str | None, sources: Sources, given: str | None, bounds: Bounds
+) -> tuple[str, dict[str, str]]:
+    """The variables as a JSON object, made up to fit where none are given, and the parts as they would be sent, in the
+    order in which people read them. Raises TemplateError; hurried also NeedsWorker."""
+    sizes = bounds.template_bytes_max, bounds.variables_bytes_max, bounds.rendered_bytes_max
+    renderer = Renderer(*sizes, 1, pace(hurried=hurried))
     renderer.add(_KEY, sources)
+    renderer.require_light(_KEY)
+    variables = msgspec.json.encode(samples(sources)).decode() if given is None else given
     rendered = renderer.render(_KEY, variables)
-    return {part: rendered[part] for part in in_order(channel, rendered)}
+    return variables, {part: rendered[part] for part in in_order(channel, rendered)}

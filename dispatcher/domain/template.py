@@ -15,7 +15,6 @@ from dispatcher.domain.compiled.filters import filters_of
 from dispatcher.domain.liquid import (
     UNHURRIED,
     BoundedEnvironment,
-    NeedsWorkerError,
     Pace,
     Partials,
     TimeLimitError,
@@ -34,7 +33,7 @@ from dispatcher.domain.sources import (
     variables,
     where,
 )
-from dispatcher.errors import TemplateError
+from dispatcher.errors import NeedsWorker, TemplateError
 
 __all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "variables"]
 
@@ -118,7 +117,7 @@ class Part:
         self._environment.work.begin(self._parsed.nodes)
         try:
             text = self._function(values) if self._function else None
-        except NeedsWorkerError:
+        except NeedsWorker:
             raise
         except Exception:  # whatever it was, the library comes across it too
             return None
@@ -130,7 +129,7 @@ class Part:
         field = self._field
         try:
             text = self._environment.run(self._parsed.template, self._parsed.nodes, values, self._partials)
-        except NeedsWorkerError:
+        except NeedsWorker:
             raise
         except UndefinedError as missing:
             raise TemplateError(field, f"missing variable: {_path(missing)}{self._where(missing)}") from missing
@@ -178,7 +177,7 @@ class Bounds(Struct, frozen=True):
 class Renderer:
     """Renders the parts of a template; what a source compiles to is kept, least used out first.
 
-    Hurried, it raises NeedsWorkerError for what would take too long where it is.
+    Hurried, it raises NeedsWorker for what would take too long where it is.
     """
 
     def __init__(
@@ -219,17 +218,22 @@ class Renderer:
             kept = self._keep(source, self._read(source))
         else:
             self._kept.move_to_end(source)
-        parts = kept.parts
-        if kept.is_slow or parts is None:
-            raise NeedsWorkerError
+        parts = self.require_light(source)
         values = _EMPTY if variables == "{}" else self._variables(variables)
         try:
             if len(parts) > UNWATCHED_PARTS_MAX:
                 return _watched(parts, values, self._pace)
             return {part.name: part.render(values) for part in parts}
-        except NeedsWorkerError:
+        except NeedsWorker:
             kept.is_slow = True
             raise
+
+    def require_light(self, key: str) -> tuple[Part, ...]:
+        """The parts of a template that is kept; raises NeedsWorker where it is not for this place."""
+        kept = self._kept[key]
+        if kept.is_slow or kept.parts is None:
+            raise NeedsWorker
+        return kept.parts
 
     def sources(self, key: str) -> Sources:
         """What a template that is kept was made of."""
@@ -259,7 +263,8 @@ class Renderer:
         self._keep(key, sources)
 
     def check(self, source: str) -> None:
-        """Raise unless a JSON object of Liquid by part can be rendered, given its variables."""
+        """Raise unless a JSON object of Liquid by part can be rendered, given its variables. Hurried, NeedsWorker says
+        which template is not for this place."""
         # Looking for every fault takes half a millisecond, and most deliveries say what others have said.
         if source not in self._checked:
             self.checked(source, self._fault(source))
@@ -277,7 +282,7 @@ class Renderer:
         try:
             sources = self._read(source)
             if self._keep(source, sources).parts is None:
-                raise NeedsWorkerError
+                raise NeedsWorker(template=source)
         except TemplateError as fault:
             return fault
         for one in self._reader.faults(sources):
@@ -331,7 +336,7 @@ def _watched(parts: Iterable[Part], values: Mapping[str, Any], pace: Pace) -> di
     for part in parts:
         if time.thread_time() - began > pace.cpu_seconds:
             if pace.is_hurried:
-                raise NeedsWorkerError
+                raise NeedsWorker
             raise TemplateError(f"template.{part.name}", "work limit reached, with the parts before it")
         texts[part.name] = part.render(values)
     return texts

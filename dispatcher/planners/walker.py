@@ -15,16 +15,17 @@ from dispatcher import faultpoints
 from dispatcher.breaks import Breaks, with_breaks
 from dispatcher.clock import Clock
 from dispatcher.config import Walk as Settings
-from dispatcher.domain import unhurried
-from dispatcher.domain.liquid import HURRIED, NeedsWorkerError
+from dispatcher.domain import heavy
+from dispatcher.domain.liquid import HURRIED
 from dispatcher.domain.plans.freezing import cut
 from dispatcher.domain.plans.run import Advance, Collected, Facts, Joined, Leading
 from dispatcher.domain.plans.texts import Bounds
 from dispatcher.domain.plans.walk import Walkable, advance, failed
-from dispatcher.errors import CallLost
+from dispatcher.errors import CallLost, NeedsWorker
 from dispatcher.metrics import Metrics
 from dispatcher.offload import Offload
-from dispatcher.store import instances, walking
+from dispatcher.planners.idling import Idling
+from dispatcher.store import walking
 from dispatcher.store.database import PASSING, Database
 from dispatcher.store.walking import Frozen, Place, Taken, Template
 
@@ -34,12 +35,6 @@ log = structlog.get_logger(__name__)
 PLANS_KEPT_MAX = 500
 # A run can come from one digest to another without waiting; each round asks the database about all that were reached.
 ROUNDS_MAX = 1_000
-# Found busy for this long without a pause, triggers and wakes need not notify any more.
-BUSY_SECONDS = 0.25
-# Whoever looked for idle walkers just before we said that we are may commit just after our last look.
-SETTLE_SECONDS = (0.02, 0.08, 0.3)
-# What is due and cannot be taken is locked by somebody, who may take long.
-LOCKED_SECONDS = 0.05
 # Taken up so often without coming further, a run is no accident's victim.
 TAKES_MAX = 5
 # Suspects are walked alone, so many after each batch: what is well does not wait for them.
@@ -129,7 +124,6 @@ class Walker:
         self._database = database
         self.settings = settings
         self._current = current
-        self._clock = clock
         self._metrics = metrics
         self._ordered = ordered
         self._woken = woken
@@ -141,10 +135,7 @@ class Walker:
         # Set when it walks no more.
         self.ended = asyncio.Event()
         self._plans: OrderedDict[int, Walkable] = OrderedDict()
-        # The epoch that has asked to be woken.
-        self._asking: int | None = None
-        self._busy_since: float | None = None
-        self._settling = 0
+        self._idling = Idling(database, clock)
 
     async def run(self) -> None:
         """Walk until stopped; sleep only when nothing was due."""
@@ -172,12 +163,12 @@ class Walker:
         if walked.deliveries:
             self._ordered()
         if walked.runs:
-            await self._work(epoch)
+            await self._idling.work(epoch)
             if walked.runs < self.settings.batch_max:
                 # For company: under load a walk of a few runs costs nearly what one of a hundred does.
                 await asyncio.sleep(self.settings.linger_seconds)
             return 0.0
-        return await self._rest(epoch)
+        return await self._idling.rest(epoch, self.settings.poll_seconds)
 
     async def run_once(self, epoch: int) -> Walked:
         """Take up one batch, some suspects, and a slow run."""
@@ -312,7 +303,7 @@ class Walker:
         for _ in range(ROUNDS_MAX):
             try:
                 walk.came = await self._advance(walk, alone=alone)
-            except NeedsWorkerError:
+            except NeedsWorker:
                 walk.came, walk.is_slow = None, True
                 return
             except CallLost:
@@ -336,12 +327,12 @@ class Walker:
         try:
             if version not in self._slow_versions:
                 return advance(plan, taken.run, facts)
-        except NeedsWorkerError:
+        except NeedsWorker:
             self._slow_versions.add(version)
         if not alone:
-            raise NeedsWorkerError
-        walked = await self._offload.call(taken.tenant_id, unhurried.walk, version, plan.plan, taken.run, facts)
-        if walked.cpu_seconds < unhurried.QUICK_SECONDS:
+            raise NeedsWorker
+        walked = await self._offload.call(taken.tenant_id, heavy.walk, version, plan.plan, taken.run, facts)
+        if walked.cpu_seconds < heavy.QUICK_SECONDS:
             self._slow_versions.discard(version)
         return walked.came
 
@@ -400,30 +391,3 @@ class Walker:
         for _, came in walked:
             if came.status in ("completed", "failed"):
                 self._metrics.runs.labels(came.status).inc()
-
-    # Being woken
-
-    async def _work(self, epoch: int) -> None:
-        """Busy for a while: nobody has to wake us."""
-        now = self._clock.monotonic()
-        self._settling = 0
-        if self._busy_since is None:
-            self._busy_since = now
-        elif self._asking == epoch and now - self._busy_since > BUSY_SECONDS:
-            await instances.ask_to_be_woken_for_runs(self._database, epoch, wanted=False)
-            self._asking = None
-
-    async def _rest(self, epoch: int) -> float:
-        """Nothing was due: ask to be woken, look once more, and say how long to sleep."""
-        self._busy_since = None
-        if self._asking != epoch:
-            await instances.ask_to_be_woken_for_runs(self._database, epoch, wanted=True)
-            self._asking = epoch
-            self._settling = 0
-            return SETTLE_SECONDS[0]
-        self._settling += 1
-        due = await walking.next_due(self._database)
-        wait = self.settings.poll_seconds
-        if due is not None:
-            wait = min(wait, due if due > 0 else LOCKED_SECONDS)
-        return min(wait, SETTLE_SECONDS[self._settling]) if self._settling < len(SETTLE_SECONDS) else wait

@@ -11,7 +11,8 @@ from dispatcher.config import Config
 from dispatcher.configfile.schema import dotted
 from dispatcher.domain.life import ATTEMPTS_MAX, LANES, RECIPIENT_CHARACTERS_MAX, Lane
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
-from dispatcher.errors import Fault, Hints, InputError, TemplateError, quoted
+from dispatcher.errors import Fault, Hints, InputError, NeedsWorker, TemplateError, quoted
+from dispatcher.offload import Offload
 from dispatcher.store.deliveries import New
 
 KEY_CHARACTERS_MAX = 255
@@ -45,10 +46,11 @@ _KINDS = {"{": "an object", "[": "a list", '"': "a text", "t": "true", "f": "fal
 
 
 class Intake:
-    """Reads deliveries under one configuration."""
+    """Reads deliveries under one configuration. Hurried, templates that take long to check are for `take_in`."""
 
-    def __init__(self, config: Config) -> None:
-        from dispatcher.domain.template import Renderer  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
+    def __init__(self, config: Config, *, hurried: bool = False) -> None:
+        from dispatcher.domain.liquid import pace  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
+        from dispatcher.domain.template import Renderer  # noqa: PLC0415 - as above
 
         limits = config.limits
         self.channels = config.channels
@@ -58,6 +60,7 @@ class Intake:
             limits.variables_bytes_max,
             limits.rendered_bytes_max,
             limits.templates_cached_max,
+            pace(hurried=hurried),
         )
 
     def read(self, line: bytes, hints: Hints | None = None) -> New:
@@ -80,6 +83,17 @@ class Intake:
         if reading.faults:
             raise InputError(reading.faults)
         return new
+
+    async def take_in(self, offload: Offload, tenant_id: str, line: bytes, hints: Hints) -> New:
+        """The same as `read`, without holding the event loop for a template."""
+        try:
+            return self.read(line, hints)
+        except NeedsWorker as heavy:
+            source = heavy.template
+        from dispatcher.domain.heavy import check  # noqa: PLC0415 - as above
+
+        self.templates.checked(source, await offload.call(tenant_id, check, self.templates.bounds, source))
+        return self.read(line, hints)
 
     def _delivery(self, reading: "_Reading") -> New:
         channel = self._channel(reading)

@@ -3,17 +3,20 @@
 import asyncio
 import base64
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from dispatcher.api import deliveries, turns
+from dispatcher.api import deliveries
 from dispatcher.api.endpoints import Call
 from dispatcher.api.problems import Problem
+from dispatcher.breaks import Breaks
 from dispatcher.config import Config
 from dispatcher.domain.sources import PARTS_MAX
 from dispatcher.errors import HINTS_MAX
+from dispatcher.offload import Offload
 from dispatcher.store.intake import Intake
 from dispatcher.store.templates import Workspace
 from tests.api.caller import Caller, delivery, exact
@@ -177,10 +180,15 @@ async def test_of_many_words_that_nobody_knows_the_first_are_told_what_they_may_
     assert (told.count(b"unknown field"), told.count(b"did you mean")) == (len(contacts), HINTS_MAX)
 
 
+def _call(body: bytes) -> SimpleNamespace:
+    intake = Intake(Config(), hurried=True)
+    served = SimpleNamespace(intake=lambda: intake, offload=Offload())
+    return SimpleNamespace(given=json.loads(body), body=body, served=served, workspace=Workspace("default", "default"))
+
+
 async def test_so_it_is_when_they_are_written_all_or_none() -> None:
     body = json.dumps({"deliveries": [delivery("near", recipent="x", chanel="y")] * HINTS_MAX}).encode()
-    intake = Intake(Config())
-    call = SimpleNamespace(given=json.loads(body), body=body, served=SimpleNamespace(intake=lambda: intake))
+    call = _call(body)
     with pytest.raises(Problem) as caught:
         await deliveries.create_many(cast("Call", call))
     assert len(caught.value.faults) == 2 * HINTS_MAX
@@ -188,12 +196,10 @@ async def test_so_it_is_when_they_are_written_all_or_none() -> None:
 
 
 async def test_who_writes_many_lets_others_be_served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "WORK_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(deliveries, "Breaks", partial(Breaks, 0.0))
     many = [delivery(f"many-{number}", body=f"{number} {{{{ name }}}}") for number in range(50)]
     body = json.dumps({"deliveries": [*many, delivery("last", recipent="x")]}).encode()
-    intake = Intake(Config())
-    call = SimpleNamespace(given=json.loads(body), body=body, served=SimpleNamespace(intake=lambda: intake))
-    call.workspace = Workspace("default", "default")
+    call = _call(body)
     served = 0
 
     async def others() -> None:

@@ -10,16 +10,20 @@ from msgspec import Struct
 
 from dispatcher.domain.addresses import address
 from dispatcher.domain.life import STORED
+from dispatcher.domain.liquid import pace
 from dispatcher.domain.locales import nearest
 from dispatcher.domain.parts import in_order
 from dispatcher.domain.plans.freezing import cut
 from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.run import Order
-from dispatcher.domain.plans.simulation import Step
+from dispatcher.domain.plans.simulation import Step, simulate
+from dispatcher.domain.plans.texts import Bounds
+from dispatcher.domain.plans.walkable import Watched
 from dispatcher.domain.sources import Sources
+from dispatcher.domain.template import Bounds as Sizes
 from dispatcher.domain.template import Renderer
 from dispatcher.domain.unsubscribe import VARIABLE, Links, Subscription
-from dispatcher.errors import Fault, TemplateError, TriggerRefused
+from dispatcher.errors import Fault, NeedsWorker, TemplateError, TriggerRefused
 
 # Those of one node say the same, but for the link by which each recipient unsubscribes.
 RENDERED_OF_NODE_MAX = 20
@@ -27,8 +31,10 @@ RENDERED_OF_NODE_MAX = 20
 SHOWN_BYTES_MAX = 4 * 1024 * 1024
 # A run of a hundred mails takes a tenth of it; a template may take 40 ms, and a definition may have a thousand.
 CPU_SECONDS_MAX = 2.0
+HURRIED_SECONDS_MAX = 0.005
 
 _encode = msgspec.json.Encoder().encode
+_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -113,23 +119,18 @@ def fails_at(plan: Plan, stages: Sequence[Stage]) -> str | None:
 
 
 class Effort:
-    """What planning one run may take of a processor's time. It is counted on whichever thread has begun it last."""
+    """What one part of planning a run may take of a processor's time; hurried, a part of that."""
 
-    def __init__(self, seconds_max: float = CPU_SECONDS_MAX) -> None:
-        self._seconds_max = seconds_max
-        self._spent = 0.0
-        self.begin()
-
-    def begin(self) -> None:
-        """This thread works on it now."""
+    def __init__(self, seconds_max: float = CPU_SECONDS_MAX, *, hurried: bool = False) -> None:
+        self._seconds_max = HURRIED_SECONDS_MAX if hurried else seconds_max
+        self._hurried = hurried
         self._began = time.thread_time()
 
     def look(self) -> None:
-        """Raise TriggerRefused where it has taken too long."""
-        now = time.thread_time()
-        self._spent += now - self._began
-        self._began = now
-        if self._spent > self._seconds_max:
+        """Raise TriggerRefused where it has taken too long; hurried, NeedsWorker."""
+        if time.thread_time() - self._began > self._seconds_max:
+            if self._hurried:
+                raise NeedsWorker
             words = f"to plan this run takes more than {self._seconds_max:g} s of a processor's time"
             raise TriggerRefused([Fault("$", words)], words)
 
@@ -151,6 +152,30 @@ class Stored(Protocol):
     def sources(self) -> Mapping[str, Sources]: ...
 
 
+def simulated(
+    hurried: bool, plan: Plan, given: str, now: float, assumed: Mapping[str, Mapping[str, Any]]
+) -> list[Step]:
+    """The steps of a run with this input, which is a JSON object."""
+    effort = Effort(hurried=hurried)
+    steps = simulate(Watched(plan, effort.look, Bounds(pace=pace(hurried=hurried))), _object(given), now, assumed)
+    effort.look()
+    return steps
+
+
+def messages(
+    hurried: bool,
+    sizes: Sizes,
+    links: Links | None,
+    tenant_id: str,
+    stored: Mapping[str, Stored],
+    steps: Sequence[Step],
+) -> list[list[Message]]:
+    """What the recipients of each step would get."""
+    renderer = Renderer.of(sizes, pace(hurried=hurried))
+    rendering = Rendering(renderer, links, tenant_id, stored, Effort(hurried=hurried))
+    return [[] if step.order is None else rendering.messages(step.order) for step in steps]
+
+
 class Rendering:
     """Renders orders as the dispatcher would: so many of each, and of all together so much as can be shown."""
 
@@ -168,10 +193,6 @@ class Rendering:
         self._stored = stored
         self._effort = effort or Effort()
         self._bytes_left = SHOWN_BYTES_MAX
-
-    def begin(self) -> None:
-        """This thread renders now."""
-        self._effort.begin()
 
     def messages(self, order: Order) -> list[Message]:
         """What the recipients of an order would get."""

@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from dispatcher.domain.compiled.filters import filters_of
 from dispatcher.domain.compiled.values import Unsure, item
-from dispatcher.domain.liquid import UNHURRIED, BoundedEnvironment, NeedsWorkerError, Pace, Partials, count_nodes
+from dispatcher.domain.liquid import UNHURRIED, BoundedEnvironment, Pace, Partials, count_nodes
 from dispatcher.domain.plans import filling
 from dispatcher.domain.plans.filling import filled
 from dispatcher.domain.sources import Parsed, Sources, parse
 from dispatcher.domain.template import Part
-from dispatcher.errors import TemplateError
+from dispatcher.errors import NeedsWorker, TemplateError
 
 TRUE: Final = "1"
 _NO_SOURCES: Final = Sources({})
@@ -200,7 +200,7 @@ class Texts:
     def _parse(self, name: str, source: str) -> Parsed:
         self._look()
         if count_nodes(source) > self._bounds.pace.nodes_max:
-            raise NeedsWorkerError
+            raise NeedsWorker
         try:
             return parse(name, source, self._environment, _NO_SOURCES, _NO_PARTIALS)
         except TemplateError as fault:

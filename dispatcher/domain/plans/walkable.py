@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from dispatcher.domain.liquid import NeedsWorkerError
 from dispatcher.domain.plans.orders import Calls, Digests, Sends
 from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Node, Plan, Send, Wait
 from dispatcher.domain.plans.run import Visit
 from dispatcher.domain.plans.texts import Bounds, Context, Texts, Value
 from dispatcher.domain.plans.times import MOMENT_WORDS, moment
-from dispatcher.errors import TemplateError
+from dispatcher.errors import NeedsWorker, TemplateError
 
 DEFAULT_BOUNDS = Bounds()
 # The texts of one walk, hurried: one more may begin just before the end.
@@ -133,13 +132,13 @@ class Walkable:
         return cls(plan, bounds)
 
     def begin(self) -> None:
-        """A walk begins. Hurried, it raises NeedsWorkerError when its texts take too long together."""
+        """A walk begins. Hurried, it raises NeedsWorker when its texts take too long together."""
         if self.bounds.pace.is_hurried:
             self._end = time.monotonic() + WALK_SECONDS_MAX
 
     def _look(self) -> None:
         if time.monotonic() >= self._end:
-            raise NeedsWorkerError
+            raise NeedsWorker
 
     def read(self, place: Place) -> Ready:
         """The texts of a node."""

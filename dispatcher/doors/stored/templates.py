@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dispatcher.config import Config
 from dispatcher.domain.drafts import Draft, Flaw, Version, freeze
 from dispatcher.domain.locales import nearest
-from dispatcher.domain.previewing import Bounds, made_up, preview
+from dispatcher.domain.previewing import Bounds, preview
 from dispatcher.doors.kept import Shown, Sound, Tried, Written
 from dispatcher.doors.nouns import Row, Whose
 from dispatcher.store import drafting
@@ -74,8 +74,7 @@ class StoredTemplates:
         else:
             draft, number, sources = which[0], None, dict(which[1].version.sources)
         near = nearest(locale, sources, draft.default_locale)
-        text = made_up(sources[near]) if variables is None else variables
-        parts = preview(draft.channel, sources[near], text, bounds)
+        text, parts = preview(False, draft.channel, sources[near], variables, bounds)
         return Shown(version=number, locale=near, variables=text, made_up=variables is None, parts=parts)
 
 

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from channels.contract import Accepted, NotCalled, RetryAfter, Unknown, Unready, Verdict
+from channels.contract import Accepted, Envelope, NotCalled, RetryAfter, Unknown, Unready, Verdict
+from channels.mail.composer import Composed, Composer
 from channels.smtp import Smtp
 from tests.channels.smtp.scripted import EHLO, SILENCE, Scripted, on
 from tests.channels.smtp.support import channel, envelope, envelopes, options, sent
@@ -215,14 +216,14 @@ async def test_a_server_that_gives_fewer_connections_than_wanted_is_used_with_th
 
 async def test_a_bug_in_building_one_message_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Scripted() as server, channel(server.port) as smtp:
-        compose = smtp._compose
+        compose = Composer.compose
 
-        def broken(one: object) -> object:
+        def broken(self: Composer, one: Envelope) -> Composed:
             if one is batch[1]:
                 raise KeyError("secret")
-            return compose(one)  # type: ignore[arg-type]  # as it came
+            return compose(self, one)
 
-        monkeypatch.setattr(smtp, "_compose", broken)
+        monkeypatch.setattr(Composer, "compose", broken)
         batch = envelopes(3)
         verdicts = await sent(smtp, batch)
     assert verdicts[1] == RetryAfter("the message could not be built (KeyError)")

@@ -108,6 +108,5 @@ def test_what_is_shown_of_all_nodes_together_has_an_end(monkeypatch: pytest.Monk
 def test_a_plan_that_takes_too_long_is_refused() -> None:
     bombs = structs.replace(ORDER, parts={"text": "{% for x in (1..19999) %}{{ name }}{% endfor %}"})
     one = rendering(effort=Effort(seconds_max=0.0))
-    one.begin()
     with pytest.raises(TriggerRefused, match="of a processor's time"):
         one.messages(bombs)

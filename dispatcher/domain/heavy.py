@@ -5,19 +5,22 @@ there from one call to the next.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 
 from dispatcher.domain.liquid import HURRIED
+from dispatcher.domain.plans.definition import Known, compile_definition
 from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.run import Advance, Facts, Run
 from dispatcher.domain.plans.walk import Walkable, advance
 from dispatcher.domain.template import Bounds, Renderer, Sources
-from dispatcher.errors import TemplateError
+from dispatcher.errors import Fault, NeedsWorker, TemplateError
 
 PLANS_KEPT_MAX = 100
+# To compile a definition takes 0.8 us a byte.
+DEFINITION_BYTES_MAX = 8_192
 # Below this share of what the event loop gives a rendering, the next one is tried there again.
 QUICK_SHARE = 0.5
 QUICK_SECONDS = HURRIED.cpu_seconds * QUICK_SHARE
@@ -51,6 +54,14 @@ def check(bounds: Bounds, source: str) -> TemplateError | None:
     except TemplateError as fault:
         return fault
     return None
+
+
+def compile_definitions(hurried: bool, given: Sequence[object], size: int, known: Known) -> list[Plan | list[Fault]]:
+    """The plans that definitions of so many bytes become, or everything that is wrong with each; hurried it raises
+    NeedsWorker for many bytes."""
+    if hurried and size > DEFINITION_BYTES_MAX:
+        raise NeedsWorker
+    return [compile_definition(one, known) for one in given]
 
 
 class Walk(Struct, frozen=True):
