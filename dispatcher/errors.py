@@ -19,6 +19,7 @@ DispatcherError
 │   ├── TenantRoleMissing
 │   └── MigrationChanged
 ├── Fenced
+├── PausesChanged
 ├── TemplateError                   has `field` and `reason`
 ├── ListenerError                   also an OSError
 ├── NoRemoteForm
@@ -188,6 +189,10 @@ class MigrationChanged(SchemaError):
 
 class Fenced(DispatcherError):
     """Our instance row is gone: others have taken over what we had claimed."""
+
+
+class PausesChanged(DispatcherError):
+    """A pause was set or ended while a mark waited for a connection; nothing was marked."""
 
 
 class TemplateError(DispatcherError):
