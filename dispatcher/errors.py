@@ -21,6 +21,7 @@ DispatcherError
 ├── Fenced
 ├── NeedsWorker                     it would hold the event loop
 ├── CallLost                        the worker process was killed, or took too long
+├── PausesChanged
 ├── TemplateError                   has `field` and `reason`
 ├── ListenerError                   also an OSError
 ├── NoRemoteForm
@@ -190,6 +191,10 @@ class MigrationChanged(SchemaError):
 
 class Fenced(DispatcherError):
     """Our instance row is gone: others have taken over what we had claimed."""
+
+
+class PausesChanged(DispatcherError):
+    """A pause was set or ended while a mark waited for a connection; nothing was marked."""
 
 
 class TemplateError(DispatcherError):

@@ -116,9 +116,14 @@ def _without_marks() -> None:
     from dispatcher.store.database import Database  # noqa: PLC0415 - as above
 
     async def mark(
-        database: Database, epoch: int, batch: Sequence[Claimed], clock: Callable[[], float], licence_seconds: float
+        database: Database,
+        epoch: int,
+        batch: Sequence[Claimed],
+        clock: Callable[[], float],
+        licence_seconds: float,
+        same_pauses: Callable[[], bool] = lambda: True,
     ) -> tuple[Licence, dict[int, int]]:
-        del database, epoch
+        del database, epoch, same_pauses
         return marks._mint(clock() + licence_seconds, clock), {item.id: item.used + 1 for item in batch}
 
     marks.mark = mark

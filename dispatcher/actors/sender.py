@@ -20,7 +20,7 @@ from dispatcher.config import Retry
 from dispatcher.domain import retry
 from dispatcher.domain.life import Back, Lane, Lost, Outcome, Parked, Resend, Succeeded
 from dispatcher.domain.rates import Rates
-from dispatcher.errors import Fenced
+from dispatcher.errors import Fenced, PausesChanged
 from dispatcher.store import marks
 from dispatcher.store.database import PASSING_OR_CANCELLED
 
@@ -105,16 +105,16 @@ class Sender:
         async with anyio.create_task_group() as marks:
             async for batch in state.pipe.receive:
                 rest: Sequence[Rendered] = batch
-                while rest and self._goes_on(state):
+                while rest and self._goes_on(self.terms):
                     rest = await self._some(state, self._gather(state, rest), calls, marks)
                 self._queueing.discard(state.lane)
                 for one in rest:
                     self._inbox.put(one.item, Back(0.0, "draining or paused"))
 
-    def _goes_on(self, state: LaneState) -> bool:
-        """Whether anything of this lane may be marked now. Asked again after each wait."""
+    def _goes_on(self, terms: Terms) -> bool:
+        """Whether anything may be marked now on these terms. Asked again after each wait."""
         ending = self.draining.is_set() or self._epoch.fenced.is_set()
-        return not ending and not self._epoch.stands_still(state)
+        return not ending and not self._epoch.pauses().stops(self.name, terms.settings.provider)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """A batch with what came behind it: a mark of 20 costs as much as one of 200."""
@@ -136,7 +136,7 @@ class Sender:
             await self._marked[state.lane].wait()
             return batch
         await self._inbox.room()
-        if not self._goes_on(state):
+        if not self._goes_on(self.terms):
             return batch
         granted = self.slots.take(state.lane, len(batch))
         if not granted:
@@ -199,6 +199,7 @@ class Sender:
         batch = self._newest(state, batch)
         if not batch:
             return
+        pauses = self._epoch.pauses()
         try:
             if faultpoints.ARMED:
                 faultpoints.passing("mark.asked")
@@ -209,17 +210,20 @@ class Sender:
                     [one.item for one in batch],
                     self._clock.boottime,
                     terms.licence_seconds,
+                    lambda: self._epoch.pauses() is pauses,
                 )
+        except PausesChanged:
+            self.terms.rates.give_back(len(batch))
+            self._put_back(state, batch, Back(0.0, "paused"))
+            return
         except Fenced:
             self._epoch.fenced.set()
-            for one in batch:
-                self._settle(state, one, Back(0.0, "fenced"))
+            self._put_back(state, batch, Back(0.0, "fenced"))
             await self.draining.wait()
             return
         except PASSING_OR_CANCELLED as trouble:
             # It may have been committed. Nothing was called, so the flush may undo it, whichever it was.
-            for one in batch:
-                self._settle(state, one, Back(0.0, "the mark's outcome is unknown"))
+            self._put_back(state, batch, Back(0.0, "the mark's outcome is unknown"))
             if isinstance(trouble, asyncio.CancelledError):
                 raise
             self._database.note_trouble("mark", trouble)
@@ -263,8 +267,7 @@ class Sender:
             return batch
         late = [one for one in batch if one.item.token <= state.promised_after]
         self.terms.rates.give_back(len(late))
-        for one in late:
-            self._settle(state, one, Back(0.0, "claimed under other terms"))
+        self._put_back(state, late, Back(0.0, "claimed under other terms"))
         return [one for one in batch if one.item.token > state.promised_after]
 
     def _newest(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
@@ -288,7 +291,7 @@ class Sender:
             async with asyncio.timeout(terms.settings.call_seconds_max):
                 await terms.channel.prepare(len(batch))
             self._metrics.channel_ready.labels(self.name).set(1)
-            if self._goes_on(state):
+            if self._goes_on(terms):
                 return True
             back = Back(0.0, "draining or paused")
         except Unready as trouble:
@@ -301,8 +304,7 @@ class Sender:
             # A channel's bug is its own, here as in the call.
             log.exception("channel.raised", channel=self.name)
         self.terms.rates.give_back(len(batch))
-        for one in batch:
-            self._settle(state, one, back)
+        self._put_back(state, batch, back)
         return False
 
     async def _call(
@@ -355,6 +357,10 @@ class Sender:
         spread = random.uniform(0, policy.jitter) if policy.jitter else 0.0  # noqa: S311 - spreads retries, hides nothing
         wait = retry.wait_seconds(used, policy.base_seconds, policy.cap_seconds, spread)
         self._settle(state, one, retry.decide(verdict, used, one.item.max_attempts, wait, terms.resend))
+
+    def _put_back(self, state: LaneState, batch: Sequence[Rendered], back: Back) -> None:
+        for one in batch:
+            self._settle(state, one, back)
 
     def _settle(self, state: LaneState, one: Rendered, outcome: Outcome) -> None:
         state.slotted.add((one.item.id, one.item.token))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache, wraps
+from io import StringIO
 from typing import Any, TextIO
 
 from dateutil.parser import ParserError  # type: ignore[import-untyped]  # as the library does
@@ -18,7 +19,7 @@ from liquid.ast import BlockNode, Node
 from liquid.builtin.expressions import LoopExpression
 from liquid.builtin.tags.for_tag import ForNode, ForTag
 from liquid.builtin.tags.tablerow_tag import TablerowNode, TablerowTag
-from liquid.exceptions import FilterArgumentError, LiquidError, LoopIterationLimitError
+from liquid.exceptions import FilterArgumentError, LiquidError, LoopIterationLimitError, OutputStreamLimitError
 from liquid.template import BoundTemplate
 from liquid.undefined import UNDEFINED
 from liquid.utils.chain_map import ReadOnlyChainMap
@@ -157,12 +158,33 @@ class Work:
             raise WorkLimitError("filter call limit reached")
 
 
+class _Output(StringIO):
+    """An output of limited size that keeps every character, as the library's output without a limit does.
+
+    The library's limited output turns CR and CRLF into LF, and cannot count half of a surrogate pair.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self.bytes_left = bytes_max
+
+    def write(self, text: str, /) -> int:
+        self.bytes_left -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if self.bytes_left < 0:
+            raise OutputStreamLimitError("output stream limit reached", token=None)
+        return super().write(text)
+
+
 class _Context(RenderContext):
     """A context that counts all loops, and in which `now` and `today` are ordinary names: a retry renders the same."""
 
     def __init__(self, template: BoundTemplate, **options: Any) -> None:  # noqa: ANN401 - the library's own
         super().__init__(template, **options)
         self.scope = ReadOnlyChainMap(self.locals, self.globals, self.counters)
+
+    def get_buffer(self, buf: TextIO | None = None) -> StringIO:
+        """The output of a block. What was written before the block counts too."""
+        return _Output(buf.bytes_left) if isinstance(buf, _Output) else self.template._get_buffer()
 
     def raise_for_loop_limit(self, length: int = 1) -> None:
         _work(self).loop(length)
@@ -256,9 +278,13 @@ NO_PARTIALS = Partials({})
 
 
 class _Template(BoundTemplate):
-    """A template that is rendered in our context."""
+    """A template that is rendered in our context, into our output."""
 
     context_class = _Context
+
+    def _get_buffer(self) -> StringIO:
+        limit = self.env.output_stream_limit
+        return super()._get_buffer() if limit is None else _Output(limit)
 
 
 class BoundedEnvironment(Environment):

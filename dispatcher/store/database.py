@@ -124,6 +124,11 @@ class Database:
         async with self.connection() as connection:
             return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # asyncpg's pool is generic
 
+    async def fetch_while(self, holds: Callable[[], bool], query: str, *arguments: object) -> Sequence[Any] | None:
+        """The same. None, and nothing is run, where the condition no longer holds once there is a connection."""
+        async with self.connection() as connection:
+            return await connection.fetch(query, *arguments) if holds() else None
+
     async def value(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever the column holds
         """The first column of the first row, or None."""
         rows = await self.fetch(query, *arguments)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from channels.contract import Licence
 from dispatcher.domain.life import Claimed
-from dispatcher.errors import Fenced
+from dispatcher.errors import Fenced, PausesChanged
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
@@ -14,13 +14,25 @@ _MARK = _SQL["mark"]
 
 
 async def mark(
-    database: Database, epoch: int, batch: Sequence[Claimed], clock: Callable[[], float], licence_seconds: float
+    database: Database,
+    epoch: int,
+    batch: Sequence[Claimed],
+    clock: Callable[[], float],
+    licence_seconds: float,
+    same_pauses: Callable[[], bool] = lambda: True,
 ) -> tuple[Licence, dict[int, int]]:
-    """Mark what is still ours, and say which attempt each is. Run once: an error means that the outcome is unknown."""
+    """Mark what is still ours, and say which attempt each is. Run once: an error means that the outcome is unknown.
+
+    A saturated pool makes a mark wait for its connection. Raises PausesChanged, and marks nothing, where the pauses are
+    not the same after that.
+    """
     batch = sorted(batch, key=lambda item: item.id)  # the lock order
     # The end of the licence counts from before the mark, since a fence may come as soon as the mark is committed.
     deadline = clock() + licence_seconds
-    rows = await database.fetch(_MARK, epoch, [item.id for item in batch], [item.token for item in batch])
+    asked = epoch, [item.id for item in batch], [item.token for item in batch]
+    rows = await database.fetch_while(same_pauses, _MARK, *asked)
+    if rows is None:
+        raise PausesChanged
     attempts: dict[int, int] = dict(rows)
     if len(attempts) < len(batch):
         left = [item for item in batch if item.id not in attempts]

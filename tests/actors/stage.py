@@ -51,10 +51,13 @@ class Script:
         self.gate = asyncio.Event()
         self.ready = asyncio.Event()
         self.ready.set()
+        # Envelopes for which a connection was asked for, and how often that is under way.
+        self.prepared = 0
         self.preparing = 0
         self.unready: Exception | None = None
 
     async def prepare(self, count: int) -> None:
+        self.prepared += count
         self.preparing += 1
         await self.ready.wait()
         self.preparing -= 1

@@ -12,7 +12,6 @@ from dispatcher.actors.renderer import Renderer
 from dispatcher.actors.supervisor import Supervisor
 from dispatcher.clock import Clock
 from dispatcher.config import Supervisor as Budget
-from dispatcher.domain.life import Lane
 from dispatcher.errors import RestartBudgetSpent
 from dispatcher.store import instances
 from tests.actors.stage import CONFIG, INSTANCE, Stage, channel
@@ -145,10 +144,9 @@ async def test_a_fenced_epoch_ends_and_another_begins(stage: Stage) -> None:
 
 async def test_who_is_told_that_it_is_fenced_marks_nothing_from_then_on(stage: Stage) -> None:
     """At once, and not when the drain has begun: the next mark may be a step away."""
-    lane = stage.pipeline.lanes["sms", Lane.NORMAL]
-    assert stage.pipeline.senders["sms"]._goes_on(lane)
+    assert stage.pipeline.senders["sms"]._goes_on(stage.terms["sms"])
     stage.pipeline.epoch.fenced.set()
-    assert not stage.pipeline.senders["sms"]._goes_on(lane)
+    assert not stage.pipeline.senders["sms"]._goes_on(stage.terms["sms"])
 
 
 async def test_a_fenced_epoch_marks_nothing(stage: Stage) -> None:

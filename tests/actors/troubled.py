@@ -10,7 +10,7 @@ from dispatcher.config import Database as Settings
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
-NOUNS = ("claims", "marks", "flushes", "instances", "pauses", "held", "templates")
+NOUNS = ("claims", "marks", "flushes", "instances", "pauses", "held", "templates", "objects", "barring")
 NAMES = {text: f"{noun}.{name}" for noun in NOUNS for name, text in statements(noun).items()}
 
 
@@ -34,6 +34,10 @@ class Troubled(Database):
         self.away = False
         # What goes with it.
         self.belongings: list[Callable[[], None]] = []
+        # Clear it, and whoever needs a connection before he decides waits for one.
+        self.lending = asyncio.Event()
+        self.lending.set()
+        self.borrowers = 0
         self._troubles: list[Trouble] = []
 
     def lose_answers(self, name: str, times: int = 1) -> Trouble:
@@ -75,6 +79,12 @@ class Troubled(Database):
         if trouble is None:
             return await super().fetch(query, *arguments)
         return await self._spoilt(trouble, query, arguments)
+
+    async def fetch_while(self, holds: Callable[[], bool], query: str, *arguments: object) -> Sequence[Any] | None:
+        self.borrowers += 1
+        await self.lending.wait()
+        self.borrowers -= 1
+        return await self.fetch(query, *arguments) if holds() else None
 
     async def _spoilt(self, trouble: Trouble, query: str, arguments: Sequence[object]) -> Sequence[Any]:
         trouble.times -= 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.domain.template import RENDERED_BEFORE_COMPILED
 from tests.channels.web.far import LOOPBACK, METADATA, FarSide, Silent, dropped, json_of, says
 from tests.conformance.outbox import QUICK, Outbox
 from tests.program import Program
@@ -85,6 +86,20 @@ async def test_WF_19_a_lost_answer_is_asked_for_by_key_only_of_an_idempotent_fun
     await outbox.until_life(delivery, life)
     assert len({request.headers["idempotency-key"] for request in far.requests}) == 1
     assert len(far.requests) == (1 if life == "held" else 2)
+
+
+async def test_TE_03_each_attempt_under_a_key_carries_the_same_bytes_whatever_renders_them(
+    program: Program, outbox: Outbox, far: FarSide
+) -> None:
+    """The library renders first, compiled code later; line ends stay as they were given."""
+    far.next += [says(503, {})] * (RENDERED_BEFORE_COMPILED - 1)
+    await program.start(**at(far))
+    body = '{"action": "create",\r{{ space }}"payload": {}}\r\n'
+    delivery = await call(outbox, template=json.dumps({"body": body}), variables=json.dumps({"space": "\r\n\r"}))
+    await outbox.until_life(delivery, "sent", "failed")
+    assert len({request.headers["idempotency-key"] for request in far.requests}) == 1
+    sent = body.replace("{{ space }}", "\r\n\r").encode()
+    assert [request.body for request in far.requests] == [sent] * RENDERED_BEFORE_COMPILED
 
 
 async def test_WF_19_a_time_out_is_held(program: Program, outbox: Outbox, far: FarSide) -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import asyncpg
 import pytest
 
+from dispatcher.config import Database as Settings
 from dispatcher.domain.life import Back
-from dispatcher.errors import Fenced
+from dispatcher.errors import Fenced, PausesChanged
 from dispatcher.store import instances, marks
+from dispatcher.store.database import Database
 from tests.store.scene import Connection, Scene
 from tests.store.waits import until_blocked
 
@@ -134,6 +137,35 @@ async def test_a_fence_does_not_wait_for_ever(scene: Scene, other: Connection) -
         with pytest.raises(asyncpg.LockNotAvailableError):
             await instances.fence(scene.database, scene.epoch, 50)
     assert await instances.beat(scene.database, scene.epoch, "")
+
+
+async def test_a_mark_that_waited_for_a_connection_is_not_made_when_the_pauses_have_changed(
+    scene: Scene, url: str
+) -> None:
+    await scene.write(1)
+    items = await scene.claim()
+    waiting, changed = asyncio.Event(), asyncio.Event()
+
+    def clock() -> float:
+        waiting.set()
+        return 100.0
+
+    saturated = Database(Settings(pool_max=4), url)
+    await saturated.open()
+    try:
+        async with AsyncExitStack() as taken:
+            for _ in range(4):
+                await taken.enter_async_context(saturated.connection())
+            marking = asyncio.create_task(
+                marks.mark(saturated, scene.epoch, items, clock, 60.0, lambda: not changed.is_set())
+            )
+            await waiting.wait()
+            changed.set()
+        with pytest.raises(PausesChanged):
+            await marking
+    finally:
+        await saturated.close()
+    assert (await scene.row(items[0].id))["marked"] is False
 
 
 async def test_a_licence_counts_from_before_the_mark(scene: Scene) -> None:

@@ -76,15 +76,18 @@ LITERALS = (
     "(1..3)",
     "'1'",
 )
+# Line ends of every kind, a mark of byte order, and what no message may have in it.
+ODD = ("\r", "\r\n", "\n\r", "\x85", "\u2028", "\u2029", "\ufeff", "\x00", "\ud800", "\udc00")
 TEXTS = (" ", "\n", "text", "<p>", "ü & co", '%s {0} \\ \' " """', "}}", "{", "k1", "\t\n")
 
-texts = st.sampled_from(TEXTS)
+texts = st.one_of(st.sampled_from(TEXTS), st.sampled_from(ODD).map(lambda odd: f"a{odd}b"), st.sampled_from(ODD))
 scalars: st.SearchStrategy[Any] = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-5, 30),
     st.sampled_from([2**70, -(2**63), 1.5, -0.1, 1e22, 19.99, 0.1]),
     st.sampled_from(["", "x", "<b>&'\"", "2026-01-31", "a b c", " pad ", "ü", "1", "a,b", "line\nline"]),
+    st.lists(st.sampled_from([*ODD, "a", "\n"]), min_size=1, max_size=4).map("".join),
 )
 values: st.SearchStrategy[Any] = st.recursive(
     scalars,
@@ -113,7 +116,8 @@ def paths(draw: st.DrawFn) -> str:
     return path
 
 
-primitives = st.one_of(paths(), st.sampled_from(LITERALS))
+literals = st.one_of(st.sampled_from(LITERALS), st.sampled_from(ODD).map(lambda odd: f"'{odd}'"))
+primitives = st.one_of(paths(), literals)
 
 
 @st.composite
