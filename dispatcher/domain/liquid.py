@@ -273,6 +273,10 @@ class Partials(DictLoader):
             parsed = self._parsed[name] = super().load(env, name, **options)
         return parsed
 
+    def forget(self) -> None:
+        """Parse them again when they are asked for again."""
+        self._parsed.clear()
+
 
 NO_PARTIALS = Partials({})
 

@@ -4,6 +4,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -40,6 +41,11 @@ __all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "variables"]
 _PATH = re.compile(r"[\w.\[\]'\"-]+")
 # Compiling takes as long as some twenty renderings: a text that was written for one recipient is not compiled.
 RENDERED_BEFORE_COMPILED = 5
+# Nodes that are kept parsed, of all templates that are not compiled. Python's collector looks at seven objects of each,
+# 3 us a node, in one go.
+NODES_KEPT_MAX = 5_000
+ROOM_SHARE = 0.75
+COUNTED_MAX = 10_000
 # A message has no more of them. Where there are more, the clock is looked at between them, which would cost a message a
 # twentieth of its rendering; and none is compiled, since all of them would be in the same moment.
 UNWATCHED_PARTS_MAX = 3
@@ -51,7 +57,11 @@ Filters = Mapping[str, Callable[..., Any]]
 
 
 class Part:
-    """One part of a template: as the library parsed it, and as Python code once it was rendered a few times."""
+    """One part of a template: as the library parses it, and as Python code once it was rendered a few times.
+
+    What was parsed goes when there is code: it is seven objects a node, among which Python's collector searches for
+    cycles while everything else waits. Where the library has to look again, it is parsed again.
+    """
 
     __slots__ = (
         "_bytes_max",
@@ -59,6 +69,8 @@ class Part:
         "_field",
         "_filters",
         "_function",
+        "_nodes",
+        "_parse",
         "_parsed",
         "_partials",
         "_renderings_left",
@@ -68,22 +80,39 @@ class Part:
     def __init__(
         self,
         name: str,
-        parsed: Parsed,
+        parse: Callable[[], Parsed],
         environment: BoundedEnvironment,
         filters: Filters,
         partials: Partials,
-        *,
-        compiles: bool = True,
+        renderings_left: int = RENDERED_BEFORE_COMPILED,
     ) -> None:
         self.name = name
         self._field = f"template.{name}"
-        self._parsed = parsed
+        self._parse = parse
+        parsed = parse()
+        self._parsed: Parsed | None = parsed
+        self._nodes = parsed.nodes
         self._environment = environment
         self._filters = filters
         self._partials = partials
         self._bytes_max = environment.text_max
-        self._renderings_left = RENDERED_BEFORE_COMPILED if compiles else 0
+        self._renderings_left = renderings_left
         self._function: Function | None = None
+
+    @property
+    def nodes(self) -> int:
+        """About how many nodes one rendering has, loops aside."""
+        return self._nodes
+
+    @property
+    def renderings_left(self) -> int:
+        """How often it is rendered before it is compiled."""
+        return self._renderings_left
+
+    @property
+    def nodes_kept(self) -> int:
+        """How many of them are kept."""
+        return 1 if self._parsed is None else self._nodes
 
     def render(self, values: Mapping[str, Any]) -> str:
         """The text of this part."""
@@ -108,13 +137,17 @@ class Part:
 
     def compile(self) -> bool:
         """Make Python code of it, and say whether that can be done."""
-        parsed, self._renderings_left = self._parsed, 0
+        parsed, self._renderings_left = self._parsed or self._parse(), 0
         self._function = compiled(parsed.template, self._environment, self._filters, self._partials, parsed.nodes)
-        return self._function is not None
+        if self._function is None:
+            return False
+        self._parsed = None
+        self._partials.forget()
+        return True
 
     def _by_function(self, values: Mapping[str, Any]) -> str | None:
         """The text; None where the library is to say what becomes of it."""
-        self._environment.work.begin(self._parsed.nodes)
+        self._environment.work.begin(self._nodes)
         try:
             text = self._function(values) if self._function else None
         except NeedsWorker:
@@ -128,7 +161,8 @@ class Part:
     def _by_library(self, values: Mapping[str, Any]) -> str:
         field = self._field
         try:
-            text = self._environment.run(self._parsed.template, self._parsed.nodes, values, self._partials)
+            parsed = self._parsed or self._parse()
+            text = self._environment.run(parsed.template, parsed.nodes, values, self._partials)
         except NeedsWorker:
             raise
         except UndefinedError as missing:
@@ -164,6 +198,11 @@ class _Kept:
         # Its last rendering was too much for the event loop: the next one is not tried there.
         self.is_slow = parts is None
 
+    @property
+    def nodes(self) -> int:
+        """How many parsed nodes are kept."""
+        return sum(part.nodes_kept for part in self.parts or ())
+
 
 class Bounds(Struct, frozen=True):
     """How large what goes in and comes out may be, and how many templates are kept."""
@@ -194,6 +233,10 @@ class Renderer:
         self._variables_bytes_max = variables_bytes_max
         self._kept_max = kept_max
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._nodes_kept = 0
+        # How often those that had to make room are still to be rendered before they are compiled; by the hash of the
+        # key, since a template is long.
+        self._renderings_left: OrderedDict[int, int] = OrderedDict()
         # What was checked, with its fault.
         self._checked: dict[str, TemplateError | None] = {}
         self._reader = Reader()
@@ -281,7 +324,8 @@ class Renderer:
     def _fault(self, source: str) -> TemplateError | None:
         try:
             sources = self._read(source)
-            if self._keep(source, sources).parts is None:
+            _require_few(sources)
+            if self._parts(source, sources) is None:
                 raise NeedsWorker(template=source)
         except TemplateError as fault:
             return fault
@@ -306,28 +350,55 @@ class Renderer:
             raise TemplateError("template", f"not an object of texts: {fault}") from fault
 
     def _keep(self, key: str, sources: Sources) -> _Kept:
-        if (many := excess(sources)) is not None:
-            raise TemplateError(f"template.{many.part}", many.words)
-        self._kept[key] = kept = _Kept(sources, self._parts(sources))
-        if len(self._kept) > self._kept_max:
-            self._kept.popitem(last=False)
+        _require_few(sources)
+        self._kept[key] = kept = _Kept(sources, self._parts(key, sources))
+        self._nodes_kept += kept.nodes
+        self._make_room()
         return kept
 
-    def _parts(self, sources: Sources) -> tuple[Part, ...] | None:
+    def _make_room(self) -> None:
+        """Forget what was used least lately, where there is more than may be kept."""
+        if len(self._kept) > self._kept_max:
+            self._forget(next(iter(self._kept)))
+        if self._nodes_kept <= NODES_KEPT_MAX:
+            return
+        # What was compiled meanwhile is kept no more.
+        self._nodes_kept = sum(one.nodes for one in self._kept.values())
+        for key in list(self._kept)[:-1]:
+            if self._nodes_kept <= NODES_KEPT_MAX * ROOM_SHARE:
+                break
+            if self._kept[key].nodes > len(self._kept[key].parts or ()):
+                self._nodes_kept -= self._kept[key].nodes
+                self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        left = [part.renderings_left for part in self._kept.pop(key).parts or ()]
+        self._renderings_left[hash(key)] = min(left, default=0)
+        if len(self._renderings_left) > COUNTED_MAX:
+            self._renderings_left.popitem(last=False)
+
+    def _parts(self, key: str, sources: Sources) -> tuple[Part, ...] | None:
         """A version, parsed; None where that takes too long here."""
         texts = [*sources.parts.values(), *sources.partials.values()]
         if sum(map(count_nodes, texts)) > self._pace.nodes_max:
             return None
         partials = {one: Partials(sources.partials) for one in (self._plain, self._escaping)}
+        left = self._renderings_left.get(hash(key), RENDERED_BEFORE_COMPILED)
         parts = []
         for part, text in sources.parts.items():
             environment = self._escaping if part in ESCAPED_PARTS else self._plain
-            parsed = parse(part, text, environment, sources, partials[environment])
-            if parsed.nodes > self._pace.nodes_max:
-                return None
             around = environment, self._filters[environment], partials[environment]
-            parts.append(Part(part, parsed, *around, compiles=len(sources.parts) <= UNWATCHED_PARTS_MAX))
+            parse_it = partial(parse, part, text, environment, sources, partials[environment])
+            made = Part(part, parse_it, *around, left if len(sources.parts) <= UNWATCHED_PARTS_MAX else 0)
+            if made.nodes > self._pace.nodes_max:
+                return None
+            parts.append(made)
         return tuple(parts)
+
+
+def _require_few(sources: Sources) -> None:
+    if (many := excess(sources)) is not None:
+        raise TemplateError(f"template.{many.part}", many.words)
 
 
 def _watched(parts: Iterable[Part], values: Mapping[str, Any], pace: Pace) -> dict[str, str]:

@@ -4,6 +4,7 @@ A text that is nothing but one variable stands for the value of that, whatever i
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -174,15 +175,12 @@ class Texts:
         if not has_liquid(source):
             return Constant(source)
         path = lone_path(self._parse(name, source.strip()).template.nodes)
-        if path is not None:
-            return _Variable(name, path)
-        parsed = self._parse(name, source)
-        return self._rendered(name, source, parsed)
+        return _Variable(name, path) if path is not None else self._rendered(name, source)
 
     def condition(self, name: str, source: str) -> Value:
         """What stands between `{% if` and `%}`."""
         text = f"{{% if {source} %}}{TRUE}{{% endif %}}"
-        return _Condition(self._rendered(name, text, self._parse(name, text)))
+        return _Condition(self._rendered(name, text))
 
     def json(self, name: str, value: Any) -> Value:  # noqa: ANN401 - JSON
         """JSON with Liquid in its texts."""
@@ -206,9 +204,9 @@ class Texts:
         except TemplateError as fault:
             raise TemplateError(name, fault.reason) from fault
 
-    def _rendered(self, name: str, source: str, parsed: Parsed) -> _Text:
-        paths = _paths(parsed) if filling.STEP in source else ()
-        part = Part(name, parsed, self._environment, self._filters, _NO_PARTIALS)
+    def _rendered(self, name: str, source: str) -> _Text:
+        paths = _paths(self._parse(name, source)) if filling.STEP in source else ()
+        part = Part(name, partial(self._parse, name, source), self._environment, self._filters, _NO_PARTIALS)
         return _Text(part, tuple(sorted(paths, key=str)), self._look)
 
     def _maker(self, name: str, value: Any) -> _Make | None:  # noqa: ANN401 - JSON
