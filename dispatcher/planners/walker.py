@@ -192,7 +192,7 @@ class Walker:
             self._metrics.runs.labels("failed").inc()
 
     async def _transaction(self, epoch: int, count: int, noted: list[int]) -> Walked:
-        async with self._database.connection() as connection, connection.transaction():
+        async with self._database.transaction() as connection:
             rows = await (walking.take(connection, count) if count else walking.take_suspect(connection, TAKES_MAX))
             if not rows:
                 return Walked(0, 0)
