@@ -48,7 +48,7 @@ from dispatcher.planners.gravedigger import Gravedigger
 from dispatcher.planners.ticker import Ticker
 from dispatcher.planners.walker import Walker
 from dispatcher.reload import diff, merge
-from dispatcher.store import embedded, schema, tenants
+from dispatcher.store import direct, embedded, schema, tenants
 from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -107,7 +107,7 @@ class App:
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
         self.listener = Listener(routes, config.http)
-        self.url = ""
+        self.url = self.direct_url = ""
         self.database: Database
         # Of those who call the API, so that they cannot keep the dispatcher from its own.
         self.callers: Database
@@ -123,6 +123,7 @@ class App:
     async def _serve(self) -> None:
         self._take_signals()
         self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
+        self.direct_url = direct.url_of(self.config.database, self.url)
         self.database = Database(self.config.database, self.url)
         self.callers = Database(_for_callers(self.config), self.url)
         await self.database.open()
@@ -148,12 +149,13 @@ class App:
         """Wait for a database that is safe and has our schema, then open the channels."""
         self.health.state = "waiting for the database"
         if self._migrate:
-            for one in await self.database.persist("migrate", lambda: schema.migrate(self.url)):
+            for one in await self.database.persist("migrate", lambda: schema.migrate(self.direct_url)):
                 log.info("schema.migrated", version=one.version, name=one.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)
         self.database.lookout.moved = self._moved
         await self.database.persist("lookout", self.database.watch)
+        await self.database.persist("listen", lambda: direct.require(self.config.database, self.database))
         for name, settings in self.config.channels.items():
             rates = Rates(self._clock.monotonic(), *_limits(settings))
             self._terms[name] = self._open(name, settings, rates)
@@ -182,7 +184,7 @@ class App:
         controls = Controls(self.database)
         # Nothing is claimed before it is known what must not be.
         await self.database.persist("controls", controls.run_once)
-        wakeup = Wakeup(self.url, self.config.database.connect_seconds_max, controls.changed)
+        wakeup = Wakeup(self.direct_url, self.config.database.connect_seconds_max, controls.changed)
         self._recoverer = Recoverer(
             self.database, heartbeat, fingerprint(self.config), self._current, self._clock, self.metrics
         )

@@ -36,6 +36,10 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     """Which Postgres, and how it is spoken to. Without a URL the embedded one in `data_dir` is started."""
 
     url: PostgresUrl = ""
+    # Where `url` leads through a pooler: Postgres itself, for LISTEN and migrations.
+    listen_url: PostgresUrl = ""
+    # The pooler supports prepared statements: pgbouncer from 1.21 on, with max_prepared_statements.
+    pooler_prepares: bool = False
     data_dir: LongText = "~/.local/share/dispatcher"
     pool_max: Annotated[int, Meta(ge=4, le=200)] = 10
     connect_seconds_max: Seconds = 10.0

@@ -5,6 +5,7 @@ import asyncio
 import asyncpg
 import structlog
 
+from dispatcher.store import direct
 from dispatcher.store.database import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, PASSING, connecting
 
 log = structlog.get_logger(__name__)
@@ -48,9 +49,7 @@ class Wakeup:
 
     async def _listen(self) -> None:
         connection = await connecting(
-            asyncpg.connect(
-                self._url, timeout=self._connect_seconds_max, server_settings={"application_name": "dispatcher wakeup"}
-            )
+            direct.connect(self._url, direct.LISTENER, connect_seconds_max=self._connect_seconds_max)
         )
         ended = asyncio.Event()
         try:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from dispatcher.alerts.collected import Batch, Collected, Kind
-from dispatcher.alerts.ear import Ear
+from dispatcher.alerts.ear import Ear, innermost
 from dispatcher.alerts.words import message
 from dispatcher.clock import Clock
 from dispatcher.config import Alerts as Settings
@@ -63,7 +63,8 @@ class Courier:
         try:
             yield
         except Exception as crash:
-            log.error("process.failed", error=type(crash).__name__)  # noqa: TRY400 - who starts us shows the traceback
+            error = type(innermost(crash)).__name__
+            log.error("process.failed", error=error)  # noqa: TRY400 - who starts us shows the traceback
             raise
         finally:
             running.cancel()

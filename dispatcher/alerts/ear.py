@@ -47,9 +47,17 @@ def _kind(record: logging.LogRecord) -> Kind:
 def _error(told: object) -> tuple[str, str]:
     """An exception's class, and where in our code it was raised: the line's own, or the one that is being handled."""
     error = _exception(told)
+    if error is None:
+        return "", ""
+    error = innermost(error)
+    return type(error).__name__, _place(error)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """Return the error that a task group has wrapped, the first of several."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return ("", "") if error is None else (type(error).__name__, _place(error))
+    return error
 
 
 def _exception(told: object) -> BaseException | None:

@@ -23,7 +23,6 @@ LIMITS = (
     "start.",
     "Row-level security that binds the owner of these tables (FORCE), and writing to partitions past a table, are not "
     "for them.",
-    "Through a pooler in transaction mode, LISTEN and migrations need a direct connection.",
 )
 
 

@@ -16,7 +16,7 @@ from dispatcher.selftest.audit import Violation
 from dispatcher.selftest.director import Progress as Done
 from dispatcher.selftest.plan import Plan
 from dispatcher.selftest.trial import Report, trial
-from dispatcher.store import embedded
+from dispatcher.store import direct, embedded
 
 # An embedded server has 100 connections, and each replica may open eleven.
 REPLICAS_MAX = 7
@@ -53,9 +53,11 @@ def selftest(
     hush()
     plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
     url, server = embedded.unless_configured(session.config.database)
+    # It cuts connections itself, and makes a database that a pooler need not know.
+    past_pooler = direct.url_of(session.config.database, url)
     try:
         with _progress(session.voice, plan) as show:
-            report = session.launch(_interruptible(plan, url, show, keep))
+            report = session.launch(_interruptible(plan, past_pooler, show, keep))
     finally:
         if server is not None:
             server.cleanup()

@@ -5,14 +5,13 @@ import gc
 import os
 from typing import Annotated
 
-import asyncpg
 import typer
 
 from dispatcher import faultpoints, logs
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush, patiently
 from dispatcher.config import Database
-from dispatcher.store import embedded, schema
+from dispatcher.store import direct, embedded, schema
 
 MigrateOption = Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Apply nothing; exit with 1 when something is missing.")]
@@ -63,8 +62,10 @@ async def _migrate(settings: Database, check: bool) -> list[schema.Migration]:
     url, server = await asyncio.to_thread(embedded.unless_configured, settings)
     try:
         if not check:
-            return await schema.migrate(url)
-        connection = await asyncpg.connect(url, timeout=settings.connect_seconds_max)
+            return await schema.migrate(direct.url_of(settings, url))
+        connection = await direct.connect(
+            direct.url_of(settings, url), direct.MIGRATION, connect_seconds_max=settings.connect_seconds_max
+        )
         try:
             return schema.pending(await schema.applied(connection))
         finally:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dispatcher.config import Alerts, Channel, Config, Faults, Function, Instance, Receipts, Webhook
+from dispatcher.config import Alerts, Channel, Config, Database, Faults, Function, Instance, Receipts, Webhook
 from dispatcher.configfile.schema import Keys
 
 # 0.1 seven times over is a little more than 0.7.
@@ -34,6 +34,7 @@ class Relation(Struct, frozen=True):
 def relations(config: Config) -> Iterator[Relation]:
     """Every relation, whether it holds or not."""
     yield from _instance(config.instance)
+    yield from _database(config.database)
     retry, flush = config.retry, config.flush
     yield _relation(
         ("retry",),
@@ -74,6 +75,21 @@ def relations(config: Config) -> Iterator[Relation]:
 def _relation(section: Keys, keys: Keys, holds: bool, message: str) -> Relation:
     reads = tuple((*section, key) for key in keys)
     return Relation(reads[0], reads, holds, message)
+
+
+def _database(database: Database) -> Iterator[Relation]:
+    yield _relation(
+        ("database",),
+        ("url", "listen_url"),
+        bool(database.url) or not database.listen_url,
+        "is missing: listen_url is the direct way to the database that url leads to through a pooler",
+    )
+    yield _relation(
+        ("database",),
+        ("listen_url", "pooler_prepares"),
+        bool(database.listen_url) or not database.pooler_prepares,
+        "is missing: pooler_prepares is for a pooler, and LISTEN needs the URL of Postgres itself",
+    )
 
 
 def _instance(instance: Instance) -> Iterator[Relation]:

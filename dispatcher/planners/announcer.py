@@ -31,7 +31,7 @@ class Announcer:
 
     async def run_once(self) -> int:
         """Announce one page; answers how many happenings it had."""
-        async with self._database.connection() as connection, connection.transaction():
+        async with self._database.transaction() as connection:
             ids, wanted = await happenings.take(connection, PAGE)
             if not ids:
                 return 0

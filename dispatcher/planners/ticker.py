@@ -60,7 +60,7 @@ class Ticker:
         return ticked
 
     async def _transaction(self) -> list[Ticked]:
-        async with self._database.connection() as connection, connection.transaction():
+        async with self._database.transaction() as connection:
             batch = await schedules.take(connection, BATCH_MAX, self._unreadable)
             if not batch:
                 return []

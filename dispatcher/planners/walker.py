@@ -218,7 +218,7 @@ class Walker:
             self._metrics.runs.labels("failed").inc()
 
     async def _transaction(self, epoch: int, take: Take, noted: list[int], *, alone: bool) -> Walked:
-        async with self._database.connection() as connection, connection.transaction():
+        async with self._database.transaction() as connection:
             rows = await take(connection)
             if not rows:
                 return Walked(0, 0)

@@ -2,37 +2,46 @@
 
 import asyncio
 import random
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
 import structlog
 
 from dispatcher.config import Database as Settings
-from dispatcher.errors import DatabaseUnavailable, UnsafeDatabase
+from dispatcher.errors import ConfigError, DatabaseUnavailable, Fault, UnsafeDatabase
 from dispatcher.store.lookout import Lookout
 from dispatcher.store.queries import statements
 from dispatcher.store.times import say_times
 
 log = structlog.get_logger(__name__)
 
+_SQL = statements("instances")
+
 T = TypeVar("T")
 
 POSTGRES_MIN = 150_000
+# Of each connection: what asyncpg keeps unless it is told otherwise.
+STATEMENTS_CACHED_MAX = 100
 BACKOFF_FIRST_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 5.0
 
+# The one startup parameter that poolers accept.
+NAME = "application_name"
 # The session's own planner settings. Queue tables swing between empty and millions of rows faster than statistics
 # follow, and a plan that was cached while the table was empty scans it whole later: the hot statements have exactly
-# one good plan each, by index, so the others are switched off. JIT never pays for statements this small.
+# one good plan each, by index, so the others are switched off. JIT never pays for statements this small. It is
+# switched off by its cost: asyncpg sets `jit` for the session, and when it finds `off` in a transaction it leaves `off`
+# in the session, where a pooler's next client would have it.
 SESSION = {
-    "application_name": "dispatcher",
+    NAME: "dispatcher",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    "jit": "off",
+    "jit_above_cost": "-1",
     "timezone": "UTC",
 }
 
@@ -51,21 +60,35 @@ PASSING: tuple[type[Exception], ...] = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
 )
+# pgbouncer's answer to any other startup parameter.
+REFUSED_BY_POOLER = "unsupported startup parameter"
+SUPPORT = "pgbouncer does from 1.21 on, with max_prepared_statements"
 PASSING_OR_CANCELLED: tuple[type[BaseException], ...] = (asyncio.CancelledError, *PASSING)
 
 
 class Database:
-    """A pool that discards what was cancelled, and says since when Postgres has been away."""
+    """A pool that discards what was cancelled, and says since when Postgres has been away.
+
+    Where `listen_url` is set, `url` leads through a pooler in transaction mode: each transaction may run in another
+    session of Postgres, which other clients use before and after it. So every statement runs in a transaction that
+    begins with our settings as SET LOCAL, and no statement is prepared unless the pooler supports it
+    (`pooler_prepares`).
+    """
 
     def __init__(self, settings: Settings, url: str, session: Mapping[str, str] = SESSION) -> None:
         self._settings = settings
+        wanted = {**session, "statement_timeout": str(int(settings.statement_seconds_max * 1000))}
+        self._is_pooled = bool(settings.listen_url)
+        # What begins a transaction, in one message.
+        self.begin = _begin(wanted) if self._is_pooled else "BEGIN"
         self._pool: asyncpg.Pool[asyncpg.Record] = asyncpg.create_pool(
             url,
             min_size=0,
             max_size=settings.pool_max,
             timeout=settings.connect_seconds_max,
             command_timeout=settings.statement_seconds_max,
-            server_settings={**session, "statement_timeout": str(int(settings.statement_seconds_max * 1000))},
+            server_settings={NAME: wanted[NAME]} if self._is_pooled else wanted,
+            statement_cache_size=0 if self._is_pooled and not settings.pooler_prepares else STATEMENTS_CACHED_MAX,
             init=self._admit,
             # Nothing here leaves session state behind; asyncpg's reset would be one more round trip a statement.
             reset=_leave_as_it_is,
@@ -86,20 +109,32 @@ class Database:
 
     async def watch(self) -> None:
         """From now on no connection is used before it was seen where it leads."""
-        async with self.connection() as connection:
+        async with self.session() as connection:
             await self.lookout.watch(connection)
 
     async def look(self) -> None:
         """See where a connection leads that we have had for a while: a pooler may have exchanged what is behind it."""
-        async with self.connection() as connection:
+        async with self.session() as connection:
             await self.lookout.look(connection)
 
     async def _admit(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
         await say_times(connection)
+        if self._settings.pooler_prepares:
+            await _require_kept_statements(connection)
         await self.lookout.admit(connection)
 
+    def connection(self) -> AbstractAsyncContextManager[Any]:
+        """A connection for single statements; through a pooler, all of them are in one transaction."""
+        return self.transaction() if self._is_pooled else self.session()
+
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A connection inside a transaction: all or nothing."""
+        async with self.session() as connection, within(connection, self.begin):
+            yield connection
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
         """A connection of one's own for a while. One that was cancelled or failed in mid-flight is not given back."""
         connection = await connecting(self._pool.acquire())
         try:
@@ -136,12 +171,12 @@ class Database:
 
     async def fetch_unwritten(self, query: str, *arguments: object) -> Sequence[Any] | None:
         """Rows of one statement that may write nothing; None where it comes to writing."""
-        async with self.connection() as connection:
-            try:
-                async with connection.transaction(readonly=True):
-                    return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # as above
-            except asyncpg.ReadOnlySQLTransactionError:
-                return None
+        begin = f"{self.begin}; SET LOCAL transaction_read_only = on"
+        try:
+            async with self.session() as connection, within(connection, begin):
+                return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # as above
+        except asyncpg.ReadOnlySQLTransactionError:
+            return None
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:
@@ -176,13 +211,40 @@ class Database:
 
     async def require_safety(self) -> None:
         """Refuse a server on which no promise holds."""
-        row = (await self.persist("safety", lambda: self.fetch(statements("instances")["safety"])))[0]
+        row = (await self.persist("safety", lambda: self.fetch(_SQL["safety"])))[0]
         if not row["fsync"]:
             raise UnsafeDatabase("fsync is off: a crash of the server would forget what was sent")
         if row["standby"]:
             raise UnsafeDatabase("the server is a standby, which cannot be written")
         if row["version"] < POSTGRES_MIN:
             raise UnsafeDatabase(f"the server is version {row['version'] // 10_000}; 15 to 18 are supported")
+        if not row["as_asked"]:
+            raise _behind_pooler("it ignores startup parameters")
+
+
+@asynccontextmanager
+async def within(connection: Any, begin: str) -> AsyncIterator[None]:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """A transaction from `begin` to its commit.
+
+    After a cancellation or trouble that passes nothing more is sent: `session` discards the connection, and the
+    transaction ends with it.
+    """
+    try:
+        await connection.execute(begin)
+        yield
+    except PASSING_OR_CANCELLED:
+        raise
+    except BaseException:
+        await connection.execute("ROLLBACK")
+        raise
+    if await connection.execute("COMMIT") != "COMMIT":
+        raise RuntimeError("a statement had failed, and nothing was done: whoever survives that does it in `attempt`")
+
+
+def _begin(session: Mapping[str, str]) -> str:
+    """A transaction's begin, with what else the session would have had from its own."""
+    settings = (f"SET LOCAL {name} = '{value}'" for name, value in session.items() if name != NAME)
+    return "; ".join(("BEGIN", *settings))
 
 
 def _discard(connection: Any) -> None:  # noqa: ANN401 - the pool's proxy has no type of its own
@@ -196,7 +258,33 @@ async def connecting(attempt: Awaitable[T]) -> T:
     try:
         return await attempt
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as refused:
+        require_no_pooler(refused)
         raise DatabaseUnavailable(str(refused)) from refused
+
+
+async def _require_kept_statements(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """Raise ConfigError where the server has a prepared statement under the name that we gave it.
+
+    A pooler that supports prepared statements gives them names of its own. Without that, another client of the same
+    session that uses the same name would execute our statement.
+    """
+    name = f"dispatcher_{secrets.token_hex(8)}"
+    async with connection.transaction():
+        known = await connection.prepare(_SQL["is_prepared"], name=name)
+        if await known.fetchval(name):
+            words = "must be false: the pooler does not support prepared statements"
+            raise ConfigError([Fault("database.pooler_prepares", f"{words} ({SUPPORT})")])
+
+
+def require_no_pooler(refused: Exception) -> None:
+    """Raise ConfigError where a pooler refuses the settings that a session begins with."""
+    if isinstance(refused, asyncpg.ProtocolViolationError) and REFUSED_BY_POOLER in str(refused):
+        raise _behind_pooler(str(refused)) from refused
+
+
+def _behind_pooler(why: str) -> ConfigError:
+    words = f"must be a URL of Postgres itself, for LISTEN and migrations: a pooler answered ({why})"
+    return ConfigError([Fault("database.listen_url", words)])
 
 
 async def _leave_as_it_is(connection: object) -> None:

@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 from msgspec import Struct
 
-from dispatcher.errors import DatabaseUnavailable
+from dispatcher.errors import ConfigError, DatabaseUnavailable, Fault
 from dispatcher.store.queries import statements
 
 log = structlog.get_logger(__name__)
@@ -19,6 +19,12 @@ _SQL = statements("clusters")
 
 # A million suspects take a quarter of a minute; what takes an hour hangs.
 QUARANTINE_SECONDS_MAX = 3_600.0
+# Errors of a server or database that has no schema of ours, or is a standby.
+_ELSEWHERE = (
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+)
 
 
 class Place(Struct, frozen=True):
@@ -51,6 +57,16 @@ class Lookout:
         """Let a new connection be used if it leads where the others do. Whoever asked for it has to think again."""
         if self.watching and await self.look(connection):
             raise DatabaseUnavailable("it is another server, or another timeline of it")
+
+    async def require_here(self, connection: Any) -> None:  # noqa: ANN401 - as above
+        """Raise ConfigError unless a connection from outside the pool leads to the same database as the pool's."""
+        try:
+            *place, _ = await connection.fetchrow(_SQL["look"])
+        except _ELSEWHERE:
+            place = []
+        if not place or Place(*place) != self._place:
+            words = "leads to another server or database than database.url"
+            raise ConfigError([Fault("database.listen_url", words)])
 
     async def look(self, connection: Any) -> bool:  # noqa: ANN401 - as above
         """Whether we are somewhere else than before; then everything that this means has been done."""

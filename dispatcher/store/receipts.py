@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(Receipt).decode
 
 async def hear(database: Database, provider: str, heard: Heard, identity: Identity) -> list[Became]:
     """Keep what was said, all of it or nothing. Says what became of each receipt; `known` where it was heard before."""
-    async with database.connection() as connection, connection.transaction():
+    async with database.transaction() as connection:
         if not await connection.fetch(_SQL["heard"], provider, heard.event, heard.kept_seconds):
             return ["known"]
         found = [(receipt, await _find(connection, receipt, identity)) for receipt in heard.receipts]
@@ -97,7 +97,7 @@ async def look_again(database: Database, page: int, identity: Identity) -> list[
     """Look for the deliveries of receipts that wait; says what became of those that were found, by provider."""
     became: list[tuple[str, Became]] = []
     for row in await database.fetch(_SQL["due"], page):
-        async with database.connection() as connection, connection.transaction():
+        async with database.transaction() as connection:
             receipt = _decode(row["receipt"])
             meant = await _find(connection, receipt, identity)
             if meant is None:

@@ -8,10 +8,11 @@ import asyncpg
 from msgspec import Struct
 
 from dispatcher.errors import MigrationChanged, SchemaBehind, SchemaTooNew
-from dispatcher.store import tenants
+from dispatcher.store import direct, tenants
 
 # Any constant will do, as long as nobody else takes it: the first eight bytes of sha256("dispatcher migrate").
 LOCK = int.from_bytes(hashlib.sha256(b"dispatcher migrate").digest()[:8], "big", signed=True)
+CONNECT_SECONDS_MAX = 60.0
 MIGRATION_SECONDS_MAX = 3_600.0
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
@@ -74,8 +75,16 @@ def pending(have: dict[int, tuple[str, str]]) -> list[Migration]:
 
 
 async def migrate(url: str) -> list[Migration]:
-    """Apply what is missing, each in its own transaction; who comes second waits and finds nothing to do."""
-    connection = await asyncpg.connect(url, command_timeout=MIGRATION_SECONDS_MAX)
+    """Apply what is missing, each in its own transaction; who comes second waits and finds nothing to do.
+
+    The lock is the session's, so the URL has to lead past any pooler: `direct_url`.
+    """
+    connection = await direct.connect(
+        url,
+        direct.MIGRATION,
+        connect_seconds_max=CONNECT_SECONDS_MAX,
+        statement_seconds_max=MIGRATION_SECONDS_MAX,
+    )
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
         missing = pending(await applied(connection))

@@ -34,7 +34,7 @@ async def add(database: Database, tenant_id: str, actor: str, entries: Sequence[
 
 async def add_all(database: Database, tenant_id: str, actor: str, pages: Iterable[Sequence[Entry]]) -> None:
     """Put many on the list in one transaction, page by page."""
-    async with database.connection() as connection, connection.transaction():
+    async with database.transaction() as connection:
         for page in pages:
             await connection.fetch(_SQL["add"], *_columns(tenant_id, actor, page))
 

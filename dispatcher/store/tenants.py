@@ -8,7 +8,7 @@ import asyncpg
 import structlog
 
 from dispatcher.errors import TenantRoleMissing
-from dispatcher.store.database import PASSING_OR_CANCELLED, Database
+from dispatcher.store.database import PASSING_OR_CANCELLED, Database, within
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 
@@ -78,26 +78,15 @@ async def transaction(
     Operators see and write the keys and the pauses of all, and of nothing else more than others. For what somebody else
     has locked it waits for `lock_seconds`, or for as long as statements may take.
     """
-    async with database.connection() as connection:
-        try:
-            # In one message: a round trip each would be felt.
-            await connection.execute(_opening(whose, operators, lock_seconds))
-            yield Transaction(connection)
-        except PASSING_OR_CANCELLED:
-            # The session is discarded, with all that was done.
-            raise
-        except BaseException:
-            await connection.execute("ROLLBACK")
-            raise
-        if await connection.execute("COMMIT") != "COMMIT":
-            raise RuntimeError(
-                "a statement had failed, and nothing was done: whoever survives that does it in `attempt`"
-            )
+    # In one message: a round trip each would be felt.
+    begin = f"{database.begin}; {_bounds(whose, operators, lock_seconds)}"
+    async with database.session() as connection, within(connection, begin):
+        yield Transaction(connection)
 
 
-def _opening(whose: Workspace, operators: bool, lock_seconds: float | None) -> str:
+def _bounds(whose: Workspace, operators: bool, lock_seconds: float | None) -> str:
     return (
-        f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL dispatcher.tenant = {_literal(whose.tenant_id)}; "
+        f"SET LOCAL ROLE {ROLE}; SET LOCAL dispatcher.tenant = {_literal(whose.tenant_id)}; "
         f"SET LOCAL dispatcher.workspace = {_literal(whose.workspace_id)}"
         + ("; SET LOCAL dispatcher.operators = 'yes'" if operators else "")
         + ("" if lock_seconds is None else f"; SET LOCAL lock_timeout = {lock_seconds * 1000:.0f}")

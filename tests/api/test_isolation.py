@@ -147,7 +147,7 @@ async def test_a_forgotten_condition_leaks_nothing(
 async def test_without_row_security_it_would_have(
     one: Endpoint, database: Database, connection: Connection, forgetful: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tenants, "_opening", lambda *_: "BEGIN")
+    monkeypatch.setattr(tenants, "_bounds", lambda *_: "")
     leaked = await _leak(await Thief.of(FOREIGN[0], database, connection), one, forgetful)
     assert (leaked is None) == (one.operation in SILENT), leaked
 

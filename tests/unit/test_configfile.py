@@ -55,6 +55,7 @@ mc2SAiEA0HnjmL1bmtG70hyAzku8VviWPYwO0Vnr4Dna3xaKlTc=
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:mail"
 WHSEC = "whsec_" + "c2Vj" * 11
 HEARD = Receipts("https://mail.example.org", "t" * 32, WHSEC, f"{WHSEC} {WHSEC}", TOPIC, PEM)
+POOLED = Database(url="postgresql://pooler/d", listen_url="postgresql://h/d")
 ANNOTATED = Path(__file__).parents[2] / "ops" / "dispatcher.toml"
 
 
@@ -185,7 +186,7 @@ def test_a_variable_reaches_a_nested_key_of_a_channel() -> None:
 @pytest.mark.parametrize("keys", LEAVES, ids=".".join)
 def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
     there = Config(
-        database=Database(url="postgresql://h/d"),
+        database=POOLED,
         api=Api(allow_origins="https://shop.example.org http://localhost:3000"),
         unsubscribe=LINKS,
         receipts=HEARD,
@@ -199,6 +200,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     # These go together, and so does a name with what it stands for.
     beside = {f"DISPATCHER_UNSUBSCRIBE__{key.upper()}": value for key, value in structs.asdict(LINKS).items()}
+    beside |= {"DISPATCHER_DATABASE__URL": POOLED.url, "DISPATCHER_DATABASE__LISTEN_URL": POOLED.listen_url}
     beside |= {f"DISPATCHER_RECEIPTS__{key.upper()}": value for key, value in structs.asdict(HEARD).items()}
     beside |= _target(keys)
     given = {"DISPATCHER_" + "__".join(keys).upper(): text}
@@ -251,6 +253,14 @@ def test_a_value_given_twice_by_variables_is_a_fault(tmp_path: Path) -> None:
     }
     message = faults(environ=names)["database.url"]
     assert all(name in message for name in names)
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [('listen_url = "postgresql://h/d"', "database.url"), ("pooler_prepares = true", "database.listen_url")],
+)
+def test_a_pooler_needs_two_urls(given: str, path: str) -> None:
+    assert "is missing" in faults(f"[database]\n{given}")[path]
 
 
 @pytest.mark.parametrize(
