@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
 
 # What is done without a break: others who take as long are hardly noticed.
-WORK_SECONDS_MAX = 0.01
+WORK_SECONDS_MAX = 0.005
 
 T = TypeVar("T")
 

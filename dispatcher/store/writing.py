@@ -1,6 +1,6 @@
 """Writing deliveries for somebody who waits: each is written, or told why not, whatever its neighbours are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import asyncpg
 
@@ -9,6 +9,9 @@ from dispatcher.store import templates
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New, Written, insert
 
+# Of one statement: asyncpg encodes some 1 MB a millisecond, and 200 rows.
+PAGE_CHARACTERS_MAX = 2_000_000
+PAGE_MAX = 1_000
 # The database says no to a row, whoever asks and however often.
 _REFUSED_BY_DATABASE = (
     asyncpg.DataError,
@@ -32,6 +35,18 @@ async def write(database: Database, batch: Sequence[New]) -> list[Written | Faul
     return [refused[number] if number in refused else next(written) for number in range(len(batch))]
 
 
+def _pages(batch: Sequence[New]) -> Iterator[Sequence[New]]:
+    """As much of a batch at a time as can be sent to Postgres without holding the event loop."""
+    first = size = 0
+    for number, new in enumerate(batch):
+        size += len(new.variables) + len(new.template or "") + len(new.options)
+        if size >= PAGE_CHARACTERS_MAX or number - first >= PAGE_MAX:
+            yield batch[first : number + 1]
+            first, size = number + 1, 0
+    if first < len(batch):
+        yield batch[first:]
+
+
 async def _write(database: Database, batch: Sequence[New], *, alone: bool = False) -> list[Written | Fault]:
     """Where the database refuses a batch, halves find the guilty, so that nobody else suffers."""
     if not batch:
@@ -41,7 +56,7 @@ async def _write(database: Database, batch: Sequence[New], *, alone: bool = Fals
         if alone:
             return list(await insert(database, batch))
         async with database.attempt():
-            return list(await insert(database, batch))
+            return [one for page in _pages(batch) for one in await insert(database, page)]
     except _REFUSED_BY_DATABASE as refusal:
         if len(batch) == 1:
             return [Fault("database", f"refuses it: {refusal}")]
