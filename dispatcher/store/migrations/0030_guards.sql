@@ -1,13 +1,17 @@
--- Functions that run with their owner's rights do nothing for another workspace than the one that their caller is bound to.
+-- Functions that run with their owner's rights do nothing for another workspace than the one that their caller is bound to;
+-- whoever may insert into channel_outbox needs nothing else; deliveries are not truncated.
 --
 -- What was wrong
 --   signal_run_v1, pause_run_v1 and the like took the workspace from their arguments: a transaction of dispatcher_tenant that was
 --   bound to one workspace could name another one and reach its runs. No statement did; nothing but the statements kept them.
 --   And whoever may name a trigger function may put it on a table of its own, where it says itself which rows were deleted.
+--   An INSERT into the view needed rights on the table, its states and its sequence, with which one can do much more.
+--   TRUNCATE of deliveries fired no trigger: their states stayed behind.
 --
 -- How it is right
 --   Each of them begins with stay_within_v1, or locks or finds its row by a function that does. What only they call has its
---   caller's rights. No function with its owner's rights is everybody's.
+--   caller's rights. No function with its owner's rights is everybody's. The view writes with the rights of its owner, and
+--   numbers its rows itself, since a default is computed with the rights of who inserts.
 
 -- The run of an id, locked; of another tenant or workspace it is unknown.
 CREATE OR REPLACE FUNCTION dispatcher.lock_run_v1(p_run_id bigint, p_tenant_id text, p_workspace_id text)
@@ -175,3 +179,71 @@ REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due_v1, dispatcher.deliverie
 
 -- The end of a delivery that a node has ordered moves its run on, whoever's that is: a request writes none.
 CREATE POLICY ordered_by_no_node ON dispatcher.deliveries AS RESTRICTIVE FOR INSERT TO dispatcher_tenant WITH CHECK (node IS NULL);
+
+
+-- Through the view a row is queued, or it is skipped from the start: with its reason in error, and never sent. What has no
+-- template is born failed, whatever else was asked for.
+CREATE FUNCTION dispatcher.channel_outbox_insert_v3() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dispatcher.stay_within_v1(NEW.tenant_id, NEW.workspace_id);
+    IF NEW.status IS NULL OR NEW.status NOT IN ('queued', 'sent', 'called', 'posted', 'failed', 'skipped') THEN
+        RAISE EXCEPTION 'unknown status %', coalesce(quote_literal(NEW.status), 'null')
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'delivery_state_status_known', COLUMN = 'status';
+    END IF;
+    IF NEW.skipped AND NEW.status <> 'skipped' THEN
+        RAISE EXCEPTION 'skipped is true and status is %, not skipped', quote_literal(NEW.status)
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'skipped_means_skipped', COLUMN = 'skipped';
+    END IF;
+    IF NEW.status NOT IN ('queued', 'skipped') THEN
+        RAISE EXCEPTION 'a delivery is born queued or skipped, not %', NEW.status
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'born_queued_or_skipped', COLUMN = 'status';
+    END IF;
+    IF NEW.created_at <> now() THEN
+        RAISE EXCEPTION 'created_at is the time of the transaction, and cannot be given'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'created_by_its_transaction', COLUMN = 'created_at',
+                  HINT = 'Leave it out. What comes out of a backup goes into dispatcher.deliveries, and is held there.';
+    END IF;
+    NEW.id := coalesce(NEW.id, nextval('dispatcher.deliveries_id_seq'));
+    NEW.scheduled_for := coalesce(NEW.scheduled_for, NEW.run_at, now());
+    INSERT INTO dispatcher.deliveries (id, tenant_id, workspace_id, run_id, job_id, channel, lane, recipient, template,
+        variables, options, idempotency_key, max_attempts, scheduled_for, expires_at, created_at, template_name,
+        template_version, locale)
+    VALUES (NEW.id, NEW.tenant_id, NEW.workspace_id, NEW.run_id, NEW.job_id, NEW.channel, NEW.lane, NEW.recipient,
+        NEW.template, NEW.variables, NEW.options, NEW.idempotency_key, NEW.max_attempts, NEW.scheduled_for,
+        NEW.expires_at, NEW.created_at, NEW.template_name, NEW.template_version, NEW.locale)
+    RETURNING template_version, locale INTO NEW.template_version, NEW.locale;
+    IF NEW.template IS NULL AND NEW.template_version IS NULL THEN
+        SELECT s.status, s.finished_at, s.error INTO NEW.status, NEW.finished_at, NEW.error
+          FROM dispatcher.delivery_state s WHERE s.id = NEW.id;
+    ELSIF NEW.status = 'skipped' THEN
+        NEW.finished_at := statement_timestamp();
+        UPDATE dispatcher.delivery_state
+           SET status = 'skipped', ready = false, finished_at = NEW.finished_at, error = NEW.error WHERE id = NEW.id;
+    ELSIF NEW.run_at IS DISTINCT FROM NEW.scheduled_for AND NEW.run_at IS NOT NULL THEN
+        UPDATE dispatcher.delivery_state SET run_at = NEW.run_at WHERE id = NEW.id;
+    END IF;
+    NEW.run_at := coalesce(NEW.run_at, NEW.scheduled_for);
+    NEW.skipped := NEW.status = 'skipped';
+    NEW.attempts := 0;
+    RETURN NEW;
+END $$;
+
+DROP TRIGGER channel_outbox_insert ON dispatcher.channel_outbox;
+CREATE TRIGGER channel_outbox_insert INSTEAD OF INSERT ON dispatcher.channel_outbox
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_insert_v3();
+ALTER VIEW dispatcher.channel_outbox ALTER COLUMN id DROP DEFAULT;
+DROP FUNCTION dispatcher.channel_outbox_insert_v1, dispatcher.channel_outbox_insert_v2;
+REVOKE ALL ON FUNCTION dispatcher.channel_outbox_insert_v3 FROM PUBLIC;
+
+-- A DELETE takes along what belongs to a delivery, and leaves alone what is not finished; TRUNCATE could do neither.
+CREATE FUNCTION dispatcher.deliveries_are_deleted_v1() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'deliveries are not truncated, since where they stand would stay behind: DELETE FROM dispatcher.deliveries instead'
+        USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Cancel those first that are not finished.';
+END $$;
+
+CREATE TRIGGER deliveries_are_deleted BEFORE TRUNCATE ON dispatcher.deliveries
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_are_deleted_v1();
+REVOKE ALL ON FUNCTION dispatcher.deliveries_are_deleted_v1 FROM PUBLIC;
