@@ -15,6 +15,7 @@ class Blackhole:
     """Accepts everything."""
 
     idempotency_key_seconds = 0.0
+    keyed_recipients: frozenset[str] = frozenset()
 
     async def prepare(self, count: int) -> None:
         """There is nothing to connect to."""

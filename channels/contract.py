@@ -11,7 +11,8 @@ A channel MUST
     same bytes under the same key, of a provider that de-duplicates by it, while the licence holds;
  6. send the same bytes for the same delivery and attempt number: nothing random, no clock, but for the time of the call
     where the protocol has that signed;
- 7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does;
+ 7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does
+    (or with `keyed_recipients` which recipients do, each for itself);
     `Refused` then speaks for every earlier call with that key too: from the second attempt on, a refusal that does not
     (for wrong credentials, for a key that came with another message) is `RetryAfter`;
  8. let cancellation through at once;
@@ -101,13 +102,11 @@ class Throttled(Struct, frozen=True, gc=False):
 class Unknown(Struct, frozen=True, gc=False):
     """The call was begun and its outcome cannot be known; `phase` says how far it came.
 
-    `hold` says that the same call again would never tell, whatever the provider does with keys. `by_key` says that this
-    receiver de-duplicates by the key, without an end, though the channel as a whole does not promise it.
+    `hold` says that the same call again would never tell, whatever the provider does with keys.
     """
 
     phase: str
     hold: bool = False
-    by_key: bool = False
 
 
 class NotCalled(Struct, frozen=True, gc=False):
@@ -130,6 +129,10 @@ class Channel(Protocol):
     @property
     def idempotency_key_seconds(self) -> float:
         """For how long the provider contractually de-duplicates by the envelope's key: 0 not at all, inf for ever."""
+
+    @property
+    def keyed_recipients(self) -> frozenset[str]:
+        """Recipients that de-duplicate by the envelope's key for ever, whatever the provider does. It never changes."""
 
     async def prepare(self, count: int) -> None:
         """Return when `count` calls can begin without waiting for a connection. Called before the mark.

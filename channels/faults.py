@@ -57,6 +57,10 @@ class Faulty:
     def idempotency_key_seconds(self) -> float:
         return self._inner.idempotency_key_seconds
 
+    @property
+    def keyed_recipients(self) -> frozenset[str]:
+        return self._inner.keyed_recipients
+
     async def prepare(self, count: int) -> None:
         await self._inner.prepare(count)
 

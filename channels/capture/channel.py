@@ -41,6 +41,7 @@ class Capture:
     """Keeps messages in `dispatcher.captured_messages`; mails also as the bytes that a server would get."""
 
     idempotency_key_seconds = 0.0
+    keyed_recipients: frozenset[str] = frozenset()
 
     def __init__(self, connect: Connect, options: CaptureOptions | None = None) -> None:
         options = options or CaptureOptions()

@@ -28,7 +28,7 @@ def judged(envelope: Envelope, function: FunctionSettings, answer: Answer | Lost
     """The verdict about one call."""
     if isinstance(answer, Lost):
         if answer.written:
-            return Unknown(f"no answer: {answer.why}", by_key=function.idempotent)
+            return Unknown(f"no answer: {answer.why}")
         return not_called(answer)
     said = _object(answer)
     judge = _succeeded if succeeded(answer) else _refused
@@ -38,7 +38,7 @@ def judged(envelope: Envelope, function: FunctionSettings, answer: Answer | Lost
 def _refused(envelope: Envelope, function: FunctionSettings, answer: Answer, said: Said) -> Verdict:
     """The verdict of a status that is no success."""
     if of_a_gateway(answer) and said is None:
-        return Unknown(f"answered with {answer.status} by a gateway", by_key=function.idempotent)
+        return Unknown(f"answered with {answer.status} by a gateway")
     reason = f"answered with {answer.status}"
     if redirects(answer):
         reason += ", a redirect, and those are not followed; write the new URL into the configuration"
@@ -48,7 +48,7 @@ def _refused(envelope: Envelope, function: FunctionSettings, answer: Answer, sai
 def _succeeded(envelope: Envelope, function: FunctionSettings, answer: Answer, said: Said) -> Verdict:
     """The verdict of a 2xx, which is a success only in our form."""
     if answer.cut_off:
-        return Unknown(f"answered with {answer.status}, and the rest was lost", by_key=function.idempotent)
+        return Unknown(f"answered with {answer.status}, and the rest was lost")
     if answer.body is None:
         reason = f"answered with more than {function.answer_bytes_max} bytes (answer_bytes_max)"
     elif said is None:

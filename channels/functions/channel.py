@@ -44,3 +44,4 @@ class Functions(Posts[FunctionSettings]):
         self, functions: Mapping[str, FunctionSettings], resolver: Callable[[], AbstractResolver] | None = None
     ) -> None:
         super().__init__(_Manner(), functions, _UNKNOWN, resolver)
+        self.keyed_recipients = frozenset(name for name, function in functions.items() if function.idempotent)

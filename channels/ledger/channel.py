@@ -39,6 +39,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class Ledger:
     """Speaks lines of JSON with a ledger."""
 
+    keyed_recipients: frozenset[str] = frozenset()
+
     def __init__(self, options: LedgerOptions) -> None:
         self._options = options
         self._wires: list[Wire] = []

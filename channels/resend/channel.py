@@ -62,6 +62,8 @@ class Work:
 class Resend:
     """Speaks with the API of Resend."""
 
+    keyed_recipients: frozenset[str] = frozenset()
+
     def __init__(self, options: ResendOptions) -> None:
         self._options = options
         self._messages = Messages(options)

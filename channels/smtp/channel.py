@@ -34,6 +34,8 @@ _PATH = re.compile(
 class Smtp:
     """Speaks with one relay or submission server."""
 
+    keyed_recipients: frozenset[str] = frozenset()
+
     def __init__(self, options: SmtpOptions) -> None:
         self._options = options
         self._composer = Composer(options)

@@ -44,6 +44,7 @@ class Posts(Generic[TargetT]):
     """
 
     idempotency_key_seconds = 0.0
+    keyed_recipients: frozenset[str] = frozenset()
 
     def __init__(
         self,

@@ -97,6 +97,7 @@ class Webhooks(Posts[Endpoint]):
     """Posts to endpoints that deliveries bring along, each over connections of its own."""
 
     idempotency_key_seconds = float("inf")
+    keyed_recipients: frozenset[str] = frozenset()
 
     def __init__(
         self,

@@ -54,9 +54,10 @@ class Terms(Struct, eq=False):
         """Whether an unknown attempt may be sent again, and until how long after the first mark under its key."""
         # What is marked in time reaches its provider a licence and a call later at most: the key is known until then.
         usable = self.channel.idempotency_key_seconds - self.call_may_last_seconds
+        keyed = self.channel.keyed_recipients
         if usable > 0:
-            return Resend("key", None if usable == float("inf") else usable)
-        return Resend("at_least_once") if self.settings.at_least_once else Resend()
+            return Resend("key", None if usable == float("inf") else usable, keyed)
+        return Resend("at_least_once" if self.settings.at_least_once else None, None, keyed)
 
     @property
     def call_may_last_seconds(self) -> float:
@@ -356,7 +357,8 @@ class Sender:
         policy = terms.retry
         spread = random.uniform(0, policy.jitter) if policy.jitter else 0.0  # noqa: S311 - spreads retries, hides nothing
         wait = retry.wait_seconds(used, policy.base_seconds, policy.cap_seconds, spread)
-        self._settle(state, one, retry.decide(verdict, used, one.item.max_attempts, wait, terms.resend))
+        item = one.item
+        self._settle(state, one, retry.decide(verdict, used, item.max_attempts, wait, terms.resend, item.recipient))
 
     def _put_back(self, state: LaneState, batch: Sequence[Rendered], back: Back) -> None:
         for one in batch:

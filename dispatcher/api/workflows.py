@@ -105,7 +105,7 @@ async def _read(call: Call) -> New:
 def _there(call: Call) -> Known:
     """What definitions can name."""
     config = call.served.config()
-    return Known(config.channels, {name: function.idempotent for name, function in config.functions.items()})
+    return Known(config.channels, config.functions)
 
 
 def _saved(new: New, saved: Saved) -> run_models.SavedWorkflow:

@@ -35,10 +35,14 @@ RECIPIENT_CHARACTERS_MAX = 2_000
 
 
 class Resend(Struct, frozen=True):
-    """Whether an unknown attempt may be sent again: by whose leave, and for how long its provider knows the key."""
+    """Whether an unknown attempt may be sent again: by whose leave, and for how long its provider knows the key.
+
+    `keyed_recipients` know every key that they were given, whatever their provider does.
+    """
 
     by: ResendBy | None = None
     key_seconds: float | None = None
+    keyed_recipients: frozenset[str] = frozenset()
 
 
 class Suspicion(Struct, frozen=True):

@@ -22,7 +22,7 @@ def wait_seconds(attempt: int, base: float, cap: float, spread: float) -> float:
 
 
 def decide(  # noqa: PLR0911 - one return a verdict
-    verdict: Verdict, attempt: int, max_attempts: int, wait: float, resend: Resend
+    verdict: Verdict, attempt: int, max_attempts: int, wait: float, resend: Resend, recipient: str = ""
 ) -> Outcome:
     """The outcome of attempt number `attempt`, where `wait` is what the policy makes of that number."""
     match verdict:
@@ -39,8 +39,8 @@ def decide(  # noqa: PLR0911 - one return a verdict
             return Back(wish_seconds(seconds), "throttled", throttled=True)
         case NotCalled(why=why):
             return Back(0.0, why)
-        case Unknown(phase=phase, hold=hold, by_key=by_key):
-            leave = BY_KEY if by_key and resend.by != "key" else resend
+        case Unknown(phase=phase, hold=hold):
+            leave = BY_KEY if recipient in resend.keyed_recipients and resend.by != "key" else resend
             # An unknown last attempt is not exhaustion: nobody knows that it failed.
             if leave.by is None or hold or attempt >= max_attempts:
                 return Held(f"unknown: {phase}")

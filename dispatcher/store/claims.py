@@ -45,7 +45,7 @@ class Wanted(Struct, frozen=True):
 async def claim(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]:
     """Take due deliveries. Not to be repeated: a token names one claim."""
     token, channel, lane = wanted.token, wanted.channel, wanted.lane
-    rows = await database.fetch(_CLAIM, *_asked(epoch, wanted), lane.value, wanted.count)
+    rows = await database.fetch(_CLAIM, *_asked(epoch, wanted), lane.value, wanted.count, _keyed(wanted))
     return [Claimed(*row, token, channel, lane) for row in rows]  # type: ignore[call-arg]  # a row is its first fields
 
 
@@ -53,13 +53,17 @@ async def claim_suspects(database: Database, epoch: int, wanted: Wanted, suspici
     """Take deliveries whose owners have died, from whichever lanes: no more of them together than is wise."""
     count = min(wanted.count, suspicion.together)
     deaths = suspicion.deaths_min, suspicion.deaths_max
-    rows = await database.fetch(_SQL["claim_suspects"], *_asked(epoch, wanted), *deaths, count)
+    rows = await database.fetch(_SQL["claim_suspects"], *_asked(epoch, wanted), *deaths, count, _keyed(wanted))
     return [Claimed(*row[:-1], wanted.token, wanted.channel, Lane(row["lane"])) for row in rows]  # type: ignore[call-arg]  # as above
 
 
 def _asked(epoch: int, wanted: Wanted) -> tuple[object, ...]:
     resend = wanted.resend
     return epoch, wanted.token, resend.by, resend.key_seconds, wanted.settle_seconds, wanted.channel
+
+
+def _keyed(wanted: Wanted) -> list[str]:
+    return list(wanted.resend.keyed_recipients)
 
 
 async def suspects(database: Database, asked: Sequence[tuple[str, Suspicion]]) -> list[tuple[str, Suspicion]]:

@@ -260,7 +260,6 @@ def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...
             order.locale,
             order.topic,
             order.expires_seconds,
-            order.key_honoured,
         )
 
 

@@ -43,6 +43,7 @@ class Script:
     until `gate` is open."""
 
     idempotency_key_seconds = 0.0
+    keyed_recipients: frozenset[str] = frozenset()
 
     def __init__(self, answer: Answer = accepted) -> None:
         self.answer = answer

@@ -71,8 +71,9 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
         await stage.sent_once(ids)
 
 
+@pytest.mark.parametrize("whose", ["channel", "recipient"])
 async def test_what_was_claimed_before_its_promise_changed_is_claimed_anew_before_it_is_called(
-    troubled: Troubled,
+    troubled: Troubled, whose: str
 ) -> None:
     """Who recovers a claim goes by what stands in it: each call is covered by a claim of its own terms."""
     stage = Stage(troubled, channel(marked_max=10))
@@ -83,25 +84,29 @@ async def test_what_was_claimed_before_its_promise_changed_is_claimed_anew_befor
         used = sum(slots.used.values())
         return 0 < used == len(stage.sms.given) and sum(state.outstanding for state in lanes) == 40
 
-    async def promises() -> dict[int, str | None]:
-        under_way = """SELECT s.id, c.resend_by FROM dispatcher.delivery_state s JOIN dispatcher.claims c USING (token)
+    async def promises() -> dict[int, bool]:
+        under_way = """SELECT s.id, c.resend_by IS NOT NULL OR c.keyed_recipients = '{+49}' AS made
+                         FROM dispatcher.delivery_state s JOIN dispatcher.claims c USING (token)
                         WHERE s.marked AND s.status = 'queued'"""
-        return {row["id"]: row["resend_by"] for row in await troubled.fetch(under_way)}
+        return {row["id"]: row["made"] for row in await troubled.fetch(under_way)}
 
     async with stage.playing():
         ids = await stage.write(40)
         await until(called_and_claimed, "as many as there are slots are called, and the rest is claimed")
-        stage.terms["sms"].settings = Channel(marked_max=10, at_least_once=True)
+        if whose == "channel":
+            stage.terms["sms"].settings = Channel(marked_max=10, at_least_once=True)
+        else:
+            stage.sms.keyed_recipients = frozenset({"+49"})
         stage.pipeline.adopt(stage.config, stage.terms)
         before = set(stage.sms.ids())
-        assert set((await promises()).values()) == {None}
+        assert set((await promises()).values()) == {False}
         gate, stage.sms.gate = stage.sms.gate, asyncio.Event()
         gate.set()
 
-        async def others() -> dict[int, str | None]:
+        async def others() -> dict[int, bool]:
             return {one: promise for one, promise in (await promises()).items() if one not in before}
 
-        assert set((await until(others, "the next are called")).values()) == {"at_least_once"}
+        assert set((await until(others, "the next are called")).values()) == {True}
         stage.sms.gate.set()
         await stage.sent_once(ids)
 

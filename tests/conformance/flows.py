@@ -56,7 +56,7 @@ async def put(
     connection: Connection, definition: Definition, *, functions: Sequence[str] = (), author: str = "ann"
 ) -> Any:
     """Save a definition, which takes triggers from then on."""
-    made = compile_definition(definition, Known((*CHANNELS, PAGER), dict.fromkeys(functions, False)))
+    made = compile_definition(definition, Known((*CHANNELS, PAGER), functions))
     assert isinstance(made, Plan), made
     return await connection.fetchrow(
         "SELECT * FROM dispatcher.put_workflow_v1('default', 'default', $1, $2, $3, $4, true)",

@@ -1,7 +1,7 @@
 """Runs as tests drive them: definitions put as they are written, triggers by SQL, and what became of each."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from itertools import count, pairwise
 from typing import Any
@@ -24,12 +24,12 @@ PUT = "SELECT * FROM dispatcher.put_workflow_v1('default', 'default', $1, $2, $3
 
 
 class Runs:
-    """Workflows and runs of one database; `functions` says which there are, and which of them are idempotent."""
+    """Workflows and runs of one database, where there are these functions."""
 
-    def __init__(self, connection: Connection, functions: Mapping[str, bool] | None = None) -> None:
+    def __init__(self, connection: Connection, functions: Collection[str] = ()) -> None:
         self.connection = connection
         self.outbox = Outbox(connection)
-        self._known = Known(CHANNELS, functions or {})
+        self._known = Known(CHANNELS, functions)
 
     async def start(self, definition: Mapping[str, Any], **given: Any) -> int:
         """A run of a definition; it is put under a name of its own."""
@@ -98,7 +98,7 @@ class Runs:
 
 @asynccontextmanager
 async def running(
-    url: str, environment: Mapping[str, str], functions: Mapping[str, bool] | None = None
+    url: str, environment: Mapping[str, str], functions: Collection[str] = ()
 ) -> AsyncIterator["Running"]:
     """A program at work on a database, for as many tests as share it."""
     program = Program(url)

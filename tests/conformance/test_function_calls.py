@@ -2,19 +2,15 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from tests.channels.web.far import LOOPBACK, METADATA, Endless, FarSide, Silent, dropped, json_of, says
-from tests.conformance.runs import BRISK, Running, Runs, call, running, sms, steps
+from tests.conformance.runs import Running, Runs, call, running, sms, steps
 from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
 
 # Which functions there are: `again` is idempotent, and `hasty` does not wait.
 FUNCTIONS = {"bill": {}, "again": {"IDEMPOTENT": "true"}, "hasty": {"TIMEOUT_SECONDS": "0.3"}}
-KNOWN = {name: name == "again" for name in FUNCTIONS}
 DONE = says(200, {"success": True, "data": {"invoice": 17, "to": {"name": "Ann"}}})
 
 
@@ -31,7 +27,7 @@ def at(far: FarSide) -> dict[str, str]:
 @pytest.fixture(scope="module")
 async def place(shared_url: str) -> AsyncIterator[tuple[Running, FarSide]]:
     """A program and its functions."""
-    async with FarSide(DONE) as far, running(shared_url, at(far), KNOWN) as here:
+    async with FarSide(DONE) as far, running(shared_url, at(far), FUNCTIONS) as here:
         yield here, far
 
 
@@ -145,38 +141,3 @@ async def test_WF_19_a_time_out_of_another_is_held_and_its_run_stays_open_until_
     assert said.returncode == 0, said.stderr
     await runs.until_status(run, status)
     assert len(far.requests) == 1
-
-
-@pytest.mark.parametrize("function", ["again", "bill"])
-async def test_WF_19_a_call_under_way_when_its_program_is_killed_is_made_again_only_where_its_key_is_honoured(
-    program: Program, second: Program, connection: Connection, function: str
-) -> None:
-    silent = Silent()
-    async with FarSide(DONE) as far:
-        far.next.append(silent)
-        runs = Runs(connection, KNOWN)
-        # What a dead owner has begun can be settled once no call of its can be under way any more.
-        brief = {f"DISPATCHER_FUNCTIONS__{name.upper()}__TIMEOUT_SECONDS": "3" for name in FUNCTIONS}
-        environment = BRISK | at(far) | brief | {"DISPATCHER_CHANNELS__HTTP__CALL_SECONDS_MAX": "3"}
-        await program.start(**environment)
-        run = await runs.start(steps(call(function), sms()))
-        await silent.begun.wait()
-        await program.kill()
-        await second.start(**environment)
-        if function == "bill":
-            held = await runs.delivery(run, "n1", "held")
-            assert (await runs.row(run))["status"] == "running"
-            await settle(connection, held)
-        await runs.until_status(run, "completed")
-        assert len(far.requests) == (1 if function == "bill" else 2)
-        assert len({one.headers["idempotency-key"] for one in far.requests}) == 1
-
-
-async def settle(connection: Connection, delivery: int) -> Any:
-    """Say that it has arrived, once that can be said."""
-    settling = "SELECT dispatcher.settle_held_v1($1, 'sent', 'ann', 'looked it up')"
-
-    async def done() -> bool:
-        return bool(await connection.fetchval(settling, delivery) == "settled")
-
-    return await until(done, "it is settled")

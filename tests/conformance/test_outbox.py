@@ -264,6 +264,8 @@ LEAVING = [
        SELECT id, 'sms', 1, now(), true FROM dispatcher.deliveries""",
     "DELETE FROM dispatcher.delivery_state",
     "TRUNCATE dispatcher.delivery_state",
+    "TRUNCATE dispatcher.deliveries",
+    "TRUNCATE dispatcher.deliveries CASCADE",
 ]
 
 

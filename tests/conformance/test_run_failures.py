@@ -19,7 +19,7 @@ from tests.store.waits import until
 
 BUSY = says(503, {"success": False, "error": "busy"})
 FINE = says(200, {"success": True, "data": {"invoice": 17}})
-KNOWN = {"bill": False}
+KNOWN = ("bill",)
 WHY = ("--reason", "it is back", "--actor", "ann")
 
 

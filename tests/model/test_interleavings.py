@@ -29,7 +29,7 @@ def _fence(scene: Scene) -> Statement:
 
 
 def _claim(scene: Scene, token: int) -> Statement:
-    return Statement("claims", "claim", (scene.epoch, token, None, None, 60.0, "sms", Lane.NORMAL.value, 10))
+    return Statement("claims", "claim", (scene.epoch, token, None, None, 60.0, "sms", Lane.NORMAL.value, 10, []))
 
 
 def _accepted(item: Claimed) -> Statement:

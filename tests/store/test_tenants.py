@@ -1,20 +1,16 @@
 """Tenants: what a transaction sees and does that is bound to one workspace, and what everybody else does as before."""
 
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from importlib import resources
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from dispatcher.config import Database as Settings
-from dispatcher.store import deliveries, runs, templates, tenants, workflows
+from dispatcher.store import deliveries, tenants, workflows
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import New, Written
-from dispatcher.store.queries import statements
-from dispatcher.store.runs import Trigger
 from dispatcher.store.templates import Workspace
 from dispatcher.store.writing import write
 from tests.store import flows
@@ -26,22 +22,6 @@ OTHER = Workspace("default", "other")
 BOUND = """
     SELECT current_user::text, current_setting('dispatcher.tenant', true), current_setting('dispatcher.workspace', true)
 """
-# Functions that run as the owner and may be called by a request, each with why that shows it nothing of others.
-FOR_A_ROW = "it is called for a run or delivery that is visible, with the workspace of that row"
-STAYS = "it asks stay_within_v1 first"
-OF_THE_OWNER = {
-    "pause_run_v1": FOR_A_ROW,
-    "resume_run_v1": FOR_A_ROW,
-    "cancel_run_v1": FOR_A_ROW,
-    "replay_run_v1": FOR_A_ROW,
-    "signal_run_v1": FOR_A_ROW,
-    "discard_run_v1": FOR_A_ROW,
-    "discard_delivery_v1": FOR_A_ROW,
-    "trigger_workflow_v2": STAYS,
-    "trigger_workflows_v1": STAYS,
-    "template_fault_v2": STAYS,
-    "sent_to_v1": STAYS,
-}
 
 
 def _new(key: str, whose: Workspace = HOME, **fields: str) -> New:
@@ -98,36 +78,6 @@ async def test_what_a_request_may_call_it_may_call_to_the_end(connection: Connec
     assert [row[0] for row in await connection.fetch(broken)] == []
 
 
-async def test_no_function_shows_a_request_what_it_may_not_see(connection: Connection) -> None:
-    of_the_owner = """
-        SELECT proname FROM pg_proc
-         WHERE pronamespace = 'dispatcher'::regnamespace AND prosecdef AND prorettype <> 'trigger'::regtype
-           AND has_function_privilege('dispatcher_tenant', oid, 'EXECUTE')
-    """
-    assert {row["proname"] for row in await connection.fetch(of_the_owner)} == set(OF_THE_OWNER), (
-        "each needs its reason"
-    )
-    for name, reason in OF_THE_OWNER.items():
-        if reason == STAYS:
-            text = await connection.fetchval("SELECT prosrc FROM pg_proc WHERE proname = $1", name)
-            assert text.split("BEGIN")[1].strip().startswith("PERFORM dispatcher.stay_within_v1("), name
-
-
-@pytest.mark.parametrize("name", [name for name, reason in OF_THE_OWNER.items() if reason == FOR_A_ROW])
-def test_what_is_called_for_a_row_is_called_for_one_that_is_visible(name: str) -> None:
-    """An id alone would lead the owner's function to a row of anybody's."""
-    folder = resources.files("dispatcher.store").joinpath("sql")
-    texts = [text for file in folder.iterdir() for text in statements(file.name.removesuffix(".sql")).values()]
-    calls = [text for text in texts if f"dispatcher.{name}(" in text]
-    assert calls
-    for text in calls:
-        assert re.search(
-            rf"dispatcher\.{name}\((\w+\.)?id, (\$2|'\w+'), (\w+\.)?tenant_id, (\w+\.)?workspace_id|"
-            rf"dispatcher\.{name}\(id, \$2, \$3::jsonb, tenant_id, workspace_id",
-            text,
-        ), text
-
-
 async def test_the_role_owns_nothing_and_nobody_logs_in_as_it(connection: Connection) -> None:
     (role,) = await connection.fetch("SELECT * FROM pg_roles WHERE rolname = 'dispatcher_tenant'")
     assert not any(role[f"rol{name}"] for name in ("canlogin", "super", "createrole", "createdb", "bypassrls"))
@@ -163,28 +113,6 @@ async def test_who_is_bound_to_nothing_sees_nothing(connection: Connection, data
             assert await connection.fetchval("SELECT count(*) FROM dispatcher.delivery_state") == 0
 
 
-@pytest.mark.parametrize(
-    "bound", ["", "SET LOCAL dispatcher.tenant = ''", "SET LOCAL dispatcher.workspace = 'default'"]
-)
-@pytest.mark.parametrize(
-    "call",
-    [
-        "trigger_workflow_v2('welcome', '{}', NULL, {place}, 'x')",
-        "trigger_workflows_v1({place}, 'welcome', ARRAY['{}'], ARRAY['key'], ARRAY['x'])",
-        "template_fault_v2({place}, 'welcome', 'email')",
-        "sent_to_v1({place}, '{+49}')",
-    ],
-)
-async def test_who_is_bound_to_nothing_does_nothing_for_anybody(connection: Connection, call: str, bound: str) -> None:
-    """Null means the default workspace to whom it is handed on."""
-    await flows.put(connection)
-    for place in ("NULL, NULL", "NULL, 'default'", "'', ''", "'default', 'default'"):
-        await connection.execute(f"BEGIN; SET LOCAL ROLE dispatcher_tenant; {bound}")
-        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="another workspace"):
-            await connection.fetch(f"SELECT dispatcher.{call.replace('{place}', place)}")
-        await connection.execute("ROLLBACK")
-
-
 async def test_nothing_is_written_for_another_workspace(database: Database) -> None:
     plan = workflows.New({}, flows.plan())
     for foreign in (ACME, OTHER):
@@ -197,20 +125,16 @@ async def test_nothing_is_written_for_another_workspace(database: Database) -> N
     assert await database.value("SELECT count(*) FROM dispatcher.deliveries") == 0
 
 
-async def test_the_owners_functions_do_nothing_for_another_workspace(
-    connection: Connection, database: Database
-) -> None:
+async def test_no_request_says_what_a_node_of_a_run_has_sent(connection: Connection, database: Database) -> None:
+    """The end of such a delivery moves its run on, whoever's that is."""
     await flows.put(connection)
-    for bound in (ACME, OTHER):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="another workspace"):
-            async with tenants.transaction(database, bound) as inside:
-                await runs.trigger(inside, Trigger(workflow="welcome", input="{}", key=None, workspace=HOME, by="x"))
-        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="another workspace"):
-            async with tenants.transaction(database, bound) as inside:
-                await templates.faults(inside, [(HOME.tenant_id, HOME.workspace_id, "welcome", "email")])
-    async with tenants.transaction(database, HOME) as inside:
-        started = await runs.trigger(inside, Trigger(workflow="welcome", input="{}", key=None, workspace=HOME, by="x"))
-    assert started.status == "queued"
+    run = (await flows.trigger(connection))["execution_id"]
+    ordered = """INSERT INTO dispatcher.deliveries
+                        (tenant_id, run_id, node, idempotency_key, channel, recipient, template)
+                 VALUES ('acme', $1, 'mail', 'forged', 'sms', '+49', '{"body": "x"}')"""
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+        async with tenants.transaction(database, ACME) as inside:
+            await inside.fetch(ordered, run)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ SHOWN_NUMBER_MAX = 10**15
 
 
 class Known(Struct, frozen=True):
-    """What there is: channels, and functions with whether they may be called again under the same key."""
+    """The channels and functions that there are."""
 
     channels: Collection[str]
-    functions: Mapping[str, bool] = {}
+    functions: Collection[str] = ()
 
 
 class Shared(Struct, frozen=True):

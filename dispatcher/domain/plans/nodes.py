@@ -78,7 +78,6 @@ def _call(fields: Fields, step: int, payload: str = "payload") -> Node:
         function=function or "",
         action=action or "",
         payload={} if given is None else given,
-        idempotent=known.get(function or "", False),
     )
 
 

@@ -100,7 +100,6 @@ class Calls:
             variables={"body": body},
             options=self._options,
             attempts=node.attempts,
-            key_honoured=node.idempotent,
         )
 
 

@@ -52,8 +52,6 @@ class Call(_Node, frozen=True, kw_only=True, tag="call"):
     function: str
     action: str
     payload: Any = None
-    # Its receiver de-duplicates by the key: an unknown attempt may be sent again.
-    idempotent: bool = False
 
 
 class Delay(_Node, frozen=True, kw_only=True, tag="delay"):

@@ -112,7 +112,6 @@ class Order(Struct, frozen=True, kw_only=True):
     topic: str | None = None
     lane: int | None = None
     expires_seconds: float | None = None
-    key_honoured: bool = False
 
 
 class Wish(Struct, frozen=True, kw_only=True):

@@ -93,7 +93,7 @@ class StoredWorkflows:
 
 def known(config: Config) -> Known:
     """The channels and functions that definitions can name."""
-    return Known(config.channels, {name: function.idempotent for name, function in config.functions.items()})
+    return Known(config.channels, config.functions)
 
 
 def _compared(one: New | list[Fault], found: dict[str, store.Compared]) -> Compared:

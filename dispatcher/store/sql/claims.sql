@@ -15,8 +15,8 @@ WITH me AS MATERIALIZED (
                FOR UPDATE SKIP LOCKED))
     RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at
 ), noted AS (
-    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids)
-    SELECT $2, $1, $3, $4, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
+    SELECT $2, $1, $3, $4, $5, array_agg(id), $9::text[] FROM taken HAVING count(*) > 0
 )
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
@@ -44,8 +44,8 @@ WITH me AS MATERIALIZED (
                FOR UPDATE SKIP LOCKED))
     RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.lane
 ), noted AS (
-    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids)
-    SELECT $2, $1, $3, $4, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
+    SELECT $2, $1, $3, $4, $5, array_agg(id), $10::text[] FROM taken HAVING count(*) > 0
 )
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,

@@ -151,19 +151,18 @@ SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel,
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS asked (tenant_id, workspace_id, name, channel);
 
 -- name: order
--- Write deliveries that nodes have ordered, due at $19: their keys were made with that. A key that stands is not written
+-- Write deliveries that nodes have ordered, due at $18: their keys were made with that. A key that stands is not written
 -- again.
 INSERT INTO dispatcher.deliveries (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template,
-       template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, key_honoured,
-       scheduled_for)
+       template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, scheduled_for)
 SELECT o.run_id, o.node, o.tenant_id, o.workspace_id, o.idempotency_key, o.channel, o.recipient, o.template::jsonb,
        o.template_name, o.template_version, o.variables::jsonb, o.options::jsonb, o.max_attempts, o.lane, o.locale,
-       o.topic, $19::timestamptz + make_interval(secs => o.expires_seconds), o.key_honoured, $19
+       o.topic, $18::timestamptz + make_interval(secs => o.expires_seconds), $18
   FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::bigint[], $11::text[], $12::text[], $13::smallint[], $14::smallint[], $15::text[],
-              $16::text[], $17::float8[], $18::boolean[])
+              $16::text[], $17::float8[])
     AS o (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template, template_name,
-          template_version, variables, options, max_attempts, lane, locale, topic, expires_seconds, key_honoured)
+          template_version, variables, options, max_attempts, lane, locale, topic, expires_seconds)
 ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
 
 -- name: advance

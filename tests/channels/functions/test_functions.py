@@ -283,15 +283,17 @@ async def test_nothing_of_the_delivery_is_in_a_reason(far: FarSide) -> None:
 # Nobody knows
 
 
-@pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize(
     "behaviour", [dropped, half(200), says(502, raw=b"<html>"), says(504, raw=b""), says(524, raw=b"")]
 )
-async def test_without_a_whole_answer_nobody_knows(far: FarSide, behaviour: Behaviour, idempotent: bool) -> None:
+async def test_without_a_whole_answer_nobody_knows(far: FarSide, behaviour: Behaviour) -> None:
     far.next.append(behaviour)
-    found = await verdict(function(far, idempotent=idempotent, retry="never"))
-    assert isinstance(found, Unknown)
-    assert found == Unknown(found.phase, by_key=idempotent)
+    assert isinstance(await verdict(function(far, retry="never")), Unknown)
+
+
+async def test_the_functions_that_are_idempotent_know_their_keys(far: FarSide) -> None:
+    channel = Functions({NAME: function(far, idempotent=True), "other": function(far)})
+    assert channel.keyed_recipients == {NAME}
 
 
 @pytest.mark.parametrize("head", [False, True])
@@ -366,7 +368,7 @@ async def test_who_is_cut_off_says_how_far_each_call_came(far: FarSide) -> None:
     silent, verdicts = Silent(), Verdicts()
     far.always = silent
     batch = [asked(number) for number in (1, 2, 3)]
-    async with opened(function(far, connections=1, idempotent=True)) as channel:
+    async with opened(function(far, connections=1)) as channel:
         calling = asyncio.create_task(channel.deliver(batch, verdicts))
         await until(silent.begun.is_set, "one has begun")
         calling.cancel()
@@ -375,7 +377,6 @@ async def test_who_is_cut_off_says_how_far_each_call_came(far: FarSide) -> None:
     silent.let_go.set()
     found = verdicts.once_each(batch)
     assert sorted(type(one).__name__ for one in found.values()) == ["NotCalled", "NotCalled", "Unknown"]
-    assert [one.by_key for one in found.values() if isinstance(one, Unknown)] == [True]
 
 
 async def test_a_licence_that_ends_while_waiting_for_a_turn_is_not_called(far: FarSide) -> None:

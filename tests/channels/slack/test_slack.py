@@ -137,7 +137,6 @@ async def test_a_lost_answer_is_unknown_and_not_sent_again(far: FarSide) -> None
     found = await verdict(far, timeout_seconds=0.2)
     silent.let_go.set()
     assert isinstance(found, Unknown)
-    assert not found.by_key
     assert len(far.requests) == 2
 
 

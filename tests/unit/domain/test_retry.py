@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
 from dispatcher.domain.life import Again, Back, Failed, Held, Resend, Succeeded
@@ -92,15 +93,16 @@ def test_what_the_same_call_can_never_tell_is_held_whoever_may_send_again() -> N
 
 @pytest.mark.parametrize("resend", [HOLD, RESEND])
 def test_a_receiver_that_knows_its_keys_is_asked_again_by_key(resend: Resend) -> None:
-    unknown = Unknown("no answer", by_key=True)
-    assert decide(unknown, 1, 5, 7.0, resend) == Again(7.0, "unknown: no answer", Resend("key", None))
-    assert decide(unknown, 5, 5, 7.0, resend) == Held("unknown: no answer")
-    assert decide(Unknown("no answer", hold=True, by_key=True), 1, 5, 7.0, resend) == Held("unknown: no answer")
+    unknown, some = Unknown("no answer"), replace(resend, keyed_recipients=frozenset({"bill"}))
+    assert decide(unknown, 1, 5, 7.0, some, "bill") == Again(7.0, "unknown: no answer", Resend("key", None))
+    assert decide(unknown, 1, 5, 7.0, some, "ship") == decide(unknown, 1, 5, 7.0, some)
+    assert decide(unknown, 5, 5, 7.0, some, "bill") == Held("unknown: no answer")
+    assert decide(Unknown("no answer", hold=True), 1, 5, 7.0, some, "bill") == Held("unknown: no answer")
 
 
 def test_what_the_channel_promises_of_its_keys_stays_when_a_receiver_promises_more() -> None:
-    channel = Resend("key", 60.0)
-    again = decide(Unknown("no answer", by_key=True), 1, 5, 7.0, channel)
+    channel = Resend("key", 60.0, frozenset({"bill"}))
+    again = decide(Unknown("no answer"), 1, 5, 7.0, channel, "bill")
     assert again == Again(7.0, "unknown: no answer", channel)
 
 

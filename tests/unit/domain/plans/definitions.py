@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dispatcher.domain.plans.definition import Known
 
 CHANNELS = ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "pager")
-FUNCTIONS = {"charge": True, "enrich": False}
+FUNCTIONS = ("charge", "enrich")
 KNOWN = Known([*CHANNELS, "http"], FUNCTIONS)
 Definition = dict[str, Any]
 

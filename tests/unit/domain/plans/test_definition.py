@@ -12,7 +12,7 @@ from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Edge, Join
 
 KNOWN = Known(
     ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "pager", "http"),
-    {"charge": True, "enrich": False, "warehouse": True},
+    ("charge", "enrich", "warehouse"),
 )
 FOLDER = Path(__file__).resolve().parents[4] / "ops" / "workflows"
 Definition = dict[str, Any]
@@ -329,7 +329,7 @@ def test_a_list_is_a_graph_in_a_line() -> None:
     assert (made.entry, made.merges_data, made.timeout_seconds, made.call_seconds_max) == ("Mail_it", True, 300, 60)
     assert list(made.nodes) == ["Mail_it", "Mail_it_2", "step_3"]
     assert made.edges == {"Mail_it": (Edge("Mail_it_2"),), "Mail_it_2": (Edge("step_3"),)}
-    assert made.nodes["step_3"] == Call(step=3, function="charge", action="run", payload={}, idempotent=True)
+    assert made.nodes["step_3"] == Call(step=3, function="charge", action="run", payload={})
 
 
 def test_steps_of_one_name_are_told_apart() -> None:

@@ -118,7 +118,6 @@ def test_an_order_has_what_its_node_says() -> None:
     order = ordered(node, {"shop": "us@example.org", "locale": "de"})
     assert order.options == {"from": "us@example.org", "n": 1}
     assert (order.locale, order.topic, order.lane, order.expires_seconds, order.attempts) == ("de", "news", 2, 60.0, 7)
-    assert not order.key_honoured
     assert ordered(node, {"shop": "s", "locale": None}).locale is None
 
 
@@ -128,12 +127,11 @@ def test_a_call_carries_its_action_and_payload() -> None:
         "words": ["Hi {{ user.name }}", "{{ step_9_error }}", 1, None],
         "plain": {"a": "b"},
     }
-    node = Call(step=1, function="crm", action="add", payload=payload, idempotent=True, attempts=5)
+    node = Call(step=1, function="crm", action="add", payload=payload, attempts=5)
     order = ordered(node, {"user": {"name": "Ann", "age": 7}})
     assert (order.channel, order.recipients, order.attempts) == ("http", ("crm",), 5)
     assert order.parts == {"body": "{{ body }}"}
     assert order.options == {"timeout_seconds": 60.0}
-    assert order.key_honoured
     assert msgspec.json.decode(order.variables["body"]) == {
         "action": "add",
         "payload": {"user": {"name": "Ann", "age": 7}, "words": ["Hi Ann", "", 1, None], "plain": {"a": "b"}},
