@@ -112,6 +112,9 @@ class SlowRenderer:
         given = self._bounds(), item.template, slow.sources, slow.variables
         with anyio.CancelScope() as scope:
             self._under_way.add(scope)
+            if self._tasks is None:
+                # Told to stop before it began.
+                scope.cancel()
             try:
                 self._settle(slow, await self._offload.call(turn[0], render, *given))
             except CallLost as fault:

@@ -14,6 +14,7 @@ from dispatcher.actors.controls import Controls
 from dispatcher.actors.sender import Terms
 from dispatcher.config import Channel, Config, Flush, Instance
 from dispatcher.domain.life import Claimed, Lane
+from dispatcher.domain.liquid import HURRIED
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.metrics import Metrics
@@ -107,6 +108,7 @@ class Stage:
             limits.variables_bytes_max,
             limits.rendered_bytes_max,
             limits.templates_cached_max,
+            HURRIED,
         )
         now = asyncio.get_running_loop().time()
         self.terms = {
