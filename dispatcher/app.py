@@ -67,7 +67,7 @@ def _templates(limits: Limits) -> Templates:
 class App:
     """A dispatcher process. `read` reads the configuration again, for SIGHUP."""
 
-    def __init__(self, config: Config, read: Callable[[], Config], migrate: bool = False) -> None:
+    def __init__(self, config: Config, read: Callable[[], Config], migrate: schema.Migrate | None = None) -> None:
         self.config = config
         self._read = read
         self._migrate = migrate
@@ -140,8 +140,8 @@ class App:
     async def _prepare(self) -> None:
         """Wait for a database that is safe and has our schema, then open the channels."""
         self.health.state = "waiting for the database"
-        if self._migrate:
-            for one in await self.database.persist("migrate", lambda: schema.migrate(self.url)):
+        if (migrate := self._migrate) is not None:
+            for one in await self.database.persist("migrate", lambda: migrate(self.url)):
                 log.info("schema.migrated", version=one.version, name=one.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)

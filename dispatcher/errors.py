@@ -19,6 +19,7 @@ DispatcherError
 │   ├── TenantRoleMissing
 │   └── MigrationChanged
 ├── Fenced
+├── DemonstrationRefused
 ├── TemplateError                   has `field` and `reason`
 ├── ListenerError                   also an OSError
 ├── NoRemoteForm
@@ -204,6 +205,10 @@ class TemplateError(DispatcherError):
 
 class ListenerError(DispatcherError, OSError):
     """The HTTP listener cannot have its address."""
+
+
+class DemonstrationRefused(DispatcherError):
+    """The demonstration starts only on a database that it made itself."""
 
 
 class NoRemoteForm(DispatcherError):

@@ -56,6 +56,11 @@ async def agree(database: Database, epoch: int, fingerprints: Sequence[str]) -> 
     return [Yielded(*found) for found in await database.fetch(_SQL["agree"], epoch, fingerprints)]
 
 
+async def yielded(database: Database) -> list[tuple[str, str]]:
+    """The channels that instances yield, each after the instance's name."""
+    return [(row["name"], row["channel"]) for row in await database.fetch(_SQL["yielded"])]
+
+
 async def beats(database: Database) -> list[Beat]:
     """Everybody's heartbeat."""
     return [Beat(*found) for found in await database.fetch(_SQL["others"])]

@@ -72,6 +72,8 @@ async def test_OP_14_a_newcomer_that_captures_takes_nothing_from_a_real_function
     (line,) = second.events("channel.disagrees")
     assert (line["level"], line["channel"], line["here"], line["there"]) == ("warning", "http", "capture", "functions")
     assert not program.events("channel.disagrees")
+    checked = json.loads(program.run("check", "--json").stdout)
+    assert (checked["holds"], [one["channel"] for one in checked["yielded"]]) == (True, ["http"])
 
 
 async def test_OP_14_of_two_that_start_at_once_one_claims_until_it_is_killed(

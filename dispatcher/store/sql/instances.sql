@@ -14,6 +14,10 @@ UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp(), co
 -- Say what we have for our channels; answers those that we yield, and to whom.
 SELECT channel, instance, provider FROM dispatcher.agree_v1($1, $2);
 
+-- name: yielded
+-- The channels that instances yield.
+SELECT name, channel FROM dispatcher.instances, unnest(yielded) AS channel WHERE providers <> '{}' ORDER BY name, channel;
+
 -- name: others
 -- Everybody's heartbeat.
 SELECT epoch, beat, lease_seconds, name, config_hash FROM dispatcher.instances;
