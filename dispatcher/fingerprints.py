@@ -14,6 +14,7 @@ PACE = frozenset(
     {
         "answer_bytes_max",
         "answer_seconds_max",
+        "batch_max",
         "breaker_failures",
         "breaker_seconds",
         "connect_seconds_max",

@@ -102,12 +102,7 @@ class Pipeline:
         self._claiming = anyio.CancelScope()
         controls.woken = woken
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
-        files = Objects(
-            lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
-            lambda names: database.persist("objects", lambda: objects.contents(database, names)),
-            lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
-        )
-        self.attacher = Attacher(files, _send, self.inbox)
+        self.attacher = Attacher(_objects(database), _send, self.inbox)
         self.renderer = Renderer(templates, self._load, self._to_lane, self.inbox, metrics)
         self.renderer.links = _links(config)
         self.flusher = Flusher(self.epoch, config.flush, walking)
@@ -274,6 +269,14 @@ def _agree(state: LaneState, terms: Terms, config: Config) -> None:
 
 def _fingerprints(terms: Mapping[str, Terms]) -> dict[str, str]:
     return {channel: term.fingerprint for channel, term in terms.items()}
+
+
+def _objects(database: Database) -> Objects:
+    return Objects(
+        lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
+        lambda names: database.persist("objects", lambda: objects.contents(database, names)),
+        lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
+    )
 
 
 def _send(state: LaneState, rendered: Sequence[Rendered]) -> None:
