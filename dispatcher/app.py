@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import anyio
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from channels.mail.identity import message_identity
 from channels.registry import Named, named_by, open_channel
-from dispatcher import logs
+from dispatcher import fingerprints, logs
 from dispatcher.actors.controls import Controls
 from dispatcher.actors.janitor import Janitor
 from dispatcher.actors.matcher import Matcher
@@ -29,7 +29,7 @@ from dispatcher.api.receiving import Office, receiving
 from dispatcher.api.unsubscribing import unsubscribing
 from dispatcher.clock import Clock
 from dispatcher.config import Channel as ChannelSettings
-from dispatcher.config import Config, Limits
+from dispatcher.config import Config, Faults, Limits
 from dispatcher.config import Database as DatabaseSettings
 from dispatcher.domain.liquid import HURRIED
 from dispatcher.domain.rates import Rates
@@ -42,7 +42,7 @@ from dispatcher.errors import ConfigError
 from dispatcher.health import Health
 from dispatcher.loop_watch import LoopWatch
 from dispatcher.metrics import Metrics
-from dispatcher.pipeline import Pipeline, fingerprint
+from dispatcher.pipeline import Pipeline
 from dispatcher.planners.announcer import Announcer
 from dispatcher.planners.gravedigger import Gravedigger
 from dispatcher.planners.ticker import Ticker
@@ -73,13 +73,13 @@ def _templates(limits: Limits) -> Templates:
 class App:
     """A dispatcher process. `read` reads the configuration again, for SIGHUP."""
 
-    def __init__(self, config: Config, read: Callable[[], Config], migrate: bool = False) -> None:
+    def __init__(self, config: Config, read: Callable[[], Config], migrate: schema.Migrate | None = None) -> None:
         self.config = config
         self._read = read
         self._migrate = migrate
         self._clock = Clock()
         self.metrics = Metrics()
-        self.health = Health(self._clock.monotonic, self._clock.monotonic())
+        self.health = Health(self._clock.monotonic, self._clock.monotonic(), self._yielded, len(config.channels))
         self.pipeline: Pipeline | None = None
         self._loop_watch = LoopWatch()
         self._stopping = asyncio.Event()
@@ -148,8 +148,8 @@ class App:
     async def _prepare(self) -> None:
         """Wait for a database that is safe and has our schema, then open the channels."""
         self.health.state = "waiting for the database"
-        if self._migrate:
-            for one in await self.database.persist("migrate", lambda: schema.migrate(self.direct_url)):
+        if (migrate := self._migrate) is not None:
+            for one in await self.database.persist("migrate", lambda: migrate(self.direct_url)):
                 log.info("schema.migrated", version=one.version, name=one.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)
@@ -186,7 +186,7 @@ class App:
         await self.database.persist("controls", controls.run_once)
         wakeup = Wakeup(self.direct_url, self.config.database.connect_seconds_max, controls.changed)
         self._recoverer = Recoverer(
-            self.database, heartbeat, fingerprint(self.config), self._current, self._clock, self.metrics
+            self.database, heartbeat, fingerprints.of_config(self.config), self._current, self._clock, self.metrics
         )
         self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
         self._instruct_janitor()
@@ -243,6 +243,9 @@ class App:
     def _current(self) -> Epoch | None:
         return self.pipeline.epoch if self.pipeline is not None and self.health.pipeline_up else None
 
+    def _yielded(self) -> Mapping[str, str]:
+        return self.pipeline.agreement.yielded if self.pipeline is not None and self.health.pipeline_up else {}
+
     def _epoch_number(self) -> int | None:
         current = self._current()
         if current is None or current.fenced.is_set() or self.pipeline is None or not self.pipeline.joined:
@@ -254,7 +257,8 @@ class App:
             settings.provider, settings.faults, self.database.connection, settings.options, _named(self.config)
         )
         log.debug("channel.opened", channel=name, provider=settings.provider)
-        return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds)
+        fingerprint = fingerprints.of_channel(*_what_is_open(settings, self.config))
+        return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds, fingerprint)
 
     async def _tick(self) -> None:
         while True:
@@ -324,16 +328,11 @@ class App:
         for name in self._terms:
             self._apply_channel(name, old)
         self._instruct_janitor()
-        if self._walker is not None:
-            self._walker.settings = config.walk
-        if self._gravedigger is not None:
-            self._gravedigger.settings = config.walk
-        if self._ticker is not None:
-            self._ticker.settings = config.walk
-        if self._announcer is not None:
-            self._announcer.settings = config.walk
+        for planner in (self._walker, self._gravedigger, self._ticker, self._announcer):
+            if planner is not None:
+                planner.settings = config.walk
         if self._recoverer is not None:
-            self._recoverer.config_hash = fingerprint(config)
+            self._recoverer.config_hash = fingerprints.of_config(config)
         if self.pipeline is not None:
             self.pipeline.adopt(config, self._terms)
 
@@ -394,7 +393,9 @@ def _named(config: Config) -> Named:
     return Named(config.functions, config.webhooks)
 
 
-def _what_is_open(settings: ChannelSettings, config: Config) -> tuple[object, ...]:
+def _what_is_open(
+    settings: ChannelSettings, config: Config
+) -> tuple[str, Mapping[str, object], Faults, Mapping[str, object]]:
     """What a channel is made of: a change of it needs another one."""
     named = named_by(settings.provider, _named(config))
     return settings.provider, settings.options, settings.faults, dict(named)

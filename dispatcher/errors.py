@@ -22,6 +22,7 @@ DispatcherError
 ├── NeedsWorker                     it would hold the event loop
 ├── CallLost                        the worker process was killed, or took too long
 ├── PausesChanged
+├── DemonstrationRefused
 ├── TemplateError                   has `field` and `reason`
 ├── ListenerError                   also an OSError
 ├── NoRemoteForm
@@ -223,6 +224,10 @@ class CallLost(DispatcherError):
 
 class ListenerError(DispatcherError, OSError):
     """The HTTP listener cannot have its address."""
+
+
+class DemonstrationRefused(DispatcherError):
+    """The demonstration starts only on a database that it made itself."""
 
 
 class NoRemoteForm(DispatcherError):

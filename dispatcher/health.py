@@ -1,6 +1,6 @@
 """Health: what the process knows of itself, for probes and for whoever is asked how it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -10,6 +10,10 @@ class Health(Struct):
 
     monotonic: Callable[[], float]
     ticked_at: float
+    # The channels from which nothing is claimed here, since another replica has another provider for them, each with a
+    # sentence that says so; and how many channels there are.
+    yielded: Callable[[], Mapping[str, str]]
+    channels: int
     state: str = "starting"
     draining: bool = False
     pipeline_up: bool = False
@@ -36,4 +40,6 @@ class Health(Struct):
             reasons.append(f"database away for {self.monotonic() - self.database_away_since:.0f} s")
         if not self.pipeline_up and not self.draining:
             reasons.append(self.state)
+        if len(self.yielded()) == self.channels > 0:
+            reasons.append("other replicas have other providers for every channel")
         return reasons

@@ -60,6 +60,9 @@ class Metrics:
         self.channel_ready = gauge(
             "channel_ready", "1 when the last connection that a channel needed was there, 0 when it was not", "channel"
         )
+        self.channel_disagrees = gauge(
+            "channel_disagrees", "1 while a channel is left to replicas with another provider for it", "channel"
+        )
         self.receipts_waiting = gauge("receipts_waiting", "Receipts whose delivery was not found yet")
         self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")

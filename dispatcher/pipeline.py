@@ -5,17 +5,16 @@ recovered, and another epoch begins. Recovery is exercised all the time that way
 """
 
 import asyncio
-import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
-import msgspec
 import structlog
 
-from dispatcher import faultpoints
+from dispatcher import faultpoints, fingerprints
+from dispatcher.actors.agreement import Agreement
 from dispatcher.actors.attacher import Attacher, Objects
 from dispatcher.actors.claimer import Claimer
 from dispatcher.actors.controls import Controls
@@ -90,6 +89,7 @@ class Pipeline:
             shares,
             lambda: controls.pauses,
             asyncio.Event(),
+            set(),
         )
         self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
         for channel, term in terms.items():
@@ -104,19 +104,15 @@ class Pipeline:
         self._claiming = anyio.CancelScope()
         controls.woken = woken
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
-        files = Objects(
-            lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
-            lambda names: database.persist("objects", lambda: objects.contents(database, names)),
-            lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
-        )
-        self.attacher = Attacher(files, _send, self.inbox)
+        self.attacher = Attacher(_objects(database), _send, self.inbox)
         self.slow_renderer = SlowRenderer(
             self._to_lane, lambda key: templates().was_quick(key), self.inbox, clock, lambda: templates().bounds
         )
         self.renderer = Renderer(templates, self._load, self._to_lane, self.slow_renderer.take, self.inbox, metrics)
         self.renderer.links = _links(config)
         self.flusher = Flusher(self.epoch, config.flush, walking)
-        self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprint(config))
+        self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprints.of_config(config))
+        self.agreement = Agreement(self.epoch, config.instance.heartbeat_seconds, _fingerprints(terms), woken)
 
     async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:
         return await self._database.persist("templates", lambda: stored.load(self._database, keys))
@@ -148,13 +144,16 @@ class Pipeline:
     async def _join(self) -> bool:
         """Make our epoch durable; False where we are told to stop while Postgres is away."""
         config = self._config.instance
-        me = instances.Beat(self.epoch.number, 0, config.lease_seconds, config.name, fingerprint(self._config))
+        me = instances.Beat(
+            self.epoch.number, 0, config.lease_seconds, config.name, fingerprints.of_config(self._config)
+        )
         joined = False
         async with anyio.create_task_group() as either:
             either.start_soon(_then, self.draining, either.cancel_scope.cancel)
             await self._database.persist(
                 "join", lambda: instances.join(self._database, me, VERSION, sorted(self.senders))
             )
+            await self.agreement.run_once()
             joined = True
             either.cancel_scope.cancel()
         return joined
@@ -162,6 +161,7 @@ class Pipeline:
     async def _live(self, flushing: "asyncio.Task[None]") -> None:
         async with anyio.create_task_group() as around:
             around.start_soon(self.heartbeat.run)
+            around.start_soon(self.agreement.run)
             around.start_soon(_watch, flushing)
             around.start_soon(self._drain)
             async with anyio.create_task_group() as work:
@@ -240,7 +240,8 @@ class Pipeline:
         self.renderer.links = _links(config)
         self.flusher.settings = config.flush
         self.inbox.high_water = config.flush.pending_max
-        self.heartbeat.config_hash = fingerprint(config)
+        self.heartbeat.config_hash = fingerprints.of_config(config)
+        self.agreement.adopt(_fingerprints(terms))
         for state in self.lanes:
             state.capacity = config.claim.lane_capacity
             if state.resend != terms[state.channel].resend:
@@ -272,20 +273,24 @@ def _agree(state: LaneState, terms: Terms, config: Config) -> None:
     state.shelf.bytes_max = config.limits.objects_bytes_max
 
 
+def _fingerprints(terms: Mapping[str, Terms]) -> dict[str, str]:
+    return {channel: term.fingerprint for channel, term in terms.items()}
+
+
+def _objects(database: Database) -> Objects:
+    return Objects(
+        lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
+        lambda names: database.persist("objects", lambda: objects.contents(database, names)),
+        lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
+    )
+
+
 def _send(state: LaneState, rendered: Sequence[Rendered]) -> None:
     state.pipe.send.send_nowait(rendered)
 
 
 def _links(config: Config) -> Links | None:
     return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
-
-
-def fingerprint(config: Config) -> str:
-    """What replicas must have in common: everything but who they are, where they listen and how they log."""
-    beat = (config.instance.heartbeat_seconds, config.instance.lease_seconds, config.instance.licence_seconds)
-    deciding = (config.claim, config.flush, config.retry, config.limits, config.unsubscribe)
-    shared = (beat, deciding, config.channels, config.functions, config.webhooks)
-    return hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:16]
 
 
 def _usable(rates: Rates, shares: Shares, clock: Clock) -> Callable[[], float]:

@@ -47,6 +47,8 @@ class Terms(Struct, eq=False):
     retry: Retry
     rates: Rates
     licence_seconds: float
+    # What replicas must have in common of it.
+    fingerprint: str = ""
     calls: int = 0
 
     @property
@@ -292,9 +294,10 @@ class Sender:
             async with asyncio.timeout(terms.settings.call_seconds_max):
                 await terms.channel.prepare(len(batch))
             self._metrics.channel_ready.labels(self.name).set(1)
-            if self._goes_on(terms):
+            # A reload meanwhile may have replaced the channel: others would not call the old one's provider any more.
+            if self._goes_on(terms) and terms is self.terms:
                 return True
-            back = Back(0.0, "draining or paused")
+            back = Back(0.0, "draining, paused or reloaded")
         except Unready as trouble:
             self._metrics.channel_ready.labels(self.name).set(0)
             log.warning("channel.unready", channel=self.name, reason=str(trouble))

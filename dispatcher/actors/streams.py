@@ -223,7 +223,9 @@ class Epoch(Struct, frozen=True, eq=False):
     # Set by whoever finds our row gone: nothing is claimed or marked any more, and calls under way may still end, since
     # what they say is evidence.
     fenced: asyncio.Event
+    # The channels from which we may not claim, since another replica has another provider for them, or may have.
+    barred: set[str]
 
     def stands_still(self, state: LaneState) -> bool:
-        """Whether somebody has paused a lane's channel."""
-        return self.pauses().stops(state.channel, state.provider)
+        """Whether a lane's channel is not ours to send from now, or somebody has paused it."""
+        return state.channel in self.barred or self.pauses().stops(state.channel, state.provider)

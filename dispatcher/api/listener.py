@@ -63,7 +63,10 @@ def application(
     @route("/readyz", http_method=looks, media_type=MediaType.JSON, sync_to_thread=False)
     def readyz() -> Response[dict[str, object]]:
         reasons = health.unready()
-        return Response({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
+        return Response(
+            {"ready": not reasons, "reasons": reasons, "warnings": list(health.yielded().values())},
+            status_code=503 if reasons else 200,
+        )
 
     @get("/metrics", sync_to_thread=False)
     def metrics() -> Response[bytes]:

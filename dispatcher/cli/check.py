@@ -8,7 +8,7 @@ from dispatcher.cli.program import launcher
 from dispatcher.cli.progress import progress_bar
 from dispatcher.cli.session import Session
 from dispatcher.cli.slow import SlowSession
-from dispatcher.store import checks
+from dispatcher.store import checks, instances
 from dispatcher.store.queries import statements
 
 IDS_SHOWN_MAX = 5
@@ -48,20 +48,20 @@ def _first_of_query(lines: list[str]) -> int:
 
 def check(session: Session) -> None:
     """Check every invariant on the whole database, and name what breaks it; exit with 1 when anything does."""
-    findings = _look(SlowSession.of(session))
+    findings, yielded = _look(SlowSession.of(session))
     holds = not any(finding.violations for finding in findings)
     limits = [limit.format(launcher=launcher()) for limit in LIMITS]
     if session.voice.as_json:
-        session.voice.record(
-            {"holds": holds, "invariants": [structs.asdict(one) for one in findings], "limits": limits}
-        )
+        found = [structs.asdict(one) for one in findings]
+        waits = [{"instance": name, "channel": channel} for name, channel in yielded]
+        session.voice.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
     else:
-        _tell(session, findings, limits)
+        _tell(session, findings, yielded, limits)
     if not holds:
         raise Exit(FAILED)
 
 
-def _look(session: SlowSession) -> list[Finding]:
+def _look(session: SlowSession) -> tuple[list[Finding], list[tuple[str, str]]]:
     findings: list[Finding] = []
     invariants = checks.invariants()
     with session.database() as database, progress_bar(session.voice, "checking", len(invariants)) as at:
@@ -70,10 +70,10 @@ def _look(session: SlowSession) -> list[Finding]:
             found = session.run(lambda one=invariant: checks.check(database, one))  # type: ignore[misc]  # bound now
             broken = (found.count, tuple(found.ids)) if found is not None else ()
             findings.append(Finding(invariant, says(invariant), *broken))
-    return findings
+        return findings, session.run(lambda: instances.yielded(database))
 
 
-def _tell(session: Session, findings: list[Finding], limits: list[str]) -> None:
+def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, str]], limits: list[str]) -> None:
     rows = [
         (one.invariant.replace("_", " "), _state(one), _ids(one), one.says if one.violations else "")
         for one in findings
@@ -82,6 +82,8 @@ def _tell(session: Session, findings: list[Finding], limits: list[str]) -> None:
     columns = ("invariant", "holds", "first ids", "which says") if broken else ("invariant", "holds")
     session.voice.table(columns, (row[: len(columns)] for row in rows))
     session.voice.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
+    for name, channel in yielded:
+        session.voice.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
     session.voice.text("\nWhat the promise does not cover:")
     for limit in limits:
         session.voice.text(f"- {limit}")

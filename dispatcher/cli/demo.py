@@ -26,8 +26,16 @@ from dispatcher.cli.watching import record
 from dispatcher.config import Config
 from dispatcher.configfile.shown import hide_password
 from dispatcher.doors.stored.deliveries import readable
-from dispatcher.errors import ConfigError, DatabaseUnavailable, DispatcherError, Fault
+from dispatcher.errors import (
+    ConfigError,
+    DatabaseUnavailable,
+    DemonstrationRefused,
+    DispatcherError,
+    Fault,
+    SchemaBehind,
+)
 from dispatcher.store import deliveries as store
+from dispatcher.store import demonstration
 from dispatcher.store.database import Database
 from dispatcher.store.deliveries import Written
 
@@ -45,7 +53,8 @@ ServeOption = Annotated[bool, typer.Option("--serve", help="Start everything, an
 def demo(session: Session, serve: ServeOption = False) -> None:
     """Send a few deliveries to look at.
 
-    They are sent once, however often this is called. With --serve it starts Postgres and the dispatcher, too.
+    They are sent once, however often this is called. With --serve it starts Postgres and the dispatcher, too. It works
+    only on a database that it made itself.
     """
     session.require_local()
     if serve:
@@ -59,7 +68,8 @@ def demo(session: Session, serve: ServeOption = False) -> None:
         raise ConfigError(
             Fault(f"channels.{name}.provider", "the demonstration would send real messages") for name in real
         )
-    with session.database() as database:
+    with _made(), session.database() as database:
+        session.run(lambda: demonstration.require(database))
         written = session.run(lambda: store.insert(database, samples(datetime.now(UTC))))
         rows = session.run(lambda: _rows(database, written))
         run = session.run(lambda: begin_run(database, config))
@@ -72,6 +82,17 @@ def demo(session: Session, serve: ServeOption = False) -> None:
         session.voice.record(record(run))
     else:
         session.voice.text(f"run {run['id']}: {run['workflow']}, {run['status']}")
+
+
+@contextmanager
+def _made() -> Iterator[None]:
+    """Name what makes the database where it is not made: `migrate` would make it one for other work."""
+    try:
+        yield
+    except SchemaBehind as behind:
+        raise DemonstrationRefused(
+            f"the demonstration has made no database yet, or an older one: start `{launcher()} demo --serve`"
+        ) from behind
 
 
 class Place(Struct):
@@ -117,12 +138,13 @@ def _alone(folder: Path) -> Iterator[Place]:
 
 
 def _prepared(config: Config) -> Config:
-    """Every channel captures, and a port that is taken gives way to a free one."""
+    """Every channel captures, its instance is known as the demonstration's, and a port that is taken gives way."""
     channels = {
         name: structs.replace(channel, provider="capture", options={}) for name, channel in config.channels.items()
     }
     http = config.http if _is_free(config.http.host, config.http.port) else structs.replace(config.http, port=0)
-    return structs.replace(config, channels=channels, http=http)
+    instance = structs.replace(config.instance, name=demonstration.NAME)
+    return structs.replace(config, channels=channels, http=http, instance=instance)
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -148,7 +170,7 @@ async def _serve(session: Session, place: Place) -> None:
     _to_file(place.log, config)
     if not config.database.url:
         session.voice.say(f"Starting Postgres in {place.folder} (the first start makes it) ...")
-    app = App(config, lambda: _prepared(session.read()), migrate=True)
+    app = App(config, lambda: _prepared(session.read()), demonstration.prepare)
     serving = asyncio.create_task(app.serve())
     introducing = asyncio.create_task(_introduce(session, app, place))
     await asyncio.wait([serving, introducing], return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +178,9 @@ async def _serve(session: Session, place: Place) -> None:
         app.stop()
     try:
         await serving
-    except Exception:
+    except* DemonstrationRefused:
+        raise
+    except* Exception:
         session.voice.say(f"its log is {place.log}")
         raise
     finally:

@@ -30,7 +30,7 @@ def serve(session: Session, migrate: MigrateOption = False) -> None:
     faultpoints.arm(os.environ)
 
     async def run() -> None:
-        app = App(config, session.read, migrate)
+        app = App(config, session.read, schema.migrate if migrate else None)
         # What is there by now stays. Looking through all of it for garbage took 40 ms each time, three times a second
         # under load: an eighth of what the API can do, and of each hundred requests one waited for it.
         gc.freeze()

@@ -21,6 +21,14 @@ class Beat(Struct, frozen=True):
     config_hash: str
 
 
+class Yielded(Struct, frozen=True):
+    """A channel from which an instance may not claim, and an instance that has another provider for it."""
+
+    channel: str
+    instance: str
+    fingerprint: str
+
+
 class Recovered(Struct, frozen=True):
     """What one page of recovery did."""
 
@@ -41,6 +49,16 @@ async def join(database: Database, me: Beat, version: str, channels: Sequence[st
 async def beat(database: Database, epoch: int, config_hash: str) -> bool:
     """Renew the heartbeat, and say which configuration is in force; False where the epoch is gone."""
     return await database.value(_SQL["beat"], epoch, config_hash) is not None
+
+
+async def agree(database: Database, epoch: int, fingerprints: Sequence[str]) -> list[Yielded]:
+    """Say what an epoch has for its channels, in their order; answers those from which it may not claim."""
+    return [Yielded(*found) for found in await database.fetch(_SQL["agree"], epoch, fingerprints)]
+
+
+async def yielded(database: Database) -> list[tuple[str, str]]:
+    """The channels that instances yield, each after the instance's name."""
+    return [(row["name"], row["channel"]) for row in await database.fetch(_SQL["yielded"])]
 
 
 async def beats(database: Database) -> list[Beat]:

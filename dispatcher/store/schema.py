@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Awaitable, Callable
 from importlib import resources
 
 import asyncpg
@@ -52,6 +53,10 @@ def migrations() -> list[Migration]:
     if [migration.version for migration in found] != list(range(1, len(found) + 1)):
         raise ValueError("migrations are not numbered 1, 2, 3 …")
     return found
+
+
+# Brings the schema of the database at a URL up to date, and answers what was missing.
+Migrate = Callable[[str], Awaitable[list[Migration]]]
 
 
 async def applied(connection: "asyncpg.Connection[asyncpg.Record]") -> dict[int, tuple[str, str]]:

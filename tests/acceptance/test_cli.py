@@ -408,6 +408,23 @@ def test_the_demonstration_s_deliveries_are_sent_once_and_ctrl_c_stops_postgres_
     assert events[-1] == "process.stopped"
 
 
+@pytest.mark.parametrize("how", [("demo",), ("demo", "--serve")], ids=" ".join)
+async def test_the_demonstration_refuses_a_database_that_it_did_not_make(
+    program: Program, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    talk = refused(program.run(*how, DISPATCHER_DATABASE__DATA_DIR=str(tmp_path)), 1)
+    assert "unset DISPATCHER_DATABASE_URL" in talk
+    assert rows(done(program.run("deliveries", "list", "--json"))) == []
+
+
+async def test_the_demonstration_s_deliveries_wait_for_its_database(empty_url: str) -> None:
+    program = Program(empty_url)
+    try:
+        assert "demo --serve" in refused(program.run("demo"), 1)
+    finally:
+        program.end()
+
+
 # Speed
 
 

@@ -72,4 +72,7 @@ VIOLATIONS = {
     "digests_are_led": """INSERT INTO dispatcher.digests (id, workflow_id, run_id, until, items_max, node, key)
                           OVERRIDING SYSTEM VALUE VALUES ({id}, 1, {id}, now(), 1, 'x', 'y');""",
     "dead_deliveries_are_listed": DELIVERY + state(status="'failed'", error="'no'", **ENDED),
+    "channels_have_one_provider": """
+        INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, channels, providers)
+        VALUES (1, 1, 1, 'a', '0', '{{sms}}', '{{real}}'), ({id}, 1, 1, 'b', '0', '{{sms}}', '{{other}}');""",
 }

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from channels.contract import Accepted, Envelope, Report, Verdict
+from dispatcher import fingerprints
 from dispatcher.actors.controls import Controls
 from dispatcher.actors.sender import Terms
 from dispatcher.config import Channel, Config, Flush, Instance
@@ -18,7 +19,7 @@ from dispatcher.domain.liquid import HURRIED
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.metrics import Metrics
-from dispatcher.pipeline import Pipeline, fingerprint
+from dispatcher.pipeline import Pipeline
 from dispatcher.store import checks, instances
 from dispatcher.store.deliveries import New, insert
 from tests.actors.troubled import Troubled
@@ -142,7 +143,7 @@ class Stage:
 
     async def join(self) -> None:
         """Make the epoch durable, for tests that call `run_once` themselves."""
-        beat = instances.Beat(self.pipeline.epoch.number, 0, 30.0, "stage", fingerprint(self.config))
+        beat = instances.Beat(self.pipeline.epoch.number, 0, 30.0, "stage", fingerprints.of_config(self.config))
         await instances.join(self.database, beat, "0")
 
     @asynccontextmanager

@@ -9,12 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from dispatcher.actors.renderer import Renderer
+from dispatcher.actors.sender import Terms
 from dispatcher.actors.supervisor import Supervisor
 from dispatcher.clock import Clock
 from dispatcher.config import Supervisor as Budget
 from dispatcher.errors import RestartBudgetSpent
 from dispatcher.store import instances
-from tests.actors.stage import CONFIG, INSTANCE, Stage, channel
+from tests.actors.stage import CONFIG, INSTANCE, Script, Stage, channel
 from tests.actors.troubled import Troubled
 from tests.store.waits import until
 
@@ -251,3 +252,21 @@ async def test_a_connection_that_never_comes_is_given_up(troubled: Troubled) -> 
     async with stage.playing():
         await stage.write(2)
         await until(lambda: troubled.count("flushes.others"), "they were put back", 4.0)
+
+
+async def test_what_was_prepared_for_a_provider_is_not_marked_once_a_reload_has_replaced_it(stage: Stage) -> None:
+    """Others may claim for the new one from then on."""
+    old, new = stage.sms, Script()
+    old.ready.clear()
+    async with stage.playing():
+        ids = await stage.write(3)
+        await until(lambda: old.preparing, "its connection is being made")
+        terms = stage.terms["sms"]
+        replaced = Terms(new, terms.settings, terms.retry, terms.rates, terms.licence_seconds, "other")
+        stage.pipeline.adopt(stage.config, {"sms": replaced})
+        assert stage.pipeline.epoch.barred == {"sms"}, "at once, before anybody else can know of it"
+        await until(lambda: not stage.pipeline.epoch.barred, "nobody disagrees")
+        old.ready.set()
+        await stage.until_all(ids, "sent")
+    assert old.given == []
+    assert sorted(new.ids()) == ids

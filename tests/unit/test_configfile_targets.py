@@ -12,7 +12,7 @@ from channels.registry import PROVIDERS
 from dispatcher.config import Config, Function, Webhook
 from dispatcher.configfile import load, show
 from dispatcher.errors import ConfigError
-from dispatcher.pipeline import fingerprint
+from dispatcher.fingerprints import of_config
 
 URL = "https://billing.example.org/dispatch"
 FUNCTION = f'[functions.create-invoice]\nurl = "{URL}"\n'
@@ -177,4 +177,4 @@ def test_no_secret_is_seen() -> None:
 def test_replicas_must_agree_about_each() -> None:
     config = loaded(FUNCTION + WEBHOOK)
     others = (structs.replace(config, functions={}), structs.replace(config, webhooks={}))
-    assert fingerprint(config) not in {fingerprint(other) for other in others}
+    assert of_config(config) not in {of_config(other) for other in others}

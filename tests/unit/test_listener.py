@@ -13,7 +13,7 @@ def _breaks() -> None:
 
 
 def test_a_route_that_breaks_is_in_the_log_under_the_id_of_its_request() -> None:
-    app = application(Health(lambda: 0.0, 0.0), CollectorRegistry(), _breaks)
+    app = application(Health(lambda: 0.0, 0.0, dict, 0), CollectorRegistry(), _breaks)
     with TestClient(app, raise_server_exceptions=False) as client, capture_logs() as logged:
         answer = client.get("/metrics", headers={"x-request-id": "trace-17"})
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")

@@ -137,3 +137,12 @@ SELECT g.id FROM dispatcher.digests g
 SELECT s.id FROM dispatcher.delivery_state s
   LEFT JOIN dispatcher.dead_deliveries l ON l.delivery_id = s.id
  WHERE s.wakes IS NULL AND (s.status = 'failed') <> (l.delivery_id IS NOT NULL);
+
+-- name: channels_have_one_provider
+-- All instances that may claim from a channel have the same provider for it.
+SELECT DISTINCT i.epoch AS id
+  FROM dispatcher.instances i, unnest(i.channels, i.providers) AS mine (channel, provider),
+       dispatcher.instances o, unnest(o.channels, o.providers) AS its (channel, provider)
+ WHERE its.channel = mine.channel AND its.provider <> mine.provider
+   AND mine.channel <> ALL (i.yielded) AND its.channel <> ALL (o.yielded)
+   AND (o.started_at, o.epoch) < (i.started_at, i.epoch);

@@ -1,13 +1,22 @@
 -- name: join
--- Make an epoch durable, before its first claim. Run again when the answer was lost.
+-- Make an epoch durable, before its first claim. Run again when the answer was lost. It yields every channel until it has
+-- asked which are its own.
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true))
-INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, config_hash, channels)
-SELECT $1, $2, $3, $4, $5, $6, $7 FROM durable ON CONFLICT (epoch) DO NOTHING;
+INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, config_hash, channels, yielded)
+SELECT $1, $2, $3, $4, $5, $6, $7, $7 FROM durable ON CONFLICT (epoch) DO NOTHING;
 
 -- name: beat
 -- Renew our heartbeat; no row where we were fenced.
 UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp(), config_hash = $2
  WHERE epoch = $1 RETURNING beat;
+
+-- name: agree
+-- Say what we have for our channels; answers those that we yield, and to whom.
+SELECT channel, instance, provider FROM dispatcher.agree_v1($1, $2);
+
+-- name: yielded
+-- The channels that instances yield.
+SELECT name, channel FROM dispatcher.instances, unnest(yielded) AS channel WHERE providers <> '{}' ORDER BY name, channel;
 
 -- name: others
 -- Everybody's heartbeat.
