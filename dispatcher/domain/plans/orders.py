@@ -78,7 +78,8 @@ class Sends:
             for recipient in value if isinstance(value, list) else (value,):
                 text = _plain("to", recipient).strip()
                 if text:
-                    found[f"{name} <{text}>" if name else text] = None
+                    # One that has a name of its own keeps it.
+                    found[f"{name} <{text}>" if name and not text.endswith(">") else text] = None
             if len(found) > self._bounds.recipients_max:
                 raise TemplateError("to", f"more than {self._bounds.recipients_max} recipients")
         if not found:
