@@ -329,4 +329,4 @@ _ALL: tuple[Struct, ...] = (
     ),
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
-REFUSED = msgspec.to_builtins(Refused("Missing required fields: order"))
+REFUSED = msgspec.to_builtins(Refused(error="Missing required fields: order"))

@@ -97,7 +97,7 @@ class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mos
 
     def envelope(self) -> bytes:
         """It as callers of the older interface get it."""
-        return msgspec.json.encode(Refused(self.detail))
+        return msgspec.json.encode(Refused(error=self.detail))
 
     @property
     def _more_faults(self) -> int:
@@ -116,8 +116,8 @@ def not_found(what: str) -> Problem:
     return Problem(NOT_FOUND, f"there is no {what}")
 
 
-class Refused(Struct, frozen=True):
+class Refused(Struct, frozen=True, kw_only=True):
     """What callers of the older interface get."""
 
-    error: str
     success: Literal[False] = False
+    error: str
