@@ -146,16 +146,29 @@ class WorkflowRefused(FaultyInput):
 Why = Literal["unknown", "not now", "faulty"]
 
 
+class Missing(Struct, frozen=True):
+    """The names that an input lacks: those that its workflow requires, and those that its texts read, in order."""
+
+    fields: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+NOTHING_MISSING = Missing()
+
+
 class TriggerRefused(FaultyInput):
     """The database refuses a call, in words of its own."""
 
-    def __init__(self, faults: Iterable[Fault], message: str, why: Why = "faulty") -> None:
+    def __init__(
+        self, faults: Iterable[Fault], message: str, why: Why = "faulty", missing: Missing = NOTHING_MISSING
+    ) -> None:
         super().__init__(faults)
         self.message = message
         self.why = why
+        self.missing = missing
 
-    def __reduce__(self) -> tuple[type["TriggerRefused"], tuple[tuple[Fault, ...], str, Why]]:  # type: ignore[override]  # it takes its message, too
-        return type(self), (self.faults, self.message, self.why)
+    def __reduce__(self) -> tuple[type["TriggerRefused"], tuple[tuple[Fault, ...], str, Why, Missing]]:  # type: ignore[override]  # it takes its message, too
+        return type(self), (self.faults, self.message, self.why, self.missing)
 
 
 class AssumptionRefused(FaultyInput):

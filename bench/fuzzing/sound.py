@@ -35,7 +35,7 @@ _RUNS = (
     *(
         _asked("workflowEnqueue", "POST", "/workflow-enqueue", body)
         for body in (
-            {"action": "enqueue", "payload": {"workflow_name": _NAME, "input": _INPUT}},
+            {"action": "enqueue", "payload": {"workflow": _NAME, "data": _INPUT}},
             {"action": "status", "payload": {"execution_id": 1}},
         )
     ),

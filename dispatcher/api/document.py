@@ -27,6 +27,7 @@ from dispatcher.api.problems import (
     Document,
     Kind,
     Problem,
+    Refused,
 )
 from dispatcher.domain.roles import Role, who_may
 from dispatcher.errors import Fault
@@ -82,8 +83,10 @@ _DESCRIPTION = (
 def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """All of it."""
     models = [model for one in endpoints for model in (one.given, one.answer, one.query) if model is not None]
-    schemas, components = msgspec.json.schema_components([*models, Document], ref_template=_SCHEMAS)
-    schema_of = dict(zip([*models, Document], schemas, strict=True))
+    models += [model for one in endpoints for pair in one.enveloped for model in pair]
+    models += [Document, Refused]
+    schemas, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS)
+    schema_of = dict(zip(models, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:
         made = _operation(one, schema_of, components)
@@ -115,9 +118,19 @@ def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[
         "responses": _responses(one, schema_of),
     }
     if one.given is not None:
-        content = {JSON: {"schema": schema_of[one.given], "example": one.example}} | (_OF_RAW if one.raw else {})
+        takes = schema_of[one.given]
+        if one.enveloped:
+            takes = {"oneOf": [schema_of[given] for given, _ in one.enveloped]}
+        content = {JSON: {"schema": takes, "example": one.example}} | (_OF_RAW if one.raw else {})
         made["requestBody"] = {"required": True, "content": content}
     return made
+
+
+def _enveloped(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    """What the older interface answers where all went well."""
+    data = {"anyOf": [schema_of[answer] for _, answer in one.enveloped]}
+    properties = {"success": {"const": True}, "data": data}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _links(name: str, field: str, maker: Endpoint, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
@@ -157,7 +170,8 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
-    content = {"schema": schema_of[one.answer], "example": EXAMPLES[one.answer]}
+    schema = _enveloped(one, schema_of) if one.enveloped else schema_of[one.answer]
+    content = {"schema": schema, "example": EXAMPLES[one.answer]}
     headers = (
         _REQUEST_ID
         | (_ETAG if one.tagged and one.method != "DELETE" else {})
@@ -181,7 +195,7 @@ def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
             "headers": _REQUEST_ID | _OF_STATUS.get(status, {}),
             # What is refused before anybody knows what it asks for is so in the form of all others.
             "content": _problem(of_status, schema_of)
-            | ({JSON: {"schema": schema_of[one.answer], "example": REFUSED}} if one.enveloped else {}),
+            | ({JSON: {"schema": schema_of[Refused], "example": REFUSED}} if one.enveloped else {}),
         }
     return made
 

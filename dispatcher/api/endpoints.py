@@ -123,8 +123,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     large: bool = False
     # Whether it is done together with what others ask for, by `served`, and touches no database itself.
     gathers: bool = False
-    # The older interface, whose answers have a form of their own.
-    enveloped: bool = False
+    # The older interface: each body that it takes, and the data that it answers to that in an envelope.
+    enveloped: Sequence[tuple[type[Struct], type[Struct]]] = ()
     # Whether there is a secret in what it answers, which is not kept to be answered again.
     shown_once: bool = False
     # Whether what it answers has an ETag, for If-Match: where it is a POST, of the `version` in its answer.

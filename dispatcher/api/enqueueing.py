@@ -1,43 +1,98 @@
-"""The older interface: one address, and answers in an envelope of their own."""
+"""The older interface: one address, and answers in an envelope and in words of its own."""
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dispatcher.api import reading, run_models, runs
+from dispatcher.api import reading, runs
+from dispatcher.api.cursors import ID_MAX
 from dispatcher.api.endpoints import Call, Done, Endpoint
-from dispatcher.api.problems import CONFLICT, NOT_FOUND, OVERLOADED, faulty
+from dispatcher.api.enqueue_models import (
+    Asking,
+    Enqueue,
+    Enqueued,
+    Enqueuing,
+    Envelope,
+    Execution,
+    Health,
+    Looking,
+    ToEnqueue,
+    ToLookAt,
+)
+from dispatcher.api.problems import FAULTY, OVERLOADED, Problem, faulty
 from dispatcher.domain.roles import Right
-from dispatcher.errors import Fault
+from dispatcher.errors import TriggerRefused
 from dispatcher.store import runs as store
-from dispatcher.version import VERSION
+
+# Of what a refusal repeats.
+SHOWN_CHARACTERS_MAX = 100
+EXISTS = "Workflow already exists (idempotent)"
 
 M = TypeVar("M", bound=Struct)
 
 
 async def enqueue(call: Call) -> Done:
     """Do what the action says."""
-    given: run_models.Enqueue = call.given
+    given: Enqueue = call.given
+    data: Struct
     match given.action:
         case "enqueue":
-            return _told(await _enqueued(call, _payload(given.payload, run_models.EnqueuePayload)))
+            data = await _enqueued(call, _payload(given.payload, ToEnqueue))
         case "status":
-            asked = _payload(given.payload, run_models.StatusPayload)
-            return _told(await runs.whole(call, asked.execution_id))
+            data = await _execution(call, _payload(given.payload, ToLookAt).execution_id)
         case "health":
-            return _told({"status": "healthy", "version": VERSION})
+            data = Health("healthy", datetime.now(UTC))
+        case other:
+            raise _refused(f"Unknown action: {_shown(other)}")
+    return Done(Envelope(success=True, data=data))
 
 
-async def _enqueued(call: Call, asked: run_models.EnqueuePayload) -> run_models.Triggered:
-    named = {one for one in (asked.idempotency_key, asked.correlation_id) if one is not None}
-    if len(named) > 1:
-        raise faulty([Fault("$.payload.correlation_id", "is another name for idempotency_key: keep one of them")])
+async def _enqueued(call: Call, asked: ToEnqueue) -> Enqueued:
     payload = msgspec.json.decode(call.raw("payload"), type=dict[str, Raw])
-    given = bytes(payload["input"]).decode() if "input" in payload else "{}"
-    key = named.pop() if named else call.idempotency_key
-    return await runs.started(call, asked.workflow_name, given, key, partial(store.trigger, call.database))
+    # An empty one is none, as it always was there.
+    key = asked.correlation_id or call.idempotency_key
+    start = partial(store.trigger, call.database)
+    try:
+        found = await runs.begun(call, asked.workflow, bytes(payload["data"]).decode(), key, start)
+    except TriggerRefused as refused:
+        raise _refused(_words(asked.workflow, refused)) from refused
+    made = Enqueued(
+        execution_id=str(found.execution_id),
+        workflow_name=found.workflow_name,
+        status="queued",
+        total_steps=found.total_steps,
+    )
+    if not found.duplicate:
+        return made
+    before = await _execution(call, found.execution_id)
+    return msgspec.structs.replace(made, status=before.status, message=EXISTS)
+
+
+def _words(workflow: str, refused: TriggerRefused) -> str:
+    """Why nothing was begun: what is required comes first."""
+    if refused.why != "faulty":
+        return f"Workflow not found: {_shown(workflow)}"
+    if refused.missing.fields:
+        return f"Missing required fields: {', '.join(refused.missing.fields)}"
+    if refused.missing.variables:
+        return (
+            f"Missing template variables: {', '.join(refused.missing.variables)}. "
+            "These placeholders exist in workflow steps but were not provided in data."
+        )
+    return refused.message
+
+
+async def _execution(call: Call, execution_id: int | str) -> Execution:
+    """A run. Another workspace's is none."""
+    text = str(execution_id)
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(ID_MAX)) and int(text) <= ID_MAX
+    row = await store.execution(call.database, int(text), call.workspace) if is_number else None
+    if row is None:
+        raise _refused(f"Execution not found: {_shown(text)}")
+    return msgspec.convert(row, Execution)
 
 
 def _payload(given: dict[str, Any], model: type[M]) -> M:
@@ -47,8 +102,12 @@ def _payload(given: dict[str, Any], model: type[M]) -> M:
     return msgspec.convert(given, model)
 
 
-def _told(data: object) -> Done:
-    return Done(run_models.Envelope(success=True, data=data))
+def _refused(words: str) -> Problem:
+    return Problem(FAULTY, words)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}…"
 
 
 ENDPOINTS = (
@@ -58,13 +117,19 @@ ENDPOINTS = (
         path="/workflow-enqueue",
         right=Right.TRIGGERS,
         summary="Trigger a workflow or ask about a run, as callers of the older interface do",
-        description="`enqueue` takes `workflow_name`, `input` and `correlation_id`; `status` an `execution_id`; "
-        "`health` nothing. Whatever goes wrong is `success: false` with the `error` in words.",
-        given=run_models.Enqueue,
-        example={"action": "enqueue", "payload": {"workflow_name": "order_shipped", "input": {"order": {"id": 17}}}},
-        answer=run_models.Envelope,
-        problems=(NOT_FOUND, CONFLICT, OVERLOADED),
+        description="Whatever goes wrong is `success: false` with the `error` in words, and 400 where the request is "
+        "wrong: `Missing required fields: a, b`; else `Missing template variables: x, y. These placeholders exist in "
+        "workflow steps but were not provided in data.`; `Workflow not found: NAME`, also where it is not active; "
+        "`Execution not found: ID`; `Unknown action: X`. An `enqueue` with a `correlation_id` that has started a run "
+        f"answers that run with its status, and the message `{EXISTS}`.",
+        given=Enqueue,
+        example={
+            "action": "enqueue",
+            "payload": {"workflow": "order_shipped", "data": {"order": {"id": 17}}, "correlation_id": "order-17"},
+        },
+        answer=Envelope,
+        problems=(OVERLOADED,),
         handle=enqueue,
-        enveloped=True,
+        enveloped=((Enqueuing, Enqueued), (Looking, Execution), (Asking, Health)),
     ),
 )

@@ -23,6 +23,8 @@ from dispatcher.api import (
     template_models,
     webhook_models,
 )
+from dispatcher.api.enqueue_models import Enqueued, Envelope
+from dispatcher.api.problems import Refused
 from dispatcher.errors import Fault
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -108,6 +110,10 @@ _workflow = run_models.Workflow(
 )
 _saved_workflow = run_models.SavedWorkflow("order_shipped", 3, created=True, active=True, total_steps=1)
 _triggered = run_models.Triggered(23, "order_shipped", 3, "queued", 4, duplicate=False)
+_enqueued = Envelope(
+    success=True,
+    data=Enqueued(execution_id="23", workflow_name="order_shipped", status="queued", total_steps=4),
+)
 _run = run_models.Run(
     execution_id=23,
     tenant_id="default",
@@ -134,7 +140,7 @@ _whole_run = run_models.WholeRun(
     **structs.asdict(_run),
     paused_at=None,
     discarded_at=None,
-    steps=[run_models.Step(1, "mail", "email to {{ customer.email }}"), run_models.Step(2, "later", "delay 1s")],
+    steps=[run_models.Step(0, "mail", "email to {{ customer.email }}"), run_models.Step(1, "later", "delay 1s")],
     cursor={"later": _visit},
     counts={"mail": _COUNTS},
     attempts=[
@@ -150,12 +156,12 @@ _whole_run = run_models.WholeRun(
         )
     ],
     input={"order": {"id": 17}},
-    context={"order": {"id": 17}, "step_1_result": {"status": "sent", "message_id": "m-4711"}},
+    context={"order": {"id": 17}, "step_0_result": {"status": "sent", "message_id": "m-4711"}},
     held=0,
     deliveries_total=1,
     deliveries=[{"id": 17, "node": "mail", "channel": "email", "status": "sent"}],
 )
-_entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=1, node="mail", context={"order": {"id": 17}})
+_entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=0, node="mail", context={"order": {"id": 17}})
 _webhook = webhook_models.Webhook(
     id=5,
     name="crm",
@@ -295,7 +301,7 @@ _ALL: tuple[Struct, ...] = (
     run_models.OrderedDeliveries([_ordered], next_cursor=None),
     _progress,
     run_models.Log([_entry], next_cursor=None),
-    run_models.Envelope(success=True, data=_triggered),
+    _enqueued,
     *template_models.EXAMPLES,
     *suppression_models.EXAMPLES,
     *audit.EXAMPLES,
@@ -323,4 +329,4 @@ _ALL: tuple[Struct, ...] = (
     ),
 )
 EXAMPLES: Mapping[type[Struct], Any] = {type(one): msgspec.to_builtins(one) for one in _ALL}
-REFUSED = msgspec.to_builtins(run_models.Envelope(success=False, error="there is no workflow 'order_shipped'"))
+REFUSED = msgspec.to_builtins(Refused(error="Missing required fields: order"))

@@ -75,7 +75,7 @@ EXAMPLES: tuple[Struct, ...] = (
         fails_at=None,
         steps=[
             PlannedStep(
-                step=1,
+                step=0,
                 node="mail",
                 kind="send",
                 skipped=False,

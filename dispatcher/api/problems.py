@@ -1,9 +1,10 @@
 """Problems: everything that an answer can be besides what was asked for, as RFC 9457 writes it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dispatcher.errors import Fault
 
@@ -95,9 +96,8 @@ class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mos
         )
 
     def envelope(self) -> bytes:
-        """It as callers of the older interface get it, with the first of its faults."""
-        shown = self.faults[:FAULTS_SHOWN_MAX]
-        return msgspec.json.encode(Envelope(False, error=self.detail, faults=shown, more_faults=self._more_faults))
+        """It as callers of the older interface get it."""
+        return msgspec.json.encode(Refused(error=self.detail))
 
     @property
     def _more_faults(self) -> int:
@@ -116,11 +116,8 @@ def not_found(what: str) -> Problem:
     return Problem(NOT_FOUND, f"there is no {what}")
 
 
-class Envelope(Struct, frozen=True, omit_defaults=True):
+class Refused(Struct, frozen=True, kw_only=True):
     """What callers of the older interface get."""
 
-    success: bool
-    data: object = None
-    error: str | None = None
-    faults: Sequence[Fault] = field(default_factory=tuple)
-    more_faults: int = 0
+    success: Literal[False] = False
+    error: str

@@ -349,38 +349,3 @@ class Signal(Asked, frozen=True):
 
     event: Text
     data: Annotated[Json, Meta(description="What it says.")] = field(default_factory=dict)
-
-
-# The older interface
-
-
-class Enqueue(Asked, frozen=True):
-    """What the older interface is asked."""
-
-    action: Literal["enqueue", "status", "health"]
-    payload: Json = field(default_factory=dict)
-
-
-class EnqueuePayload(Asked, frozen=True):
-    """Which workflow is triggered, and with what."""
-
-    workflow_name: ShortText
-    input: Json = field(default_factory=dict)
-    correlation_id: Text | None = None
-    idempotency_key: Text | None = None
-
-
-class StatusPayload(Asked, frozen=True):
-    """Which run is asked about."""
-
-    execution_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
-
-
-class Envelope(Struct, frozen=True, omit_defaults=True):
-    """What the older interface answers: data, or the error in words."""
-
-    success: bool
-    data: Any = None
-    error: str | None = None
-    faults: list[Fault] = []
-    more_faults: int = 0

@@ -54,14 +54,20 @@ def named_key(given: run_models.NewTrigger) -> str | None:
 async def started(
     call: Call, workflow: str, given: str, key: str | None, start: Callable[[Trigger], Awaitable[Triggered]]
 ) -> run_models.Triggered:
-    """The run of a trigger, or the one that its key has started already."""
-    await call.served.shed(None)
-    asked = Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor)
+    """The run of a trigger, or the one that its key has started already. Raises Problem."""
     try:
-        found = await start(asked)
+        found = await begun(call, workflow, given, key, start)
     except TriggerRefused as refused:
         raise refusal(refused) from refused
     return msgspec.convert(found, run_models.Triggered, from_attributes=True)
+
+
+async def begun(
+    call: Call, workflow: str, given: str, key: str | None, start: Callable[[Trigger], Awaitable[Triggered]]
+) -> Triggered:
+    """The same; raises TriggerRefused."""
+    await call.served.shed(None)
+    return await start(Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor))
 
 
 def refusal(refused: TriggerRefused) -> Problem:

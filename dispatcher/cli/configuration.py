@@ -8,6 +8,7 @@ from dispatcher.cli.commands import command, group
 from dispatcher.cli.session import Session
 from dispatcher.configfile import show as shown
 from dispatcher.configfile.schema import dotted
+from dispatcher.domain.plans.plan import BUILT_IN
 
 app = group(help="Check the configuration, or show it.")
 
@@ -16,11 +17,15 @@ app = group(help="Check the configuration, or show it.")
 def check(session: Session) -> None:
     """Check file and environment; name every fault, and exit with 2 when there is one."""
     config = session.config
+    replaced = sorted(BUILT_IN.keys() & config.functions.keys())
     if session.voice.as_json:
-        session.voice.record({"sound": True, "channels": sorted(config.channels)})
-    else:
-        where = session.config_path or "the defaults"
-        session.voice.text(f"The configuration is sound: {where}, with what the environment overrides.")
+        session.voice.record({"sound": True, "channels": sorted(config.channels), "replaced_functions": replaced})
+        return
+    where = session.config_path or "the defaults"
+    session.voice.text(f"The configuration is sound: {where}, with what the environment overrides.")
+    for name in replaced:
+        instead = f"[functions.{name}] is called in place of the built-in function {name}"
+        session.voice.text(f"{instead}, by workflows that are saved from now on.")
 
 
 @command(app, "show")

@@ -29,10 +29,6 @@ class _Deliveries(Struct, frozen=True):
     deliveries: list[Delivery]
 
 
-class _Enveloped(Struct, frozen=True):
-    data: Triggered
-
-
 class Client:
     """Talks to a dispatcher with a key that `dispatcher keys create` has shown.
 
@@ -83,10 +79,6 @@ class Client:
         asked: dict[str, Any] = {"input": Raw(json_of({} if data is None else data))}
         if key is not None:
             asked["idempotency_key"] = key
-        if "/" in workflow:
-            # In a path it cannot stand.
-            body = {"action": "enqueue", "payload": {"workflow_name": workflow, **asked}}
-            return (await self._transport.ask("POST", "/workflow-enqueue", body=body)).read(_Enveloped).data
         path = f"/workflows/{segment(workflow)}/triggers"
         return (await self._transport.ask("POST", path, body=asked)).read(Triggered)
 

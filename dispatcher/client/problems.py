@@ -62,14 +62,6 @@ class _Document(Struct, frozen=True):
     answer: str = ""
 
 
-class _Envelope(Struct, frozen=True):
-    """The same from the older interface."""
-
-    success: bool
-    error: str
-    faults: tuple[Fault, ...] = ()
-
-
 def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
     """The error that an answer stands for. Names of headers are in lower case."""
     document = _read(body)
@@ -90,11 +82,6 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
             answer=document.answer,
         )
     request_id = headers.get("x-request-id", "")[:_REQUEST_ID_CHARACTERS_MAX] or None
-    enveloped = _decode(body, _Envelope)
-    if enveloped is not None:
-        return _which(status, None)(
-            enveloped.error, status=status, faults=enveloped.faults, request_id=request_id, retry_after=retry_after
-        )
     if status in _ANYBODYS:
         words = f"{status} ({HTTPStatus(status).phrase}), by what stands before Dispatcher"
         return _which(status, None)(words, status=status, request_id=request_id, retry_after=retry_after)

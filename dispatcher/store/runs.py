@@ -13,7 +13,7 @@ from msgspec import Struct
 from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.plan import decode as decode_plan
 from dispatcher.domain.plans.run import Visit
-from dispatcher.errors import Fault, TriggerRefused, Why
+from dispatcher.errors import Fault, Missing, TriggerRefused, Why
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
@@ -43,6 +43,9 @@ class _Detail(Struct, frozen=True):
 
     path: str
     words: str
+    # What an input lacks, by name.
+    kind: str = ""
+    name: str = ""
 
 
 _details = msgspec.json.Decoder(list[_Detail]).decode
@@ -156,10 +159,16 @@ def refused(refusal: asyncpg.PostgresError) -> TriggerRefused:
 
 def _refusal(code: str, message: str, detail: str | None) -> TriggerRefused:
     try:
-        faults = [Fault(one.path, one.words) for one in _details(detail or "")]
+        details = _details(detail or "")
     except msgspec.MsgspecError:
-        faults = [Fault("$", message)]
-    return TriggerRefused(faults or [Fault("$", message)], message, _WHY.get(code, "faulty"))
+        details = []
+    faults = [Fault(one.path, one.words) for one in details] or [Fault("$", message)]
+    missing = Missing(_names(details, "field"), _names(details, "variable"))
+    return TriggerRefused(faults, message, _WHY.get(code, "faulty"), missing)
+
+
+def _names(details: Sequence[_Detail], kind: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.name for one in details if one.kind == kind))
 
 
 async def now(database: Database) -> float:
@@ -193,6 +202,16 @@ async def find(database: Database, run_id: int) -> dict[str, Any] | None:
     """A run in short, or None."""
     found = await rows(database, [run_id])
     return found[0] if found else None
+
+
+async def execution(database: Database, run_id: int, whose: Workspace) -> dict[str, Any] | None:
+    """A run of a workspace in the words of the older interface, or None."""
+    rows = await database.fetch(_SQL["execution"], run_id, whose.tenant_id, whose.workspace_id)
+    return (
+        None
+        if not rows
+        else dict(rows[0]) | {name: msgspec.Raw(rows[0][name].encode()) for name in ("input_payload", "context")}
+    )
 
 
 async def owner(database: Database, run_id: int) -> dict[str, Any] | None:

@@ -77,10 +77,10 @@ async def test_a_key_that_is_not_good_for_it_is_told_so(place: Running) -> None:
             await client.send(Message(key="k", channel="sms", to="+4917012345", body="Hello"))
 
 
-async def test_faults_of_the_older_interface_come_as_faults(client: Client) -> None:
+async def test_a_name_with_a_slash_is_one_as_any_other(client: Client) -> None:
     with pytest.raises(Refused) as refused:
         await client.trigger("a/b", key="x" * 256)
-    assert [fault.path for fault in refused.value.faults] == ["$.payload.idempotency_key"]
+    assert [fault.path for fault in refused.value.faults] == ["$.idempotency_key"]
 
 
 def test_a_client_does_not_show_its_key() -> None:

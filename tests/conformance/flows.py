@@ -105,10 +105,8 @@ class Flows:
         return await self.connection.fetchrow("SELECT * FROM dispatcher.runs WHERE id = $1", run)
 
     async def view(self, run: int) -> Any:
-        """The run in the words of others."""
-        return await self.connection.fetchrow(
-            "SELECT * FROM dispatcher.workflow_executions WHERE execution_id = $1", run
-        )
+        """The run in the words of the older interface."""
+        return await self.connection.fetchrow("SELECT * FROM dispatcher.workflow_executions WHERE id = $1", run)
 
     async def status(self, run: int) -> str:
         """What it is."""
@@ -125,11 +123,19 @@ class Flows:
 
         await until(there, f"run {run} is {' or '.join(statuses)}")
 
+    async def at(self, run: int) -> list[str]:
+        """The nodes that it is at."""
+        nodes = (
+            "SELECT ARRAY(SELECT jsonb_object_keys(state -> 'cursor') ORDER BY 1) FROM dispatcher.runs WHERE id = $1"
+        )
+        found: list[str] = await self.connection.fetchval(nodes, run)
+        return found
+
     async def until_at(self, run: int, *nodes: str) -> None:
         """Wait until it is at just these nodes."""
 
         async def there() -> bool:
-            return set((await self.view(run))["current_steps"]) == set(nodes)
+            return await self.at(run) == sorted(nodes)
 
         await until(there, f"run {run} is at {', '.join(nodes)}")
 

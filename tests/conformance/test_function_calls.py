@@ -44,7 +44,7 @@ def far(place: tuple[Running, FarSide]) -> FarSide:
 async def test_WF_19_a_call_posts_action_and_payload_with_its_token_and_a_key_and_its_data_comes_into_vars(
     runs: Runs, far: FarSide
 ) -> None:
-    second = call(payload={"of": "{{ bill.to.name }}", "step": "{{ step_1_result.invoice }}", "for": ["{{ who }}"]})
+    second = call(payload={"of": "{{ bill.to.name }}", "step": "{{ step_0_result.invoice }}", "for": ["{{ who }}"]})
     run = await runs.start(steps({**call(), "id": "bill"}, second), who='A "quoted" one')
     await runs.until_status(run, "completed")
     first, then = far.requests
@@ -54,7 +54,7 @@ async def test_WF_19_a_call_posts_action_and_payload_with_its_token_and_a_key_an
     keys = {one.headers["idempotency-key"] for one in (first, then)}
     assert len(keys) == 2
     data = {"invoice": 17, "to": {"name": "Ann"}}
-    assert await runs.vars(run) == dict.fromkeys(("bill", "step_1_result", "n2", "step_2_result"), data)
+    assert await runs.vars(run) == dict.fromkeys(("bill", "step_0_result", "n2", "step_1_result"), data)
 
 
 async def test_WF_19_in_the_list_form_data_is_merged_into_the_context_as_well(runs: Runs, far: FarSide) -> None:
@@ -68,7 +68,7 @@ async def test_WF_19_in_the_list_form_data_is_merged_into_the_context_as_well(ru
     )
     await runs.until_status(run, "completed")
     data = {"invoice": 17, "to": {"name": "Ann"}}
-    assert await runs.vars(run) == {**data, "bill": data, "step_1_result": data}
+    assert await runs.vars(run) == {**data, "bill": data, "step_0_result": data}
     assert json_of(far.requests[0]) == {"action": "create", "payload": {"order": 7}}
 
 

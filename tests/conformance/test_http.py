@@ -1,8 +1,11 @@
 """The clauses that the HTTP door has to keep as well, each through a real socket."""
 
+from datetime import UTC, datetime, timedelta
+from types import NoneType
 from typing import Any
 
 from tests.api.caller import Caller, delivery, make_key
+from tests.conformance.flows import put
 from tests.conformance.outbox import Outbox
 from tests.conformance.test_outage import no_new_connections
 from tests.program import Program
@@ -153,35 +156,181 @@ async def test_OB_20_a_delivery_is_cancelled_or_moved_by_id_or_key(program: Prog
     assert await outbox.captured(two) == []
 
 
-async def test_WF_22_a_trigger_answers_its_run_and_the_older_interface_does_in_its_envelope(
+# The older interface's record of a run: its names, and their types as JSON has them.
+RECORD: dict[str, type | tuple[type, ...]] = {
+    "id": str,
+    "workflow_name": str,
+    "workflow_version": int,
+    "status": str,
+    "current_step": int,
+    "total_steps": int,
+    "input_payload": dict,
+    "context": dict,
+    "error_message": (str, NoneType),
+    "error_step": (str, NoneType),
+    "retry_count": int,
+    "created_at": str,
+    "started_at": (str, NoneType),
+    "completed_at": (str, NoneType),
+    "correlation_id": (str, NoneType),
+    "triggered_by": str,
+}
+STRICT = {
+    "name": "strict",
+    "required_fields": ["z_email", "a_name"],
+    "steps": [
+        {
+            "name": "tell",
+            "function": "send-email",
+            "action": "send",
+            "payload_template": {
+                "subject": "{{ subject }}",
+                "text": "{{ zone.name }} {{ a_name }} {% if b %}{{ c | default: d }}{% endif %}",
+                "to_email": "{{ z_email }}",
+            },
+        },
+        {
+            "name": "then",
+            "function": "slack",
+            "action": "tell",
+            "payload_template": {
+                "message": "{{ a.b }} {{ subject }} {{ step_0_result.message_id }}",
+                "channel": "{{ at }}",
+            },
+        },
+    ],
+}
+READS = "subject, zone.name, b, c, d, a.b, at"
+
+
+class Older:
+    """The older interface, as one calls it."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def asked(self, action: str, status: int = 200, **payload: Any) -> Any:
+        """Its answer as it is; of what was asked for rightly its data."""
+        answer = self._caller.post("/workflow-enqueue", {"action": action, "payload": payload})
+        assert answer.status == status
+        assert answer.headers["content-type"] == "application/json"
+        if status != 200:
+            return answer.json
+        assert answer.json.keys() == {"success", "data"}
+        assert answer.json["success"] is True
+        return answer.json["data"]
+
+    def refused(self, action: str, **payload: Any) -> str:
+        """Why it is refused; there is nothing else in the envelope."""
+        answer = self.asked(action, 400, **payload)
+        assert answer == {"success": False, "error": answer["error"]}
+        return str(answer["error"])
+
+
+async def test_WF_22_the_older_interface_answers_in_its_names_and_types(
     program: Program, connection: Connection
 ) -> None:
     await program.start()
     await flows.put(connection)
     operator = Caller(program, make_key(program, "triggerOperator"))
     told = operator.post("/workflows/welcome/triggers", {"input": {"a": 1}}).json
-    run = told["execution_id"]
     assert (told["workflow_name"], told["status"], told["total_steps"]) == ("welcome", "queued", 2)
+    older = Older(operator)
+    enqueued = older.asked("enqueue", workflow="welcome", data={"a": 1}, correlation_id="c")
+    run = enqueued["execution_id"]
+    assert enqueued == {"execution_id": run, "workflow_name": "welcome", "status": "queued", "total_steps": 2}
+    assert int(run) == told["execution_id"] + 1
 
     def status() -> Any:
-        return operator.post("/workflow-enqueue", {"action": "status", "payload": {"execution_id": run}}).json
+        return older.asked("status", execution_id=run)
 
-    await program.until(lambda: bool(status()["data"]["status"] == "waiting"), "it waits at its delay")
-    shown = status()["data"]
-    assert (shown["workflow_name"], shown["version"], shown["input"], shown["current_steps"]) == (
-        "welcome",
-        1,
-        {"a": 1},
-        ["wait"],
-    )
-    assert (shown["total_steps"], shown["error"], shown["error_step"], shown["retry_count"]) == (2, None, None, 0)
-    assert shown["context"]["step_1_result"]["status"] == "sent"
+    await program.until(lambda: bool(status()["current_step"] == 1), "it waits at its delay")
+    shown = status()
+    assert list(shown) == list(RECORD)
+    assert {name: shown[name] for name, kind in RECORD.items() if not isinstance(shown[name], kind)} == {}
+    assert shown["id"] == run
+    assert (shown["workflow_name"], shown["workflow_version"], shown["status"]) == ("welcome", 1, "running")
+    assert (shown["total_steps"], shown["input_payload"], shown["correlation_id"]) == (2, {"a": 1}, "c")
+    assert (shown["error_message"], shown["error_step"], shown["retry_count"]) == (None, None, 0)
+    assert shown["context"]["step_0_result"]["status"] == "sent"
     assert shown["triggered_by"].startswith("key triggerOperator.")
-    assert shown["started_at"] is not None
-    enqueue = {"action": "enqueue", "payload": {"workflow_name": "welcome", "correlation_id": "c"}}
-    both = [operator.post("/workflow-enqueue", enqueue).json for _ in range(2)]
-    assert [one["success"] for one in both] == [True, True]
-    assert [one["data"]["duplicate"] for one in both] == [False, True]
-    assert both[0]["data"]["execution_id"] == both[1]["data"]["execution_id"]
-    unknown = operator.post("/workflow-enqueue", {"action": "enqueue", "payload": {"workflow_name": "nobody"}})
-    assert (unknown.json["success"], "nobody" in unknown.json["error"]) == (False, True)
+    assert datetime.fromisoformat(shown["created_at"]) <= datetime.fromisoformat(shown["started_at"])
+    assert shown["completed_at"] is None
+    assert older.asked("status", execution_id=int(run)) == shown
+    again = older.asked("enqueue", workflow="welcome", data={}, correlation_id="c")
+    assert again == enqueued | {"status": "running", "message": "Workflow already exists (idempotent)"}
+    assert operator.post(f"/runs/{run}/cancel", WHY).status == 200
+    ended = older.asked("enqueue", workflow="welcome", data={}, correlation_id="c")
+    assert (ended["execution_id"], ended["status"]) == (run, "cancelled")
+    assert datetime.fromisoformat(status()["completed_at"]) >= datetime.fromisoformat(shown["started_at"])
+    health = older.asked("health")
+    assert health.keys() == {"status", "timestamp"}
+    assert health["status"] == "healthy"
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(health["timestamp"])) < timedelta(minutes=1)
+
+
+async def test_WF_06_the_older_interface_refuses_in_its_exact_words(program: Program, connection: Connection) -> None:
+    await program.start()
+    await put(connection, STRICT)
+    await flows.put(connection, flows.plan(name="asleep"), active=False)
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    older = Older(operator)
+    assert (
+        older.refused("enqueue", workflow="strict", data={"subject": 1}) == "Missing required fields: z_email, a_name"
+    )
+    required = {"z_email": "", "a_name": None}
+    behind = "These placeholders exist in workflow steps but were not provided in data."
+    assert (
+        older.refused("enqueue", workflow="strict", data=required) == f"Missing template variables: {READS}. {behind}"
+    )
+    some = required | dict.fromkeys(("subject", "b", "c", "at")) | {"zone": {"name": ""}, "a": {}}
+    assert older.refused("enqueue", workflow="strict", data=some) == f"Missing template variables: d, a.b. {behind}"
+    for name in ("nobody", "asleep"):
+        assert older.refused("enqueue", workflow=name, data={}) == f"Workflow not found: {name}"
+    foreign = operator.post("/workflows/strict/triggers", {"input": some | {"d": 1, "a": {"b": 1}}}).json[
+        "execution_id"
+    ]
+    elsewhere = Older(Caller(program, make_key(program, "triggerOperator", tenant="acme")))
+    assert elsewhere.refused("status", execution_id=foreign) == f"Execution not found: {foreign}"
+    for one in (10**15, str(10**15), "4a1f"):
+        assert older.refused("status", execution_id=one) == f"Execution not found: {one}"
+    assert older.refused("explode") == "Unknown action: explode"
+    # Who may not ask is told so in the envelope, too.
+    stranger = Caller(program, None).post("/workflow-enqueue", {"action": "health"})
+    assert (stranger.status, stranger.json.keys()) == (401, {"success", "error"})
+
+
+async def test_WF_06_the_native_door_names_everything_that_is_missing_at_once(
+    program: Program, connection: Connection
+) -> None:
+    await program.start()
+    await put(connection, STRICT)
+    operator = Caller(program, make_key(program, "triggerOperator"))
+    refused = operator.post("/workflows/strict/triggers", {"input": {}})
+    assert refused.status == 400
+    assert refused.json["detail"] == f"Missing required fields: z_email, a_name; Missing template variables: {READS}"
+    assert set(refused.faults) == {f"$.{name}" for name in ("z_email", "a_name", *READS.split(", "))}
+
+
+async def test_WF_22_the_document_says_what_the_older_interface_takes_and_answers(program: Program) -> None:
+    await program.start()
+    described = Caller(program, None).get("/openapi.json").json
+    one = described["paths"]["/workflow-enqueue"]["post"]
+    schemas = described["components"]["schemas"]
+
+    def read(schema: Any) -> Any:
+        return schemas[schema["$ref"].rpartition("/")[2]]
+
+    takes = {
+        read(each)["properties"]["action"]["enum"][0]: read(each)
+        for each in one["requestBody"]["content"]["application/json"]["schema"]["oneOf"]
+    }
+    assert takes.keys() == {"enqueue", "status", "health"}
+    assert read(takes["enqueue"]["properties"]["payload"])["required"] == ["workflow", "data"]
+    assert one["responses"].keys() >= {"200", "400", "401", "403", "503"}
+    answers = one["responses"]["200"]["content"]["application/json"]["schema"]
+    assert answers["required"] == ["success", "data"]
+    assert list(RECORD) in [list(read(each)["properties"]) for each in answers["properties"]["data"]["anyOf"]]
+    refused = read(one["responses"]["400"]["content"]["application/json"]["schema"])
+    assert refused["properties"].keys() == {"success", "error"}
+    assert "Missing template variables: x, y." in one["description"]

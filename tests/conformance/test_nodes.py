@@ -24,7 +24,7 @@ async def test_WF_03_a_list_of_steps_is_a_graph_in_a_line(flows: Flows, bill: Fa
             "name": "mail",
             "function": "send-email",
             "action": "send",
-            "payload_template": {"to": "{{ to }}", "subject": "Hi", "text": "{{ name }}, one"},
+            "payload_template": {"to_email": "{{ to }}", "subject": "Hi", "text": "{{ name }}, one"},
             "on_failure": "continue",
         },
         {"name": "bill", "function": "bill", "action": "create", "payload_template": {"order": "{{ order }}"}},
@@ -32,7 +32,7 @@ async def test_WF_03_a_list_of_steps_is_a_graph_in_a_line(flows: Flows, bill: Fa
             "name": "room",
             "function": "slack",
             "action": "told",
-            "payload_template": {"channel": "sales", "text": "invoice {{ bill.invoice }}"},
+            "payload_template": {"channel": "sales", "message": "invoice {{ bill.invoice }}"},
         },
     ]
     nodes = [
@@ -233,12 +233,12 @@ async def test_WF_04_an_event_that_came_before_its_node_is_kept(flows: Flows) ->
 
 async def test_WF_04_a_wait_has_a_time_out(flows: Flows) -> None:
     paid = node("paid", "wait", event="payment", timeout="200ms")
-    await flows.put(line("late", paid, say("end", "{{ step_1_error }}")))
+    await flows.put(line("late", paid, say("end", "{{ step_0_error }}")))
     run = await flows.trigger("late")
     await flows.until_status(run, "failed")
     assert ((await flows.row(run))["error"], (await flows.row(run))["error_node"]) == ("timeout", "paid")
     assert await flows.said(run) == []
-    passed = line("late-passed", paid | {"on_failure": "continue"}, say("end", "[{{ step_1_error }}]"))
+    passed = line("late-passed", paid | {"on_failure": "continue"}, say("end", "[{{ step_0_error }}]"))
     assert await flows.said(await flows.ended(passed)) == ["[timeout]"]
 
 

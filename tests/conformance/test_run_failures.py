@@ -137,19 +137,19 @@ async def test_WF_13_a_permanent_failure_fails_the_run_at_once(runs: Runs) -> No
 async def test_WF_13_after_a_node_that_continues_the_walk_goes_on_with_its_error(
     runs: Runs, far: FarSide, node: dict[str, Any], calls: int
 ) -> None:
-    said = sms(body="{% if step_1_error %}failed: {{ step_1_error }}{% endif %}")
+    said = sms(body="{% if step_0_error %}failed: {{ step_0_error }}{% endif %}")
     run = await runs.start(steps(call(on_failure="continue", **node), sms(type="voice", on_failure="continue"), said))
     await runs.until_status(run, "completed")
     assert len(far.requests) == calls
     added = await runs.vars(run)
-    assert "busy" in added["step_1_error"]
-    assert added["step_2_error"]
+    assert "busy" in added["step_0_error"]
+    assert added["step_1_error"]
     parts = await runs.connection.fetchval(
         """SELECT m.parts::text FROM dispatcher.captured_messages m JOIN dispatcher.deliveries d ON d.id = m.delivery_id
             WHERE d.run_id = $1 AND d.node = 'n3'""",
         run,
     )
-    assert json.loads(parts)["body"] == f"failed: {added['step_1_error']}"
+    assert json.loads(parts)["body"] == f"failed: {added['step_0_error']}"
     assert ("failed", "n1") in await runs.events(run)
 
 

@@ -72,7 +72,7 @@ async def test_WF_08_a_run_is_paused_cancelled_or_failed(flows: Flows) -> None:
     assert await shown(flows, run) == ("paused", "running")
     await flows.connection.execute("SELECT dispatcher.cancel_run($1)", run)
     assert await shown(flows, run) == ("cancelled", "cancelled")
-    assert (await flows.view(run))["finished_at"] is not None
+    assert (await flows.view(run))["completed_at"] is not None
     await flows.put(line("failing", page("hello", NOBODY), say("never", "no")))
     run = await flows.trigger("failing")
     await flows.until_status(run, "failed")
@@ -116,7 +116,7 @@ async def test_WF_09_behind_a_node_that_has_failed_nothing_begins(flows: Flows) 
     run = await flows.trigger("stops")
     await flows.until_status(run, "failed")
     assert [row["node"] for row in await flows.deliveries(run)] == ["hello"]
-    assert (await flows.view(run))["current_steps"] == ["hello"]
+    assert await flows.at(run) == ["hello"]
     assert await flows.said(run) == []
 
 
@@ -124,11 +124,11 @@ async def test_WF_09_behind_a_node_that_has_failed_nothing_begins(flows: Flows) 
 
 
 async def test_WF_10_a_send_gives_its_results_under_its_name_and_its_number(flows: Flows) -> None:
-    second = say("second", "{{ first.status }} {{ step_1_result.message_id }}")
+    second = say("second", "{{ first.status }} {{ step_0_result.message_id }}")
     run = await flows.ended(line("result", say("first", "hi"), second))
     first, _ = await flows.deliveries(run)
     context = await flows.context(run)
-    assert context["first"] == context["step_1_result"]
+    assert context["first"] == context["step_0_result"]
     assert context["first"].keys() == {"message_id", "sent_at", "status"}
     assert context["first"]["status"] == "sent"
     sent_at = f"{first['finished_at']:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
@@ -152,7 +152,7 @@ async def test_WF_10_of_several_recipients_each_has_its_result_and_one_that_was_
     assert await flows.status(run) == "running"
     await flows.go_on(PAGER)
     await flows.until_status(run, "completed")
-    result = (await flows.context(run))["step_1_result"]
+    result = (await flows.context(run))["step_0_result"]
     statuses = {one["recipient"]: one["status"] for one in result["recipients"]}
     assert statuses == {ANN: "sent", NOBODY: "failed", CAT: "skipped", BOB: "sent"}
     assert result["status"] == "sent"
@@ -223,14 +223,14 @@ async def test_WF_10_a_call_gives_its_data_and_in_a_list_merges_it_into_the_cont
         definition = line("merges-not", *nodes)
     else:
         step = {"name": "bill", "function": "bill", "action": "create", "payload_template": payload}
-        room = {"channel": "sales", "text": "{{ name }}"}
+        room = {"channel": "sales", "message": "{{ name }}"}
         end = {"name": "end", "function": "slack", "action": "told", "payload_template": room}
         definition = {"name": "merges", "steps": [step, end]}
     await flows.put(definition, functions=["bill"])
     run = await flows.trigger(definition["name"], {"name": "Ann"})
     await flows.until_status(run, "completed")
     context = await flows.context(run)
-    assert context["bill"] == context["step_1_result"] == {"invoice": 17, "name": "Bill"}
+    assert context["bill"] == context["step_0_result"] == {"invoice": 17, "name": "Bill"}
     assert context.get("invoice") == (17 if form == "list" else None)
     assert await flows.said(run) == ["Bill" if form == "list" else "Ann"]
 
@@ -260,8 +260,8 @@ async def test_WF_11_a_node_is_given_a_snapshot_and_what_it_adds_is_recorded(flo
     seen = {name: entries["started", name]["context"] for name in ("first", "second")}
     added = {name: entries["succeeded", name]["added"] for name in ("first", "paid", "second")}
     assert seen["first"] == given
-    assert added["first"].keys() == {"first", "step_1_result"}
-    assert added["paid"] == {name: {"name": "Bob", "order": {"lines": []}} for name in ("paid", "step_2_result")}
+    assert added["first"].keys() == {"first", "step_0_result"}
+    assert added["paid"] == {name: {"name": "Bob", "order": {"lines": []}} for name in ("paid", "step_1_result")}
     assert seen["second"] == given | added["first"] | added["paid"]
     assert await flows.context(run) == seen["second"] | added["second"]
     assert json.loads((await flows.row(run))["input"]) == given
@@ -280,7 +280,7 @@ async def test_WF_11_what_is_added_beside_a_node_is_not_in_its_snapshot(flows: F
     await flows.until_status(run, "completed")
     started, before = [entry for entry in await flows.log(run) if entry["node"] in ("hello", "go")][2], {"of": "go"}
     assert (started["event"], started["node"]) == ("started", "hello")
-    assert started["context"] == {"name": "Ann", "go": before, "step_1_result": before}
+    assert started["context"] == {"name": "Ann", "go": before, "step_0_result": before}
     assert (await flows.context(run))["paid"] == {"of": "paid"}
 
 
@@ -326,7 +326,7 @@ async def test_WF_15_the_log_has_each_start_success_failure_retry_and_skip(flows
     assert contexts["bill"] == {"name": "Ann"}
     assert (
         contexts["always"]
-        == {"name": "Ann", "bill": {"invoice": 17}, "step_1_result": {"invoice": 17}} | (log[4]["added"])
+        == {"name": "Ann", "bill": {"invoice": 17}, "step_0_result": {"invoice": 17}} | (log[4]["added"])
     )
-    assert log[4]["added"] == {"step_2_error": log[4]["error"]}
+    assert log[4]["added"] == {"step_1_error": log[4]["error"]}
     assert log[4]["error"].startswith("recipient: ")

@@ -15,7 +15,7 @@ from tests.store.scene import Connection
 from tests.store.waits import until_blocked
 
 GREETING = line("greeting", node("hello", "sms", body="Hello {{ name }}"))
-TEMPLATE = "---\nchannel: sms\n---\n--- body ---\nHello {{ guest.name }}{{ step_1_error }}\n"
+TEMPLATE = "---\nchannel: sms\n---\n--- body ---\nHello {{ guest.name }}{{ step_0_error }}\n"
 
 
 async def enqueue(connection: Connection, key: str) -> Any:
@@ -87,14 +87,15 @@ READER = {
         {"from": "several", "to": "stored"},
     ],
 }
-READS = "at, bill_to, customer.email, group, locale, order.lines[0].sku, order.no, phone, shop.name, template_id, tier"
+# In order of appearance.
+READS = "customer.email, order.no, order.lines[0].sku, phone, shop.name, bill_to, at, group, template_id, locale, tier"
 
 
 async def test_WF_06_one_answer_names_everything_that_any_node_reads_and_that_is_missing(flows: Flows) -> None:
     """What a node adds by itself (own), and what nodes give (mail, call), is nobody's to bring."""
     await flows.put(READER, functions=["bill"])
     words, faults = await refusal(flows, "reader", {})
-    assert words == f"Missing required fields: customer, order_id; Missing template variables: {READS}"
+    assert words == f"Missing required fields: order_id, customer; Missing template variables: {READS}"
     assert {fault["path"] for fault in faults} == {f"$.{one}" for one in ["customer", "order_id", *READS.split(", ")]}
     given = {"customer": {"email": "ann@example.org"}, "order": {"lines": [{"sku": 1}]}, "order_id": 7}
     words, _ = await refusal(flows, "reader", given)
@@ -107,14 +108,73 @@ async def test_WF_06_null_and_the_empty_string_count_as_present(flows: Flows) ->
     run = await flows.ended(line("nothing", hello, required_fields=["name", "a"]), {"name": "", "a": {"b": None}})
     assert await flows.said(run) == ["[]"]
     assert (await refusal(flows, "nothing", {"a": {}}))[0] == (
-        "Missing required fields: name; Missing template variables: a.b, name"
+        "Missing required fields: name; Missing template variables: a.b"
     )
 
 
-async def test_WF_06_what_begins_with_step_is_exempt_and_empty_where_it_is_absent(flows: Flows) -> None:
-    body = "[{{ step_1_error }}{{ step_9_result.a.b }}{{ step_own }}] {{ step_1_result.status }}"
+async def test_WF_06_what_a_step_before_provides_is_exempt_and_empty_where_it_is_absent(flows: Flows) -> None:
+    body = "[{{ step_0_error }}{{ step_0_result.a.b }}{% if step_0_error %}bad{% endif %}] {{ step_0_result.status }}"
     definition = line("steps", node("first", "sms"), node("second", "sms", body=body))
     assert (await flows.said(await flows.ended(definition)))[1] == "[] sent"
+
+
+async def test_WF_06_no_other_name_is_exempt_whatever_it_begins_with(flows: Flows, tmp_path: Path) -> None:
+    await flows.put(line("own", node("first", "sms"), node("second", "sms", body="{{ step_own }}{{ step_0_results }}")))
+    assert (await refusal(flows, "own", {}))[0] == "Missing template variables: step_own, step_0_results"
+    # What stored templates read by number has to come before, too.
+    (tmp_path / "late.liquid").write_text(
+        "---\nchannel: email\n---\n--- subject ---\n{{ step_0_error }}\n--- text ---\n1\n"
+    )
+    saved = flows.program.run("templates", "sync", str(tmp_path), "--publish")
+    assert saved.returncode == 0, saved.stderr
+    payload = {"template_id": "late", "to_email": "ann@example.org"}
+    step = {"name": "mail", "function": "send-email", "action": "send", "payload_template": payload}
+    await flows.put({"name": "late", "steps": [step, step]})
+    assert (await refusal(flows, "late", {}))[0] == "Missing template variables: step_0_error"
+    await flows.put(
+        {"name": "late", "steps": [step | {"payload_template": {**payload, "variables": {"step_0_error": 1}}}]}
+    )
+    await flows.until_status(await flows.trigger("late"), "completed")
+
+
+# Which of two steps reads what, and what is wrong with that; nothing is wrong with the last one.
+MISREAD = (
+    (0, "{{ step_0_result.message_id }}", "step_0_result: step 0 (first) is this step itself"),
+    (0, "{{ step_1_result.message_id }}", "step_1_result: step 1 (second) does not come before this one"),
+    (0, "{% if a %}{{ step_1_error }}{% endif %}", "step_1_error: step 1 (second) does not come before this one"),
+    (1, "{{ step_2_result.message_id }}", "step_2_result: there is no step 2"),
+    (1, "{{ a[step_2_result.b].c }}", "step_2_result: there is no step 2"),
+    (1, "{% for x in step_2_result.all %}{{ x }}{% endfor %}", "step_2_result: there is no step 2"),
+    (1, "{% if step_9_error == 'x' %}1{% endif %}", "step_9_error: there is no step 9"),
+    (1, "{{ step_0_result.message_id }}{{ step_0_error }}", None),
+)
+
+
+async def test_WF_06_a_definition_that_reads_of_a_step_that_does_not_come_before_is_refused(
+    flows: Flows, tmp_path: Path
+) -> None:
+    for number, (place, text, _) in enumerate(MISREAD):
+        texts = ["text", "text"]
+        texts[place] = text
+        steps = [
+            {"name": name, "function": "bill", "action": "x", "payload_template": {"of": [{"id": one}]}}
+            for name, one in zip(("first", "second"), texts, strict=True)
+        ]
+        (tmp_path / f"{number}.json").write_text(json.dumps({"name": f"misread-{number}", "steps": steps}))
+    files = sorted(map(str, tmp_path.iterdir()))
+    done = flows.program.run(
+        "--json", "workflows", "put", *files, DISPATCHER_FUNCTIONS__BILL__URL="https://bill.example.org/"
+    )
+    assert done.returncode == 3, done.stdout
+    found = {fault["path"]: fault["message"] for fault in json.loads(done.stderr)["faults"]}
+    expected = {
+        f"{file}: $.steps[{place}].payload_template.of[0].id": words
+        for file, (place, _, words) in zip(files, MISREAD, strict=True)
+        if words is not None
+    }
+    assert found.keys() == expected.keys()
+    for path, words in expected.items():
+        assert found[path].startswith(words)
 
 
 async def test_WF_06_any_other_absent_name_is_an_error_that_names_it(flows: Flows) -> None:

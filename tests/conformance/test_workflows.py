@@ -73,7 +73,7 @@ async def test_WF_01_runs_stay_on_the_version_that_they_began_with(flows: Flows)
     for run, version, said in ((old, 1, "Hello Ann"), (new, 2, "Good day Ann")):
         await flows.signal(run, "paid")
         await flows.until_status(run, "completed")
-        assert (await flows.view(run))["version"] == version
+        assert (await flows.view(run))["workflow_version"] == version
         assert await flows.said(run) == [said]
 
 
@@ -114,7 +114,7 @@ REFUSED: Mapping[str, tuple[Definition, Mapping[str, str]]] = {
         {"$.nodes[0].variables.deep[0].er": ""},
     ),
     "no Liquid in a payload": (
-        step(payload_template={"to": "a@b.c", "subject": "s", "text": "{{ name"}),
+        step(payload_template={"to_email": "a@b.c", "subject": "s", "text": "{{ name"}),
         {"$.steps[0].payload_template.text": ""},
     ),
     "no Liquid in a condition": (
@@ -172,7 +172,10 @@ REFUSED: Mapping[str, tuple[Definition, Mapping[str, str]]] = {
         {"$.nodes[1].id": "$.nodes[0]"},
     ),
     "neither form": ({}, {"$": "nodes"}),
-    "both forms": ({"nodes": [HELLO]} | step(payload_template={"to": "a", "template": "b"}), {"$.nodes": "steps"}),
+    "both forms": (
+        {"nodes": [HELLO]} | step(payload_template={"to_email": "a", "template_id": "b"}),
+        {"$.nodes": "steps"},
+    ),
     "too many nodes": (
         graph("x", [node(f"n{number}", "join") for number in range(10_000)], []),
         {"$.nodes": "1000"},
@@ -240,7 +243,7 @@ async def test_WF_02_an_update_that_is_refused_leaves_the_version_that_is_there(
     assert b"$.nodes[0].body" in done.stderr
     run = await flows.trigger("kept")
     await flows.until_status(run, "completed")
-    assert ((await flows.view(run))["version"], await flows.said(run)) == (1, ["Hello"])
+    assert ((await flows.view(run))["workflow_version"], await flows.said(run)) == (1, ["Hello"])
 
 
 # WF-05

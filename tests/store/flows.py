@@ -22,11 +22,11 @@ def plan(
     name: str = "welcome",
 ) -> Plan:
     """A mail, a delay, an end; nothing of it has to render."""
-    mail = Send(step=1, channel="sms", to=("+4917012345",), parts={"body": "hello"})
+    mail = Send(step=0, channel="sms", to=("+4917012345",), parts={"body": "hello"})
     return Plan(
         name=name,
         entry="mail",
-        nodes={"mail": mail, "wait": Delay(step=2, seconds=3600.0)},
+        nodes={"mail": mail, "wait": Delay(step=1, seconds=3600.0)},
         edges={"mail": (Edge("wait"),)},
         required_fields=tuple(required),
         reads=tuple(Read(".".join(at), at) for at in reads),

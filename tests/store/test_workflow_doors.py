@@ -45,7 +45,7 @@ async def test_WF_01_every_change_is_a_version_with_its_author_and_runs_stay_on_
         (2, "ann", "deactivate"),
     ]
     shown = await connection.fetchval(
-        "SELECT version FROM dispatcher.workflow_executions WHERE execution_id = $1", run["execution_id"]
+        "SELECT workflow_version FROM dispatcher.workflow_executions WHERE id = $1", run["execution_id"]
     )
     assert shown == 1
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError):
@@ -112,27 +112,38 @@ async def test_WF_05_an_old_look_starts_nothing_of_a_deleted_workflow(
 async def test_WF_06_one_answer_names_everything_that_is_missing(connection: Connection, database: Database) -> None:
     await save(
         database,
-        draft("hello", body="{{ guest.name }} {{ step_1_result.x }} {{ mail.y }} {{ given }} {{ unsubscribe_url }}"),
+        draft(
+            "hello",
+            body="{{ guest.name }} {{ step_0_result.x }} {{ step_1_error }} {{ step_00_error }} {{ mail.y }} "
+            "{{ given }} {{ unsubscribe_url }}",
+        ),
     )
-    stored = Stored(node="mail", channel="sms", name="hello", provides=("given",))
-    variable = Stored(node="mail", channel="sms", variable=Read("template_id", ("template_id",)), provides=("given",))
+    stored = Stored(node="mail", channel="sms", steps=1, name="hello", provides=("given",))
+    variable = Stored(
+        node="mail", channel="sms", steps=2, variable=Read("template_id", ("template_id",)), provides=("given",)
+    )
     templates = [stored, variable]
     await put(connection, plan(required=["guest_name", "a.b"], reads=[("order", "id"), ("name",)], templates=templates))
     with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
         await trigger(connection, {"order": {}, "a": [], "template_id": "nobody"})
     assert refused.value.as_dict()["message"] == (
-        "Missing required fields: a.b, guest_name; "
-        "Missing template variables: guest.name, name, order.id; there is no template 'nobody'"
+        "Missing required fields: guest_name, a.b; Missing template variables: order.id, name, guest.name, "
+        "step_00_error, step_1_error; there is no template 'nobody'"
     )
     assert faults(refused.value) == {
         "$.guest_name": "is required",
         "$.a.b": "is required",
-        "$.guest.name": "is read by the template 'hello'",
+        **{
+            f"$.{name}": "is read by the template 'hello'"
+            # No step that comes before the node is called so.
+            for name in ("guest.name", "step_1_error", "step_00_error")
+        },
         "$.template_id": "there is no template 'nobody'",
         "$.order.id": "is read by the workflow",
         "$.name": "is read by the workflow",
     }
     given = {"guest_name": None, "a": {"b": ""}, "guest": {"name": ""}, "order": {"id": None}, "name": 0}
+    given |= {"step_00_error": None, "step_1_error": None}
     assert not (await trigger(connection, {**given, "template_id": "hello"}))["duplicate"]
 
 

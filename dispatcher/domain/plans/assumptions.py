@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from dispatcher.domain.plans.filling import step_of
 from dispatcher.domain.plans.plan import Call, Delay, Digest, Node, Plan, Send, Wait
 from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.samples import samples
 from dispatcher.domain.sources import Sources, variables
 
-_OF_STEP: Final = re.compile(r"step_([0-9]+)_(?:result|error)")
 _ROOT_ENDS: Final = re.compile(r"[.\[]")
 
 
@@ -44,8 +44,8 @@ class Assumptions:
         found: dict[str, None] = {}
         for path in variables(_sources(_texts(self._plan, name))):
             root = _ROOT_ENDS.split(path, maxsplit=1)[0]
-            of_step = _OF_STEP.fullmatch(root)
-            other: str | None = self._by_step.get(int(of_step[1])) if of_step else root
+            step = step_of(root)
+            other: str | None = root if step is None else self._by_step.get(step)
             if other is not None and other in self._plan.nodes:
                 found[other] = None
         return tuple(sorted(found, key=lambda one: self._plan.nodes[one].step))
@@ -66,7 +66,8 @@ def _texts(plan: Plan, name: str) -> Iterator[str]:
 def _of_node(node: Node) -> Iterator[str]:
     match node:
         case Send():
-            yield from _inside([*node.to, node.template, node.locale, node.parts, node.variables, node.options])
+            yield from _inside([*node.to, node.to_name, node.template, node.locale])
+            yield from _inside([node.parts, node.variables, node.options])
         case Call():
             yield from _inside(node.payload)
         case Delay():

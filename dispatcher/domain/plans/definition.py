@@ -13,12 +13,13 @@ from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.life import ATTEMPTS_MAX
 from dispatcher.domain.plans import graph, source
 from dispatcher.domain.plans.fields import Fields, Known, Shared, kind_of
+from dispatcher.domain.plans.filling import step_of
 from dispatcher.domain.plans.nodes import ATTEMPTS, node, step_node
 from dispatcher.domain.plans.places import ROOT, Faults, inside
-from dispatcher.domain.plans.plan import Branch, Call, Digest, Edge, Node, Plan, Read, Send, Stored, Wait
-from dispatcher.domain.plans.reads import Reader, lone
+from dispatcher.domain.plans.plan import Branch, Edge, Node, Plan, Read, Send, Stored
+from dispatcher.domain.plans.provided import Provided
+from dispatcher.domain.plans.reads import Found, Reader, lone
 from dispatcher.domain.plans.texts import has_liquid
-from dispatcher.domain.unsubscribe import VARIABLE as LINK
 from dispatcher.errors import Fault, quoted
 
 __all__ = ["Known", "compile_definition", "read_definition"]
@@ -37,10 +38,7 @@ LIST_TIMEOUT_SECONDS = 300.0
 # A node's results go by its id: a dot in it could not be written in Liquid.
 ID = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{ID_CHARACTERS_MAX - 1}}}")
 ID_WORDS = f"1 to {ID_CHARACTERS_MAX} letters, digits, _ and -"
-_RESERVED = re.compile(r"step_[0-9]+_(result|error)")
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
-# What steps provide begins so.
-PROVIDED = "step_"
 
 
 class _Made(Struct):
@@ -49,7 +47,7 @@ class _Made(Struct):
     nodes: dict[str, Node]
     # Where each node is written; also of those that say nothing.
     places: dict[str, str]
-    reads: dict[str, list[Read]]
+    reads: dict[str, list[Found]]
     ways: list[graph.Way]
     edges: dict[str, list[Edge]]
     entry: str | None = None
@@ -112,17 +110,22 @@ def _plan(fields: Fields) -> Plan | None:
         fields.wrong("has neither nodes, as a graph, nor steps, as a list")
     made = _list(fields, attempts) if is_list else _graph(fields, attempts)
     fields.done()
-    if fields.shared.faults.found:
+    faults = fields.shared.faults
+    # Who comes before whom in a graph that has faults, nobody can say.
+    if faults.found and not is_list:
         return None
-    order = graph.Order(made.nodes, made.ways)
+    provided = Provided(made.nodes, graph.Order(made.nodes, made.ways), is_list=is_list)
+    provided.check(made.reads, faults)
+    if faults.found:
+        return None
     return Plan(
         name=name or "",
         entry=made.entry or "",
         nodes=made.nodes,
         edges={start: tuple(several) for start, several in made.edges.items()},
         required_fields=required,
-        reads=_reads(made, order),
-        templates=_templates(made, order),
+        reads=_reads(made, provided, fields.places()),
+        templates=_templates(made, provided),
         merges_data=is_list,
         timeout_seconds=timeout or (LIST_TIMEOUT_SECONDS if is_list else None),
         call_seconds_max=call_seconds or CALL_SECONDS,
@@ -179,7 +182,7 @@ def _list(fields: Fields, attempts: int) -> _Made:
     """A list of steps, as a graph in a line."""
     made = _Made({}, {}, {}, [], {})
     before: str | None = None
-    for step, one in enumerate(_objects(fields, "steps", required=True), start=1):
+    for step, one in enumerate(_objects(fields, "steps", required=True)):
         name = _unique(one.text("name", ID_CHARACTERS_MAX, required=True), step, made.places)
         built = step_node(one, step, attempts)
         made.places[name] = one.place
@@ -197,7 +200,7 @@ def _list(fields: Fields, attempts: int) -> _Made:
 def _unique(name: str | None, step: int, taken: Mapping[str, object]) -> str:
     """A step's name as an id that no other step has."""
     plain = _NO_ID.sub("_", name or "").strip("_-")
-    if not plain or _RESERVED.fullmatch(plain):
+    if not plain or step_of(plain) is not None:
         plain = f"step_{step}"
     found, number = plain, 2
     while found in taken:
@@ -207,7 +210,7 @@ def _unique(name: str | None, step: int, taken: Mapping[str, object]) -> str:
 
 def _graph(fields: Fields, attempts: int) -> _Made:
     made = _Made({}, {}, {}, [], {})
-    for step, one in enumerate(_objects(fields, "nodes", required=fields.has("nodes")), start=1):
+    for step, one in enumerate(_objects(fields, "nodes", required=fields.has("nodes"))):
         name = _id(one, made)
         built = node(one, step, attempts)
         if name is None:
@@ -234,7 +237,7 @@ def _id(fields: Fields, made: _Made) -> str | None:
         return None
     if not ID.fullmatch(name):
         fields.fault("id", f"{quoted(name)} is no id: {ID_WORDS}")
-    elif _RESERVED.fullmatch(name):
+    elif step_of(name) is not None:
         fields.fault("id", f"{name} is where the result of another node goes")
     elif name in made.places:
         fields.fault("id", f"{name} is the id of {made.places[name]} too")
@@ -297,39 +300,29 @@ def _branching(fields: Fields, place: str, ways: Sequence[graph.Way], edges: Seq
                 faults.add(way.place, words)
 
 
-def _is_provided(made: _Made, order: graph.Order, name: str, read: Read) -> bool:
-    """Whether what a node reads need not come with a trigger.
-
-    A step provides it, one that comes before it, by its id or as `step_...`; or it is the link that each message has.
-    """
-    top = read.at[0]
-    if top.startswith(PROVIDED) or (top == LINK and isinstance(made.nodes.get(name), Send)):
-        return True
-    return isinstance(made.nodes.get(top), Send | Call | Wait | Digest) and order.is_before(top, name)
-
-
-def _reads(made: _Made, order: graph.Order) -> tuple[Read, ...]:
+def _reads(made: _Made, provided: Provided, places: Mapping[str, int]) -> tuple[Read, ...]:
+    """What a trigger must bring, in order of appearance."""
+    needed = [one for name, reads in made.reads.items() for one in reads if not provided.has(name, one.name)]
     found: dict[tuple[str, ...], Read] = {}
-    for name, reads in made.reads.items():
-        for read in reads:
-            if read.at not in found and not _is_provided(made, order, name, read):
-                found[read.at] = read
-    return tuple(sorted(found.values(), key=lambda read: read.at))
+    for one in sorted(needed, key=lambda one: places.get(one.place, 0)):
+        found.setdefault(one.read.at, one.read)
+    return tuple(found.values())
 
 
-def _templates(made: _Made, order: graph.Order) -> tuple[Stored, ...]:
+def _templates(made: _Made, provided: Provided) -> tuple[Stored, ...]:
     """The stored templates that can be looked up before the run: not those that a step will name."""
     found: list[Stored] = []
     for name, built in made.nodes.items():
         if not isinstance(built, Send) or built.template is None:
             continue
-        provides = tuple(sorted(built.variables))
+        own = tuple(sorted(built.variables))
+        number = provided.steps_before(name)
         steps = lone(built.template)
         if steps is None:
-            found.append(Stored(name, built.channel, name=built.template, provides=provides))
+            found.append(Stored(name, built.channel, steps=number, name=built.template, provides=own))
             continue
         at = tuple(map(str, steps))
-        variable = next((read for read in made.reads[name] if read.at == at), Read(".".join(at), at))
-        if not _is_provided(made, order, name, variable):
-            found.append(Stored(name, built.channel, variable=variable, provides=provides))
+        variable = next((one.read for one in made.reads[name] if one.read.at == at), Read(".".join(at), at))
+        if not provided.has(name, at[0]):
+            found.append(Stored(name, built.channel, steps=number, variable=variable, provides=own))
     return tuple(found)

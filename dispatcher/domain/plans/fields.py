@@ -6,8 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher.domain.plans.places import Faults, inside
-from dispatcher.domain.plans.plan import Read
-from dispatcher.domain.plans.reads import Reader
+from dispatcher.domain.plans.reads import Found, Reader
 from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.plans.times import DURATION_WORDS, duration, has_months
 from dispatcher.errors import quoted
@@ -37,11 +36,11 @@ class Shared(Struct, frozen=True):
 class Fields:
     """One object. A key whose value is null counts as not given."""
 
-    def __init__(self, place: str, given: Mapping[str, Any], shared: Shared, reads: list[Read] | None = None) -> None:
+    def __init__(self, place: str, given: Mapping[str, Any], shared: Shared, reads: list[Found] | None = None) -> None:
         self.place = place
         self.shared = shared
         # What its texts read; an object inside of it may have its own.
-        self.reads: list[Read] = [] if reads is None else reads
+        self.reads: list[Found] = [] if reads is None else reads
         self._given = given
         self._asked: dict[str, None] = {}
 
@@ -173,6 +172,10 @@ class Fields:
         rest = {key: value for key, value in self._given.items() if key not in self._asked}
         self._asked |= dict.fromkeys(rest)
         return rest
+
+    def places(self) -> Mapping[str, int]:
+        """The places of all texts in it, each with its rank in order of appearance."""
+        return {place: rank for rank, (place, _) in enumerate(texts_in(self._given, self.place))}
 
     def describe(self) -> None:
         """The description that every object may have."""

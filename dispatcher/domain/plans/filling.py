@@ -1,12 +1,16 @@
-"""What a step has not provided: every name that begins with `step_` may be read before there is anything under it.
+"""The results of steps by number: `step_N_result` and `step_N_error`, N from 0, may be read though they are absent.
 
-It is filled in as null: that renders as empty and does not hold in a condition, where an empty text would.
+A step that was passed over or has failed gives no result, and one that has not failed gives no error. What is absent is
+filled in as null: that renders as empty and does not hold in a condition, where an empty text would.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+# What every such name begins with: a text without it needs no second look.
 STEP: Final = "step_"
+_OF_STEP: Final = re.compile(r"step_(0|[1-9][0-9]{0,5})_(result|error)")
 # Items that stand before one that is read by its number, where there are none; and steps of one path.
 ITEMS_MAX: Final = 100
 PATH_STEPS_MAX: Final = 64
@@ -19,6 +23,17 @@ class _Absent:
 
 
 _ABSENT: Final = _Absent()
+
+
+def step_of(name: str | int) -> int | None:
+    """The number of the step whose result or error has this name; None for any other name."""
+    found = _OF_STEP.fullmatch(name) if isinstance(name, str) else None
+    return int(found[1]) if found else None
+
+
+def is_error(name: str) -> bool:
+    """Whether such a name is that of an error."""
+    return name.endswith("_error")
 
 
 def filled(values: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any]:

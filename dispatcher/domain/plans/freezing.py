@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dispatcher.domain.plans.filling import STEP, Path, filled
+from dispatcher.domain.plans.filling import Path, filled, step_of
 
 # A path as Liquid's analysis writes it: order.lines[0].name, labels["a b"].
 _STEP = re.compile(r"""\["([^"]*)"\]|\['([^']*)'\]|\[(-?\d+)\]|([^.\[\]]+)""")
@@ -22,7 +22,7 @@ def _parsed(reads: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
     """The names that paths begin with, and the paths of which a step may provide something."""
     paths = [path_of(read) for read in reads]
     names = dict.fromkeys(str(path[0]) for path in paths if path)
-    return tuple(names), tuple(path for path in paths if path and str(path[0]).startswith(STEP))
+    return tuple(names), tuple(path for path in paths if path and step_of(path[0]) is not None)
 
 
 def path_of(read: str) -> Path:

@@ -7,7 +7,18 @@ from msgspec import structs
 from dispatcher.domain.life import ATTEMPTS_MAX
 from dispatcher.domain.plans import sends
 from dispatcher.domain.plans.fields import Fields
-from dispatcher.domain.plans.plan import Branch, Call, Delay, Digest, Join, Node, Wait
+from dispatcher.domain.plans.plan import (
+    BUILT_IN,
+    EMAIL_FUNCTION,
+    SLACK_FUNCTION,
+    Branch,
+    Call,
+    Delay,
+    Digest,
+    Join,
+    Node,
+    Wait,
+)
 from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.plans.times import MOMENT_WORDS, moment
 from dispatcher.errors import quoted
@@ -65,11 +76,12 @@ def _call(fields: Fields, step: int, payload: str = "payload") -> Node:
     """A function call, or the send that a built-in function is."""
     function = fields.plain("function", ACTION_CHARACTERS_MAX, required=True)
     action = fields.plain("action", ACTION_CHARACTERS_MAX, required=True)
-    if function in sends.BUILT_IN:
-        return _built_in(fields, step, function, action, payload)
     known = fields.shared.known.functions
+    # Who configures a function of such a name means that one.
+    if function is not None and function in BUILT_IN and function not in known:
+        return _built_in(fields, step, function, action, payload)
     if function is not None and function not in known:
-        names = sorted({*known, *sends.BUILT_IN})
+        names = sorted({*known, *BUILT_IN})
         hint = fields.shared.faults.near(function, names) or f"; known are {', '.join(names)}"
         fields.fault("function", f"there is no function {quoted(function)}{hint}")
     given = fields.json(payload)
@@ -82,16 +94,15 @@ def _call(fields: Fields, step: int, payload: str = "payload") -> Node:
 
 
 def _built_in(fields: Fields, step: int, function: str, action: str | None, payload: str) -> Node:
-    channel = sends.BUILT_IN[function]
+    channel = BUILT_IN[function]
     if channel not in fields.shared.known.channels:
         fields.fault("function", f"{function} sends on the channel {channel}, which is not configured")
-    if function == sends.EMAIL_FUNCTION and action not in (None, sends.EMAIL_ACTION):
+    if function == EMAIL_FUNCTION and action not in (None, sends.EMAIL_ACTION):
         fields.fault("action", f"{function} knows the action {sends.EMAIL_ACTION}, not {quoted(action or '')}")
     inner = fields.inner(payload)
     if inner is None:
         return Join(step=step)  # it has a fault, and nothing is made of it
-    is_slack = function == sends.SLACK_FUNCTION
-    made = sends.slack(inner, step, action or "") if is_slack else sends.send_email(inner, step)
+    made = sends.slack(inner, step) if function == SLACK_FUNCTION else sends.send_email(inner, step)
     inner.done()
     return made
 

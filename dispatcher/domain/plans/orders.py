@@ -9,20 +9,28 @@ from dispatcher.domain.plans.texts import Bounds, Context, Texts, Value, as_json
 from dispatcher.errors import TemplateError
 
 CALL_CHANNEL: Final = "http"
-# The body is made when the call is ordered, and is the same whenever it is tried again.
-CALL_PARTS: Final = {"body": "{{ body }}"}
+# A body that is made when it is ordered, and is the same whenever it is tried again.
+MADE_PARTS: Final = {"body": "{{ body }}"}
+# Names that are copied have them; others that cannot be seen are left out of a name.
+_JOINERS: Final = frozenset("\u200c\u200d")
+NAME_CHARACTERS_MAX: Final = 320
 
 
 class Sends:
     """A send, ready to be ordered."""
 
-    __slots__ = ("_bounds", "_locale", "_names", "_node", "_options", "_own", "_paths", "_place", "_template", "_to")
+    __slots__ = (
+        *("_body", "_bounds", "_locale", "_name", "_names", "_node", "_options", "_own", "_paths", "_place"),
+        *("_template", "_to"),
+    )
 
     def __init__(self, place: str, node: Send, texts: Texts, bounds: Bounds) -> None:
         self._place = place
         self._node = node
         self._bounds = bounds
         self._to = tuple(texts.text("to", one) for one in node.to)
+        self._name = texts.text("to_name", node.to_name) if node.to_name is not None else None
+        self._body = texts.slack("body", (node.parts or {})["body"]) if node.escapes else None
         self._template = texts.text("template", node.template) if node.template is not None else None
         self._locale = texts.text("locale", node.locale) if node.locale is not None else None
         self._options = texts.json("options", node.options)
@@ -40,7 +48,7 @@ class Sends:
             channel=node.channel,
             recipients=recipients,
             template=_name(self._template, context),
-            parts=node.parts,
+            parts=node.parts if self._body is None else MADE_PARTS,
             variables=self._variables(context),
             options=options,
             attempts=node.attempts,
@@ -51,6 +59,8 @@ class Sends:
         )
 
     def _variables(self, context: Context) -> Context:
+        if self._body is not None:
+            return {"body": self._body.of(context)}
         values = {**context, **self._own.of(context)} if self._own is not None else context
         if self._node.parts is None:
             return values
@@ -62,12 +72,14 @@ class Sends:
             # A post has no recipient: its channel stands in the place of one.
             return (self._node.channel,)
         found: dict[str, None] = {}
+        name = "" if self._name is None else _phrase(_plain("to_name", self._name.of(context)))
         for one in self._to:
             value = one.of(context)
             for recipient in value if isinstance(value, list) else (value,):
                 text = _plain("to", recipient).strip()
                 if text:
-                    found[text] = None
+                    # One that has a name of its own keeps it.
+                    found[f"{name} <{text}>" if name and not text.endswith(">") else text] = None
             if len(found) > self._bounds.recipients_max:
                 raise TemplateError("to", f"more than {self._bounds.recipients_max} recipients")
         if not found:
@@ -96,7 +108,7 @@ class Calls:
             channel=CALL_CHANNEL,
             recipients=self._recipients,
             template=None,
-            parts=CALL_PARTS,
+            parts=MADE_PARTS,
             variables={"body": body},
             options=self._options,
             attempts=node.attempts,
@@ -132,6 +144,13 @@ def _plain(name: str, value: Any) -> str:  # noqa: ANN401 - JSON
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)
     raise TemplateError(name, f"a text is needed, not {_kind(value)}")
+
+
+def _phrase(name: str) -> str:
+    """A name as it stands before an address, in quotes; empty where nothing of it can be seen."""
+    seen = " ".join(name.split())
+    plain = "".join(c for c in seen if c.isprintable() or c in _JOINERS)[:NAME_CHARACTERS_MAX].strip()
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"' if plain.strip("".join(_JOINERS)) else ""
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - JSON

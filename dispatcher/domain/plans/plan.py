@@ -15,9 +15,14 @@ OnFailure = Literal["retry", "continue", "abort"]
 # A text that is nothing but one variable stands for its value, whatever that is: a list of recipients, a number.
 Text = str
 
+EMAIL_FUNCTION = "send-email"
+SLACK_FUNCTION = "slack"
+# The functions that need no configuration, and the channels that they send on; a configured one of that name wins.
+BUILT_IN: Mapping[str, str] = {EMAIL_FUNCTION: "email", SLACK_FUNCTION: "chat"}
+
 
 class _Node(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """What all nodes have: `step` is the node's place in the definition, from 1."""
+    """What all nodes have: `step` is the node's place in the definition, from 0."""
 
     step: int
     on_failure: OnFailure = "retry"
@@ -32,6 +37,8 @@ class Send(_Node, frozen=True, kw_only=True, tag="send"):
     # Each renders to one recipient; a lone variable that is a list gives several. A social post may leave it empty:
     # then it has one delivery, whose recipient is "".
     to: tuple[Text, ...]
+    # The name that stands before the address of an e-mail.
+    to_name: Text | None = None
     # A name, or a lone variable that has it.
     template: Text | None = None
     parts: Mapping[str, Text] | None = None
@@ -44,6 +51,8 @@ class Send(_Node, frozen=True, kw_only=True, tag="send"):
     topic: str | None = None
     lane: int | None = None
     expires_seconds: float | None = None
+    # The body is rendered when it is ordered, and its values are escaped for Slack: no value can mention anybody.
+    escapes: bool = False
 
 
 class Call(_Node, frozen=True, kw_only=True, tag="call"):
@@ -108,10 +117,15 @@ class Read(Struct, frozen=True):
 
 
 class Stored(Struct, frozen=True, omit_defaults=True):
-    """A stored template that a node uses: its name, or the variable that has it; and which names the node provides."""
+    """A stored template that a node uses: its name, or the variable that has it; and which names the node provides.
+
+    It may read `step_N_result` and `step_N_error` of the first `steps` steps: in a list those before it, in a graph
+    all.
+    """
 
     node: str
     channel: str
+    steps: int = 0
     name: str | None = None
     variable: Read | None = None
     provides: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from liquid.static_analysis import Variable
+from msgspec import Struct
 
 from dispatcher.domain.liquid import BoundedEnvironment, refuse_bombs
 from dispatcher.domain.plans.places import ROOT, Faults
@@ -18,6 +19,18 @@ CONDITION_WORDS = "is a Liquid expression without {{ }} or {% %} around it, such
 _ENVIRONMENT = BoundedEnvironment(autoescape=False, text_max=LONE_CHARACTERS_MAX)
 
 
+class Found(Struct, frozen=True):
+    """A variable that a text reads, and the place of that text."""
+
+    read: Read
+    place: str
+
+    @property
+    def name(self) -> str:
+        """The top-level name."""
+        return self.read.at[0]
+
+
 class Reader:
     """Reads the Liquid of one definition: what is wrong with it goes to the faults, by place."""
 
@@ -27,7 +40,7 @@ class Reader:
         self._count = 0
         self._is_refused = False
 
-    def text(self, place: str, text: str, part: str = "text") -> list[Read]:
+    def text(self, place: str, text: str, part: str = "text") -> list[Found]:
         """What a text reads. The part says whether it is escaped."""
         self._count += "{" in text
         if self._count > TEXTS_MAX:
@@ -36,14 +49,14 @@ class Reader:
         found, variables = self._texts.look(part, text)
         for fault in found:
             self._faults.add(place, str(fault))
-        return _reads(variables)
+        return [Found(read, place) for read in _reads(variables)]
 
     def _refuse(self) -> None:
         if not self._is_refused:
             self._faults.add(ROOT, f"has more than {TEXTS_MAX} texts of Liquid: cut the workflow in two")
         self._is_refused = True
 
-    def condition(self, place: str, text: str) -> list[Read]:
+    def condition(self, place: str, text: str) -> list[Found]:
         """What a condition reads: a Liquid expression as it stands between `{% if` and `%}`."""
         if any(sign in text for sign in ("{{", "{%", "%}", "}}")):
             self._faults.add(
@@ -57,8 +70,9 @@ class Reader:
 
 
 def _reads(variables: tuple[Variable, ...]) -> list[Read]:
+    """What is read, in order of appearance."""
     found: dict[tuple[str, ...], Read] = {}
-    for variable in variables:
+    for variable in sorted(variables, key=lambda one: one.span.index):
         # Behind a step that is itself a variable nothing is known before there is a value.
         known = [one for one in variable.segments if not isinstance(one, list)]
         steps = known[: next((n for n, one in enumerate(variable.segments) if isinstance(one, list)), len(known))]

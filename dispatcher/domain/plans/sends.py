@@ -1,7 +1,6 @@
 """Sends: the nodes that put messages on a channel, and the built-in functions that are another way to write one."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dispatcher.domain import parts as channel_parts
 from dispatcher.domain.drafts import NAME, NAME_WORDS
@@ -9,9 +8,8 @@ from dispatcher.domain.life import LANES
 from dispatcher.domain.locales import canonical
 from dispatcher.domain.plans.fields import Fields, kind_of
 from dispatcher.domain.plans.places import inside
-from dispatcher.domain.plans.plan import Read, Send, Text
-from dispatcher.domain.plans.reads import lone
-from dispatcher.domain.plans.source import WHOLE_MAX
+from dispatcher.domain.plans.plan import Send, Text
+from dispatcher.domain.plans.reads import Found, lone
 from dispatcher.domain.plans.texts import has_liquid
 from dispatcher.domain.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.errors import quoted
@@ -19,10 +17,7 @@ from dispatcher.errors import quoted
 RECIPIENTS_MAX = 1_000
 # Who a social post goes to is its channel.
 WITHOUT_RECIPIENT = "social"
-EMAIL_FUNCTION = "send-email"
 EMAIL_ACTION = "send"
-SLACK_FUNCTION = "slack"
-BUILT_IN = {EMAIL_FUNCTION: "email", SLACK_FUNCTION: "chat"}
 
 
 def send(fields: Fields, step: int, channel: str) -> Send:
@@ -48,14 +43,14 @@ def send(fields: Fields, step: int, channel: str) -> Send:
 
 
 def send_email(payload: Fields, step: int) -> Send:
-    """The function `send-email`, as a message on the channel `email`."""
-    name = _only(payload, "variables", "data") or "variables"
-    variables = payload.object(name)
+    """The function `send-email`: a message on the channel `email`, with a stored template or with parts of its own."""
+    variables = payload.object("variables")
     template, parts, reads = _content(payload, "email", ("subject", "text", "html"), has_id=True)
     return Send(
         step=step,
         channel="email",
-        to=_recipients(payload, required=True),
+        to=_recipients(payload, "to_email", required=True),
+        to_name=payload.liquid("to_name"),
         template=template,
         parts=parts,
         variables=variables,
@@ -65,58 +60,19 @@ def send_email(payload: Fields, step: int) -> Send:
     )
 
 
-def slack(payload: Fields, step: int, action: str) -> Send:
-    """The function `slack`: a text, or else the action as a title, and below it whatever else it is given."""
-    channel = payload.liquid("channel", required=True)
-    own = Fields(payload.place, {"text": payload.get("text")}, payload.shared)
-    head = own.liquid("text") or _title(action)
-    reads = own.reads
-    lines = [head]
-    for key, value in payload.rest().items():
-        place = inside(payload.place, key)
-        for label, text, at in _lines(key, value, place):
-            if has_liquid(label):
-                payload.shared.faults.add(at, "a name of a field is taken as it is written: no Liquid can stand here")
-            reads += payload.shared.reader.text(at, text)
-            lines.append(f"{label}: {text}")
-    body = "\n".join(lines)
-    return Send(
-        step=step,
-        channel="chat",
-        to=(channel or "",),
-        parts={"body": body},
-        reads=_names(payload, reads, {}),
-    )
+def slack(payload: Fields, step: int) -> Send:
+    """The function `slack`: a message to a channel of Slack's, which is one of our webhooks."""
+    channel = payload.liquid("channel", required=True) or ""
+    message = payload.text("message", required=True) or ""
+    # As in HTML, nothing may leave out the escaping.
+    payload.reads += payload.shared.reader.text(inside(payload.place, "message"), message, "html")
+    return Send(step=step, channel="chat", to=(channel,), parts={"body": message}, escapes=True)
 
 
-def _title(action: str) -> str:
-    return action.replace("_", " ").replace("-", " ").strip().capitalize()
-
-
-def _lines(label: str, value: object, place: str) -> Iterator[tuple[str, str, str]]:
-    """A value as lines of a text, each with its label and its place; what is nested by the path to it."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _lines(f"{label}.{key}", inner, inside(place, str(key)))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _lines(f"{label}.{number + 1}", inner, inside(place, number))
-    elif isinstance(value, str):
-        yield label, value, place
-    else:
-        yield label, _scalar(value), place
-
-
-def _scalar(value: object) -> str:
-    """What is neither text nor nested, as JSON writes it. A number that is too large was refused already."""
-    is_shown = value is not None and not (isinstance(value, int) and abs(value) > WHOLE_MAX)
-    return json.dumps(value, default=str) if is_shown else ""
-
-
-def _names(fields: Fields, reads: Sequence[Read], variables: Mapping[str, object]) -> tuple[str, ...]:
+def _names(fields: Fields, reads: Sequence[Found], variables: Mapping[str, object]) -> tuple[str, ...]:
     """The top-level names that parts read; those that the node does not provide are the trigger's to bring."""
-    fields.reads += [read for read in reads if read.at[0] not in variables]
-    return tuple(sorted({read.at[0] for read in reads}))
+    fields.reads += [one for one in reads if one.name not in variables]
+    return tuple(sorted({one.name for one in reads}))
 
 
 def _only(fields: Fields, *names: str) -> str | None:
@@ -127,17 +83,17 @@ def _only(fields: Fields, *names: str) -> str | None:
     return given[0] if given else None
 
 
-def _recipients(fields: Fields, *, required: bool) -> tuple[Text, ...]:
-    value = fields.get("to")
+def _recipients(fields: Fields, key: str = "to", *, required: bool) -> tuple[Text, ...]:
+    value = fields.get(key)
     if not isinstance(value, list):
-        one = fields.liquid("to", required=required)
+        one = fields.liquid(key, required=required)
         return () if one is None else (one,)
     if not value:
-        fields.fault("to", "names nobody")
+        fields.fault(key, "names nobody")
     if len(value) > RECIPIENTS_MAX:
-        fields.fault("to", f"has {len(value)} recipients, over {RECIPIENTS_MAX}")
+        fields.fault(key, f"has {len(value)} recipients, over {RECIPIENTS_MAX}")
         return ()
-    place = inside(fields.place, "to")
+    place = inside(fields.place, key)
     found: list[Text] = []
     for number, one in enumerate(value):
         if not isinstance(one, str) or not one.strip():
@@ -149,12 +105,12 @@ def _recipients(fields: Fields, *, required: bool) -> tuple[Text, ...]:
     return tuple(found)
 
 
-Content = tuple[Text | None, Mapping[str, Text] | None, list[Read]]
+Content = tuple[Text | None, Mapping[str, Text] | None, list[Found]]
 
 
 def _content(fields: Fields, channel: str, plain: Sequence[str], *, has_id: bool = False) -> Content:
     """What is sent: the stored template that is named, or the parts that stand here, with what they read."""
-    names = ("template", "template_id") if has_id else ("template", "parts")
+    names = ("template_id",) if has_id else ("template", "parts")
     given = [name for name in plain if fields.has(name)]
     chosen = _only(fields, *names)
     for name in given if chosen else ():
@@ -183,9 +139,9 @@ def _template(fields: Fields, key: str) -> Text | None:
     return name
 
 
-def _parts(fields: Fields, channel: str, given: Sequence[str]) -> tuple[Mapping[str, Text], list[Read]]:
+def _parts(fields: Fields, channel: str, given: Sequence[str]) -> tuple[Mapping[str, Text], list[Found]]:
     found: dict[str, Text] = {}
-    reads: list[Read] = []
+    reads: list[Found] = []
     for part in given:
         if wrong := channel_parts.unknown(channel, part):
             known = channel_parts.of(channel)

@@ -19,7 +19,7 @@ from dispatcher.domain.liquid import UNHURRIED, BoundedEnvironment, Pace, Partia
 from dispatcher.domain.plans import filling
 from dispatcher.domain.plans.filling import filled
 from dispatcher.domain.sources import Parsed, Sources, parse
-from dispatcher.domain.template import Part
+from dispatcher.domain.template import Filters, Part
 from dispatcher.errors import NeedsWorker, TemplateError
 
 TRUE: Final = "1"
@@ -74,7 +74,7 @@ class _Variable:
         self._root = path[0]
         self._more = path[1:]
         self._shown = ".".join(map(str, path))
-        self._is_step = str(self._root).startswith(filling.STEP)
+        self._is_step = filling.step_of(self._root) is not None
 
     def of(self, context: Context) -> Any:  # noqa: ANN401 - JSON
         """Its value; of a step that has none, an empty text."""
@@ -104,6 +104,20 @@ class _Text:
         """The text."""
         self._look()
         return self._part.render(filled(context, self._paths) if self._paths else context)
+
+
+class _ForSlack:
+    """A text whose values are escaped as Slack wants it, and no further."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: Value) -> None:
+        self._text = text
+
+    def of(self, context: Context) -> str:
+        """The text. Quotes were escaped as in HTML, which Slack does not read."""
+        text: str = self._text.of(context)
+        return text.replace("&#34;", '"').replace("&#39;", "'")
 
 
 class _Condition:
@@ -169,18 +183,30 @@ class Texts:
         self._look = look
         self._environment = BoundedEnvironment(autoescape=False, text_max=bounds.text_bytes_max, pace=bounds.pace)
         self._filters = filters_of(self._environment)
+        self._escaping: BoundedEnvironment | None = None
 
     def text(self, name: str, source: str) -> Value:
         """A text; faults of it are called by that name."""
         if not has_liquid(source):
             return Constant(source)
         path = lone_path(self._parse(name, source.strip()).template.nodes)
-        return _Variable(name, path) if path is not None else self._rendered(name, source)
+        if path is not None:
+            return _Variable(name, path)
+        return self._rendered(name, source, self._environment, self._filters)
+
+    def slack(self, name: str, source: str) -> Value:
+        """A text for Slack: &, < and > in values mean themselves, those of the text what Slack means by them."""
+        if not has_liquid(source):
+            return Constant(source)
+        if self._escaping is None:
+            bounds = self._bounds
+            self._escaping = BoundedEnvironment(autoescape=True, text_max=bounds.text_bytes_max, pace=bounds.pace)
+        return _ForSlack(self._rendered(name, source, self._escaping, filters_of(self._escaping)))
 
     def condition(self, name: str, source: str) -> Value:
         """What stands between `{% if` and `%}`."""
         text = f"{{% if {source} %}}{TRUE}{{% endif %}}"
-        return _Condition(self._rendered(name, text))
+        return _Condition(self._rendered(name, text, self._environment, self._filters))
 
     def json(self, name: str, value: Any) -> Value:  # noqa: ANN401 - JSON
         """JSON with Liquid in its texts."""
@@ -195,18 +221,19 @@ class Texts:
                 found |= dict.fromkeys(_paths(self._parse("parts", source)))
         return tuple(sorted(found, key=str))
 
-    def _parse(self, name: str, source: str) -> Parsed:
+    def _parse(self, name: str, source: str, environment: BoundedEnvironment | None = None) -> Parsed:
         self._look()
         if count_nodes(source) > self._bounds.pace.nodes_max:
             raise NeedsWorker
         try:
-            return parse(name, source, self._environment, _NO_SOURCES, _NO_PARTIALS)
+            return parse(name, source, environment or self._environment, _NO_SOURCES, _NO_PARTIALS)
         except TemplateError as fault:
             raise TemplateError(name, fault.reason) from fault
 
-    def _rendered(self, name: str, source: str) -> _Text:
-        paths = _paths(self._parse(name, source)) if filling.STEP in source else ()
-        part = Part(name, partial(self._parse, name, source), self._environment, self._filters, _NO_PARTIALS)
+    def _rendered(self, name: str, source: str, environment: BoundedEnvironment, filters: Filters) -> _Text:
+        parse_it = partial(self._parse, name, source, environment)
+        paths = _paths(parse_it()) if filling.STEP in source else ()
+        part = Part(name, parse_it, environment, filters, _NO_PARTIALS)
         return _Text(part, tuple(sorted(paths, key=str)), self._look)
 
     def _maker(self, name: str, value: Any) -> _Make | None:  # noqa: ANN401 - JSON
@@ -258,10 +285,10 @@ def lone_path(nodes: Sequence[Node]) -> filling.Path | None:
 
 
 def _paths(parsed: Parsed) -> list[filling.Path]:
-    """The paths under `step_...` that are read, each up to the first name that is computed."""
+    """The paths under `step_N_...` that are read, each up to the first name that is computed."""
     found: list[filling.Path] = []
     for name, several in parsed.template.analyze().globals.items():
-        if name.startswith(filling.STEP):
+        if filling.step_of(name) is not None:
             for one in several:
                 steps: list[str | int] = []
                 for step in one.segments[: filling.PATH_STEPS_MAX]:

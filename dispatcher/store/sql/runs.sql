@@ -55,6 +55,12 @@ SELECT input::text, (input || coalesce(state -> 'vars', '{}'))::text AS context,
        coalesce(state -> 'cursor', '{}')::text AS cursor, paused_at, discarded_at
   FROM dispatcher.runs WHERE id = $1;
 
+-- name: execution
+-- A run of a workspace in the words of the older interface.
+SELECT id::text, workflow_name, workflow_version, status, current_step, total_steps, input_payload::text, context::text,
+       error_message, error_step, retry_count, created_at, started_at, completed_at, correlation_id, triggered_by
+  FROM dispatcher.workflow_executions WHERE id = $1 AND tenant_id = $2 AND workspace_id = $3;
+
 -- name: owner
 -- Whose a run is.
 SELECT tenant_id, workspace_id FROM dispatcher.runs WHERE id = $1;

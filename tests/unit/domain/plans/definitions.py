@@ -14,9 +14,7 @@ KNOWN = Known([*CHANNELS, "http"], FUNCTIONS)
 Definition = dict[str, Any]
 
 ids = st.from_regex(r"\A[a-z_][a-z0-9_-]{0,6}\Z")
-paths = st.sampled_from(
-    ["name", "user.email", "order.items[0].name", "rows.size", 'odd["a b"]', "step_1_result.status"]
-)
+paths = st.sampled_from(["name", "user.email", "order.items[0].name", "rows.size", 'odd["a b"]', "step_own"])
 variables = paths.map(lambda path: f"{{{{ {path} }}}}")
 texts = st.one_of(
     st.sampled_from(["plain", "a | b", "ü {", "{% for x in rows %}{{ x.name }}{% endfor %}", "{{ name | upcase }}!"]),
@@ -74,9 +72,8 @@ def sends(draw: st.DrawFn) -> Definition:
 
 
 _mail_options: st.SearchStrategy[Definition] = st.fixed_dictionaries(
-    {}, optional={"variables": objects, "locale": st.just("de")}
+    {}, optional={"to_name": texts, "variables": objects, "locale": st.just("de")}
 )
-_slack_fields: st.SearchStrategy[Definition] = st.fixed_dictionaries({}, optional={"text": texts, "who": payloads})
 
 
 @st.composite
@@ -84,14 +81,10 @@ def calls(draw: st.DrawFn, payload: str = "payload") -> Definition:
     """A function call; the built-in ones have payloads of their own."""
     match draw(st.sampled_from(["charge", "enrich", "send-email", "slack"])):
         case "send-email":
-            inner: Definition = {
-                "to": draw(recipients),
-                draw(st.sampled_from(["template_id", "template"])): draw(templates),
-            }
-            inner |= draw(_mail_options)
+            inner: Definition = {"to_email": draw(recipients), "template_id": draw(templates), **draw(_mail_options)}
             return {"function": "send-email", "action": "send", payload: inner}
         case "slack":
-            inner = {"channel": "team", **draw(_slack_fields)}
+            inner = {"channel": "team", "message": draw(texts)}
             return {"function": "slack", "action": draw(st.sampled_from(["faq_inquiry", "x"])), payload: inner}
         case function:
             return {"function": function, "action": "run"} | draw(

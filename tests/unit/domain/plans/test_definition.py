@@ -1,6 +1,7 @@
 """Definitions: every clause of what is refused, with its place, and what a good one becomes."""
 
 import copy
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -182,27 +183,47 @@ STEPS: list[tuple[Definition, str, str]] = [
     (EMAIL, ".payload_template", "is required"),
     (EMAIL | {"action": "sned"}, ".action", "send-email knows the action send"),
     (EMAIL | {"payload_template": []}, ".payload_template", "expected an object, got a list"),
-    (EMAIL | {"payload_template": {"template": "t"}}, ".payload_template.to", "is required"),
-    (EMAIL | {"payload_template": {"to": "x"}}, ".payload_template", "has nothing to send"),
-    (EMAIL | {"payload_template": {"to": "x", "subject": "y"}}, ".payload_template", "needs text or html"),
+    (EMAIL | {"payload_template": {"template_id": "t"}}, ".payload_template.to_email", "is required"),
+    (EMAIL | {"payload_template": {"to_email": "x"}}, ".payload_template", "has nothing to send: give template_id, or"),
+    (EMAIL | {"payload_template": {"to_email": "x", "subject": "y"}}, ".payload_template", "needs text or html"),
     (
-        EMAIL | {"payload_template": {"to": "x", "template": "t", "template_id": "t"}},
-        ".payload_template.template_id",
-        "is given beside template",
+        EMAIL | {"payload_template": {"to_email": "x", "template_id": "t", "subject": "t"}},
+        ".payload_template.subject",
+        "is given beside template_id",
     ),
     (
-        EMAIL | {"payload_template": {"to": "x", "template": "t", "data": {}, "variables": {}}},
-        ".payload_template.data",
-        "is given beside variables",
+        EMAIL | {"payload_template": {"to_email": "x", "template_id": "t", "to": "y"}},
+        ".payload_template.to",
+        "unknown key",
     ),
-    (EMAIL | {"payload_template": {"to": "x", "template": "t", "cc": "y"}}, ".payload_template.cc", "unknown key"),
-    (SLACK | {"payload_template": {}}, ".payload_template.channel", "is required"),
+    (SLACK | {"payload_template": {"message": "x"}}, ".payload_template.channel", "is required"),
+    (SLACK | {"payload_template": {"channel": "x"}}, ".payload_template.message", "is required"),
     (
-        SLACK | {"payload_template": {"channel": "x", "a": {"b": ["{% nope %}"]}}},
-        ".payload_template.a.b[0]",
+        SLACK | {"payload_template": {"channel": "x", "message": "{% nope %}"}},
+        ".payload_template.message",
         "line 1: ",
     ),
-    (SLACK | {"payload_template": {"channel": "x", "{{ a }}": 1}}, '.payload_template["{{ a }}"]', "no Liquid"),
+    (
+        SLACK | {"payload_template": {"channel": "x", "message": "{{ a | safe }}"}},
+        ".payload_template.message",
+        "is not escaped",
+    ),
+    (
+        SLACK | {"payload_template": {"channel": "x", "message": "y", "text": 1}},
+        ".payload_template.text",
+        "unknown key",
+    ),
+    *(
+        (STEP | {"payload_template": {"deep": [{"er": text}]}}, ".payload_template.deep[0].er", words)
+        for text, words in [
+            ("{{ step_1_result.id }}", "step 1 (s_2) is this step itself"),
+            ("{{ step_2_error }}", "step_2_error: there is no step 2: they are counted from 0, and the last one is 1"),
+            ("{% if a == step_7_result.x %}{% endif %}", "step_7_result: there is no step 7"),
+            ("{{ a[step_7_result.x].b }}", "step_7_result: there is no step 7"),
+            ("{% for x in step_7_result.recipients %}{% endfor %}", "step_7_result: there is no step 7"),
+            ("{{ a | default: step_7_error }}", "step_7_error: there is no step 7"),
+        ]
+    ),
 ]
 
 HEADERS: list[tuple[Definition, str, str]] = [
@@ -327,9 +348,9 @@ def test_a_thousand_nodes_in_a_circle_are_named_in_short() -> None:
 def test_a_list_is_a_graph_in_a_line() -> None:
     made = plan(steps(STEP | {"name": "Mail it!"}, STEP | {"name": "Mail_it"}, STEP | {"name": "step_1_result"}))
     assert (made.entry, made.merges_data, made.timeout_seconds, made.call_seconds_max) == ("Mail_it", True, 300, 60)
-    assert list(made.nodes) == ["Mail_it", "Mail_it_2", "step_3"]
-    assert made.edges == {"Mail_it": (Edge("Mail_it_2"),), "Mail_it_2": (Edge("step_3"),)}
-    assert made.nodes["step_3"] == Call(step=3, function="charge", action="run", payload={})
+    assert list(made.nodes) == ["Mail_it", "Mail_it_2", "step_2"]
+    assert made.edges == {"Mail_it": (Edge("Mail_it_2"),), "Mail_it_2": (Edge("step_2"),)}
+    assert made.nodes["step_2"] == Call(step=2, function="charge", action="run", payload={})
 
 
 def test_steps_of_one_name_are_told_apart() -> None:
@@ -339,7 +360,7 @@ def test_steps_of_one_name_are_told_apart() -> None:
         "mail_2",
         "mail_3",
         "mail_4",
-        "step_5",
+        "step_4",
     ]
 
 
@@ -369,7 +390,7 @@ def test_every_type_of_node_is_what_the_walk_needs_of_it() -> None:
     made = plan((FOLDER / "order_placed.yaml").read_bytes()).nodes
     assert {type(one) for one in made.values()} == {Send, Call, Delay, Branch, Join, Wait, Digest}
     assert made["text_message"] == Send(
-        step=4,
+        step=3,
         on_failure="continue",
         attempts=1,
         channel="sms",
@@ -378,12 +399,12 @@ def test_every_type_of_node_is_what_the_walk_needs_of_it() -> None:
         reads=("order",),
         expires_seconds=43_200,
     )
-    assert made["two_days"] == Delay(step=9, seconds=172_800)
-    assert made["morning"] == Delay(step=10, until="{{ order.review_at }}")
+    assert made["two_days"] == Delay(step=8, seconds=172_800)
+    assert made["morning"] == Delay(step=9, until="{{ order.review_at }}")
     assert made["shipped"] == Wait(
-        step=8, on_failure="continue", attempts=1, event="shipped", timeout_seconds=864_000.0
+        step=7, on_failure="continue", attempts=1, event="shipped", timeout_seconds=864_000.0
     )
-    assert made["several"] == Digest(step=13, key="{{ customer.id }}", window_seconds=3_600, items_max=100)
+    assert made["several"] == Digest(step=12, key="{{ customer.id }}", window_seconds=3_600, items_max=100)
 
 
 def test_a_social_post_needs_no_recipient() -> None:
@@ -392,15 +413,15 @@ def test_a_social_post_needs_no_recipient() -> None:
     assert post.to == ()
 
 
-@pytest.mark.parametrize("name", ["template", "template_id"])
-@pytest.mark.parametrize("data", ["variables", "data"])
-def test_the_function_send_email_is_a_message(name: str, data: str) -> None:
-    payload = {"to": ["{{ a }}", "b@c.de"], name: "{{ t }}", data: {"n": "{{ m }}"}, "locale": "pt_br", "topic": "news"}
+def test_the_function_send_email_is_a_message() -> None:
+    payload: Definition = {"to_email": ["{{ a }}", "b@c.de"], "to_name": "{{ n }}", "template_id": "{{ t }}"}
+    payload |= {"variables": {"n": "{{ m }}"}, "locale": "pt_br", "topic": "news"}
     (made,) = plan(steps(EMAIL | {"payload_template": payload})).nodes.values()
     assert made == Send(
-        step=1,
+        step=0,
         channel="email",
         to=("{{ a }}", "b@c.de"),
+        to_name="{{ n }}",
         template="{{ t }}",
         variables={"n": "{{ m }}"},
         locale="pt-BR",
@@ -408,20 +429,47 @@ def test_the_function_send_email_is_a_message(name: str, data: str) -> None:
     )
 
 
-def test_the_function_slack_is_a_message_with_all_that_it_is_given() -> None:
-    payload = {"channel": "team", "who": "{{ n }}", "x": {"y": 1, "z": [None, True]}}
-    for text, head in [({}, "Faq inquiry"), ({"text": "Look: {{ m }}"}, "Look: {{ m }}")]:
-        (made,) = plan(
-            graph(node("a", "http", function="slack", action="faq_inquiry", payload=payload | text))
-        ).nodes.values()
-        assert isinstance(made, Send)
-        assert (made.channel, made.to) == ("chat", ("team",))
-        assert made.parts == {"body": f"{head}\nwho: {{{{ n }}}}\nx.y: 1\nx.z.1: \nx.z.2: true"}
-        assert made.reads == (("m", "n") if text else ("n",))
+def test_the_function_slack_is_a_message_and_nothing_else() -> None:
+    payload = {"channel": "team", "message": "Look: {{ m }}"}
+    (made,) = plan(graph(node("a", "http", function="slack", action="any", payload=payload))).nodes.values()
+    assert made == Send(step=0, channel="chat", to=("team",), parts={"body": "Look: {{ m }}"}, escapes=True)
+
+
+@pytest.mark.parametrize("name", ["send-email", "slack"])
+def test_a_configured_function_wins_over_the_one_that_is_built_in(name: str) -> None:
+    made = compile_definition(steps(STEP | {"function": name}), Known(["http"], {name: True}))
+    assert isinstance(made, Plan)
+    assert made.nodes["s"] == Call(step=0, function=name, action="run", payload={}, idempotent=True)
+
+
+@pytest.mark.parametrize(
+    ("at", "text", "words"),
+    [
+        ("$.nodes[0].body", "{{ step_0_result.status }}", "step_0_result: step 0 (a) is this step itself"),
+        ("$.nodes[0].body", "{{ step_2_result.status }}", "step 2 (c) does not come before this one"),
+        ("$.nodes[2].body", "{{ step_3_error }}", "step 3 (d) does not come before this one"),
+        ("$.nodes[2].body", "{{ step_1_result }}", "step 1 (b) has no result"),
+        ("$.nodes[2].to", "{{ step_4_result.x }}", "there is no step 4"),
+        ("$.edges[1].condition", "step_2_result.status == 'sent'", "step 2 (c) does not come before this one"),
+    ],
+)
+def test_a_step_reads_by_number_what_comes_before_it(at: str, text: str, words: str) -> None:
+    nodes = [node("a", "sms", to="x", body="y"), node("b", "branch")]
+    nodes += [
+        node(name, "sms", to="{{ step_0_result.to }}", body="{{ step_0_error }}{{ step_1_error }}") for name in "cd"
+    ]
+    edges = [edge("a", "b"), edge("b", "c", "step_0_result.status == 'sent'"), edge("b", "d")]
+    made = graph(*nodes, edges=edges)
+    assert plan(made).reads == ()
+    kind, number, key = re.findall(r"\w+", at)
+    made[kind][int(number)][key] = text
+    ((path, said),) = refused(made)
+    assert path == at
+    assert words in said
 
 
 def test_a_built_in_function_needs_its_channel() -> None:
-    definition = steps(SLACK | {"payload_template": {"channel": "x"}})
+    definition = steps(SLACK | {"payload_template": {"channel": "x", "message": "y"}})
     found = compile_definition(definition, Known(["email"]))
     assert [str(one) for one in found] == [  # type: ignore[union-attr]  # it is refused
         "$.steps[0].function: slack sends on the channel chat, which is not configured"
@@ -433,7 +481,7 @@ def test_what_a_trigger_must_bring_is_what_no_step_provides() -> None:
         graph(
             mail(
                 "a",
-                to=["{{ to[0].mail }}", "{{ step_9_result.x }}"],
+                to=["{{ to[0].mail }}", "{{ step_own.x }}"],
                 template=None,
                 subject="{{ shop.name }} {{ a.status }} {{ given.x }}",
                 text="{% for x in rows %}{{ x.n }}{% endfor %}{% assign y = z %}{{ y }}{{ odd['a b'] }}{{ d[e.f].g }}",
@@ -450,24 +498,26 @@ def test_what_a_trigger_must_bring_is_what_no_step_provides() -> None:
             edges=[edge("a", "b"), edge("b", "c", "total > 1"), edge("c", "w"), edge("w", "g")],
         )
     )
+    # In order of appearance.
     assert [read.path for read in made.reads] == [
-        "a.status",  # it does not come before itself
-        "agent",
-        "b.x",  # a branch gives nothing
-        "d",
-        "d.size",
-        "e.f",
-        "given.y",  # what one node's texts are given no other has
-        "inner",
-        "odd['a b']",
-        "rows",
-        "shop.name",
         "to[0].mail",
-        "total",
-        "user.locale",
-        "w.x",
-        "when",
+        "step_own.x",  # no step is called so
+        "shop.name",
+        "a.status",  # it does not come before itself
+        "rows",
         "z",
+        "odd['a b']",
+        "d",
+        "e.f",
+        "inner",
+        "agent",
+        "user.locale",
+        "b.x",  # a branch gives nothing
+        "d.size",
+        "when",
+        "w.x",
+        "given.y",  # what one node's texts are given no other has
+        "total",
     ]
     assert Read("to[0].mail", ("to", "0", "mail")) in made.reads
     assert Read("odd['a b']", ("odd", "a b")) in made.reads
@@ -496,13 +546,16 @@ def test_stored_templates_are_named_unless_a_step_names_them() -> None:
             mail("a", template="mail/welcome", variables={"b": 1, "a": 2}),
             mail("b", template="{{- order.template -}}"),
             mail("c", template="{{ a.template }}"),
-            mail("d", template="{{ step_2_result.template }}"),
+            mail("d", template="{{ step_1_result.template }}"),
         )
     )
     assert made.templates == (
-        Stored("a", "email", name="mail/welcome", provides=("a", "b")),
-        Stored("b", "email", variable=Read("order.template", ("order", "template"))),
+        Stored("a", "email", steps=4, name="mail/welcome", provides=("a", "b")),
+        Stored("b", "email", steps=4, variable=Read("order.template", ("order", "template"))),
     )
+    several = [EMAIL | {"payload_template": {"to_email": "x", "template_id": f"t{number}"}} for number in range(2)]
+    # In a list those before it.
+    assert [(one.name, one.steps) for one in plan(steps(*several)).templates] == [("t0", 0), ("t1", 1)]
     assert [read.path for read in made.reads] == ["email", "order.template"]
 
 
@@ -513,12 +566,14 @@ def test_the_examples_are_workflows(path: Path) -> None:
 
 
 def test_the_three_workflows_ask_for_what_their_messages_read() -> None:
-    folder = Path(__file__).resolve().parents[3] / "conformance" / "workflows"
-    accepted = plan((folder / "proposal_accepted.json").read_text())
-    assert [read.path for read in accepted.reads] == ["email_template_id", "guest_email", "guest_name"]
+    accepted = plan((FOLDER / "proposal_accepted.json").read_text())
+    assert [read.path for read in accepted.reads] == [
+        *("email_template_id", "guest_email", "guest_name", "host_name"),
+        *("listing_address", "start_date", "end_date", "monthly_rent"),
+    ]
     assert accepted.required_fields == ("guest_email", "guest_name", "email_template_id")
-    submitted = plan((folder / "listing_submitted.json").read_text())
+    submitted = plan((FOLDER / "listing_submitted.json").read_text())
     assert [(one.on_failure, one.attempts) for one in submitted.nodes.values()] == [("continue", 1)] * 2
     assert [one.channel for one in submitted.nodes.values() if isinstance(one, Send)] == ["email", "chat"]
-    (welcome,) = plan((folder / "user_signup_complete.json").read_text()).nodes.values()
+    (welcome,) = plan((FOLDER / "user_signup_complete.json").read_text()).nodes.values()
     assert (welcome.on_failure, welcome.attempts) == ("retry", 3)

@@ -30,7 +30,7 @@ def plan_of(definition: object) -> Plan:
 def test_the_plan_of_a_graph_has_every_node_and_every_edge(definition: Definition) -> None:
     plan = plan_of(definition)
     assert list(plan.nodes) == [node["id"] for node in definition["nodes"]]
-    assert [node.step for node in plan.nodes.values()] == list(range(1, len(plan.nodes) + 1))
+    assert [node.step for node in plan.nodes.values()] == list(range(len(plan.nodes)))
     for start in plan.nodes:
         written = [(edge["to"], edge.get("condition")) for edge in definition.get("edges", ()) if edge["from"] == start]
         assert [(edge.to, edge.condition) for edge in plan.edges.get(start, ())] == written

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from dispatcher.domain.plans.plan import Call
 from dispatcher.domain.plans.run import Order
@@ -46,6 +47,35 @@ def test_recipients_are_texts_numbers_and_lists_of_them_each_once(
     to: tuple[str, ...], given: dict[str, Any], recipients: tuple[str, ...]
 ) -> None:
     assert ordered(send(1, *to), given).recipients == recipients
+
+
+@pytest.mark.parametrize(
+    ("name", "recipient"),
+    [
+        ("Ann", '"Ann" <ann@example.org>'),
+        (7, '"7" <ann@example.org>'),
+        ("Ann\r\nBcc: bob@example.org", '"Ann Bcc: bob@example.org" <ann@example.org>'),
+        ('A "B" \\', '"A \\"B\\" \\\\" <ann@example.org>'),
+        ("A\u200eB\ud800", '"AB" <ann@example.org>'),
+        ("", "ann@example.org"),
+        (" \u200d\u200e", "ann@example.org"),
+        (None, "ann@example.org"),
+        ("x" * 1_000, f'"{"x" * 320}" <ann@example.org>'),
+    ],
+)
+def test_a_name_stands_in_quotes_before_the_address(name: Any, recipient: str) -> None:
+    node = structs.replace(send(0, "ann@example.org", "Bob <bob@example.org>"), to_name="{{ name }}")
+    assert ordered(node, {"name": name}).recipients == (recipient, "Bob <bob@example.org>")
+
+
+def test_a_message_for_slack_is_made_when_it_is_ordered_and_its_values_are_escaped() -> None:
+    for body in ("{{ name }}", "{{- name -}}", "{{ name | append: '' }}", "{% assign x = name %}{{ x }}"):
+        node = structs.replace(send(0, "room", channel="chat", parts={"body": body}), escapes=True)
+        order = ordered(node, {"name": '<!channel> & "it\'s"', "secret": 1})
+        assert (order.parts, order.variables) == (
+            {"body": "{{ body }}"},
+            {"body": '&lt;!channel&gt; &amp; "it\'s"'},
+        )
 
 
 @pytest.mark.parametrize(
