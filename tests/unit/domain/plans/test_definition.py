@@ -439,7 +439,7 @@ def test_the_function_slack_is_a_message_and_nothing_else() -> None:
 def test_a_configured_function_wins_over_the_one_that_is_built_in(name: str) -> None:
     made = compile_definition(steps(STEP | {"function": name}), Known(["http"], {name: True}))
     assert isinstance(made, Plan)
-    assert made.nodes["s"] == Call(step=0, function=name, action="run", payload={}, idempotent=True)
+    assert made.nodes["s"] == Call(step=0, function=name, action="run", payload={})
 
 
 @pytest.mark.parametrize(
