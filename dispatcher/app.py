@@ -30,8 +30,7 @@ from dispatcher.api.unsubscribing import unsubscribing
 from dispatcher.clock import Clock
 from dispatcher.config import Channel as ChannelSettings
 from dispatcher.config import Config, Faults, Limits
-from dispatcher.config import Database as DatabaseSettings
-from dispatcher.domain.liquid import HURRIED
+from dispatcher.domain.pace import HURRIED
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.receipts.door import Doors
 from dispatcher.domain.receipts.doors import doors_of
@@ -125,7 +124,7 @@ class App:
         self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
         self.direct_url = direct.url_of(self.config.database, self.url)
         self.database = Database(self.config.database, self.url)
-        self.callers = Database(_for_callers(self.config), self.url)
+        self.callers = Database(self.config.database_of_callers, self.url)
         await self.database.open()
         await self.callers.open()
         try:
@@ -157,7 +156,7 @@ class App:
         await self.database.persist("lookout", self.database.watch)
         await self.database.persist("listen", lambda: direct.require(self.config.database, self.database))
         for name, settings in self.config.channels.items():
-            rates = Rates(self._clock.monotonic(), *_limits(settings))
+            rates = Rates(self._clock.monotonic(), *settings.rates)
             self._terms[name] = self._open(name, settings, rates)
 
     async def _require_schema(self) -> None:
@@ -351,7 +350,7 @@ class App:
             self._retire(terms)
         else:
             terms.settings, terms.retry = settings, self.config.retry
-        terms.rates.tune(self._clock.monotonic(), *_limits(settings))
+        terms.rates.tune(self._clock.monotonic(), *settings.rates)
 
     def _retire(self, terms: Terms) -> None:
         """Close a channel that was replaced, once its last call has ended."""
@@ -364,11 +363,6 @@ class App:
         task = asyncio.create_task(close())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-def _for_callers(config: Config) -> DatabaseSettings:
-    seconds = min(config.database.statement_seconds_max, config.api.request_seconds_max)
-    return structs.replace(config.database, pool_max=config.api.connections, statement_seconds_max=seconds)
 
 
 def _links(config: Config) -> Links | None:
@@ -399,12 +393,3 @@ def _what_is_open(
     """What a channel is made of: a change of it needs another one."""
     named = named_by(settings.provider, _named(config))
     return settings.provider, settings.options, settings.faults, dict(named)
-
-
-def _limits(settings: ChannelSettings) -> tuple[float, float, float, float]:
-    return (
-        settings.rate_per_second,
-        settings.rate_burst,
-        settings.tenant_rate_per_second,
-        settings.domain_rate_per_second,
-    )

@@ -4,6 +4,7 @@ import socket
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from dispatcher.values import (
     AddressRanges,
@@ -254,6 +255,11 @@ class Channel(Struct, frozen=True, forbid_unknown_fields=True):
     options: Annotated[dict[Name, Option], Meta(max_length=64)] = {}
     faults: Faults = Faults()
 
+    @property
+    def rates(self) -> tuple[float, float, float, float]:
+        """Tokens a second and the bucket, then those of each tenant and each domain."""
+        return self.rate_per_second, self.rate_burst, self.tenant_rate_per_second, self.domain_rate_per_second
+
 
 class Function(Struct, frozen=True, forbid_unknown_fields=True):
     """A function of yours that deliveries on a channel with the provider `functions` call by its name."""
@@ -315,3 +321,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     # Each has connections of its own.
     functions: Annotated[dict[TargetName, Function], Meta(max_length=256)] = {}
     webhooks: Annotated[dict[TargetName, Webhook], Meta(max_length=256)] = {}
+
+    @property
+    def database_of_callers(self) -> Database:
+        """The database as those reach it who call the API: none takes longer than a request."""
+        seconds = min(self.database.statement_seconds_max, self.api.request_seconds_max)
+        return replace(self.database, pool_max=self.api.connections, statement_seconds_max=seconds)

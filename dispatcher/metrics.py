@@ -31,9 +31,7 @@ class Metrics:
         self.runs = counter("runs", "Runs of workflows that have ended by themselves: completed, failed", "status")
         self.ticks = counter("ticks", "Ticks of schedules: triggered, refused, missed", "result")
         self.events = counter("webhook_events", "Events that were written as deliveries for endpoints", "event")
-        self.barred = counter(
-            "barred", "Deliveries that were claimed and not sent: suppressed, or unsubscribed from", "channel"
-        )
+        self.barred = counter("barred", "Claimed deliveries that were suppressed or unsubscribed from", "channel")
         self.receipts = counter(
             "receipts", "Receipts by what became of them, or of who posted them", "provider", "became"
         )
@@ -67,9 +65,7 @@ class Metrics:
         self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")
         self.database_away = gauge("database_away_seconds", "How long Postgres has been away; 0 when it is not")
-        self.loop_hold = gauge(
-            "loop_hold_seconds", "The longest time in the last minute in which one step kept the event loop"
-        )
+        self.loop_hold = gauge("loop_hold_seconds", "The longest hold of the event loop in the last minute")
         self.ready = gauge("ready", "1 when this process takes work")
 
     def call_seconds(self, channel: str) -> Histogram:

@@ -7,8 +7,9 @@ from itertools import islice
 from msgspec import Struct
 
 from dispatcher.domain import parts
-from dispatcher.domain.liquid import count_nodes, pace
+from dispatcher.domain.liquid import count_nodes
 from dispatcher.domain.locales import canonical
+from dispatcher.domain.pace import pace
 from dispatcher.domain.partials import Partial, closure
 from dispatcher.domain.template import RAW_HTML, Sources, faults, variables
 from dispatcher.errors import NeedsWorker

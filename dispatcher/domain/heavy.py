@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from dispatcher.domain.liquid import HURRIED
+from dispatcher.domain.pace import HURRIED
 from dispatcher.domain.plans.definition import Known, compile_definition
 from dispatcher.domain.plans.plan import Plan
 from dispatcher.domain.plans.run import Advance, Facts, Run

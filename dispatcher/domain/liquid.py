@@ -23,23 +23,17 @@ from liquid.exceptions import FilterArgumentError, LiquidError, LoopIterationLim
 from liquid.template import BoundTemplate
 from liquid.undefined import UNDEFINED
 from liquid.utils.chain_map import ReadOnlyChainMap
-from msgspec import Struct
 
+from dispatcher.domain.pace import ITEMS_COMPARED_MAX, ITEMS_MAX, LOOP_ITERATIONS_MAX, UNHURRIED, Pace, iterations_max
 from dispatcher.errors import NeedsWorker
 
-# Iterations of all loops of one rendering together, and less of them the more stands in the template: about so many
-# nodes are rendered at the most.
-LOOP_ITERATIONS_MAX = 20_000
-NODES_RENDERED_MAX = 200_000
 FILTER_CALLS_MAX = 20_000
 # Nesting of scopes, and of blocks in the source.
 CONTEXT_DEPTH_MAX = 20
 BLOCK_DEPTH_MAX = 50
 # What a filter may be given or make, beside texts, which may be as long as the output.
-ITEMS_MAX = 100_000
 NUMBER_BITS_MAX = 4_096
-# `uniq` compares each with each; nobody writes a date of more characters.
-ITEMS_COMPARED_MAX = 2_000
+# Nobody writes a date of more characters.
 DATE_CHARACTERS_MAX = 100
 CLOCK_WORDS = ("now", "today")
 # Two days that have nothing in common: what is the same on both was filled up from neither.
@@ -52,7 +46,6 @@ UNCLOSED_MAX = 10
 # The net under all of these: one look at the clock in so many steps, and so much of a processor's time for all of them.
 # What is rendered in earnest takes a thousandth.
 STEPS_PER_LOOK = 16
-CPU_SECONDS_MAX = 0.04
 
 
 class WorkLimitError(LiquidError):
@@ -64,51 +57,6 @@ class WorkLimitError(LiquidError):
 
 class TimeLimitError(WorkLimitError):
     """A rendering took too much of a processor's time, in whatever way."""
-
-
-class Pace(Struct, frozen=True):
-    """How much one rendering may do where it is done. What exceeds `filtered_max` or `nodes_max` is not even begun."""
-
-    cpu_seconds: float
-    # What one filter call may be given: characters of a text, items of a list, items that are compared with each other.
-    characters_max: int
-    items_max: int
-    compared_max: int
-    # Parsing takes 8 us a node, looking for faults 15, compiling 50; rendering one 0.1 to 1.
-    nodes_max: int
-    nodes_rendered_max: int
-    # Whether somebody else has more time for it.
-    is_hurried: bool = False
-
-
-UNHURRIED = Pace(
-    CPU_SECONDS_MAX,
-    characters_max=2**62,
-    items_max=ITEMS_MAX,
-    compared_max=ITEMS_COMPARED_MAX,
-    nodes_max=2**62,
-    nodes_rendered_max=NODES_RENDERED_MAX,
-)
-# A step of the program may hold the event loop for 20 ms. A message has three parts; a template is compiled once.
-HURRIED = Pace(
-    0.003,
-    characters_max=32_768,
-    items_max=1_000,
-    compared_max=100,
-    nodes_max=150,
-    nodes_rendered_max=10_000,
-    is_hurried=True,
-)
-
-
-def pace(*, hurried: bool) -> Pace:
-    """That of the event loop, or that of the worker process."""
-    return HURRIED if hurried else UNHURRIED
-
-
-def iterations_max(nodes: int, pace: Pace = UNHURRIED) -> int:
-    """How many iterations all loops of a template of so many nodes may have together."""
-    return min(LOOP_ITERATIONS_MAX, pace.nodes_rendered_max // max(nodes, 1))
 
 
 class Work:

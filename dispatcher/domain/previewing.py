@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from dispatcher.domain.liquid import pace
+from dispatcher.domain.pace import pace
 from dispatcher.domain.parts import in_order
 from dispatcher.domain.samples import samples
 from dispatcher.domain.template import Renderer, Sources

@@ -15,15 +15,8 @@ from liquid.static_analysis import Variable
 from liquid.template import BoundTemplate
 from msgspec import Struct, field
 
-from dispatcher.domain.liquid import (
-    NODES_MAX,
-    NODES_RENDERED_MAX,
-    BoundedEnvironment,
-    Partials,
-    WorkLimitError,
-    count_nodes,
-    refuse_bombs,
-)
+from dispatcher.domain.liquid import NODES_MAX, BoundedEnvironment, Partials, WorkLimitError, count_nodes, refuse_bombs
+from dispatcher.domain.pace import NODES_RENDERED_MAX
 from dispatcher.errors import TemplateError
 
 ESCAPED_PARTS = frozenset({"html"})

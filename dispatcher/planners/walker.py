@@ -16,7 +16,7 @@ from dispatcher.breaks import Breaks, with_breaks
 from dispatcher.clock import Clock
 from dispatcher.config import Walk as Settings
 from dispatcher.domain import heavy
-from dispatcher.domain.liquid import HURRIED
+from dispatcher.domain.pace import HURRIED
 from dispatcher.domain.plans.freezing import cut
 from dispatcher.domain.plans.run import Advance, Collected, Facts, Joined, Leading
 from dispatcher.domain.plans.texts import Bounds

@@ -49,7 +49,7 @@ class Intake:
     """Reads deliveries under one configuration. Hurried, templates that take long to check are for `take_in`."""
 
     def __init__(self, config: Config, *, hurried: bool = False) -> None:
-        from dispatcher.domain.liquid import pace  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
+        from dispatcher.domain.pace import pace  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
         from dispatcher.domain.template import Renderer  # noqa: PLC0415 - as above
 
         limits = config.limits

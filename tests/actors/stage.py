@@ -15,7 +15,7 @@ from dispatcher.actors.controls import Controls
 from dispatcher.actors.sender import Terms
 from dispatcher.config import Channel, Config, Flush, Instance
 from dispatcher.domain.life import Claimed, Lane
-from dispatcher.domain.liquid import HURRIED
+from dispatcher.domain.pace import HURRIED
 from dispatcher.domain.rates import Rates
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.metrics import Metrics

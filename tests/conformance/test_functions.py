@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.domain.template import RENDERED_BEFORE_COMPILED
+from dispatcher.domain.template_part import RENDERED_BEFORE_COMPILED
 from tests.channels.web.far import LOOPBACK, METADATA, FarSide, Silent, dropped, json_of, says
 from tests.conformance.outbox import QUICK, Outbox
 from tests.program import Program

@@ -27,7 +27,8 @@ from liquid.template import BoundTemplate
 from dispatcher.domain.compiled.expressions import HELPERS, Expressions
 from dispatcher.domain.compiled.scopes import Assigned, Loop, NotCompiled, Scope
 from dispatcher.domain.compiled.writer import JOIN, Writer
-from dispatcher.domain.liquid import FILTER_CALLS_MAX, LOOP_ITERATIONS_MAX, BoundedEnvironment, iterations_max
+from dispatcher.domain.liquid import FILTER_CALLS_MAX, BoundedEnvironment
+from dispatcher.domain.pace import LOOP_ITERATIONS_MAX, iterations_max
 
 # Values that are put together in one go, before anybody looks how long they have become.
 TOGETHER_MAX: Final = 32

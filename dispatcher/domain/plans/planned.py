@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from dispatcher.domain.addresses import address
 from dispatcher.domain.life import STORED
-from dispatcher.domain.liquid import pace
 from dispatcher.domain.locales import nearest
+from dispatcher.domain.pace import pace
 from dispatcher.domain.parts import in_order
 from dispatcher.domain.plans.freezing import cut
 from dispatcher.domain.plans.plan import Plan

@@ -15,11 +15,12 @@ from msgspec import Struct
 
 from dispatcher.domain.compiled.filters import filters_of
 from dispatcher.domain.compiled.values import Unsure, item
-from dispatcher.domain.liquid import UNHURRIED, BoundedEnvironment, Pace, Partials, count_nodes
+from dispatcher.domain.liquid import BoundedEnvironment, Partials, count_nodes
+from dispatcher.domain.pace import UNHURRIED, Pace
 from dispatcher.domain.plans import filling
 from dispatcher.domain.plans.filling import filled
 from dispatcher.domain.sources import Parsed, Sources, parse
-from dispatcher.domain.template import Filters, Part
+from dispatcher.domain.template_part import Filters, Part
 from dispatcher.errors import NeedsWorker, TemplateError
 
 TRUE: Final = "1"

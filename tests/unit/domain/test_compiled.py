@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from liquid import DictLoader, Environment, StrictUndefined
 
 from dispatcher.domain.sources import RAW_FILTERS
-from dispatcher.domain.template import RAW_HTML, RENDERED_BEFORE_COMPILED, Part, Renderer, Sources
+from dispatcher.domain.template import RAW_HTML, Renderer, Sources
+from dispatcher.domain.template_part import RENDERED_BEFORE_COMPILED, Part
 from dispatcher.errors import TemplateError
 from tests.unit.domain.liquid_templates import PARTIALS, data, templates
 

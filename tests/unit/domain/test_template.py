@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.domain.liquid import CPU_SECONDS_MAX
+from dispatcher.domain.pace import CPU_SECONDS_MAX
 from dispatcher.domain.template import Renderer, Sources, faults
 from dispatcher.errors import TemplateError
 
