@@ -12,9 +12,9 @@ from liquid.limits import to_int
 from liquid.stringify import to_liquid_string
 from markupsafe import Markup
 
-from dispatcher.domain import liquid
+from dispatcher.domain import pace
 
-ITEMS_WALKED_MAX: Final = liquid.ITEMS_MAX
+ITEMS_WALKED_MAX: Final = pace.ITEMS_MAX
 # Past this the library is asked, which counts what such values cost.
 TEXT_MAX: Final = 4_096
 ITEMS_MAX: Final = 256
