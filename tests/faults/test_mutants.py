@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.mutants import tree
-from tests.faults.mutants.__main__ import try_out
+from tests.faults.mutants.__main__ import CHOSEN, chosen_by, try_out
 from tests.faults.mutants.mutant import Mutant, mutants
 
 MUTANTS = {mutant.name: mutant for mutant in mutants()}
@@ -69,6 +69,13 @@ def test_what_it_breaks_is_in_force(mutant: Mutant) -> None:
         if path.startswith(MIGRATIONS) and (before := _made(tree.ROOT / path, line)):
             later = [one for one in sorted((tree.ROOT / MIGRATIONS).glob("*.sql")) if one.name > Path(path).name]
             assert _is_in_force(*before[-1], later), before[-1]
+
+
+def test_a_commit_chooses_always_the_same_and_in_time_all() -> None:
+    assert chosen_by("c0ffee", MUTANTS) == chosen_by("c0ffee", reversed(MUTANTS))
+    chosen = [chosen_by(f"commit {number}", MUTANTS) for number in range(300)]
+    assert {len(set(names)) for names in chosen} == {CHOSEN}
+    assert {name for names in chosen for name in names} == MUTANTS.keys()
 
 
 @pytest.mark.parametrize("name", QUICK)

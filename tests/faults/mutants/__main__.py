@@ -5,11 +5,12 @@ the patches anew from where they still apply, with fuzz.
 """
 
 import argparse
+import hashlib
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +20,8 @@ from tests.faults.mutants.mutant import Mutant, mutants
 
 # What pytest answers when tests have failed; anything else is no verdict on the mutant.
 RED = 1
+# How many a run of CI tries: about a minute.
+CHOSEN = 6
 
 
 class Verdict(Struct, frozen=True):
@@ -78,6 +81,11 @@ def refresh(chosen: Sequence[Mutant]) -> list[str]:
     return lost
 
 
+def chosen_by(commit: str, names: Iterable[str]) -> list[str]:
+    """Return the mutants that a commit tries: always the same for one commit, others for the next."""
+    return sorted(names, key=lambda name: hashlib.sha256(f"{commit} {name}".encode()).digest())[:CHOSEN]
+
+
 def _line(verdict: Verdict) -> str:
     test = verdict.mutant.test.rpartition("::")[2]
     return (
@@ -96,11 +104,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="these only")
     parser.add_argument("--list", action="store_true", help="say what each breaks, and try none")
     parser.add_argument("--refresh", action="store_true", help="write the patches anew, and try none")
+    parser.add_argument("--chosen-by", metavar="COMMIT", help=f"only the {CHOSEN} that the hash of a commit chooses")
     asked = parser.parse_args()
     known = {mutant.name: mutant for mutant in mutants()}
     if unknown := set(asked.names) - set(known):
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
-    chosen = [known[name] for name in asked.names or known]
+    names = chosen_by(asked.chosen_by, known) if asked.chosen_by else asked.names or known
+    chosen = [known[name] for name in names]
     if asked.list:
         for mutant in chosen:
             _say(f"{mutant.name:38} {mutant.breaks}")
