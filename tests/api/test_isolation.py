@@ -7,8 +7,12 @@ with what only operators may do, where nobody asks whether somebody is one.
 import re
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from itertools import count
 from typing import Any, Self
 
+import asyncpg
 import msgspec
 import pytest
 from litestar import Litestar
@@ -26,6 +30,7 @@ from dispatcher.store.database import Database
 from dispatcher.store.keys import New
 from dispatcher.store.templates import Workspace
 from tests.api.home import FOREIGN, HOME, OF_TENANT, SECRETS, SHARED, Answer, Asked, Home, call, furnish, seen
+from tests.databases import TEMPLATE, name_of, new_database
 from tests.store.scene import Connection
 
 # Of these the requests below get nothing even without row security, since they make what is not there, or have it done
@@ -52,15 +57,45 @@ FUNCTIONS = """
 """
 
 
-@pytest.fixture
-async def database(url: str) -> AsyncIterator[Database]:
-    """The pool that the API uses."""
+class Site(Struct):
+    """A furnished database: a connection to look into it, the pool that the API uses, and what is at home there."""
+
+    connection: Connection
+    database: Database
+    home: Home
+
+
+@asynccontextmanager
+async def _site(url: str, home: Home) -> AsyncIterator[Site]:
+    connection = await asyncpg.connect(url)
     database = Database(Settings(pool_max=4), url)
     await database.open()
     try:
-        yield database
+        yield Site(connection, database, home)
     finally:
         await database.close()
+        await connection.close()
+
+
+@pytest.fixture(scope="module")
+async def furnished(template: str) -> AsyncIterator[tuple[str, Home]]:
+    """A database with one of everything that the API shows or changes. Tests clone it."""
+    async with new_database(template, TEMPLATE) as url:
+        connection = await asyncpg.connect(url)
+        home = await furnish(connection)
+        await connection.close()
+        yield url, home
+
+
+@pytest.fixture(scope="module")
+async def forgetful_template(template: str, furnished: tuple[str, Home]) -> AsyncIterator[str]:
+    """The same, with functions as somebody might have written them who never thought of tenants."""
+    async with new_database(template, name_of(furnished[0])) as url:
+        connection = await asyncpg.connect(url)
+        for function in await connection.fetch(FUNCTIONS):
+            await connection.execute(_without(function["text"]))
+        await connection.close()
+        yield url
 
 
 def _place(whose: Workspace) -> str:
@@ -72,23 +107,64 @@ def _without(text: str) -> str:
     return JOINED.sub("USING (", CONDITION.sub(r"(\1::text IS NULL) IS NOT NULL", text))
 
 
-@pytest.fixture
-async def forgetful(home: Home, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """The API as somebody might have written it who never thought of tenants; and what is at home."""
+@cache
+def _forgetful_statements() -> list[tuple[dict[str, str], str, str]]:
+    """The statements with a condition, each with its dictionary and name, and its text without the condition."""
     store = [module for name, module in sys.modules.items() if name.startswith("dispatcher.store.")]
-    for sql in [vars(module)["_SQL"] for module in store if hasattr(module, "_SQL")]:
-        for name, text in sql.items():
-            monkeypatch.setitem(sql, name, _without(text))
-    for function in await connection.fetch(FUNCTIONS):
-        await connection.execute(_without(function["text"]))
-    monkeypatch.setattr(Call, "owns", lambda _, row: row is not None)
-    return home
+    named = [(sql, *one) for sql in (getattr(module, "_SQL", {}) for module in store) for one in sql.items()]
+    return [(sql, name, _without(text)) for sql, name, text in named if _without(text) != text]
 
 
 @pytest.fixture
-async def home(connection: Connection) -> Home:
-    """Of everything that the API shows or changes one."""
-    return await furnish(connection)
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API as somebody might have written it who never thought of tenants."""
+    for sql, name, text in _forgetful_statements():
+        monkeypatch.setitem(sql, name, text)
+    monkeypatch.setattr(Call, "owns", lambda _, row: row is not None)
+
+
+@pytest.fixture(scope="module")
+async def shared(
+    request: pytest.FixtureRequest, template: str, forgetful_template: str, furnished: tuple[str, Home]
+) -> AsyncIterator[tuple[Site, Workspace]]:
+    """The site of those who get nothing from home, and so leave it as it was: each has a workspace like this one."""
+    async with new_database(template, name_of(forgetful_template)) as url, _site(url, furnished[1]) as site:
+        yield site, request.param
+
+
+@pytest.fixture
+async def own(template: str, forgetful_template: str, furnished: tuple[str, Home]) -> AsyncIterator[Site]:
+    """The site of one who takes something from home, or changes it."""
+    async with new_database(template, name_of(forgetful_template)) as url, _site(url, furnished[1]) as site:
+        yield site
+
+
+@pytest.fixture
+async def trusting(template: str, furnished: tuple[str, Home], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    """The API as somebody might have written it who takes everybody for an operator."""
+    monkeypatch.setattr(operators, "is_operators", lambda _: True)
+    monkeypatch.setattr(Call, "owns", lambda _, row: row is not None)
+    async with new_database(template, name_of(furnished[0])) as url, _site(url, furnished[1]) as site:
+        yield site
+
+
+class Application:
+    """The API. Its routes take longer to make than a test to run: they are made once."""
+
+    def __init__(self) -> None:
+        self.config = Config()
+        self.database: Database
+        interface = Interface(lambda: self.config, lambda: self.database)
+        self.asgi = Litestar(interface.handlers(), openapi_config=None, logging_config=None)
+
+    def on(self, database: Database, operators: str) -> Litestar:
+        """On this database, for these operators."""
+        channels = dict.fromkeys(("sms", "email", "webhook"), Channel(provider="capture"))
+        self.config, self.database = Config(channels=channels, api=Api(operators=operators)), database
+        return self.asgi
+
+
+application = cache(Application)
 
 
 class Thief(Struct):
@@ -100,18 +176,11 @@ class Thief(Struct):
     connection: Connection
 
     @classmethod
-    async def of(
-        cls, whose: Workspace, database: Database, connection: Connection, operators: str = "default/default"
-    ) -> Self:
+    async def of(cls, whose: Workspace, site: Site, operators: str = "default/default") -> Self:
         """One that may do everything where it belongs."""
-        made = await keys.create(database, New(whose, "thief", Role.SYSTEM_ADMIN, None), "test", "test")
+        made = await keys.create(site.database, New(whose, "thief", Role.SYSTEM_ADMIN, None), "test", "test")
         assert made is not None
-        channels = dict.fromkeys(("sms", "email", "webhook"), Channel(provider="capture"))
-        config = Config(channels=channels, api=Api(operators=operators))
-        interface = Interface(lambda: config, lambda: database)
-        return cls(
-            Litestar(interface.handlers(), openapi_config=None, logging_config=None), made.text, whose, connection
-        )
+        return cls(application().on(site.database, operators), made.text, whose, site.connection)
 
     async def tries(self, asked: Asked) -> tuple[str | None, Answer]:
         """What a request shows of home, or changes there; and how it is answered."""
@@ -135,38 +204,40 @@ async def _leak(thief: Thief, one: Endpoint, home: Home) -> str | None:
     return leaked or (f"was answered {answer.body!r}" if wrong else None)
 
 
-@pytest.mark.parametrize("whose", FOREIGN, ids=_place)
+_numbers = count(1)
+
+
+def _fresh(whose: Workspace) -> Workspace:
+    """Another workspace like this one: of the tenant at home, or of none that is known."""
+    if whose.tenant_id == HOME.tenant_id:
+        return Workspace(whose.tenant_id, f"{whose.workspace_id}-{next(_numbers)}")
+    return Workspace(f"{whose.tenant_id}-{next(_numbers)}", whose.workspace_id)
+
+
+# A database for each: what workspaces of a tenant share is at home as well.
+@pytest.mark.parametrize("shared", FOREIGN, ids=_place, indirect=True)
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
-async def test_a_forgotten_condition_leaks_nothing(
-    one: Endpoint, whose: Workspace, database: Database, connection: Connection, forgetful: Home
-) -> None:
-    assert await _leak(await Thief.of(whose, database, connection), one, forgetful) is None
+@pytest.mark.usefixtures("forgetful")
+async def test_a_forgotten_condition_leaks_nothing(one: Endpoint, shared: tuple[Site, Workspace]) -> None:
+    site, whose = shared
+    assert await _leak(await Thief.of(_fresh(whose), site), one, site.home) is None
 
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
-async def test_without_row_security_it_would_have(
-    one: Endpoint, database: Database, connection: Connection, forgetful: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("forgetful")
+async def test_without_row_security_it_would_have(one: Endpoint, own: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenants, "_bounds", lambda *_: "")
-    leaked = await _leak(await Thief.of(FOREIGN[0], database, connection), one, forgetful)
+    leaked = await _leak(await Thief.of(FOREIGN[0], own), one, own.home)
     assert (leaked is None) == (one.operation in SILENT), leaked
 
 
+@pytest.mark.parametrize("shared", FOREIGN[:1], ids=_place, indirect=True)
 @pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.right not in BEYOND], ids=lambda one: one.operation)
-async def test_operators_reach_nothing_but_keys_and_pauses(
-    one: Endpoint, database: Database, connection: Connection, forgetful: Home
-) -> None:
-    whose = FOREIGN[0]
-    operator = await Thief.of(whose, database, connection, f"{whose.tenant_id}/{whose.workspace_id}")
-    assert await _leak(operator, one, forgetful) is None
-
-
-@pytest.fixture
-def trusting(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """The API as somebody might have written it who takes everybody for an operator; and what is at home."""
-    monkeypatch.setattr(operators, "is_operators", lambda _: True)
-    monkeypatch.setattr(Call, "owns", lambda _, row: row is not None)
-    return home
+@pytest.mark.usefixtures("forgetful")
+async def test_operators_reach_nothing_but_keys_and_pauses(one: Endpoint, shared: tuple[Site, Workspace]) -> None:
+    site, whose = shared[0], _fresh(shared[1])
+    operator = await Thief.of(whose, site, f"{whose.tenant_id}/{whose.workspace_id}")
+    assert await _leak(operator, one, site.home) is None
 
 
 def _beyond() -> list[Asked]:
@@ -206,17 +277,11 @@ async def _reaches(thief: Thief, asked: Asked) -> str | None:
 
 @pytest.mark.parametrize("whose", FOREIGN, ids=_place)
 @pytest.mark.parametrize("asked", _beyond(), ids=str)
-@pytest.mark.usefixtures("trusting")
-async def test_who_is_taken_for_an_operator_reaches_nothing(
-    asked: Asked, whose: Workspace, database: Database, connection: Connection
-) -> None:
-    assert await _reaches(await Thief.of(whose, database, connection), asked) is None
+async def test_who_is_taken_for_an_operator_reaches_nothing(asked: Asked, whose: Workspace, trusting: Site) -> None:
+    assert await _reaches(await Thief.of(whose, trusting), asked) is None
 
 
 @pytest.mark.parametrize("asked", _beyond(), ids=str)
-@pytest.mark.usefixtures("trusting")
-async def test_operators_would_have(
-    asked: Asked, database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_operators_would_have(asked: Asked, trusting: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "is_operators", lambda _: True)
-    assert await _reaches(await Thief.of(FOREIGN[0], database, connection), asked) is not None
+    assert await _reaches(await Thief.of(FOREIGN[0], trusting), asked) is not None
