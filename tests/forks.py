@@ -21,6 +21,9 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
+
+import channels
 
 ROOT = Path(__file__).parent.parent
 # What a request carries: what is asked for, standard input, output and error, and where to write pid and end.
@@ -172,9 +175,21 @@ def _import_all() -> None:
         import_module(f"dispatcher.cli.{name}")
     for name in ("dispatcher.app", "dispatcher.client.transport", "dispatcher.doors.remote.doors"):
         import_module(name)
+    for module in walk_packages(channels.__path__, "channels."):
+        import_module(module.name)
+    # What is made, or imported, when it is first needed.
+    import_module("dispatcher.configfile.schema").table_of(import_module("dispatcher.config").Config)
+    import_module("typer._adapters")
+    import_module("anyio._backends._asyncio")
+    litestar = import_module("litestar")
+    litestar.Litestar([litestar.get("/", sync_to_thread=False)(_nothing)], openapi_config=None, logging_config=None)
     # Nothing of it is ever garbage, and who looked would copy its pages into each child.
     gc.collect()
     gc.freeze()
+
+
+def _nothing() -> None:
+    """A handler of no use."""
 
 
 def _serve(control: socket.socket) -> list[int] | None:
@@ -236,8 +251,24 @@ def _become(streams: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class _Leaving:
+    """Ends a child once Python has done all that programs notice: to free each object would copy pages for 40 ms."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        # The first to be registered is the last to be called.
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if self.code is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code)
+
+
 def main() -> None:
     """Be the process that forks, and each of its children."""
+    leaving = _Leaving()
     # Ctrl-C is meant for the tests; they end this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -245,7 +276,11 @@ def main() -> None:
     streams = _serve(control)
     if streams is not None:
         _become(streams)
-        import_module("dispatcher.cli").main()
+        try:
+            import_module("dispatcher.cli").main()
+        except SystemExit as end:
+            leaving.code = end.code if isinstance(end.code, int) else None
+            raise
 
 
 if __name__ == "__main__":
