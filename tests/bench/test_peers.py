@@ -8,7 +8,10 @@ from bench.measure import BenchError
 from bench.peers import dbos
 from bench.server import Server, connected
 
-pytestmark = pytest.mark.skipif(not dbos.available(), reason="expected: dbos is an extra (bench) and is not installed")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not dbos.available(), reason="expected: dbos is an extra (bench) and is not installed"),
+]
 WORKFLOWS = 30
 
 
