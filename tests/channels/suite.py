@@ -89,6 +89,8 @@ class Providers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # What was delivered before belongs to an earlier test.
+        self._last_before = 0
         self._lines: list[bytes] = []
         self._books: asyncio.Server
         self._port = 0
@@ -103,15 +105,24 @@ class Providers:
         await self._mailbox.start()
         self._books = await asyncio.start_server(self._keep, "127.0.0.1", 0)
         self._port = self._books.sockets[0].getsockname()[1]
-        for far in (self.resend, self.function, self.webhook, self.endpoint):
+        for far in self._far_sides():
             await far.__aenter__()
 
     async def stop(self) -> None:
         """Listen no more."""
         self._books.close()
         self._mailbox.stop()
-        for far in (self.resend, self.function, self.webhook, self.endpoint):
+        for far in self._far_sides():
             await far.__aexit__()
+
+    async def forget(self) -> None:
+        """Begin anew: what has arrived so far, or still arrives of it, is not shown."""
+        ((self._last_before,),) = await self._database.fetch("SELECT coalesce(max(id), 0) FROM dispatcher.deliveries")
+        for taken in (self._lines, self._mailbox.taken, *(far.requests for far in self._far_sides())):
+            taken.clear()
+
+    def _far_sides(self) -> tuple[FarSide | FakeResend, ...]:
+        return self.resend, self.function, self.webhook, self.endpoint
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -147,7 +158,8 @@ class Providers:
             (json.loads(json_of(one)["text"])["payload"]["delivery"], _whole(one)) for one in self.webhook.requests
         ]
         calls += [(json_of(one)["payload"]["delivery"], _whole(one)) for one in self.endpoint.requests]
-        return calls + lines + [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
+        captured = [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
+        return [one for one in calls + lines + captured if one[0] > self._last_before]
 
 
 def body_of(delivery_id: int) -> str:

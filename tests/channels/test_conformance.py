@@ -5,15 +5,17 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import asyncpg
 import pytest
 from msgspec import structs
 
 from channels.contract import Accepted, Channel, NotCalled, Refused, RetryAfter, Throttled, Unknown
 from channels.registry import PROVIDERS
+from dispatcher.config import Database as Settings
 from dispatcher.config import Faults
 from dispatcher.store.database import Database
 from tests.channels.suite import CONTENT, RECIPIENT, Post, Providers, Verdicts
-from tests.store.scene import Connection, Scene
+from tests.store.scene import Scene
 from tests.store.waits import until
 
 each_provider = pytest.mark.parametrize("provider", sorted(PROVIDERS))
@@ -26,13 +28,29 @@ each_behaviour = pytest.mark.parametrize("faults", FAULTY.values(), ids=FAULTY)
 VERDICT = {"refuse": Refused, "retry": RetryAfter, "throttle": Throttled, "unknown": Unknown}
 
 
-@pytest.fixture
-async def providers(database: Database) -> AsyncIterator[Providers]:
-    """Every provider, with its far side."""
+@pytest.fixture(scope="module")
+async def database(shared_url: str) -> AsyncIterator[Database]:
+    """One pool for all tests: each has deliveries of its own."""
+    database = Database(Settings(), shared_url)
+    await database.open()
+    yield database
+    await database.close()
+
+
+@pytest.fixture(scope="module")
+async def far_sides(database: Database) -> AsyncIterator[Providers]:
+    """Every provider, with its far side, which listens for all tests."""
     providers = Providers(database)
     await providers.start()
     yield providers
     await providers.stop()
+
+
+@pytest.fixture
+async def providers(far_sides: Providers) -> Providers:
+    """Every provider, and nothing has arrived at it yet."""
+    await far_sides.forget()
+    return far_sides
 
 
 @pytest.fixture
@@ -225,7 +243,7 @@ async def test_no_content_in_logs_and_verdicts(
 
 @each_provider
 async def test_nothing_is_held_in_the_database_while_a_call_hangs(
-    provider: str, post: Post, providers: Providers, connection: Connection
+    provider: str, post: Post, providers: Providers, shared_url: str
 ) -> None:
     envelopes = await post.envelopes(5)
     channel = providers.open(provider, Faults(hang=1.0))
@@ -234,6 +252,8 @@ async def test_nothing_is_held_in_the_database_while_a_call_hangs(
     open_transactions = """SELECT count(*) FROM pg_stat_activity
                             WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
                               AND backend_type = 'client backend'"""
+    connection = await asyncpg.connect(shared_url)
     assert await connection.fetchval(open_transactions) == 0
+    await connection.close()
     calling.cancel()
     await channel.close()
