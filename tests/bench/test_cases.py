@@ -32,6 +32,7 @@ SHORT = [
     pytest.param("soak", 1_000, 1, ["", ".rss"]),
     pytest.param("isolation", 500, 1, [""]),
     pytest.param("latency", 3, 1, [".idle_cpu", ".idle_cpu_postgres", ".p50", ".p50_after_pause", ".p95", ".p99"]),
+    pytest.param("expensive", 16, 1, [".p50", ".p99", ".health", ".hold"]),
     pytest.param("protocol_cost", 500, 1, ["", ".at_20"]),
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
     pytest.param("drain", 5_000, 2, ["", ".p50"]),
@@ -45,6 +46,7 @@ SHORT = [
 ]
 # These may be nothing at all, or less, in a run as short as this.
 MAY_BE_NOTHING = {
+    "expensive.hold",
     "soak",
     "latency.idle_cpu",
     "latency.idle_cpu_postgres",
