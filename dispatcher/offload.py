@@ -29,6 +29,8 @@ class Offload:
     """The calls of one kind, which do not wait for those of another."""
 
     def __init__(self, seconds_max: float = SECONDS_MAX) -> None:
+        # As for this program itself: nothing is imported from the directory where somebody happens to stand.
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
         self._seconds_max = seconds_max
         self._limiter = CapacityLimiter(1)
         self._is_busy = False
