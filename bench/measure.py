@@ -23,8 +23,9 @@ class BenchError(Exception):
 
 
 def beside(case: str, unit: str, value: float, reference: str, reference_value: float, method: str) -> Measure:
-    """A value beside its reference."""
-    return Measure(case, unit, round(value, 3), reference, round(reference_value, 3), value / reference_value, method)
+    """A value beside its reference. The ratio is 0 where a short run's reference is too small to be seen."""
+    ratio = value / reference_value if reference_value else 0.0
+    return Measure(case, unit, round(value, 3), reference, round(reference_value, 3), ratio, method)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 import anyio
@@ -29,6 +30,8 @@ class Offload:
     """The calls of one kind, which do not wait for those of another."""
 
     def __init__(self, seconds_max: float = SECONDS_MAX) -> None:
+        # As for this program itself: nothing is imported from the directory where somebody happens to stand.
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
         self._seconds_max = seconds_max
         self._limiter = CapacityLimiter(1)
         self._is_busy = False
@@ -40,11 +43,17 @@ class Offload:
         async with self._turn(tenant):
             try:
                 with anyio.fail_after(self._seconds_max):
-                    return await to_process.run_sync(
-                        _politely, function, given, cancellable=True, limiter=self._limiter
-                    )
+                    return await self._call(function, given)
             except (TimeoutError, BrokenWorkerProcess) as fault:
                 raise CallLost(f"{function.__name__}: {type(fault).__name__}") from fault
+
+    async def _call(self, function: Callable[[*A], T], given: tuple[*A]) -> T:
+        run = partial(to_process.run_sync, _politely, function, given, cancellable=True, limiter=self._limiter)
+        try:
+            return await run()
+        except BrokenWorkerProcess:
+            # It may have been killed before it was called: then another one answers.
+            return await run()
 
     async def call_if_heavy(self, tenant: str, function: Callable[[bool, *A], T], *given: *A) -> T:
         """What a function answers: hurried here, or, where that raises NeedsWorker, with all its time there."""

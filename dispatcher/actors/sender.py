@@ -116,7 +116,7 @@ class Sender:
 
     def _goes_on(self, terms: Terms) -> bool:
         """Whether anything may be marked now on these terms. Asked again after each wait."""
-        ending = self.draining.is_set() or self._epoch.fenced.is_set()
+        ending = self.draining.is_set() or self._epoch.fenced.is_set() or self.name in self._epoch.barred
         return not ending and not self._epoch.pauses().stops(self.name, terms.settings.provider)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
@@ -213,7 +213,7 @@ class Sender:
                     [one.item for one in batch],
                     self._clock.boottime,
                     terms.licence_seconds,
-                    lambda: self._epoch.pauses() is pauses,
+                    lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.barred,
                 )
         except PausesChanged:
             self.terms.rates.give_back(len(batch))

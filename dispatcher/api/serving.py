@@ -42,7 +42,7 @@ from dispatcher.api.problems import (
 from dispatcher.api.shares import Shares
 from dispatcher.api.turns import Turns
 from dispatcher.domain.roles import Right
-from dispatcher.errors import Fault
+from dispatcher.errors import CallLost, Fault
 from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
 from dispatcher.store.database import PASSING, Database
@@ -171,6 +171,9 @@ class Serving:
             return _problem(endpoint, problem, called)
         except TimeoutError:
             return _problem(endpoint, Problem(SLOW, "it may have been done, or may be done yet"), called)
+        except CallLost as lost:
+            log.warning("api.call_lost", request_id=called, operation=endpoint.operation, error=str(lost))
+            return _problem(endpoint, Problem(SLOW, "nothing was done"), called)
         except PASSING as trouble:
             log.warning(
                 "api.unavailable", request_id=called, operation=endpoint.operation, error=type(trouble).__name__

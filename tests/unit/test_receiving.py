@@ -23,7 +23,7 @@ Receive = Callable[[], Awaitable[Message]]
 class Away:
     """A database that cannot be reached."""
 
-    def connection(self) -> object:
+    def transaction(self) -> object:
         """Nobody gets one."""
         raise DatabaseUnavailable("away")
 

@@ -147,7 +147,7 @@ def test_many_parts_have_no_more_time_together_than_one(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("parts", "times"), [(3, 3), (4, 0)])
 def test_many_parts_are_not_compiled_in_one_moment(monkeypatch: pytest.MonkeyPatch, parts: int, times: int) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("dispatcher.domain.template.compiled", lambda *given: asked.append(given))
+    monkeypatch.setattr("dispatcher.domain.template_part.compiled", lambda *given: asked.append(given))
     renderer, source = _renderer(), json.dumps({f"part{number}": "{{ a }}" for number in range(parts)})
     for _ in range(10):
         renderer.render(source, '{"a": 1}')
