@@ -1,5 +1,6 @@
 """What tests share: a Postgres server for the session, a database of its own for each test, and the real program."""
 
+import gc
 import os
 import signal
 import warnings
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "server" in getattr(item, "fixturenames", ()) and item.nodeid.startswith(REPEATED):
             item.add_marker(pytest.mark.postgres)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: the collector of garbage, which would go through all of it again and again, passes."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
