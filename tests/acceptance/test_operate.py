@@ -224,6 +224,12 @@ async def test_at_a_terminal_it_asks_and_shows_how_far_it_is(
     assert await lives(connection, ids) == [life] * 3
 
 
+async def _until_heeded(connection: Connection) -> None:
+    """Wait until the pause has lasted as long as a dispatcher may take to heed it."""
+    aged = "SELECT now() - since > interval '1 s' FROM dispatcher.pauses"
+    await until(lambda: connection.fetchval(aged), "the pause has lasted a second")
+
+
 async def test_a_paused_channel_waits_through_a_restart_and_goes_on_when_it_is_resumed(
     program: Program, second: Program, connection: Connection
 ) -> None:
@@ -233,7 +239,7 @@ async def test_a_paused_channel_waits_through_a_restart_and_goes_on_when_it_is_r
     await until(lambda: sent(connection, backlog), "the first are sent")
     pause = ("pause", "channel", "sms", "--reason", "the carrier is down", "--actor", "ann")
     assert text(program.run(*pause)).strip() == "channel sms is paused"
-    await asyncio.sleep(1)
+    await _until_heeded(connection)
     until_paused = await sent(connection, backlog)
     assert 0 < until_paused < len(backlog)
     others = await put(connection, 3, "email")
@@ -264,7 +270,7 @@ async def test_a_paused_tenant_s_deliveries_are_parked_and_nobody_else_s(
     await program.start()
     (paused,) = rows(program.run("pause", "tenant", "acme", "--reason", "unpaid", "--json"))
     assert (paused["scope"], paused["name"], paused["already"]) == ("tenant", "acme", False)
-    await asyncio.sleep(1)
+    await _until_heeded(connection)
     theirs, ours = await put(connection, 3, tenant="acme"), await put(connection, 3)
     await until_lives(connection, ours, "sent")
     await until_lives(connection, theirs, "parked")

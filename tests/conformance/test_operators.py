@@ -1,6 +1,5 @@
 """OB-19 to OB-21: what time and operators may do to a delivery until it is marked: expire, cancel, move, pause."""
 
-import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -271,8 +270,7 @@ async def test_OB_21_a_pause_survives_a_restart_and_says_who_and_why(
         # As long as a dispatcher cannot know what is paused, it sends nothing.
         await outbox.connection.execute("LOCK TABLE dispatcher.pauses IN ACCESS EXCLUSIVE MODE")
         await second.launch(**BRISK)
-        await until_blocked(outbox.connection)
-        await asyncio.sleep(0.5)
+        await until_blocked(outbox.connection, seconds=0.5)
         assert await outbox.count("sent") == 0
     await second.until(lambda: second.get("/readyz")[0] == 200, "it is ready")
     shown = [json.loads(line) for line in second.run("pauses", "--json").stdout.splitlines()]

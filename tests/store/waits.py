@@ -22,15 +22,16 @@ async def until(holds: Callable[[], Awaitable[object] | object], what: str, seco
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
-async def until_blocked(connection: Connection, count: int = 1) -> None:
-    """Wait until so many statements of the test's database wait for a lock."""
+async def until_blocked(connection: Connection, count: int = 1, seconds: float = 0.0) -> None:
+    """Wait until so many statements of the test's database wait for a lock, and were begun so long ago."""
     waiting = """SELECT count(*) FROM pg_stat_activity
-                  WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"""
+                  WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()
+                    AND clock_timestamp() - query_start >= make_interval(secs => $1)"""
 
     async def blocked() -> bool:
         # Its own transaction would go on showing the first answer.
         await connection.execute("SELECT pg_stat_clear_snapshot()")
-        return int(await connection.fetchval(waiting)) >= count
+        return int(await connection.fetchval(waiting, seconds)) >= count
 
     await until(blocked, f"{count} wait for a lock")
 
