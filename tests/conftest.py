@@ -48,7 +48,12 @@ REPEATED = (
 )
 
 # Tests that take as long as hundreds: begun last, they would keep one worker busy and the others waiting.
-LONGEST = ("tests/model/test_machine", "tests/unit/domain/test_compiled")
+LONGEST = (
+    "tests/model/test_machine",
+    "tests/api/test_schemathesis",
+    "tests/faults/test_selftest",
+    "tests/unit/domain/test_compiled",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ from dispatcher.faultpoints import FaultPointError
 from dispatcher.planners.walker import TAKES_MAX
 from dispatcher.store import walking
 from tests.planners.stage import Stage
+from tests.store.waits import until
 from tests.unit.domain.plans.walks import plan, send
 
 SHORT = plan({"mail": send(1, "{{ to }}"), "text": send(2, "{{ to }}")})
@@ -182,12 +183,19 @@ async def test_trouble_with_postgres_is_nobodys_fault(stage: Stage, monkeypatch:
             raise lost.pop()
         await write(*given)
 
-    monkeypatch.setattr(walking, "write", cut_off)
-    for _ in range(3):
-        with pytest.raises((OSError, asyncpg.DeadlockDetectedError, TimeoutError)):
+    async def fails() -> bool:
+        try:
             await stage.walk()
+        except (OSError, asyncpg.DeadlockDetectedError, TimeoutError):
+            return True
+        return False
+
+    monkeypatch.setattr(walking, "write", cut_off)
+    # A connection that was given up holds the run until Postgres notices.
+    for _ in range(3):
+        await until(fails, "the run is taken, and writing it fails")
         assert ((await stage.run(run))["takes"], await stage.count("walks")) == (0, 0)
-    assert await stage.walk_on() == 1
+    assert await until(stage.walk_on, "the run is taken and walked") == 1
 
 
 async def test_a_session_that_is_cut_off_in_the_middle_of_a_walk(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
