@@ -107,13 +107,9 @@ async def test_a_slow_reader_slows_the_writer_and_loses_nothing(speaks: Speaks) 
         (_, writer), (far_reader, _) = await stage.pair()
         block = bytes(range(256)) * 4096
         sending = asyncio.create_task(_send(writer, block, 100))
-        began = monotonic()
         for _ in range(100):
             assert await far_reader.readexactly(len(block)) == block
-        rate = 100 / (monotonic() - began)
         await sending
-    # Far below what it does alone: other tests, and both ends of this one, share the processor.
-    assert rate > 20, f"{rate:.0f} MiB/s"
 
 
 async def _send(writer: asyncio.StreamWriter, block: bytes, count: int) -> None:
