@@ -38,7 +38,8 @@ class Program:
         """The program's command line."""
         return [sys.executable, "-m", "dispatcher", *arguments]
 
-    def _environment(self, extra: dict[str, str]) -> dict[str, str]:
+    def environment_with(self, extra: dict[str, str]) -> dict[str, str]:
+        """The environment of its processes: what they all have, its own, and this."""
         own = {"DISPATCHER_DATABASE_URL": self.url, "DISPATCHER_HTTP__PORT": "0"}
         return plain_environment() | own | self.environment | extra
 
@@ -58,7 +59,7 @@ class Program:
         return self
 
     def _started(self, log: int, *arguments: str, **environment: str) -> "subprocess.Popen[bytes] | Child":
-        told = self._environment(environment)
+        told = self.environment_with(environment)
         if not forks().suits(told):
             return subprocess.Popen(self.command(*arguments), env=told, stderr=log, cwd=ROOT)
         with Path(os.devnull).open("rb") as nothing:
@@ -66,7 +67,7 @@ class Program:
 
     def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> "subprocess.CompletedProcess[bytes]":
         """Run another command of the program to its end."""
-        told = self._environment(environment)
+        told = self.environment_with(environment)
         if forks().suits(told):
             return forks().run(arguments, told, stdin, RUN_SECONDS_MAX)
         return subprocess.run(
@@ -82,7 +83,7 @@ class Program:
     def on_terminal(self, *arguments: str) -> str:
         """Run another command to its end, and answer what it writes to a terminal that its standard error is."""
         ours, its = pty.openpty()
-        environment = self._environment({"TERM": "xterm-256color", "COLUMNS": "100"})
+        environment = self.environment_with({"TERM": "xterm-256color", "COLUMNS": "100"})
         process = subprocess.Popen(self.command(*arguments), env=environment, stdout=its, stderr=its, cwd=ROOT)
         os.close(its)
         said = b""

@@ -207,7 +207,7 @@ async def test_an_import_that_ends_in_the_middle_says_how_far_it_came(program: P
     await program.start()
     far = Far(program)
     command = [*program.command(), "contacts", "import", "-"]
-    environment = program._environment(far.environment)
+    environment = program.environment_with(far.environment)
     with subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as importing:

@@ -302,7 +302,7 @@ class Demonstration:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.program = Program("unused")
-        self.environment = self.program._environment({}) | {
+        self.environment = self.program.environment_with({}) | {
             "DISPATCHER_DATABASE__DATA_DIR": str(folder),
             "DISPATCHER_HTTP__PORT": str(port),
             "DISPATCHER_LAUNCHER": "./ops/run",
@@ -437,7 +437,7 @@ def test_help_is_quick_because_nothing_heavy_is_imported_for_it() -> None:
 
 async def test_a_command_on_the_database_does_without_what_serves(program: Program) -> None:
     command = [sys.executable, "-X", "importtime", *program.command("deliveries", "list", "--json")[1:]]
-    found = subprocess.run(command, env=program._environment({}), cwd=ROOT, capture_output=True, check=True)  # noqa: ASYNC221 - nothing else runs
+    found = subprocess.run(command, env=program.environment_with({}), cwd=ROOT, capture_output=True, check=True)  # noqa: ASYNC221 - nothing else runs
     imported = {text.rpartition("|")[2].strip() for text in found.stderr.decode().splitlines()}
     assert "dispatcher.store.deliveries" in imported
     assert not imported & {"aiohttp", "litestar", "uvicorn", "dispatcher.app"}

@@ -209,7 +209,7 @@ async def test_at_a_terminal_it_asks_and_shows_how_far_it_is(
     ids = await put_held(connection, 3)
     ours, theirs = pty.openpty()
     command = program.command("held", "resolve", "--all", "--sent", "--reason", "x")
-    terminal = program._environment({"TERM": "xterm"})
+    terminal = program.environment_with({"TERM": "xterm"})
     os.write(ours, answer.encode() + b"\n")
     process = await asyncio.create_subprocess_exec(
         *command, env=terminal, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, cwd=ROOT

@@ -113,7 +113,7 @@ async def test_a_long_list_is_imported_behind_a_bar(program: Program, connection
     try:
         ended = subprocess.run(  # noqa: ASYNC221 - nothing else runs
             program.command("suppressions", "import", str(file), *WHY),
-            env=program._environment({"TERM": "xterm", "COLUMNS": "100"}),
+            env=program.environment_with({"TERM": "xterm", "COLUMNS": "100"}),
             stdout=subprocess.PIPE,
             stderr=theirs,
             cwd=ROOT,

@@ -140,7 +140,7 @@ async def test_what_drives_a_terminal_reaches_a_file_and_no_terminal(program: Pr
     try:
         process = subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
             program.command("templates", "show", "welcome", "--source"),
-            env=program._environment({}),
+            env=program.environment_with({}),
             stdout=secondary,
             stderr=subprocess.DEVNULL,
         )

@@ -229,7 +229,7 @@ async def test_a_terminal_sees_the_steps(serving: Program, tmp_path: Path) -> No
     ours, theirs = pty.openpty()
     process = subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
         serving.command("trigger", "seen", *ANN, "--wait"),
-        env=serving._environment({"TERM": "xterm", "COLUMNS": "100"}),
+        env=serving.environment_with({"TERM": "xterm", "COLUMNS": "100"}),
         stdout=subprocess.PIPE,
         stderr=theirs,
         cwd=ROOT,

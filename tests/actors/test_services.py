@@ -17,6 +17,7 @@ from dispatcher.config import Janitor as Housekeeping
 from dispatcher.store import instances, pauses
 from tests.actors.stage import CONFIG, Stage
 from tests.actors.troubled import Troubled
+from tests.metering import sample
 from tests.store.scene import Connection, Scene
 from tests.store.waits import until
 
@@ -217,12 +218,12 @@ async def test_replicas_with_another_configuration_are_reported(stage: Stage) ->
         await watcher.rounds(3)
     said = [line for line in logs if line["event"] == "config.differs"]
     assert [line["instances"] for line in said] == [["odd one"]], "said once, not in each round"
-    assert watcher.metrics.config_differs._value.get() == 1
+    assert sample(watcher.metrics.config_differs) == 1
     await instances.beat(stage.database, 7, "mine")
     with capture_logs() as logs:
         await watcher.rounds(3)
     assert [line["event"] for line in logs] == ["config.agrees"], "said once, and no warning"
-    assert watcher.metrics.config_differs._value.get() == 0
+    assert sample(watcher.metrics.config_differs) == 0
 
 
 async def test_after_a_reload_nobody_is_reported_as_different_from_itself(stage: Stage) -> None:
@@ -311,5 +312,5 @@ async def test_the_backlog_is_measured(troubled: Troubled) -> None:
     stage = Stage(troubled, replace(CONFIG, channels={"sms": Channel(), "email": Channel()}))
     await stage.write(4)
     await _janitor(stage).run_once()
-    assert stage.metrics.depth.labels("sms", "normal")._value.get() == 4
-    assert stage.metrics.depth.labels("email", "normal")._value.get() == 0
+    assert sample(stage.metrics.depth.labels("sms", "normal")) == 4
+    assert sample(stage.metrics.depth.labels("email", "normal")) == 0

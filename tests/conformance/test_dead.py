@@ -183,7 +183,7 @@ async def test_WF_18_who_interrupts_a_replay_is_told_how_far_it_came(program: Pr
         await connection.execute("SELECT FROM dispatcher.delivery_state WHERE id = $1 FOR UPDATE", ids[0])
         replaying = await asyncio.create_subprocess_exec(
             *program.command("dead", "replay", "--all", *WHY, "--yes", "--json"),
-            env=program._environment({}),
+            env=program.environment_with({}),
             stdout=PIPE,
             stderr=PIPE,
             cwd=ROOT,

@@ -269,7 +269,7 @@ async def test_WF_17_a_run_that_kills_its_worker_five_times_is_a_dead_letter(
     while (await runs.row(run))["status"] != "failed":
         process = await asyncio.create_subprocess_exec(
             *program.command("serve"),
-            env=program._environment(BRISK | {"FAULT": "walk.noted:1:kill9"}),
+            env=program.environment_with(BRISK | {"FAULT": "walk.noted:1:kill9"}),
             stderr=DEVNULL,
             cwd=ROOT,
         )

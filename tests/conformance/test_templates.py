@@ -146,7 +146,7 @@ async def test_TE_01_two_that_sync_at_once_both_succeed(
     running = [
         subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
             program.command("templates", "sync", str(folder), "--publish"),
-            env=program._environment({}),
+            env=program.environment_with({}),
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -19,6 +19,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.store import barring, checks, deliveries, erasures, held, receipts, suppressions
 from dispatcher.store.receipts import Became
 from dispatcher.store.templates import Workspace
+from tests.metering import sample
 from tests.store.scene import Connection, Scene
 from tests.store.traces import traces
 from tests.store.waits import until_blocked
@@ -327,11 +328,11 @@ async def test_a_receipt_that_comes_before_the_flush_waits_for_it(scene: Scene) 
     metrics = Metrics()
     matcher = Matcher(scene.database, _identity, metrics)
     await matcher.run_once()
-    assert (await _said(scene, item.id), metrics.receipts_waiting._value.get()) == ([], 1)
+    assert (await _said(scene, item.id), sample(metrics.receipts_waiting)) == ([], 1)
     await _due(scene)
     await matcher.run_once()
-    assert (await _said(scene, item.id), metrics.receipts_waiting._value.get()) == (["delivered"], 0)
-    assert metrics.receipts.labels("resend", "recorded")._value.get() == 1
+    assert (await _said(scene, item.id), sample(metrics.receipts_waiting)) == (["delivered"], 0)
+    assert sample(metrics.receipts.labels("resend", "recorded")) == 1
 
 
 async def _due(scene: Scene) -> None:

@@ -23,13 +23,13 @@ def program() -> Program:
 @pytest.mark.parametrize("level", ["error", "no such level"])
 def test_a_fork_says_what_a_program_says(program: Program, words: str, level: str) -> None:
     forked = program.run(*words.split(), DISPATCHER_LOG__LEVEL=level)
-    environment = program._environment({"DISPATCHER_LOG__LEVEL": level})
+    environment = program.environment_with({"DISPATCHER_LOG__LEVEL": level})
     anew = subprocess.run(program.command(*words.split()), env=environment, capture_output=True, check=False)
     assert (forked.returncode, forked.stdout, forked.stderr) == (anew.returncode, anew.stdout, anew.stderr)
 
 
 def test_tests_start_forks(program: Program) -> None:
-    assert forks().suits(program._environment({"FAULT": "none"}))
+    assert forks().suits(program.environment_with({"FAULT": "none"}))
 
 
 def test_it_has_the_environment_that_it_is_given(program: Program) -> None:
