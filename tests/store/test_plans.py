@@ -48,6 +48,9 @@ class Overheard(Database):
         self.asked.append((query, arguments))
         return []
 
+    async def fetch_while(self, holds: Callable[[], bool], query: str, *arguments: object) -> Any:
+        return await self.fetch(query, *arguments)
+
     async def persist(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         return await operation()
 
