@@ -101,6 +101,14 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself(
     assert await connection.fetchval("SELECT to_regclass('dispatcher.half')") is None
 
 
+async def test_every_table_has_a_key_for_logical_replication(connection: Connection) -> None:
+    rows = await connection.fetch(
+        "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'dispatcher'::regnamespace AND c.relkind = 'r'"
+        " AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"
+    )
+    assert [row["relname"] for row in rows] == []
+
+
 async def test_a_plain_insert_is_due(connection: Connection) -> None:
     await connection.execute(
         "INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)"

