@@ -16,14 +16,14 @@ from tests.store.snapshot import snapshot
         "ALTER TABLE dispatcher.delivery_state SET (fillfactor = 100)",
         "DROP INDEX dispatcher.delivery_state_due",
         "DROP TRIGGER terminal_is_final ON dispatcher.delivery_state",
-        "CREATE OR REPLACE FUNCTION dispatcher.fence_v1(p_epoch bigint, p_lock_ms integer) RETURNS boolean"
+        "CREATE OR REPLACE FUNCTION dispatcher.fence(p_epoch bigint, p_lock_ms integer) RETURNS boolean"
         " LANGUAGE plpgsql AS 'BEGIN RETURN true; END'",
-        "ALTER FUNCTION dispatcher.fence_v1 SECURITY DEFINER",
+        "ALTER FUNCTION dispatcher.fence SECURITY DEFINER",
         "ALTER TABLE dispatcher.deliveries ENABLE TRIGGER a_erased_keys_stay",
         "COMMENT ON COLUMN dispatcher.deliveries.lane IS 'another'",
         "DROP VIEW dispatcher.delivery_life",
         "ALTER VIEW dispatcher.channel_outbox ALTER COLUMN lane SET DEFAULT 2",
-        "ALTER VIEW dispatcher.delivery_life_v2 SET (security_invoker = false)",
+        "ALTER VIEW dispatcher.visible_delivery_life SET (security_invoker = false)",
         "ALTER TABLE dispatcher.deliveries DISABLE ROW LEVEL SECURITY",
         "ALTER TABLE dispatcher.deliveries FORCE ROW LEVEL SECURITY",
         "ALTER POLICY tenant ON dispatcher.deliveries USING (tenant_id <> 'x')",
@@ -33,8 +33,8 @@ from tests.store.snapshot import snapshot
         "GRANT SELECT ON dispatcher.claims TO dispatcher_tenant",
         "GRANT SELECT (token) ON dispatcher.claims TO dispatcher_tenant",
         "REVOKE USAGE ON SCHEMA dispatcher FROM dispatcher_tenant",
-        "GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow_v1 TO dispatcher_tenant",
-        "GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow_v1 TO PUBLIC",
+        "GRANT EXECUTE ON FUNCTION dispatcher.input_faults TO dispatcher_tenant",
+        "GRANT EXECUTE ON FUNCTION dispatcher.input_faults TO PUBLIC",
     ],
 )
 async def test_every_kind_of_change_is_seen(connection: Connection, change: str) -> None:

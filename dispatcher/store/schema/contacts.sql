@@ -49,7 +49,7 @@ CREATE TABLE dispatcher.contacts (
 CREATE INDEX contacts_company ON dispatcher.contacts (company, tenant_id, workspace_id) WHERE company IS NOT NULL;
 CREATE INDEX contacts_status ON dispatcher.contacts (status, tenant_id, workspace_id);
 CREATE INDEX contacts_tags ON dispatcher.contacts USING gin (tags);
-CALL dispatcher.isolate_v1('dispatcher.contacts');
+CALL dispatcher.isolate('dispatcher.contacts');
 
 CREATE TABLE dispatcher.contact_addresses (
     contact_id   bigint NOT NULL REFERENCES dispatcher.contacts ON DELETE CASCADE,
@@ -64,11 +64,11 @@ CREATE TABLE dispatcher.contact_addresses (
 COMMENT ON COLUMN dispatcher.contact_addresses.address IS 'in the form in which addresses are compared';
 COMMENT ON COLUMN dispatcher.contact_addresses.position IS 'the first of a kind is the one that is written to';
 CREATE INDEX contact_addresses_of_contact ON dispatcher.contact_addresses (contact_id, kind, position);
-CALL dispatcher.isolate_v1('dispatcher.contact_addresses');
+CALL dispatcher.isolate('dispatcher.contact_addresses');
 
 -- Make the addresses of a contact these. Answers whether anything has changed; or the first one that is somebody else's, and
 -- then nothing has. (Who comes second with the same address waits for the end of the first.)
-CREATE FUNCTION dispatcher.put_addresses_v1(
+CREATE FUNCTION dispatcher.put_addresses(
     p_contact dispatcher.contacts, p_addresses jsonb, OUT changed boolean, OUT taken text
 )
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -123,7 +123,7 @@ END $$;
 -- away, but for 'put', which says everything. p_mode: create (there must be none), update (there must be one), upsert, put.
 -- Answers created, changed, same; or why nothing was done: exists, unknown, stale (it is at another version than p_version),
 -- taken (an address is somebody else's), large (its attributes are).
-CREATE FUNCTION dispatcher.put_contact_v1(
+CREATE FUNCTION dispatcher.put_contact(
     p_tenant_id text, p_workspace_id text, p_key text, p_said jsonb, p_mode text, p_version integer, p_actor text,
     OUT answer text, OUT contact_id bigint, OUT version integer, OUT taken text
 )
@@ -162,7 +162,7 @@ BEGIN
     IF answer <> 'created' AND p_mode = 'create' THEN answer := 'exists'; RETURN; END IF;
     IF p_version <> was.version THEN answer := 'stale'; RETURN; END IF;
     IF p_said ? 'addresses' THEN
-        SELECT a.changed, a.taken INTO moved, taken FROM dispatcher.put_addresses_v1(was, p_said -> 'addresses') AS a;
+        SELECT a.changed, a.taken INTO moved, taken FROM dispatcher.put_addresses(was, p_said -> 'addresses') AS a;
     END IF;
     IF taken IS NOT NULL THEN
         IF answer = 'created' THEN DELETE FROM dispatcher.contacts c WHERE c.id = was.id; END IF;
@@ -179,6 +179,6 @@ BEGIN
     answer := 'changed';
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.put_addresses_v1, dispatcher.put_contact_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.put_addresses, dispatcher.put_contact FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.contacts, dispatcher.contact_addresses TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.put_addresses_v1, dispatcher.put_contact_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.put_addresses, dispatcher.put_contact TO dispatcher_tenant;

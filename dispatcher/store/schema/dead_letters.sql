@@ -6,10 +6,10 @@ CREATE TABLE dispatcher.dead_deliveries (
     note         text
 );
 CREATE INDEX dead_deliveries_here ON dispatcher.dead_deliveries (delivery_id) WHERE discarded_at IS NULL;
-CALL dispatcher.isolate_v1('dispatcher.dead_deliveries', 'delivery_id', 'dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.dead_deliveries', 'delivery_id', 'dispatcher.deliveries');
 
 -- What has failed stands in a list of its own: an index over `status` would make every flush write to all indexes.
-CREATE FUNCTION dispatcher.the_dead_are_listed_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.the_dead_are_listed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.status = 'failed' THEN
@@ -23,11 +23,11 @@ END $$;
 
 CREATE TRIGGER z_the_dead_are_listed BEFORE UPDATE OF status ON dispatcher.delivery_state
     FOR EACH ROW WHEN (NEW.wakes IS NULL AND OLD.status <> NEW.status AND (OLD.status = 'failed' OR NEW.status = 'failed'))
-    EXECUTE FUNCTION dispatcher.the_dead_are_listed_v1();
+    EXECUTE FUNCTION dispatcher.the_dead_are_listed();
 
 -- Discard a failed delivery that belongs to no run: it is no dead letter any more, and stays what it is. Answers discarded,
 -- same, unknown, or what it is: failed is one that belongs to a run.
-CREATE FUNCTION dispatcher.discard_delivery_v1(
+CREATE FUNCTION dispatcher.discard_delivery(
     p_id bigint, p_reason text DEFAULT '', p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default',
     p_actor text DEFAULT session_user
 ) RETURNS text
@@ -35,7 +35,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     actor CONSTANT text := coalesce(nullif(p_actor, ''), session_user);
 BEGIN
-    PERFORM dispatcher.stay_within_v1(coalesce(p_tenant_id, 'default'), coalesce(p_workspace_id, 'default'));
+    PERFORM dispatcher.stay_within(coalesce(p_tenant_id, 'default'), coalesce(p_workspace_id, 'default'));
     IF NOT EXISTS (SELECT FROM dispatcher.deliveries d
                     WHERE d.id = p_id AND d.tenant_id = coalesce(p_tenant_id, 'default')
                       AND d.workspace_id = coalesce(p_workspace_id, 'default')) THEN
@@ -67,7 +67,7 @@ SELECT 'delivery', d.id, d.tenant_id, d.workspace_id, d.template_name, NULL, d.c
  WHERE l.discarded_at IS NULL;
 
 -- The same with the rights of the role that asks.
-CREATE VIEW dispatcher.dead_letters_v2 WITH (security_invoker = true) AS
+CREATE VIEW dispatcher.visible_dead_letters WITH (security_invoker = true) AS
 SELECT 'run' AS kind, r.id, r.tenant_id, r.workspace_id, r.workflow AS name, r.error_node AS node, NULL AS channel,
        NULL AS recipient, r.idempotency_key, r.error, r.created_at, r.finished_at AS failed_at, r.retries
   FROM dispatcher.runs r WHERE r.dead
@@ -78,7 +78,7 @@ SELECT 'delivery', d.id, d.tenant_id, d.workspace_id, d.template_name, NULL, d.c
   JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
  WHERE l.discarded_at IS NULL;
 
-REVOKE ALL ON FUNCTION dispatcher.the_dead_are_listed_v1, dispatcher.discard_delivery_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.the_dead_are_listed, dispatcher.discard_delivery FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.dead_deliveries TO dispatcher_tenant;
-GRANT SELECT ON dispatcher.dead_letters_v2 TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.discard_delivery_v1 TO dispatcher_tenant;
+GRANT SELECT ON dispatcher.visible_dead_letters TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.discard_delivery TO dispatcher_tenant;

@@ -26,7 +26,7 @@ CREATE INDEX digest_items_by_run ON dispatcher.digest_items (run_id);
 -- What others have left with the leader of a digest that it has not collected goes to another, which stands in for it: a run
 -- as that of the oldest of them was, at the digest and nowhere else, until the same time. The leader keeps what it brought
 -- itself, for the case that it is replayed.
-CREATE FUNCTION dispatcher.hand_over_digests_v1(p_run_id bigint, p_state jsonb) RETURNS bigint
+CREATE FUNCTION dispatcher.hand_over_digests(p_run_id bigint, p_state jsonb) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     digest dispatcher.digests;
@@ -67,20 +67,20 @@ BEGIN
 END $$;
 
 -- Nobody leaves an item with a run that has ended before its time, and what was left with it is not lost.
-CREATE FUNCTION dispatcher.ended_runs_collect_no_more_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.ended_runs_collect_no_more() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM dispatcher.hand_over_digests_v1(NEW.id, NEW.state);
+    PERFORM dispatcher.hand_over_digests(NEW.id, NEW.state);
     RETURN NEW;
 END $$;
 
 CREATE TRIGGER ended_runs_collect_no_more BEFORE UPDATE OF status ON dispatcher.runs
     FOR EACH ROW WHEN (NEW.status IN ('failed', 'cancelled') AND OLD.status <> NEW.status)
-    EXECUTE FUNCTION dispatcher.ended_runs_collect_no_more_v1();
+    EXECUTE FUNCTION dispatcher.ended_runs_collect_no_more();
 
 -- Come to a digest: the first of a key leads and collects, whoever comes while its window is open leaves its item with it.
 -- A full one takes no more, so that the next one leads again.
-CREATE FUNCTION dispatcher.enter_digest_v1(
+CREATE FUNCTION dispatcher.enter_digest(
     p_workflow_id bigint, p_node text, p_key text, p_run_id bigint, p_window_seconds double precision, p_items_max integer,
     p_item jsonb, OUT leader bigint, OUT until double precision
 )
@@ -111,7 +111,7 @@ END $$;
 
 -- The window of a run's digest is over: what it has collected, oldest first. Whoever comes now leads another. A run that has
 -- failed just as it came to a digest comes to it again when it is replayed: what it brought counts once.
-CREATE FUNCTION dispatcher.collect_digest_v1(p_run_id bigint, p_node text) RETURNS jsonb
+CREATE FUNCTION dispatcher.collect_digest(p_run_id bigint, p_node text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE dispatcher.digests SET is_open = false WHERE run_id = p_run_id AND node = p_node AND is_open;
@@ -121,5 +121,5 @@ BEGIN
                               WHERE d.run_id = p_run_id AND d.node = p_node ORDER BY i.run_id, i.id) AS once), '[]');
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.hand_over_digests_v1, dispatcher.ended_runs_collect_no_more_v1,
-    dispatcher.enter_digest_v1, dispatcher.collect_digest_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.hand_over_digests, dispatcher.ended_runs_collect_no_more,
+    dispatcher.enter_digest, dispatcher.collect_digest FROM PUBLIC;

@@ -53,7 +53,7 @@ COMMENT ON COLUMN dispatcher.claims.keyed_recipients IS
 
 -- Write what an instance has for its channels, and decide which of them it yields; answers those, each with the name and
 -- the provider of an instance that it yields to.
-CREATE FUNCTION dispatcher.agree_v1(p_epoch bigint, p_providers text[])
+CREATE FUNCTION dispatcher.agree(p_epoch bigint, p_providers text[])
 RETURNS TABLE (channel text, instance text, provider text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -87,7 +87,7 @@ END $$;
 
 -- Take a dead owner's epoch away. The delete waits for a mark under way, which holds the row FOR KEY SHARE; with a lock
 -- time-out, since a session that was cut off without a word can hold it until TCP notices. False: somebody else did it.
-CREATE FUNCTION dispatcher.fence_v1(p_epoch bigint, p_lock_ms integer) RETURNS boolean
+CREATE FUNCTION dispatcher.fence(p_epoch bigint, p_lock_ms integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM set_config('lock_timeout', p_lock_ms::text, true);
@@ -97,7 +97,7 @@ END $$;
 
 -- Free what a live owner's claim took without its knowing, because the answer was lost on the way. Taking the instance row
 -- FOR UPDATE waits for every claim and mark of that owner that is still under way; the statement after it sees them all.
-CREATE FUNCTION dispatcher.forget_claim_v1(p_epoch bigint, p_token bigint) RETURNS bigint
+CREATE FUNCTION dispatcher.forget_claim(p_epoch bigint, p_token bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     freed bigint;
@@ -115,7 +115,7 @@ END $$;
 -- Recover up to p_page claims that have no live owner. What was not marked is ready again, and poison after its sixth owner;
 -- what was marked is sent again where its claim allows that, and held otherwise. None is sent again that belongs to a run that
 -- has failed or was cancelled. (They are locked before it is asked what has become of their runs.)
-CREATE FUNCTION dispatcher.recover_v3(p_page integer)
+CREATE FUNCTION dispatcher.recover(p_page integer)
 RETURNS TABLE (claims bigint, requeued bigint, retried bigint, held bigint, poisoned bigint)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -194,7 +194,7 @@ END $$;
 --   dropped   it says that nothing was called of a delivery that does not wait for that
 -- A delivery that is no longer held has no time of being held, and a refusal of one attempt says nothing about another that
 -- is unknown.
-CREATE FUNCTION dispatcher.late_result_v2(
+CREATE FUNCTION dispatcher.late_result(
     p_id bigint, p_token bigint, p_verdict text, p_status text, p_provider_message_id text, p_reason text
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -243,4 +243,4 @@ BEGIN
     RETURN 'resolved';
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.recover_v3 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.recover FROM PUBLIC;

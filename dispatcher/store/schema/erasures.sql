@@ -46,7 +46,7 @@ COMMENT ON COLUMN dispatcher.erasures.addresses IS 'until it is done';
 COMMENT ON COLUMN dispatcher.erasures.waits_for IS 'deliveries that were not finished when it was looked at last';
 CREATE INDEX erasures_open ON dispatcher.erasures (id) WHERE finished_at IS NULL;
 CREATE INDEX erasures_of_workspace ON dispatcher.erasures (tenant_id, workspace_id, id);
-CALL dispatcher.isolate_v1('dispatcher.erasures');
+CALL dispatcher.isolate('dispatcher.erasures');
 
 CREATE TABLE dispatcher.erased_suppressions (
     tenant_id  text NOT NULL,
@@ -60,19 +60,19 @@ CREATE TABLE dispatcher.erased_suppressions (
     PRIMARY KEY (tenant_id, kind, hash, channel, source, topic)
 );
 COMMENT ON COLUMN dispatcher.erased_suppressions.topic IS 'what it unsubscribed from; empty where it is a suppression';
-CALL dispatcher.isolate_v1('dispatcher.erased_suppressions');
+CALL dispatcher.isolate('dispatcher.erased_suppressions');
 
-CREATE FUNCTION dispatcher.erased_v1(p_text text) RETURNS text
+CREATE FUNCTION dispatcher.erased(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN p_text ~ '^(sha256:)?[0-9a-f]{64}$' THEN p_text
                 ELSE 'sha256:' || encode(sha256(convert_to(p_text, 'UTF8')), 'hex') END
 $$;
-COMMENT ON FUNCTION dispatcher.erased_v1 IS 'what is left of a key: its hash, or itself where it is one';
+COMMENT ON FUNCTION dispatcher.erased IS 'what is left of a key: its hash, or itself where it is one';
 
-CREATE FUNCTION dispatcher.erased_delivery_keys_stay_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.erased_delivery_keys_stay() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- As erased_v1 has it, which a call would cost more. One that is a hash already was left as it is, and is not found.
+    -- As erased has it, which a call would cost more. One that is a hash already was left as it is, and is not found.
     hash CONSTANT text := 'sha256:' || encode(sha256(convert_to(NEW.idempotency_key, 'UTF8')), 'hex');
 BEGIN
     IF NOT EXISTS (
@@ -96,10 +96,10 @@ BEGIN
 END $$;
 
 CREATE TRIGGER a_erased_keys_stay BEFORE INSERT ON dispatcher.deliveries
-    FOR EACH ROW EXECUTE FUNCTION dispatcher.erased_delivery_keys_stay_v1();
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.erased_delivery_keys_stay();
 ALTER TABLE dispatcher.deliveries DISABLE TRIGGER a_erased_keys_stay;
 
-CREATE FUNCTION dispatcher.erased_run_keys_stay_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.erased_run_keys_stay() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     hash CONSTANT text := 'sha256:' || encode(sha256(convert_to(NEW.idempotency_key, 'UTF8')), 'hex');
@@ -129,12 +129,12 @@ BEGIN
 END $$;
 
 CREATE TRIGGER a_erased_keys_stay BEFORE INSERT ON dispatcher.runs
-    FOR EACH ROW EXECUTE FUNCTION dispatcher.erased_run_keys_stay_v1();
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.erased_run_keys_stay();
 ALTER TABLE dispatcher.runs DISABLE TRIGGER a_erased_keys_stay;
 
 -- Before the first key is hashed. It waits for transactions that are inserting just now, but not for long: whoever comes
 -- behind it waits too. False where it was done before.
-CREATE FUNCTION dispatcher.keep_erased_keys_v1() RETURNS boolean
+CREATE FUNCTION dispatcher.keep_erased_keys() RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgname = 'a_erased_keys_stay' AND t.tgenabled = 'D') THEN RETURN false; END IF;
@@ -145,7 +145,7 @@ BEGIN
 END $$;
 
 -- Whatever is left of an erased delivery is not sent.
-CREATE FUNCTION dispatcher.erased_stays_erased_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.erased_stays_erased() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'delivery % was erased: there is nothing left to send', OLD.id
@@ -154,10 +154,10 @@ END $$;
 
 CREATE TRIGGER erased_stays_erased BEFORE UPDATE OF status ON dispatcher.delivery_state
     FOR EACH ROW WHEN (OLD.status <> 'queued' AND NEW.status = 'queued' AND OLD.error = 'erased')
-    EXECUTE FUNCTION dispatcher.erased_stays_erased_v1();
+    EXECUTE FUNCTION dispatcher.erased_stays_erased();
 
 -- Take away what deliveries say, those that are finished; and to whom they went, but for p_keep_recipient. Answers how many.
-CREATE FUNCTION dispatcher.erase_deliveries_v1(p_ids bigint[], p_keep_recipient boolean) RETURNS bigint
+CREATE FUNCTION dispatcher.erase_deliveries(p_ids bigint[], p_keep_recipient boolean) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ids bigint[];
@@ -168,20 +168,20 @@ BEGIN
     PERFORM set_config('dispatcher.erasing', 'on', true);
     UPDATE dispatcher.deliveries d
        SET recipient = CASE WHEN p_keep_recipient THEN d.recipient ELSE 'erased' END,
-           idempotency_key = dispatcher.erased_v1(d.idempotency_key),
+           idempotency_key = dispatcher.erased(d.idempotency_key),
            template = CASE WHEN d.template IS NOT NULL THEN '{"body": "erased"}'::jsonb END, variables = '{}', options = '{}'
      WHERE d.id = ANY (ids);
     PERFORM set_config('dispatcher.erasing', '', true);
     -- Some providers' names for a message have a phone number in them.
     UPDATE dispatcher.delivery_state s
-       SET provider_message_id = dispatcher.erased_v1(s.provider_message_id),
+       SET provider_message_id = dispatcher.erased(s.provider_message_id),
            error = CASE WHEN s.status IN ('failed', 'skipped') OR s.error IS NOT NULL THEN 'erased' END
      WHERE s.id = ANY (ids);
     UPDATE dispatcher.delivery_attempts a SET reason = 'erased' WHERE a.delivery_id = ANY (ids) AND a.reason IS NOT NULL;
     UPDATE dispatcher.delivery_evidence e SET reason = CASE WHEN e.reason IS NOT NULL THEN 'erased' END,
-           provider_message_id = dispatcher.erased_v1(e.provider_message_id)
+           provider_message_id = dispatcher.erased(e.provider_message_id)
      WHERE e.delivery_id = ANY (ids);
-    UPDATE dispatcher.delivery_receipts r SET reason = '', provider_message_id = dispatcher.erased_v1(r.provider_message_id)
+    UPDATE dispatcher.delivery_receipts r SET reason = '', provider_message_id = dispatcher.erased(r.provider_message_id)
      WHERE r.delivery_id = ANY (ids);
     UPDATE dispatcher.delivery_answers a SET data = '{}' WHERE a.delivery_id = ANY (ids);
     UPDATE dispatcher.reopened_ends e SET error = 'erased' WHERE e.delivery_id = ANY (ids) AND e.error IS NOT NULL;
@@ -195,7 +195,7 @@ END $$;
 
 -- Take away what runs were given and have come to, those that are finished. One that had failed counts as cancelled from
 -- then on: there is nothing left to replay. Answers how many.
-CREATE FUNCTION dispatcher.erase_runs_v1(p_ids bigint[]) RETURNS bigint
+CREATE FUNCTION dispatcher.erase_runs(p_ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ids bigint[];
@@ -205,21 +205,21 @@ BEGIN
              ORDER BY r.id FOR UPDATE) AS l;
     UPDATE dispatcher.runs r
        SET input = '{}', state = jsonb_build_object('entries', coalesce(r.state -> 'entries', '0')),
-           idempotency_key = dispatcher.erased_v1(r.idempotency_key), dead = false,
+           idempotency_key = dispatcher.erased(r.idempotency_key), dead = false,
            status = CASE r.status WHEN 'failed' THEN 'cancelled' ELSE r.status END,
            error = CASE WHEN r.error IS NOT NULL THEN 'erased' END, note = 'erased'
      WHERE r.id = ANY (ids);
     UPDATE dispatcher.run_entries e SET context = NULL, added = NULL, error = CASE WHEN e.error IS NOT NULL THEN 'erased' END
      WHERE e.run_id = ANY (ids);
     DELETE FROM dispatcher.signals s WHERE s.run_id = ANY (ids);
-    UPDATE dispatcher.digests d SET key = dispatcher.erased_v1(d.key) WHERE d.run_id = ANY (ids) AND NOT d.is_open;
+    UPDATE dispatcher.digests d SET key = dispatcher.erased(d.key) WHERE d.run_id = ANY (ids) AND NOT d.is_open;
     DELETE FROM dispatcher.digest_items i WHERE i.run_id = ANY (ids);
     DELETE FROM dispatcher.digest_items i USING dispatcher.digests d WHERE d.run_id = ANY (ids) AND i.digest_id = d.id;
     RETURN cardinality(ids);
 END $$;
 
 -- What an address may not be sent stands under its hash from now on, and so does what was said about it.
-CREATE FUNCTION dispatcher.erase_suppressions_v1(p_tenant_id text, p_kind text, p_address text) RETURNS void
+CREATE FUNCTION dispatcher.erase_suppressions(p_tenant_id text, p_kind text, p_address text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     hashed CONSTANT bytea := sha256(convert_to(p_address, 'UTF8'));
@@ -238,10 +238,10 @@ BEGIN
      WHERE l.tenant_id = p_tenant_id AND l.kind = p_kind AND l.address = p_address;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.erased_delivery_keys_stay_v1, dispatcher.erased_run_keys_stay_v1,
-    dispatcher.keep_erased_keys_v1, dispatcher.erase_deliveries_v1, dispatcher.erase_runs_v1,
-    dispatcher.erase_suppressions_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.erased_delivery_keys_stay, dispatcher.erased_run_keys_stay,
+    dispatcher.keep_erased_keys, dispatcher.erase_deliveries, dispatcher.erase_runs,
+    dispatcher.erase_suppressions FROM PUBLIC;
 GRANT SELECT, INSERT ON dispatcher.erasures TO dispatcher_tenant;
 -- An address that is taken off the list, or wants a topic again, is forgiven what was said before it was erased.
 GRANT SELECT, DELETE ON dispatcher.erased_suppressions TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.erased_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.erased TO dispatcher_tenant;

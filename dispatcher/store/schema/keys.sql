@@ -48,7 +48,7 @@ COMMENT ON COLUMN dispatcher.api_secrets.ends_at IS 'of one that was rotated: it
 -- The one that holds, and one that it replaces.
 CREATE UNIQUE INDEX api_secrets_new ON dispatcher.api_secrets (key_id) WHERE ends_at IS NULL;
 CREATE UNIQUE INDEX api_secrets_old ON dispatcher.api_secrets (key_id) WHERE ends_at IS NOT NULL;
-CALL dispatcher.isolate_v1('dispatcher.api_secrets', 'key_id', 'dispatcher.api_keys');
+CALL dispatcher.isolate('dispatcher.api_secrets', 'key_id', 'dispatcher.api_keys');
 
 CREATE TABLE dispatcher.api_key_actions (
     id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -62,7 +62,7 @@ CREATE TABLE dispatcher.api_key_actions (
 COMMENT ON COLUMN dispatcher.api_key_actions.prefix IS 'of the secret that was handed out';
 CREATE INDEX api_key_actions_by_key ON dispatcher.api_key_actions (key_id);
 CREATE INDEX api_key_actions_by_time ON dispatcher.api_key_actions (at, id);
-CALL dispatcher.isolate_v1('dispatcher.api_key_actions', 'key_id', 'dispatcher.api_keys');
+CALL dispatcher.isolate('dispatcher.api_key_actions', 'key_id', 'dispatcher.api_keys');
 
 -- Written in the transaction of what was asked for, so that either both are there or none is, and a second request with the
 -- same key waits for the first one's end.
@@ -79,10 +79,10 @@ CREATE TABLE dispatcher.api_answers (
 COMMENT ON TABLE dispatcher.api_answers IS 'what was answered to a request that came with an Idempotency-Key';
 COMMENT ON COLUMN dispatcher.api_answers.asked IS 'SHA-256 of who asked for what';
 CREATE INDEX api_answers_age ON dispatcher.api_answers (created_at);
-CALL dispatcher.isolate_v1('dispatcher.api_answers');
+CALL dispatcher.isolate('dispatcher.api_answers');
 
 -- Make a key. Answers its id, or null where the name is taken.
-CREATE FUNCTION dispatcher.create_api_key_v1(
+CREATE FUNCTION dispatcher.create_api_key(
     p_tenant_id text, p_workspace_id text, p_name text, p_role text, p_expires_at timestamptz, p_prefix text, p_hash bytea,
     p_actor text, p_reason text
 ) RETURNS bigint
@@ -102,7 +102,7 @@ END $$;
 
 -- Give a key another secret. The one that it had is good for so much longer, one before that not any more. Answers rotated,
 -- expired or unknown.
-CREATE FUNCTION dispatcher.rotate_api_key_v1(
+CREATE FUNCTION dispatcher.rotate_api_key(
     p_tenant_id text, p_workspace_id text, p_name text, p_overlap interval, p_prefix text, p_hash bytea, p_actor text,
     p_reason text
 ) RETURNS text
@@ -124,7 +124,7 @@ BEGIN
 END $$;
 
 -- Take a key back, with all its secrets. Answers revoked or unknown.
-CREATE FUNCTION dispatcher.revoke_api_key_v1(
+CREATE FUNCTION dispatcher.revoke_api_key(
     p_tenant_id text, p_workspace_id text, p_name text, p_actor text, p_reason text
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -139,10 +139,10 @@ BEGIN
     RETURN 'revoked';
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.create_api_key_v1, dispatcher.rotate_api_key_v1,
-    dispatcher.revoke_api_key_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.create_api_key, dispatcher.rotate_api_key,
+    dispatcher.revoke_api_key FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.api_keys, dispatcher.api_answers TO dispatcher_tenant;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.api_secrets TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.api_key_actions TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.create_api_key_v1, dispatcher.rotate_api_key_v1,
-    dispatcher.revoke_api_key_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.create_api_key, dispatcher.rotate_api_key,
+    dispatcher.revoke_api_key TO dispatcher_tenant;

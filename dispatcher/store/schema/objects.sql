@@ -26,11 +26,11 @@ CREATE TABLE dispatcher.objects (
 COMMENT ON TABLE dispatcher.objects IS 'files that deliveries name in their options: a name means one content, for ever';
 -- Pictures and documents are compressed already.
 ALTER TABLE dispatcher.objects ALTER COLUMN content SET STORAGE EXTERNAL;
-CALL dispatcher.isolate_v1('dispatcher.objects');
+CALL dispatcher.isolate('dispatcher.objects');
 
 -- Size and checksum are what the content has, whoever writes it and whatever they say. An erased one, out of a dump, has
 -- nothing to count.
-CREATE FUNCTION dispatcher.object_measured_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.object_measured() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NEW.content IS NOT NULL THEN
@@ -41,10 +41,10 @@ BEGIN
 END $$;
 
 CREATE TRIGGER object_measured BEFORE INSERT ON dispatcher.objects
-    FOR EACH ROW EXECUTE FUNCTION dispatcher.object_measured_v1();
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.object_measured();
 
 -- All that can happen to an object: its content is erased, or comes back as it was.
-CREATE FUNCTION dispatcher.object_stays_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.object_stays() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND
@@ -56,15 +56,15 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'the object % is immutable', quote_literal(OLD.name)
         USING ERRCODE = 'object_not_in_prerequisite_state',
-              HINT = 'Put another content under another name; erase this one with dispatcher.erase_object_v1.';
+              HINT = 'Put another content under another name; erase this one with dispatcher.erase_object.';
 END $$;
 
 CREATE TRIGGER object_stays BEFORE UPDATE OR DELETE ON dispatcher.objects
-    FOR EACH ROW EXECUTE FUNCTION dispatcher.object_stays_v1();
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.object_stays();
 
 -- Put a content under a name. Answers stored, same (it is there already), restored (it had been erased), or taken (the
 -- name means another content).
-CREATE FUNCTION dispatcher.put_object_v1(
+CREATE FUNCTION dispatcher.put_object(
     p_name text, p_content bytea, p_content_type text DEFAULT 'application/octet-stream',
     p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default'
 ) RETURNS text
@@ -86,7 +86,7 @@ BEGIN
 END $$;
 
 -- Erase a content; its name stays taken. Answers erased, erased before, or unknown.
-CREATE FUNCTION dispatcher.erase_object_v1(
+CREATE FUNCTION dispatcher.erase_object(
     p_name text, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default'
 ) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -100,4 +100,4 @@ BEGIN
 END $$;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.objects TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.put_object_v1, dispatcher.erase_object_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.put_object, dispatcher.erase_object TO dispatcher_tenant;

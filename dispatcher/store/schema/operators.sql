@@ -2,7 +2,7 @@
 
 -- Cancel until it is marked. Answers cancelled, sending, held, unknown, or the terminal status that it had already; or
 -- stopped: it is not sent again, but an earlier attempt may have gone out, so it is held now.
-CREATE FUNCTION dispatcher.cancel_delivery_v1(p_id bigint, p_actor text, p_reason text) RETURNS text
+CREATE FUNCTION dispatcher.cancel_delivery_by_id(p_id bigint, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     was    dispatcher.delivery_state;
@@ -23,7 +23,7 @@ BEGIN
 END $$;
 
 -- Move to another time until it is marked. Answers moved, sending, held, unknown, or the terminal status.
-CREATE FUNCTION dispatcher.move_delivery_v1(p_id bigint, p_run_at timestamptz, p_actor text, p_reason text) RETURNS text
+CREATE FUNCTION dispatcher.move_delivery(p_id bigint, p_run_at timestamptz, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     was dispatcher.delivery_state;
@@ -45,7 +45,7 @@ END $$;
 -- it begins to know it with the first attempt from now on. Either way it is sent once more at most, as was asked for.
 -- Answers reopened, unknown, queued, or a status that means that the message has gone out.
 -- What was erased cannot be sent again.
-CREATE FUNCTION dispatcher.reopen_delivery_v1(p_id bigint, p_actor text, p_reason text) RETURNS text
+CREATE FUNCTION dispatcher.reopen_delivery(p_id bigint, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     was dispatcher.delivery_state;
@@ -75,7 +75,7 @@ BEGIN
 END $$;
 
 -- Settle a held delivery. Answers settled, unknown, early (a call of its dead owner may still be going on), or what it is.
-CREATE FUNCTION dispatcher.settle_held_v1(
+CREATE FUNCTION dispatcher.settle_held(
     p_id bigint, p_as text, p_actor text, p_reason text, p_provider_message_id text DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

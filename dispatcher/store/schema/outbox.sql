@@ -81,7 +81,7 @@ COMMENT ON COLUMN dispatcher.deliveries.locale IS 'what was asked for; of a stor
 COMMENT ON COLUMN dispatcher.deliveries.topic IS 'what it is about, where one can unsubscribe from that';
 COMMENT ON COLUMN dispatcher.deliveries.node IS 'the node of its run that has ordered it; the run waits for it';
 CREATE INDEX deliveries_of_run ON dispatcher.deliveries (run_id, node) WHERE run_id IS NOT NULL;
-CALL dispatcher.isolate_v1('dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.deliveries');
 -- The end of a delivery that a node has ordered moves its run on, whoever's that is: a request writes none.
 CREATE POLICY ordered_by_no_node ON dispatcher.deliveries AS RESTRICTIVE FOR INSERT TO dispatcher_tenant WITH CHECK (node IS NULL);
 
@@ -145,7 +145,7 @@ CREATE INDEX delivery_state_held ON dispatcher.delivery_state (held_at) WHERE he
 CREATE INDEX delivery_state_expiring ON dispatcher.delivery_state (expires_at) WHERE ready AND expires_at IS NOT NULL;
 CREATE INDEX delivery_state_suspect ON dispatcher.delivery_state (channel, recoveries, run_at)
     WHERE ready AND recoveries >= 2;
-CALL dispatcher.isolate_v1('dispatcher.delivery_state', 'id', 'dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.delivery_state', 'id', 'dispatcher.deliveries');
 
 -- resent_by says why an unknown attempt was sent again: the provider knows the key, the channel may send twice, or an
 -- operator said so.
@@ -160,7 +160,7 @@ CREATE TABLE dispatcher.delivery_attempts (
     resent_by   text CHECK (resent_by IN ('key', 'at_least_once', 'operator')),
     PRIMARY KEY (delivery_id, attempt)
 );
-CALL dispatcher.isolate_v1('dispatcher.delivery_attempts', 'delivery_id', 'dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.delivery_attempts', 'delivery_id', 'dispatcher.deliveries');
 
 CREATE TABLE dispatcher.delivery_evidence (
     delivery_id         bigint NOT NULL,
@@ -173,7 +173,7 @@ CREATE TABLE dispatcher.delivery_evidence (
     PRIMARY KEY (delivery_id, token)
 );
 COMMENT ON COLUMN dispatcher.delivery_evidence.resolved IS 'it decided the end of the delivery; else it is kept beside it';
-CALL dispatcher.isolate_v1('dispatcher.delivery_evidence', 'delivery_id', 'dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.delivery_evidence', 'delivery_id', 'dispatcher.deliveries');
 
 CREATE TABLE dispatcher.reopened_ends (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -186,7 +186,7 @@ CREATE TABLE dispatcher.reopened_ends (
 );
 COMMENT ON COLUMN dispatcher.reopened_ends.called IS 'it ended an attempt; else its provider was not called';
 CREATE INDEX reopened_ends_by_delivery ON dispatcher.reopened_ends (delivery_id);
-CALL dispatcher.isolate_v1('dispatcher.reopened_ends', 'delivery_id', 'dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.reopened_ends', 'delivery_id', 'dispatcher.deliveries');
 
 CREATE TABLE dispatcher.operator_actions (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -202,7 +202,7 @@ CREATE TABLE dispatcher.operator_actions (
 );
 CREATE INDEX operator_actions_by_delivery ON dispatcher.operator_actions (delivery_id);
 CREATE INDEX operator_actions_by_time ON dispatcher.operator_actions (at, id);
-CALL dispatcher.isolate_v1('dispatcher.operator_actions', 'delivery_id', 'dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.operator_actions', 'delivery_id', 'dispatcher.deliveries');
 
 -- A captured mail has the bytes that would go over the wire, or why there would be none.
 CREATE TABLE dispatcher.captured_messages (
@@ -223,7 +223,7 @@ CREATE TABLE dispatcher.captured_messages (
 COMMENT ON COLUMN dispatcher.captured_messages.raw IS 'a mail as a server would get it';
 COMMENT ON COLUMN dispatcher.captured_messages.fault IS 'why no mail can be made of it; a provider of mail would refuse it';
 CREATE INDEX captured_messages_by_delivery ON dispatcher.captured_messages (delivery_id);
-CALL dispatcher.isolate_v1('dispatcher.captured_messages');
+CALL dispatcher.isolate('dispatcher.captured_messages');
 
 -- Every insert into deliveries, from any language, is due by itself. A NOTIFY takes a database-wide lock at commit
 -- (one per insert took ten connections from 21,700 commits a second to 6,500), so it is sent only when an idle instance
@@ -232,7 +232,7 @@ CALL dispatcher.isolate_v1('dispatcher.captured_messages');
 -- it is held until its own state row follows, or an operator settles it. No clock is compared with another: the column's
 -- default is the transaction's own time, and any other value came from elsewhere.
 -- (LIMIT keeps Postgres from reading all webhook endpoints for each statement, to hash them.)
-CREATE FUNCTION dispatcher.deliveries_become_due_v4() RETURNS trigger
+CREATE FUNCTION dispatcher.deliveries_become_due() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.delivery_state
@@ -256,9 +256,9 @@ END $$;
 
 CREATE TRIGGER deliveries_become_due AFTER INSERT ON dispatcher.deliveries
     REFERENCING NEW TABLE AS fresh
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_become_due_v4();
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_become_due();
 
-CREATE FUNCTION dispatcher.deliveries_never_change_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.deliveries_never_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'delivery % is immutable: a retry sends what was promised', OLD.id
@@ -268,10 +268,10 @@ END $$;
 
 CREATE TRIGGER deliveries_never_change BEFORE UPDATE ON dispatcher.deliveries
     FOR EACH ROW WHEN (current_setting('dispatcher.erasing', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION dispatcher.deliveries_never_change_v1();
+    EXECUTE FUNCTION dispatcher.deliveries_never_change();
 
 -- Old deliveries may be deleted, with everything that belongs to them; one that is not finished may not.
-CREATE FUNCTION dispatcher.deliveries_go_whole_v2() RETURNS trigger
+CREATE FUNCTION dispatcher.deliveries_go_whole() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     unfinished bigint;
@@ -293,10 +293,10 @@ END $$;
 
 CREATE TRIGGER deliveries_go_whole AFTER DELETE ON dispatcher.deliveries
     REFERENCING OLD TABLE AS gone
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_go_whole_v2();
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_go_whole();
 
 -- A DELETE takes along what belongs to a delivery, and leaves alone what is not finished; TRUNCATE could do neither.
-CREATE FUNCTION dispatcher.deliveries_are_deleted_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.deliveries_are_deleted() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'deliveries are not truncated, since where they stand would stay behind: DELETE FROM dispatcher.deliveries instead'
@@ -304,29 +304,29 @@ BEGIN
 END $$;
 
 CREATE TRIGGER deliveries_are_deleted BEFORE TRUNCATE ON dispatcher.deliveries
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_are_deleted_v1();
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_are_deleted();
 
 -- Nothing leaves a terminal status, except where a function of an operator's has said so for its own transaction.
-CREATE FUNCTION dispatcher.terminal_is_final_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.terminal_is_final() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('dispatcher.reopening', true) IS DISTINCT FROM OLD.id::text THEN
         RAISE EXCEPTION 'delivery % is %, which is final', OLD.id, OLD.status
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Only dispatcher.reopen_delivery_v1 reopens a delivery, and it keeps who and why.';
+                  HINT = 'Only dispatcher.reopen_delivery reopens a delivery, and it keeps who and why.';
     END IF;
     RETURN NEW;
 END $$;
 
 CREATE TRIGGER terminal_is_final BEFORE UPDATE OF status ON dispatcher.delivery_state
     FOR EACH ROW WHEN (OLD.status <> 'queued' AND NEW.status IS DISTINCT FROM OLD.status)
-    EXECUTE FUNCTION dispatcher.terminal_is_final_v1();
+    EXECUTE FUNCTION dispatcher.terminal_is_final();
 
 -- What a provider may have taken is neither failed nor skipped as if nothing had been sent. Whoever would end a delivery
 -- while an earlier attempt of it is unknown, for whatever reason (it has expired, is cancelled, its attempts are used up,
 -- it cannot be rendered, its channel is unserved, it kills its worker), holds it with that reason instead. An end is an end
 -- only where the same statement knows better, and says so: resend_until becomes null.
-CREATE FUNCTION dispatcher.unknown_is_no_end_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.unknown_is_no_end() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.status := 'queued';
@@ -342,10 +342,10 @@ END $$;
 
 CREATE TRIGGER unknown_is_no_end BEFORE UPDATE OF status ON dispatcher.delivery_state
     FOR EACH ROW WHEN (OLD.status = 'queued' AND NEW.status IN ('failed', 'skipped') AND NEW.resend_until IS NOT NULL)
-    EXECUTE FUNCTION dispatcher.unknown_is_no_end_v1();
+    EXECUTE FUNCTION dispatcher.unknown_is_no_end();
 
-REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due_v4, dispatcher.deliveries_go_whole_v2,
-    dispatcher.deliveries_are_deleted_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due, dispatcher.deliveries_go_whole,
+    dispatcher.deliveries_are_deleted FROM PUBLIC;
 GRANT SELECT, INSERT ON dispatcher.deliveries, dispatcher.delivery_attempts, dispatcher.reopened_ends,
     dispatcher.operator_actions TO dispatcher_tenant;
 GRANT SELECT, UPDATE ON dispatcher.delivery_state TO dispatcher_tenant;

@@ -24,10 +24,10 @@ ALTER VIEW dispatcher.channel_outbox ALTER COLUMN created_at SET DEFAULT now();
 
 -- Through the view a row is queued, or it is skipped from the start: with its reason in error, and never sent. What has no
 -- template is born failed, whatever else was asked for.
-CREATE FUNCTION dispatcher.channel_outbox_insert_v3() RETURNS trigger
+CREATE FUNCTION dispatcher.channel_outbox_insert() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM dispatcher.stay_within_v1(NEW.tenant_id, NEW.workspace_id);
+    PERFORM dispatcher.stay_within(NEW.tenant_id, NEW.workspace_id);
     IF NEW.status IS NULL OR NEW.status NOT IN ('queued', 'sent', 'called', 'posted', 'failed', 'skipped') THEN
         RAISE EXCEPTION 'unknown status %', coalesce(quote_literal(NEW.status), 'null')
             USING ERRCODE = 'check_violation', CONSTRAINT = 'delivery_state_status_known', COLUMN = 'status';
@@ -71,11 +71,11 @@ BEGIN
 END $$;
 
 CREATE TRIGGER channel_outbox_insert INSTEAD OF INSERT ON dispatcher.channel_outbox
-    FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_insert_v3();
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_insert();
 
 -- Through the view a waiting delivery can be cancelled (status skipped, the reason in error) or moved (run_at). One of
 -- which an earlier attempt may have gone out is only stopped: it stays queued, and is held.
-CREATE FUNCTION dispatcher.channel_outbox_update_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.channel_outbox_update() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer text;
@@ -90,9 +90,9 @@ BEGIN
             RAISE EXCEPTION 'delivery % cannot be made % by hand', OLD.id, coalesce(NEW.status, 'null')
                 USING ERRCODE = 'check_violation', CONSTRAINT = 'skipped_means_skipped', COLUMN = 'status';
         END IF;
-        answer := dispatcher.cancel_delivery_v1(OLD.id, session_user, coalesce(NEW.error, 'through channel_outbox'));
+        answer := dispatcher.cancel_delivery_by_id(OLD.id, session_user, coalesce(NEW.error, 'through channel_outbox'));
     ELSIF NEW.run_at IS DISTINCT FROM OLD.run_at THEN
-        answer := dispatcher.move_delivery_v1(OLD.id, NEW.run_at, session_user, 'through channel_outbox');
+        answer := dispatcher.move_delivery(OLD.id, NEW.run_at, session_user, 'through channel_outbox');
     ELSE
         RETURN NULL;
     END IF;
@@ -107,7 +107,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER channel_outbox_update INSTEAD OF UPDATE ON dispatcher.channel_outbox
-    FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_update_v1();
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_update();
 
 CREATE VIEW dispatcher.delivery_life AS
 SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, s.status,
@@ -127,7 +127,7 @@ COMMENT ON VIEW dispatcher.delivery_life IS
     'pending, claimed, sending, held (a call was begun, its outcome is unknown), parked, or the terminal status';
 
 -- The same with the rights of the role that asks, and without who has claimed it.
-CREATE VIEW dispatcher.delivery_life_v2 WITH (security_invoker = true) AS
+CREATE VIEW dispatcher.visible_delivery_life WITH (security_invoker = true) AS
 SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, d.recipient, s.status,
        CASE WHEN s.status <> 'queued' THEN s.status
             WHEN s.held THEN 'held'
@@ -138,5 +138,5 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, 
        s.run_at, s.attempt, d.max_attempts, s.recoveries, s.error, s.provider_message_id, s.finished_at
   FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id);
 
-REVOKE ALL ON FUNCTION dispatcher.channel_outbox_insert_v3 FROM PUBLIC;
-GRANT SELECT ON dispatcher.delivery_life_v2 TO dispatcher_tenant;
+REVOKE ALL ON FUNCTION dispatcher.channel_outbox_insert FROM PUBLIC;
+GRANT SELECT ON dispatcher.visible_delivery_life TO dispatcher_tenant;

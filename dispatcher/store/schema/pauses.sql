@@ -49,7 +49,7 @@ CREATE INDEX parked_by_pause ON dispatcher.parked (pause_id);
 
 -- Stop something in a workspace, or everywhere where none is named. Answers the pause that is open now, and whether it was
 -- before.
-CREATE FUNCTION dispatcher.pause_v2(
+CREATE FUNCTION dispatcher.pause(
     p_scope text, p_name text, p_tenant_id text, p_workspace_id text, p_actor text, p_reason text, OUT pause_id bigint,
     OUT already boolean
 )
@@ -70,9 +70,9 @@ BEGIN
     PERFORM pg_notify('dispatcher_control', '');
 END $$;
 
--- Let it go on there, or everywhere where no workspace is named. What was parked is made ready by unpark_v1, page by page.
+-- Let it go on there, or everywhere where no workspace is named. What was parked is made ready by unpark, page by page.
 -- False where nothing was paused.
-CREATE FUNCTION dispatcher.resume_v2(p_scope text, p_name text, p_tenant_id text, p_workspace_id text, p_actor text)
+CREATE FUNCTION dispatcher.resume(p_scope text, p_name text, p_tenant_id text, p_workspace_id text, p_actor text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -84,24 +84,24 @@ BEGIN
     RETURN true;
 END $$;
 
--- As pause_v2, everywhere; a run is paused where it is.
-CREATE FUNCTION dispatcher.pause_v1(p_scope text, p_name text, p_actor text, p_reason text) RETURNS bigint
+-- As pause, everywhere; a run is paused where it is.
+CREATE FUNCTION dispatcher.pause_everywhere(p_scope text, p_name text, p_actor text, p_reason text) RETURNS bigint
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.pause_id
       FROM (VALUES (CASE WHEN p_scope = 'run' THEN p_name::bigint END)) AS asked (run_id)
       LEFT JOIN dispatcher.runs r ON r.id = asked.run_id,
-           LATERAL dispatcher.pause_v2(p_scope, p_name, r.tenant_id, r.workspace_id, p_actor, p_reason) AS p
+           LATERAL dispatcher.pause(p_scope, p_name, r.tenant_id, r.workspace_id, p_actor, p_reason) AS p
 $$;
 
--- As resume_v2, everywhere; a run is resumed where it is.
-CREATE FUNCTION dispatcher.resume_v1(p_scope text, p_name text, p_actor text) RETURNS boolean
+-- As resume, everywhere; a run is resumed where it is.
+CREATE FUNCTION dispatcher.resume_everywhere(p_scope text, p_name text, p_actor text) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT dispatcher.resume_v2(p_scope, p_name, r.tenant_id, r.workspace_id, p_actor)
+    SELECT dispatcher.resume(p_scope, p_name, r.tenant_id, r.workspace_id, p_actor)
       FROM (VALUES (CASE WHEN p_scope = 'run' THEN p_name::bigint END)) AS asked (run_id)
       LEFT JOIN dispatcher.runs r ON r.id = asked.run_id
 $$;
 
-CREATE FUNCTION dispatcher.unpark_v1(p_page integer) RETURNS bigint
+CREATE FUNCTION dispatcher.unpark(p_page integer) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     freed bigint;
@@ -121,4 +121,4 @@ BEGIN
 END $$;
 
 GRANT SELECT, INSERT, UPDATE ON dispatcher.pauses TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.pause_v2, dispatcher.resume_v2 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.pause, dispatcher.resume TO dispatcher_tenant;

@@ -27,7 +27,7 @@ CREATE TABLE dispatcher.delivery_receipts (
     PRIMARY KEY (delivery_id, kind)
 );
 COMMENT ON COLUMN dispatcher.delivery_receipts.said_at IS 'when it happened, as its provider says; never later than seen_at';
-CALL dispatcher.isolate_v1('dispatcher.delivery_receipts', 'delivery_id', 'dispatcher.deliveries');
+CALL dispatcher.isolate('dispatcher.delivery_receipts', 'delivery_id', 'dispatcher.deliveries');
 
 CREATE TABLE dispatcher.receipt_events (
     keep_until timestamptz NOT NULL,
@@ -53,7 +53,7 @@ SELECT DISTINCT ON (delivery_id) delivery_id, kind, said_at, provider, provider_
 COMMENT ON VIEW dispatcher.delivery_receipt IS 'what each delivery has come to, as its provider says';
 
 -- Receipts go with their delivery.
-CREATE FUNCTION dispatcher.receipts_go_too_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.receipts_go_too() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM dispatcher.delivery_receipts r USING gone g WHERE r.delivery_id = g.id;
@@ -62,13 +62,13 @@ END $$;
 
 CREATE TRIGGER receipts_go_too AFTER DELETE ON dispatcher.deliveries
     REFERENCING OLD TABLE AS gone
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.receipts_go_too_v1();
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.receipts_go_too();
 
 -- What receipts prove of a delivery that waits because nobody knows how an attempt of it ended: whatever happened to a
 -- message, its provider has taken it, but for one that says that it failed. True where that settled it.
 -- Only receipts count that came since its provider can know it: one that was reopened had an end before, with receipts of
 -- its own.
-CREATE FUNCTION dispatcher.settle_by_receipt_v1(p_id bigint) RETURNS boolean
+CREATE FUNCTION dispatcher.settle_by_receipt(p_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     was     dispatcher.delivery_state;
@@ -86,7 +86,7 @@ BEGIN
          WHERE a.delivery_id = p_id AND a.outcome = 'unknown' ORDER BY a.attempt DESC LIMIT 1;
         IF NOT FOUND THEN RETURN false; END IF;
     END IF;
-    RETURN dispatcher.late_result_v2(
+    RETURN dispatcher.late_result(
         p_id, attempt,
         CASE said.kind WHEN 'failed' THEN 'refused' ELSE 'accepted' END,
         CASE WHEN said.kind = 'failed' THEN 'failed'
@@ -98,7 +98,7 @@ BEGIN
 END $$;
 
 -- Keep a receipt. Answers settled (a held delivery has its end by it), recorded, known, or gone (there is no such delivery).
-CREATE FUNCTION dispatcher.record_receipt_v1(
+CREATE FUNCTION dispatcher.record_receipt(
     p_id bigint, p_kind text, p_rank smallint, p_provider text, p_provider_message_id text, p_said_at timestamptz,
     p_reason text
 ) RETURNS text
@@ -115,8 +115,8 @@ BEGIN
            provider_message_id = excluded.provider_message_id, reason = excluded.reason
      WHERE r.said_at < excluded.said_at;
     IF NOT FOUND THEN RETURN 'known'; END IF;
-    RETURN CASE WHEN dispatcher.settle_by_receipt_v1(p_id) THEN 'settled' ELSE 'recorded' END;
+    RETURN CASE WHEN dispatcher.settle_by_receipt(p_id) THEN 'settled' ELSE 'recorded' END;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.receipts_go_too_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.receipts_go_too FROM PUBLIC;
 GRANT SELECT ON dispatcher.delivery_receipts TO dispatcher_tenant;

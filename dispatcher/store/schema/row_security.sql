@@ -8,12 +8,12 @@
 --   subject to row security, and roles of applications are let through by a policy of their own.
 --
 -- Each table is isolated by one call beside its definition, before anything of it is granted to dispatcher_tenant:
---   CALL dispatcher.isolate_v1('dispatcher.contacts');                                  -- has tenant_id (and workspace_id)
---   CALL dispatcher.isolate_v1('dispatcher.contact_events', 'contact_id', 'dispatcher.contacts');  -- belongs to a row that has
+--   CALL dispatcher.isolate('dispatcher.contacts');                                  -- has tenant_id (and workspace_id)
+--   CALL dispatcher.isolate('dispatcher.contact_events', 'contact_id', 'dispatcher.contacts');  -- belongs to a row that has
 --
 -- What is not restricted
 --   A function that is SECURITY DEFINER runs as the owner. Those that the API calls are either called for a row that is
---   visible (SELECT dispatcher.pause_run_v1(id, ...) FROM dispatcher.runs WHERE id = $1), or call stay_within_v1 first.
+--   visible (SELECT dispatcher.pause_run(id, ...) FROM dispatcher.runs WHERE id = $1), or call stay_within first.
 --   A view reads as its owner, unless it is made WITH (security_invoker = true): dispatcher_tenant is granted no other.
 --
 -- The role belongs to all databases of a server: `dispatcher migrate` makes it, where it is missing, before this file.
@@ -27,7 +27,7 @@
 
 -- Let dispatcher_tenant see of a table what is its workspace's: by its columns tenant_id and workspace_id (of a table
 -- without the second by the first alone), or by a column that leads to the row of another table that is isolated itself.
-CREATE PROCEDURE dispatcher.isolate_v1(p_table regclass, p_column name DEFAULT NULL, p_parent regclass DEFAULT NULL)
+CREATE PROCEDURE dispatcher.isolate(p_table regclass, p_column name DEFAULT NULL, p_parent regclass DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     by_workspace CONSTANT boolean := EXISTS (
@@ -48,7 +48,7 @@ END $$;
 
 -- Raise where the transaction is bound to another workspace, or to none though it should be. For functions that run as the
 -- owner and take a workspace as an argument.
-CREATE FUNCTION dispatcher.stay_within_v1(p_tenant_id text, p_workspace_id text) RETURNS void
+CREATE FUNCTION dispatcher.stay_within(p_tenant_id text, p_workspace_id text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- `current_user` is the owner by now; the setting says who has called. Null is the same as nothing.
@@ -59,6 +59,6 @@ BEGIN
     END IF;
 END $$;
 
-REVOKE ALL ON PROCEDURE dispatcher.isolate_v1 FROM PUBLIC;
-REVOKE ALL ON FUNCTION dispatcher.stay_within_v1 FROM PUBLIC;
+REVOKE ALL ON PROCEDURE dispatcher.isolate FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.stay_within FROM PUBLIC;
 GRANT USAGE ON SCHEMA dispatcher TO dispatcher_tenant;

@@ -82,7 +82,7 @@ CREATE INDEX runs_dead ON dispatcher.runs (id) WHERE dead;
 CREATE INDEX runs_by_workflow ON dispatcher.runs (workflow_id, id);
 -- Tenants take turns.
 CREATE INDEX runs_slow ON dispatcher.runs (tenant_id, available_at) WHERE slow AND available_at IS NOT NULL;
-CALL dispatcher.isolate_v1('dispatcher.runs');
+CALL dispatcher.isolate('dispatcher.runs');
 
 CREATE TABLE dispatcher.run_entries (
     run_id  bigint NOT NULL,
@@ -102,7 +102,7 @@ COMMENT ON COLUMN dispatcher.run_entries.added IS 'what it has added to that';
 -- Of what is in the logs of runs, what people did.
 CREATE INDEX run_entries_by_people ON dispatcher.run_entries (at, run_id)
     WHERE event IN ('paused', 'resumed', 'cancelled', 'replayed', 'discarded');
-CALL dispatcher.isolate_v1('dispatcher.run_entries', 'run_id', 'dispatcher.runs');
+CALL dispatcher.isolate('dispatcher.run_entries', 'run_id', 'dispatcher.runs');
 
 -- The number only makes a key, which logical replication needs. Each session takes 50 at a time: so it costs nothing
 -- (6.6 microseconds a row without it, 6.1 with it, 7.6 where each is taken alone).
@@ -137,7 +137,7 @@ CREATE TABLE dispatcher.delivery_answers (
     PRIMARY KEY (delivery_id, token)
 );
 
-CREATE FUNCTION dispatcher.wake_run_v1(p_run_id bigint) RETURNS void
+CREATE FUNCTION dispatcher.wake_run(p_run_id bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.wakes (run_id) VALUES (p_run_id);
@@ -146,21 +146,21 @@ END $$;
 
 -- Whatever ends a delivery, or begins it anew, wakes the run that waits for it. It comes after `unknown_is_no_end`, by its
 -- name. (BEFORE, since an AFTER trigger makes Postgres fetch every old row again, also where its condition is false.)
-CREATE FUNCTION dispatcher.wakes_its_run_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.wakes_its_run() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Begun anew, it has all of its time again.
     IF NEW.status = 'queued' THEN NEW.held_seconds := NULL; END IF;
-    PERFORM dispatcher.wake_run_v1(NEW.wakes);
+    PERFORM dispatcher.wake_run(NEW.wakes);
     RETURN NEW;
 END $$;
 
 CREATE TRIGGER wakes_its_run BEFORE UPDATE OF status ON dispatcher.delivery_state
     FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status)
-    EXECUTE FUNCTION dispatcher.wakes_its_run_v1();
+    EXECUTE FUNCTION dispatcher.wakes_its_run();
 
 -- Whoever settles it forgets since when it was held; the clock of its run does not.
-CREATE FUNCTION dispatcher.held_time_is_kept_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.held_time_is_kept() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.held_seconds := coalesce(OLD.held_seconds, 0) + extract(epoch FROM statement_timestamp() - OLD.held_at);
@@ -169,12 +169,12 @@ END $$;
 
 CREATE TRIGGER held_time_is_kept BEFORE UPDATE OF held_at ON dispatcher.delivery_state
     FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.held_at IS NOT NULL AND NEW.held_at IS NULL)
-    EXECUTE FUNCTION dispatcher.held_time_is_kept_v1();
+    EXECUTE FUNCTION dispatcher.held_time_is_kept();
 
 -- A run that has failed or was cancelled sends nothing more: what would become ready again, after an attempt that was under
 -- way when it ended, is skipped, or held where an attempt is unknown. Whoever ends a run holds the state rows of what is
 -- under way until that is committed, so that none slips through in between. An operator who reopens one means it.
-CREATE FUNCTION dispatcher.of_an_ended_run_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.of_an_ended_run() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     run record;
@@ -209,10 +209,10 @@ END $$;
 
 CREATE TRIGGER of_an_ended_run BEFORE UPDATE OF ready ON dispatcher.delivery_state
     FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND NEW.ready AND NOT OLD.ready)
-    EXECUTE FUNCTION dispatcher.of_an_ended_run_v1();
+    EXECUTE FUNCTION dispatcher.of_an_ended_run();
 
 -- A run that was not created by the transaction that inserts it comes out of a dump: it may have come further since.
-CREATE FUNCTION dispatcher.copied_runs_rest_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.copied_runs_rest() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.status := 'paused';
@@ -224,10 +224,10 @@ END $$;
 
 CREATE TRIGGER copied_runs_rest BEFORE INSERT ON dispatcher.runs
     FOR EACH ROW WHEN (NEW.created_at <> now() AND NEW.finished_at IS NULL)
-    EXECUTE FUNCTION dispatcher.copied_runs_rest_v1();
+    EXECUTE FUNCTION dispatcher.copied_runs_rest();
 
-REVOKE ALL ON FUNCTION dispatcher.wake_run_v1, dispatcher.wakes_its_run_v1, dispatcher.of_an_ended_run_v1,
-    dispatcher.copied_runs_rest_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.wake_run, dispatcher.wakes_its_run, dispatcher.of_an_ended_run,
+    dispatcher.copied_runs_rest FROM PUBLIC;
 -- To lock them: what is written is written by functions of the owner.
 GRANT SELECT, UPDATE (id) ON dispatcher.runs TO dispatcher_tenant;
 GRANT SELECT ON dispatcher.run_entries TO dispatcher_tenant;

@@ -48,7 +48,7 @@ COMMENT ON COLUMN dispatcher.schedules.doubted_until IS
     'ticks until then may have run where this database was before: they have no run here';
 COMMENT ON COLUMN dispatcher.schedules.version IS 'how often it was put with something else to say';
 CREATE INDEX schedules_due ON dispatcher.schedules (next_at) WHERE active;
-CALL dispatcher.isolate_v1('dispatcher.schedules');
+CALL dispatcher.isolate('dispatcher.schedules');
 
 CREATE TABLE dispatcher.schedule_actions (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -70,7 +70,7 @@ CREATE POLICY tenant ON dispatcher.schedule_actions AS RESTRICTIVE TO dispatcher
        AND said ->> 'workspace_id' = nullif(current_setting('dispatcher.workspace', true), ''));
 
 -- Write down what somebody did to a schedule that is locked.
-CREATE FUNCTION dispatcher.note_schedule_v1(p_held dispatcher.schedules, p_action text, p_actor text) RETURNS void
+CREATE FUNCTION dispatcher.note_schedule(p_held dispatcher.schedules, p_action text, p_actor text) RETURNS void
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO dispatcher.schedule_actions (schedule_id, version, actor, action, said)
     VALUES (p_held.id, p_held.version, p_actor, p_action, jsonb_build_object(
@@ -80,7 +80,7 @@ $$;
 
 -- Save a schedule; a new one is active. p_next_at is its next tick from now on, which it takes over where its times are
 -- others than before: else a tick that was missed is kept. Answers created, changed or same.
-CREATE FUNCTION dispatcher.put_schedule_v1(
+CREATE FUNCTION dispatcher.put_schedule(
     p_tenant_id text, p_workspace_id text, p_name text, p_workflow text, p_cron text, p_time_zone text, p_input jsonb,
     p_next_at timestamptz, p_actor text
 ) RETURNS text
@@ -93,11 +93,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM dispatcher.workflows w
                     WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_workflow
                       AND w.deleted_at IS NULL) THEN
-        PERFORM dispatcher.refuse_v1('the schedule has faults',
+        PERFORM dispatcher.refuse('the schedule has faults',
             '[{"path": "$.workflow", "words": "there is no such workflow"}]');
     END IF;
     IF octet_length(p_input::text) > bytes_max THEN
-        PERFORM dispatcher.refuse_v1('the schedule has faults',
+        PERFORM dispatcher.refuse('the schedule has faults',
             jsonb_build_array(jsonb_build_object('path', '$.input', 'words', format('larger than %s bytes', bytes_max))));
     END IF;
     -- Again, where the one that stood in the way is deleted meanwhile.
@@ -106,7 +106,7 @@ BEGIN
         VALUES (p_tenant_id, p_workspace_id, p_name, p_workflow, p_cron, p_time_zone, p_input, p_next_at)
         ON CONFLICT (tenant_id, workspace_id, name) DO NOTHING RETURNING * INTO held;
         IF FOUND THEN
-            PERFORM dispatcher.note_schedule_v1(held, 'put', p_actor);
+            PERFORM dispatcher.note_schedule(held, 'put', p_actor);
             RETURN 'created';
         END IF;
         SELECT s.* INTO held FROM dispatcher.schedules s
@@ -120,13 +120,13 @@ BEGIN
        SET workflow = p_workflow, cron = p_cron, time_zone = p_time_zone, input = p_input, version = s.version + 1,
            next_at = CASE WHEN (held.cron, held.time_zone) = (p_cron, p_time_zone) THEN s.next_at ELSE p_next_at END
      WHERE s.id = held.id RETURNING s.* INTO held;
-    PERFORM dispatcher.note_schedule_v1(held, 'put', p_actor);
+    PERFORM dispatcher.note_schedule(held, 'put', p_actor);
     RETURN 'changed';
 END $$;
 
 -- Activate or deactivate. With p_next_at it goes on from there; without, the latest tick that was missed is made up for.
 -- Answers done, same (it was that already) or unknown.
-CREATE FUNCTION dispatcher.set_schedule_active_v1(
+CREATE FUNCTION dispatcher.set_schedule_active(
     p_tenant_id text, p_workspace_id text, p_name text, p_active boolean, p_actor text, p_next_at timestamptz DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -138,12 +138,12 @@ BEGIN
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
     IF held.active = p_active THEN RETURN 'same'; END IF;
     UPDATE dispatcher.schedules s SET active = p_active, next_at = coalesce(p_next_at, s.next_at) WHERE s.id = held.id;
-    PERFORM dispatcher.note_schedule_v1(held, CASE WHEN p_active THEN 'activate' ELSE 'deactivate' END, p_actor);
+    PERFORM dispatcher.note_schedule(held, CASE WHEN p_active THEN 'activate' ELSE 'deactivate' END, p_actor);
     RETURN 'done';
 END $$;
 
 -- Delete. Its runs, and what was done to it, stay. Answers deleted or unknown.
-CREATE FUNCTION dispatcher.delete_schedule_v1(p_tenant_id text, p_workspace_id text, p_name text, p_actor text) RETURNS text
+CREATE FUNCTION dispatcher.delete_schedule(p_tenant_id text, p_workspace_id text, p_name text, p_actor text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held dispatcher.schedules;
@@ -151,26 +151,26 @@ BEGIN
     DELETE FROM dispatcher.schedules s
      WHERE s.tenant_id = p_tenant_id AND s.workspace_id = p_workspace_id AND s.name = p_name RETURNING s.* INTO held;
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
-    PERFORM dispatcher.note_schedule_v1(held, 'delete', p_actor);
+    PERFORM dispatcher.note_schedule(held, 'delete', p_actor);
     RETURN 'deleted';
 END $$;
 
 -- A tick as it stands in keys and inputs: 2026-03-29T01:00:00Z.
-CREATE FUNCTION dispatcher.tick_text_v1(p_tick timestamptz) RETURNS text
+CREATE FUNCTION dispatcher.tick_text(p_tick timestamptz) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT to_char(p_tick AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 $$;
 
 -- Trigger the workflow of a schedule for a tick. Whatever else than trouble that passes is the schedule's own fault, and an
 -- answer: it keeps no other schedule from ticking.
-CREATE FUNCTION dispatcher.trigger_schedule_v1(
+CREATE FUNCTION dispatcher.trigger_schedule(
     p_held dispatcher.schedules, p_tick timestamptz, p_key text, OUT run_id bigint, OUT refusal text
 )
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     SELECT t.execution_id INTO run_id
-      FROM dispatcher.trigger_workflow_v2(
-               p_held.workflow, jsonb_build_object('scheduled_for', dispatcher.tick_text_v1(p_tick)) || p_held.input, p_key,
+      FROM dispatcher.trigger_workflow(
+               p_held.workflow, jsonb_build_object('scheduled_for', dispatcher.tick_text(p_tick)) || p_held.input, p_key,
                p_held.tenant_id, p_held.workspace_id, 'schedule:' || p_held.name) AS t;
 EXCEPTION WHEN OTHERS THEN
     -- Connections, transactions to be tried again, resources, somebody's intervention, the server's own errors.
@@ -179,7 +179,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- Let a schedule that is locked have its tick, and move it on. A tick that may have run elsewhere has no run.
-CREATE FUNCTION dispatcher.tick_schedule_v1(
+CREATE FUNCTION dispatcher.tick_schedule(
     p_id bigint, p_tick timestamptz, p_next_at timestamptz, p_missed bigint, OUT run_id bigint, OUT refusal text
 )
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -191,23 +191,23 @@ BEGIN
         refusal := 'quarantined: it may have run where this database was before';
     ELSE
         SELECT t.run_id, t.refusal INTO run_id, refusal
-          FROM dispatcher.trigger_schedule_v1(
-                   held, p_tick, format('schedule:%s:%s', held.name, dispatcher.tick_text_v1(p_tick))) AS t;
+          FROM dispatcher.trigger_schedule(
+                   held, p_tick, format('schedule:%s:%s', held.name, dispatcher.tick_text(p_tick))) AS t;
     END IF;
     UPDATE dispatcher.schedules s
-       SET next_at = p_next_at, last_tick = p_tick, last_run = tick_schedule_v1.run_id, refusal = tick_schedule_v1.refusal,
+       SET next_at = p_next_at, last_tick = p_tick, last_run = tick_schedule.run_id, refusal = tick_schedule.refusal,
            missed = s.missed + p_missed
      WHERE s.id = p_id;
 END $$;
 
 -- Why a tick of a schedule would be refused now; null where it would have a run. Found by trying, which leaves nothing.
-CREATE FUNCTION dispatcher.schedule_fault_v1(p_tenant_id text, p_workspace_id text, p_name text) RETURNS text
+CREATE FUNCTION dispatcher.schedule_fault(p_tenant_id text, p_workspace_id text, p_name text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     fault text;
 BEGIN
     SELECT t.refusal INTO fault
-      FROM dispatcher.schedules s, dispatcher.trigger_schedule_v1(s, statement_timestamp(), NULL) AS t
+      FROM dispatcher.schedules s, dispatcher.trigger_schedule(s, statement_timestamp(), NULL) AS t
      WHERE s.tenant_id = p_tenant_id AND s.workspace_id = p_workspace_id AND s.name = p_name;
     RAISE EXCEPTION 'undo' USING ERRCODE = 'DX001', DETAIL = coalesce(fault, '');
 EXCEPTION WHEN SQLSTATE 'DX001' THEN
@@ -217,7 +217,7 @@ END $$;
 
 -- A schedule that was not created by the transaction that inserts it comes out of a dump: where that was made it may still
 -- tick.
-CREATE FUNCTION dispatcher.copied_schedules_rest_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.copied_schedules_rest() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.active := false;
@@ -226,9 +226,9 @@ END $$;
 
 CREATE TRIGGER copied_schedules_rest BEFORE INSERT ON dispatcher.schedules
     FOR EACH ROW WHEN (NEW.created_at <> now())
-    EXECUTE FUNCTION dispatcher.copied_schedules_rest_v1();
+    EXECUTE FUNCTION dispatcher.copied_schedules_rest();
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.schedules TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.schedule_actions TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.note_schedule_v1, dispatcher.put_schedule_v1, dispatcher.set_schedule_active_v1,
-    dispatcher.delete_schedule_v1, dispatcher.trigger_schedule_v1, dispatcher.schedule_fault_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.note_schedule, dispatcher.put_schedule, dispatcher.set_schedule_active,
+    dispatcher.delete_schedule, dispatcher.trigger_schedule, dispatcher.schedule_fault TO dispatcher_tenant;

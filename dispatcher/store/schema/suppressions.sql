@@ -8,7 +8,7 @@
 --
 -- How a suppression takes effect
 --   It is committed first; the triggers below put the address into suppression_work in the same transaction.
---   Then, in transactions of their own, the queued deliveries of that address are skipped (bar_v1), which is what a mark
+--   Then, in transactions of their own, the queued deliveries of that address are skipped (bar), which is what a mark
 --   that is under way waits for and sees: it tests its own state row and nothing else. Whatever is inserted later, or
 --   was not visible to that look, is claimed by a snapshot that shows the suppression, and is looked through after its
 --   claim. One that was cut in half is still in suppression_work, and any dispatcher completes it.
@@ -18,13 +18,13 @@
 
 -- The same for all the ways in which one address is written: no display name, no scheme, no punctuation, ASCII in lower
 -- case. Without a SET clause, so that it is inlined: an insert computes it for each row.
-CREATE FUNCTION dispatcher.address_hash_v1(p_recipient text) RETURNS bigint
+CREATE FUNCTION dispatcher.address_hash(p_recipient text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT pg_catalog.hashtextextended(pg_catalog.translate(pg_catalog.lower(
         pg_catalog.split_part(pg_catalog.split_part(p_recipient, '<', -1), ':', -1) COLLATE "C"), ' ()-./>"+', ''), 0)
 $$;
 
-CREATE INDEX deliveries_address ON dispatcher.deliveries (dispatcher.address_hash_v1(recipient));
+CREATE INDEX deliveries_address ON dispatcher.deliveries (dispatcher.address_hash(recipient));
 
 CREATE TABLE dispatcher.suppressions (
     tenant_id  text NOT NULL DEFAULT 'default',
@@ -50,7 +50,7 @@ CREATE TABLE dispatcher.suppressions (
 );
 COMMENT ON COLUMN dispatcher.suppressions.channel IS 'the one channel that it is about; empty: every channel';
 CREATE INDEX suppressions_expiring ON dispatcher.suppressions (expires_at) WHERE expires_at IS NOT NULL;
-CALL dispatcher.isolate_v1('dispatcher.suppressions');
+CALL dispatcher.isolate('dispatcher.suppressions');
 
 CREATE TABLE dispatcher.topic_preferences (
     tenant_id  text NOT NULL DEFAULT 'default',
@@ -71,7 +71,7 @@ CREATE TABLE dispatcher.topic_preferences (
     CONSTRAINT topic_preferences_topic_name CHECK (topic ~ '^[a-z0-9][a-z0-9._-]{0,63}$'),
     CONSTRAINT topic_preferences_actor_named CHECK (actor <> '')
 );
-CALL dispatcher.isolate_v1('dispatcher.topic_preferences');
+CALL dispatcher.isolate('dispatcher.topic_preferences');
 
 CREATE TABLE dispatcher.suppression_log (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -89,7 +89,7 @@ CREATE TABLE dispatcher.suppression_log (
 );
 CREATE INDEX suppression_log_by_address ON dispatcher.suppression_log (tenant_id, kind, address, id);
 CREATE INDEX suppression_log_by_time ON dispatcher.suppression_log (tenant_id, at, id);
-CALL dispatcher.isolate_v1('dispatcher.suppression_log');
+CALL dispatcher.isolate('dispatcher.suppression_log');
 
 CREATE TABLE dispatcher.suppression_work (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -98,7 +98,7 @@ CREATE TABLE dispatcher.suppression_work (
     address   text NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
-CREATE FUNCTION dispatcher.suppressions_added_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.suppressions_added() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Most flushes add none, and come by here all the same.
@@ -112,12 +112,12 @@ BEGIN
 END $$;
 
 CREATE TRIGGER suppressions_added AFTER INSERT ON dispatcher.suppressions
-    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.suppressions_added_v1();
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.suppressions_added();
 CREATE TRIGGER suppressions_renewed AFTER UPDATE ON dispatcher.suppressions
-    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.suppressions_added_v1();
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.suppressions_added();
 
 -- A row that is gone cannot say who took it away: the transaction does, in dispatcher.actor and dispatcher.reason.
-CREATE FUNCTION dispatcher.suppressions_released_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.suppressions_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.suppression_log (actor, action, tenant_id, kind, address, channel, source, expires_at, reason)
@@ -129,9 +129,9 @@ BEGIN
 END $$;
 
 CREATE TRIGGER suppressions_released AFTER DELETE ON dispatcher.suppressions
-    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.suppressions_released_v1();
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.suppressions_released();
 
-CREATE FUNCTION dispatcher.preferences_changed_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.preferences_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.suppression_log (actor, action, tenant_id, kind, address, topic, reason)
@@ -144,15 +144,15 @@ BEGIN
 END $$;
 
 CREATE TRIGGER preferences_set AFTER INSERT ON dispatcher.topic_preferences
-    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.preferences_changed_v1();
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.preferences_changed();
 CREATE TRIGGER preferences_changed AFTER UPDATE ON dispatcher.topic_preferences
-    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.preferences_changed_v1();
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.preferences_changed();
 
 -- Deliveries that nothing more may be sent of: skipped with their reasons, whatever they waited for. One that a provider
 -- may have already (an earlier attempt is unknown) is held instead: nobody can say that it was not sent. What is marked
 -- is with its provider, and what is held waits for somebody anyway. The rows are locked before it is asked what is known
 -- of their attempts: a snapshot from before the wait would not show what the one that was waited for has written.
-CREATE FUNCTION dispatcher.bar_v1(p_ids bigint[], p_reasons text[]) RETURNS TABLE (delivery_id bigint, became text)
+CREATE FUNCTION dispatcher.bar(p_ids bigint[], p_reasons text[]) RETURNS TABLE (delivery_id bigint, became text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'on', true);
@@ -183,20 +183,20 @@ END $$;
 -- reads all deliveries of its workspace first, since the hash of a recipient may tell more than the row may show (232 ms
 -- where there are 200,000; this takes 1 ms). By the hash first, and then whose they are: without statistics all deliveries
 -- of a workspace look as few as those to one address (380 ms among 250,000).
-CREATE FUNCTION dispatcher.sent_to_v1(p_tenant_id text, p_workspace_id text, p_forms text[]) RETURNS SETOF bigint
+CREATE FUNCTION dispatcher.sent_to(p_tenant_id text, p_workspace_id text, p_forms text[]) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM dispatcher.stay_within_v1(p_tenant_id, p_workspace_id);
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
     RETURN QUERY
     SELECT d.id
-      FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest(p_forms) AS form) AS asked,
+      FROM (SELECT DISTINCT dispatcher.address_hash(form) AS hash FROM unnest(p_forms) AS form) AS asked,
            LATERAL (SELECT b.id, b.tenant_id, b.workspace_id FROM dispatcher.deliveries b
-                     WHERE dispatcher.address_hash_v1(b.recipient) = asked.hash OFFSET 0) AS d
+                     WHERE dispatcher.address_hash(b.recipient) = asked.hash OFFSET 0) AS d
      WHERE d.tenant_id = p_tenant_id AND d.workspace_id = p_workspace_id;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.suppressions_added_v1, dispatcher.suppressions_released_v1,
-    dispatcher.preferences_changed_v1, dispatcher.sent_to_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.suppressions_added, dispatcher.suppressions_released,
+    dispatcher.preferences_changed, dispatcher.sent_to FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.suppressions, dispatcher.topic_preferences TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.suppression_log TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.sent_to_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.sent_to TO dispatcher_tenant;

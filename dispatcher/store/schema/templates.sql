@@ -33,7 +33,7 @@ CREATE TABLE dispatcher.templates (
 COMMENT ON COLUMN dispatcher.templates.published IS 'the version that deliveries are frozen to; null: none yet';
 COMMENT ON COLUMN dispatcher.templates.latest IS 'the number of its newest version';
 COMMENT ON COLUMN dispatcher.templates.channel IS 'null: a partial';
-CALL dispatcher.isolate_v1('dispatcher.templates');
+CALL dispatcher.isolate('dispatcher.templates');
 
 CREATE TABLE dispatcher.template_versions (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -52,7 +52,7 @@ CREATE TABLE dispatcher.template_versions (
 COMMENT ON COLUMN dispatcher.template_versions.variables IS 'what it reads, found by analysis when it was saved';
 COMMENT ON COLUMN dispatcher.template_versions.sources IS 'by locale: {"parts": {part: Liquid}, "partials": {name: Liquid}}';
 CREATE INDEX template_versions_by_time ON dispatcher.template_versions (created_at, id);
-CALL dispatcher.isolate_v1('dispatcher.template_versions', 'template_id', 'dispatcher.templates');
+CALL dispatcher.isolate('dispatcher.template_versions', 'template_id', 'dispatcher.templates');
 
 CREATE TABLE dispatcher.template_publications (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -63,9 +63,9 @@ CREATE TABLE dispatcher.template_publications (
 );
 CREATE INDEX template_publications_by_template ON dispatcher.template_publications (template_id, id);
 CREATE INDEX template_publications_by_time ON dispatcher.template_publications (at, id);
-CALL dispatcher.isolate_v1('dispatcher.template_publications', 'template_id', 'dispatcher.templates');
+CALL dispatcher.isolate('dispatcher.template_publications', 'template_id', 'dispatcher.templates');
 
-CREATE FUNCTION dispatcher.templates_never_change_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.templates_never_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '% is immutable: what was promised with a version is sent with it', TG_TABLE_NAME
@@ -73,15 +73,15 @@ BEGIN
 END $$;
 
 CREATE TRIGGER template_versions_never_change BEFORE UPDATE OR DELETE OR TRUNCATE ON dispatcher.template_versions
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.templates_never_change_v1();
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.templates_never_change();
 -- What a template is called and what it is for are what its versions and deliveries rely on.
 CREATE TRIGGER templates_stay_what_they_are BEFORE UPDATE OF id, tenant_id, workspace_id, name, channel ON dispatcher.templates
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.templates_never_change_v1();
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.templates_never_change();
 
 -- Save versions, all or none, and publish them where that is asked for. `p_drafts` is an array of objects: tenant_id,
 -- workspace_id, name, channel, default_locale, rights, variables, sources. One that says what the newest version says makes
 -- no other, so that saving again what was saved changes nothing. Answers each by its position.
-CREATE FUNCTION dispatcher.put_templates_v1(p_drafts jsonb, p_publish boolean, p_author text)
+CREATE FUNCTION dispatcher.put_templates(p_drafts jsonb, p_publish boolean, p_author text)
 RETURNS TABLE (place integer, version_id bigint, number integer, created boolean, published boolean)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -135,7 +135,7 @@ END $$;
 
 -- Publish a version, the newest where no number is given. No row where there is no such template or version; before and
 -- after are alike where it was published already.
-CREATE FUNCTION dispatcher.publish_template_v1(
+CREATE FUNCTION dispatcher.publish_template(
     p_tenant_id text, p_workspace_id text, p_name text, p_number integer, p_actor text
 ) RETURNS TABLE (version_id bigint, number integer, number_before integer)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -159,7 +159,7 @@ END $$;
 
 -- Of the locales that a version has, the one that comes nearest to what was asked for: itself, else what is left of it
 -- without its last pieces (zh-Hant-TW, zh-Hant, zh), else the default. Neither case nor _ for - makes a difference.
-CREATE FUNCTION dispatcher.nearest_locale_v1(p_asked text, p_locales text[], p_default text) RETURNS text
+CREATE FUNCTION dispatcher.nearest_locale(p_asked text, p_locales text[], p_default text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rest text := lower(replace(left(p_asked, 100), '_', '-'));
@@ -174,11 +174,12 @@ BEGIN
 END $$;
 
 -- Why a delivery cannot have a template; null: it can.
-CREATE FUNCTION dispatcher.template_fault_v1(p_tenant_id text, p_workspace_id text, p_name text, p_channel text) RETURNS text
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dispatcher.template_fault(p_tenant_id text, p_workspace_id text, p_name text, p_channel text) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held dispatcher.templates;
 BEGIN
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
     SELECT t.* INTO held FROM dispatcher.templates t
      WHERE t.tenant_id = p_tenant_id AND t.workspace_id = p_workspace_id AND t.name = p_name;
     RETURN CASE WHEN NOT FOUND THEN format('there is no template %s', quote_literal(p_name))
@@ -188,17 +189,9 @@ BEGIN
                 WHEN held.published IS NULL THEN format('%s has no published version', quote_literal(p_name)) END;
 END $$;
 
--- The same for requests: from within a workspace nothing is said about the templates of another one.
-CREATE FUNCTION dispatcher.template_fault_v2(p_tenant_id text, p_workspace_id text, p_name text, p_channel text) RETURNS text
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM dispatcher.stay_within_v1(p_tenant_id, p_workspace_id);
-    RETURN dispatcher.template_fault_v1(p_tenant_id, p_workspace_id, p_name, p_channel);
-END $$;
-
 -- A version that is given is kept, as long as it is one of this very template: whoever plans ahead has frozen it before.
 -- (What comes out of a dump may come before its templates do. It is held anyhow, and the renderer looks again.)
-CREATE FUNCTION dispatcher.deliveries_freeze_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.deliveries_freeze() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     frozen record;
@@ -213,7 +206,7 @@ BEGIN
        AND t.channel = NEW.channel;
     IF FOUND THEN
         NEW.template_version := frozen.id;
-        NEW.locale := dispatcher.nearest_locale_v1(NEW.locale, frozen.locales, frozen.default_locale);
+        NEW.locale := dispatcher.nearest_locale(NEW.locale, frozen.locales, frozen.default_locale);
     ELSIF NEW.template_version IS NOT NULL THEN
         RAISE EXCEPTION 'template_version % is none of the template % for %', NEW.template_version,
             coalesce(quote_literal(NEW.template_name), 'null'), NEW.channel
@@ -223,10 +216,10 @@ BEGIN
 END $$;
 
 CREATE TRIGGER deliveries_freeze BEFORE INSERT ON dispatcher.deliveries
-    FOR EACH ROW WHEN (NEW.template IS NULL) EXECUTE FUNCTION dispatcher.deliveries_freeze_v1();
+    FOR EACH ROW WHEN (NEW.template IS NULL) EXECUTE FUNCTION dispatcher.deliveries_freeze();
 
 -- Runs before the statement's own trigger, which leaves alone what has a state already.
-CREATE FUNCTION dispatcher.deliveries_without_template_v3() RETURNS trigger
+CREATE FUNCTION dispatcher.deliveries_without_template() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     why text;
@@ -234,7 +227,7 @@ BEGIN
     -- Out of a dump: its own state follows.
     IF NEW.created_at < now() - interval '1 minute' THEN RETURN NULL; END IF;
     why := 'template_name: ' || coalesce(
-        dispatcher.template_fault_v1(NEW.tenant_id, NEW.workspace_id, NEW.template_name, NEW.channel), 'was published too late');
+        dispatcher.template_fault(NEW.tenant_id, NEW.workspace_id, NEW.template_name, NEW.channel), 'was published too late');
     INSERT INTO dispatcher.delivery_state (id, channel, lane, run_at, expires_at, ready, status, finished_at, error, wakes,
                                            announced)
     VALUES (NEW.id, NEW.channel, NEW.lane, NEW.scheduled_for, NEW.expires_at, false, 'failed', statement_timestamp(), why,
@@ -244,12 +237,12 @@ BEGIN
                  WHERE e.tenant_id = NEW.tenant_id AND e.workspace_id = NEW.workspace_id AND e.enabled AND e.of_deliveries
                  LIMIT 1) END);
     IF NEW.node IS NOT NULL THEN
-        PERFORM dispatcher.wake_run_v1(NEW.run_id);
+        PERFORM dispatcher.wake_run(NEW.run_id);
     ELSE
         INSERT INTO dispatcher.dead_deliveries (delivery_id) VALUES (NEW.id);
     END IF;
     IF NEW.channel <> 'webhook' THEN
-        PERFORM dispatcher.announce_v1(NEW.tenant_id, NEW.workspace_id, 'delivery.failed', NEW.id, jsonb_build_object(
+        PERFORM dispatcher.announce(NEW.tenant_id, NEW.workspace_id, 'delivery.failed', NEW.id, jsonb_build_object(
             'status', 'failed', 'attempt', 0, 'error', why, 'finished_at', statement_timestamp()));
     END IF;
     RETURN NULL;
@@ -257,10 +250,10 @@ END $$;
 
 CREATE TRIGGER deliveries_without_template AFTER INSERT ON dispatcher.deliveries
     FOR EACH ROW WHEN (NEW.template IS NULL AND NEW.template_version IS NULL)
-    EXECUTE FUNCTION dispatcher.deliveries_without_template_v3();
+    EXECUTE FUNCTION dispatcher.deliveries_without_template();
 
-REVOKE ALL ON FUNCTION dispatcher.template_fault_v1, dispatcher.template_fault_v2, dispatcher.deliveries_freeze_v1,
-    dispatcher.deliveries_without_template_v3 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.template_fault, dispatcher.deliveries_freeze,
+    dispatcher.deliveries_without_template FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.templates TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.template_versions, dispatcher.template_publications TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.template_fault_v2 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.template_fault TO dispatcher_tenant;

@@ -1,8 +1,9 @@
 -- Triggers: what starts a run, by one call or by many at once, inside the transaction of an application.
 --
--- Each function has a version in its name, which stays what it is, and a face without one, which is the newest. The faces run
--- with their owner's rights and are granted to no role by default: a role needs USAGE on the schema and EXECUTE on the face.
--- Their arguments have plain names: dispatcher.trigger_workflow(workflow => 'welcome', input => '{}').
+-- The functions of applications (trigger_workflow, run_status, and those of run_actions.sql and enqueue.sql without `p_` before
+-- their arguments) run with their owner's rights, begin with stay_within, and are granted to no role by default: a role needs
+-- USAGE on the schema and EXECUTE on the function. Their arguments have plain names:
+-- dispatcher.trigger_workflow(workflow => 'welcome', input => '{}').
 --
 -- Keys are looked up one at a time. Before Postgres 17 a list of keys is either a condition of the index or a filter behind
 -- it, and without statistics the second looks as good: each call read all runs of its workflow. One key is a condition of the
@@ -10,7 +11,7 @@
 
 -- Whether something is there, null included, as Liquid looks for it: `size`, `first` and `last` are what it says of a list,
 -- a text or an object, also where no such field is. A number among the steps is the place in a list.
-CREATE FUNCTION dispatcher.has_path_v1(p_input jsonb, p_at text[]) RETURNS boolean
+CREATE FUNCTION dispatcher.has_path(p_input jsonb, p_at text[]) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     here jsonb := p_input;
@@ -45,7 +46,7 @@ END $$;
 
 -- The steps of a path as Liquid's analysis writes it: order.lines[0].name, labels['a b']. Where a variable says how it goes
 -- on, as in prices[currency].net, nobody knows that before it is rendered: the steps end there.
-CREATE FUNCTION dispatcher.path_steps_v1(p_path text) RETURNS text[]
+CREATE FUNCTION dispatcher.path_steps(p_path text) RETURNS text[]
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN position('[' IN p_path) = 0 THEN string_to_array(p_path, '.')
                 ELSE ARRAY(SELECT coalesce(replace(replace(coalesce(m[1], m[2]), '\''', ''''), '\\', '\'), m[3], m[4])
@@ -56,7 +57,7 @@ $$;
 
 -- What an input lacks for a version: [{"path", "words", "name", "kind": "field" | "variable" | "template"}]. Fields come in the
 -- order of the definition, variables in order of appearance: those of the workflow, then those of its stored templates.
-CREATE FUNCTION dispatcher.input_faults_v1(
+CREATE FUNCTION dispatcher.input_faults(
     p_tenant_id text, p_workspace_id text, p_version dispatcher.plan_versions, p_input jsonb
 ) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -69,11 +70,11 @@ BEGIN
     SELECT coalesce(jsonb_agg(jsonb_build_object('path', '$.' || f, 'kind', 'field', 'name', f, 'words', 'is required')
                               ORDER BY o), '[]')
       INTO faults FROM unnest(p_version.required_fields) WITH ORDINALITY AS r (f, o)
-     WHERE NOT dispatcher.has_path_v1(p_input, dispatcher.path_steps_v1(f));
+     WHERE NOT dispatcher.has_path(p_input, dispatcher.path_steps(f));
     SELECT faults || coalesce(jsonb_agg(jsonb_build_object('path', '$.' || (r.value ->> 'path'), 'kind', 'variable',
                'name', r.value ->> 'path', 'words', 'is read by the workflow') ORDER BY r.ordinality), '[]')
       INTO faults FROM jsonb_array_elements(p_version.reads) WITH ORDINALITY AS r
-     WHERE NOT dispatcher.has_path_v1(p_input, ARRAY(SELECT jsonb_array_elements_text(r.value -> 'at')));
+     WHERE NOT dispatcher.has_path(p_input, ARRAY(SELECT jsonb_array_elements_text(r.value -> 'at')));
     FOR used IN
         SELECT s.value ->> 'name' AS name, s.value -> 'variable' ->> 'path' AS variable, s.value ->> 'channel' AS channel,
                coalesce((s.value ->> 'steps')::integer, 0) AS steps,
@@ -83,12 +84,12 @@ BEGIN
     LOOP
         called := used.name;
         IF used.variable IS NOT NULL THEN
-            CONTINUE WHEN NOT dispatcher.has_path_v1(p_input, used.at);
+            CONTINUE WHEN NOT dispatcher.has_path(p_input, used.at);
             called := p_input #>> used.at;
         END IF;
         -- No name is longer, and what is said of it is not either.
         called := left(called, 101);
-        fault := dispatcher.template_fault_v1(p_tenant_id, p_workspace_id, coalesce(called, ''), used.channel);
+        fault := dispatcher.template_fault(p_tenant_id, p_workspace_id, coalesce(called, ''), used.channel);
         IF fault IS NOT NULL THEN
             faults := faults || jsonb_build_object('kind', 'template', 'path', coalesce('$.' || used.variable, '$'),
                                                    'name', coalesce(called, 'null'), 'words', fault);
@@ -99,18 +100,18 @@ BEGIN
           INTO faults
           FROM dispatcher.templates t
           JOIN dispatcher.template_versions v ON v.id = t.published, unnest(v.variables) WITH ORDINALITY AS r (read, place),
-               LATERAL (SELECT dispatcher.path_steps_v1(read) AS at) AS steps
+               LATERAL (SELECT dispatcher.path_steps(read) AS at) AS steps
          WHERE t.tenant_id = p_tenant_id AND t.workspace_id = p_workspace_id AND t.name = called
            -- (The link by which one unsubscribes comes with each message.)
            AND NOT coalesce(substring(at[1] FROM '^step_(0|[1-9][0-9]{0,5})_(?:result|error)$')::integer < used.steps, false)
            AND at[1] <> 'unsubscribe_url' AND at[1] <> ALL (p_version.node_ids) AND NOT used.provides ? at[1]
-           AND NOT dispatcher.has_path_v1(p_input, at);
+           AND NOT dispatcher.has_path(p_input, at);
     END LOOP;
     RETURN faults;
 END $$;
 
 -- The faults of an input in words: everything that is missing, each name once. What is required is not named again as read.
-CREATE FUNCTION dispatcher.input_words_v1(p_faults jsonb) RETURNS text
+CREATE FUNCTION dispatcher.input_words(p_faults jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH said AS (
         SELECT f.value ->> 'kind' AS kind, f.value ->> CASE f.value ->> 'kind' WHEN 'template' THEN 'words' ELSE 'name' END AS what,
@@ -127,50 +128,56 @@ $$;
 -- Start a run, or find the one that its key has started already, whatever has become of its workflow since. Raises what is
 -- missing, all of it.
 -- A key whose row is not found after all may be one that was erased.
-CREATE FUNCTION dispatcher.trigger_workflow_v1(
-    p_workflow text, p_input jsonb DEFAULT '{}', p_idempotency_key text DEFAULT NULL, p_tenant_id text DEFAULT 'default',
-    p_workspace_id text DEFAULT 'default', p_triggered_by text DEFAULT session_user,
+CREATE FUNCTION dispatcher.trigger_workflow(
+    workflow text, input jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
+    workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user, correlation_id text DEFAULT NULL,
     OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
     OUT duplicate boolean
 )
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     -- What a run brings along is copied into its log and its deliveries.
     bytes_max CONSTANT integer := 1048576;
-    tenant    CONSTANT text := coalesce(p_tenant_id, 'default');
-    workspace CONSTANT text := coalesce(p_workspace_id, 'default');
+    tenant    CONSTANT text := coalesce(trigger_workflow.tenant_id, 'default');
+    workspace CONSTANT text := coalesce(trigger_workflow.workspace_id, 'default');
+    key       CONSTANT text := coalesce(trigger_workflow.idempotency_key, correlation_id);
     held      dispatcher.workflows;
     used      dispatcher.plan_versions;
     faults    jsonb;
     hash      text;
 BEGIN
-    workflow_name := p_workflow;
+    PERFORM dispatcher.stay_within(tenant, workspace);
+    IF trigger_workflow.idempotency_key <> correlation_id THEN
+        PERFORM dispatcher.refuse('idempotency_key and correlation_id are one thing, and differ',
+            '[{"path": "$.correlation_id", "words": "another name for idempotency_key: give one of them"}]');
+    END IF;
+    workflow_name := trigger_workflow.workflow;
     status := 'queued';
-    IF coalesce(length(p_idempotency_key) NOT BETWEEN 1 AND 255, false) THEN
-        PERFORM dispatcher.refuse_v1('idempotency_key: expected 1 to 255 characters',
-            dispatcher.fault_v1('$.idempotency_key', 'expected 1 to 255 characters'));
+    IF coalesce(length(key) NOT BETWEEN 1 AND 255, false) THEN
+        PERFORM dispatcher.refuse('idempotency_key: expected 1 to 255 characters',
+            dispatcher.fault('$.idempotency_key', 'expected 1 to 255 characters'));
     END IF;
     LOOP
-        IF p_idempotency_key IS NOT NULL THEN
+        IF key IS NOT NULL THEN
             SELECT r.id, v.number, v.total_steps, true INTO execution_id, version, total_steps, duplicate
               FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
-             WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = p_workflow
-               AND r.idempotency_key = p_idempotency_key;
+             WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = trigger_workflow.workflow
+               AND r.idempotency_key = key;
             IF NOT FOUND AND hash IS NOT NULL THEN
                 SELECT r.id, v.number, v.total_steps, true INTO execution_id, version, total_steps, duplicate
                   FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
-                 WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = p_workflow
+                 WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = trigger_workflow.workflow
                    AND r.idempotency_key = hash;
             END IF;
             IF FOUND THEN RETURN; END IF;
         END IF;
         IF held.id IS NULL THEN
             SELECT w.* INTO held FROM dispatcher.workflows w
-             WHERE w.tenant_id = tenant AND w.workspace_id = workspace AND w.name = p_workflow AND w.deleted_at IS NULL;
+             WHERE w.tenant_id = tenant AND w.workspace_id = workspace AND w.name = trigger_workflow.workflow AND w.deleted_at IS NULL;
             IF NOT FOUND THEN
-                PERFORM dispatcher.refuse_v1(format('there is no workflow %s', coalesce(quote_literal(left(p_workflow, 101)), 'null')),
-                    dispatcher.fault_v1('$.workflow', 'there is no such workflow'), 'P0002');
+                PERFORM dispatcher.refuse(format('there is no workflow %s', coalesce(quote_literal(left(trigger_workflow.workflow, 101)), 'null')),
+                    dispatcher.fault('$.workflow', 'there is no such workflow'), 'P0002');
             END IF;
             -- Against a deletion, which takes it whole; what was deleted meanwhile is seen by the next look. A transaction
             -- that keeps its first look for ever has to be told.
@@ -180,23 +187,23 @@ BEGIN
             END IF;
             SELECT w.* INTO held FROM dispatcher.workflows w WHERE w.id = held.id;
             IF NOT held.active THEN
-                PERFORM dispatcher.refuse_v1(format('the workflow %s is not active', quote_literal(p_workflow)),
-                    dispatcher.fault_v1('$.workflow', 'it is not active'), '55000');
+                PERFORM dispatcher.refuse(format('the workflow %s is not active', quote_literal(trigger_workflow.workflow)),
+                    dispatcher.fault('$.workflow', 'it is not active'), '55000');
             END IF;
-            faults := dispatcher.object_faults_v1('$', p_input, bytes_max);
-            IF faults <> '[]' THEN PERFORM dispatcher.refuse_v1('input: ' || dispatcher.faults_in_words_v1(faults), faults); END IF;
+            faults := dispatcher.object_faults('$', trigger_workflow.input, bytes_max);
+            IF faults <> '[]' THEN PERFORM dispatcher.refuse('input: ' || dispatcher.faults_in_words(faults), faults); END IF;
             SELECT v.* INTO used FROM dispatcher.plan_versions v WHERE v.id = held.current;
-            faults := dispatcher.input_faults_v1(tenant, workspace, used, p_input);
-            IF faults <> '[]' THEN PERFORM dispatcher.refuse_v1(dispatcher.input_words_v1(faults), faults); END IF;
+            faults := dispatcher.input_faults(tenant, workspace, used, trigger_workflow.input);
+            IF faults <> '[]' THEN PERFORM dispatcher.refuse(dispatcher.input_words(faults), faults); END IF;
         END IF;
         INSERT INTO dispatcher.runs (workflow_id, version_id, available_at, tenant_id, workspace_id, workflow,
                                      idempotency_key, triggered_by, input)
-        VALUES (held.id, used.id, now(), tenant, workspace, p_workflow, p_idempotency_key,
-                coalesce(nullif(p_triggered_by, ''), session_user), p_input)
+        VALUES (held.id, used.id, now(), tenant, workspace, trigger_workflow.workflow, key,
+                coalesce(nullif(trigger_workflow.triggered_by, ''), session_user), trigger_workflow.input)
         ON CONFLICT (tenant_id, workspace_id, workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING id INTO execution_id;
         EXIT WHEN FOUND;
-        hash := dispatcher.erased_v1(p_idempotency_key);
+        hash := dispatcher.erased(key);
     END LOOP;
     version := used.number;
     total_steps := used.total_steps;
@@ -204,24 +211,9 @@ BEGIN
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
 END $$;
 
--- The same for requests: from within a workspace nothing is triggered in another one.
-CREATE FUNCTION dispatcher.trigger_workflow_v2(
-    p_workflow text, p_input jsonb, p_idempotency_key text, p_tenant_id text, p_workspace_id text, p_triggered_by text,
-    OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
-    OUT duplicate boolean
-)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM dispatcher.stay_within_v1(p_tenant_id, p_workspace_id);
-    SELECT t.execution_id, t.workflow_name, t.version, t.status, t.total_steps, t.duplicate
-      INTO execution_id, workflow_name, version, status, total_steps, duplicate
-      FROM dispatcher.trigger_workflow_v1(p_workflow, p_input, p_idempotency_key, p_tenant_id, p_workspace_id,
-                                          p_triggered_by) AS t;
-END $$;
-
 -- Start runs of one workflow, or find those that their keys have started already. One row each, in no order: its place among
 -- those that were asked for, and the run, or how it is refused.
-CREATE FUNCTION dispatcher.trigger_workflows_v1(
+CREATE FUNCTION dispatcher.trigger_workflows(
     p_tenant_id text, p_workspace_id text, p_workflow text, p_inputs text[], p_keys text[], p_triggered_by text[]
 ) RETURNS TABLE (
     place integer, execution_id bigint, version integer, total_steps integer, duplicate boolean,
@@ -237,7 +229,7 @@ DECLARE
     fresh     record;
     rest      record;
 BEGIN
-    PERFORM dispatcher.stay_within_v1(p_tenant_id, p_workspace_id);
+    PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
     SELECT w.* INTO held FROM dispatcher.workflows w
      WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_workflow AND w.deleted_at IS NULL;
     IF FOUND THEN
@@ -257,8 +249,8 @@ BEGIN
                                              idempotency_key, triggered_by, input)
                 SELECT a.id, held.id, used.id, now(), p_tenant_id, p_workspace_id, p_workflow, a.key, a.actor, a.input
                   FROM asked a
-                 WHERE dispatcher.object_faults_v1('$', a.input, bytes_max) = '[]'
-                   AND dispatcher.input_faults_v1(p_tenant_id, p_workspace_id, used, a.input) = '[]'
+                 WHERE dispatcher.object_faults('$', a.input, bytes_max) = '[]'
+                   AND dispatcher.input_faults(p_tenant_id, p_workspace_id, used, a.input) = '[]'
                    AND coalesce(length(a.key) BETWEEN 1 AND 255, true)
                  ORDER BY a.key, a.place
                 ON CONFLICT (tenant_id, workspace_id, workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
@@ -288,7 +280,7 @@ BEGIN
         refusal := NULL; message := NULL; detail := NULL;
         BEGIN
             SELECT t.execution_id, t.version, t.total_steps, t.duplicate INTO execution_id, version, total_steps, duplicate
-              FROM dispatcher.trigger_workflow_v1(p_workflow, rest.input::jsonb, rest.key, p_tenant_id, p_workspace_id, rest.actor) AS t;
+              FROM dispatcher.trigger_workflow(p_workflow, rest.input::jsonb, rest.key, p_tenant_id, p_workspace_id, rest.actor) AS t;
         EXCEPTION
             WHEN data_exception OR no_data_found OR object_not_in_prerequisite_state OR program_limit_exceeded THEN
                 GET STACKED DIAGNOSTICS refusal = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
@@ -296,47 +288,6 @@ BEGIN
         RETURN NEXT;
     END LOOP;
 END $$;
-
--- `correlation_id` is what others call the key.
-CREATE FUNCTION dispatcher.trigger_workflow(
-    workflow text, input jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
-    workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user, correlation_id text DEFAULT NULL,
-    OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
-    OUT duplicate boolean
-)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM dispatcher.stay_within_v1(coalesce(tenant_id, 'default'), coalesce(workspace_id, 'default'));
-    IF idempotency_key <> correlation_id THEN
-        PERFORM dispatcher.refuse_v1('idempotency_key and correlation_id are one thing, and differ',
-            '[{"path": "$.correlation_id", "words": "another name for idempotency_key: give one of them"}]');
-    END IF;
-    SELECT t.execution_id, t.workflow_name, t.version, t.status, t.total_steps, t.duplicate
-      INTO execution_id, workflow_name, version, status, total_steps, duplicate
-      FROM dispatcher.trigger_workflow_v1(workflow, input, coalesce(idempotency_key, correlation_id), tenant_id,
-                                          workspace_id, triggered_by) AS t;
-END $$;
-
--- Where a run stands; no row where there is none.
-CREATE FUNCTION dispatcher.run_status_v1(
-    p_run_id bigint, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default'
-) RETURNS TABLE (
-    execution_id bigint, workflow_name text, version integer, status text, current_steps text[], total_steps integer,
-    idempotency_key text, triggered_by text, retry_count integer, error text, error_step text, note text, input jsonb,
-    context jsonb, held bigint, deliveries_total bigint, available_at timestamptz, created_at timestamptz,
-    started_at timestamptz, finished_at timestamptz
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT r.id, r.workflow, v.number, r.status, ARRAY(SELECT jsonb_object_keys(r.state -> 'cursor') ORDER BY 1),
-           v.total_steps, r.idempotency_key, r.triggered_by, r.retries::integer, r.error, r.error_node, r.note, r.input,
-           r.input || coalesce(r.state -> 'vars', '{}'), coalesce(c.held, 0), coalesce(c.deliveries, 0), r.available_at,
-           r.created_at, r.started_at, r.finished_at
-      FROM dispatcher.runs r
-      JOIN dispatcher.plan_versions v ON v.id = r.version_id
-      LEFT JOIN dispatcher.run_deliveries c ON c.run_id = r.id
-     WHERE r.id = p_run_id AND r.tenant_id = coalesce(p_tenant_id, 'default')
-       AND r.workspace_id = coalesce(p_workspace_id, 'default')
-$$;
 
 -- Where a run stands; no row where there is none.
 CREATE FUNCTION dispatcher.run_status(
@@ -348,12 +299,19 @@ CREATE FUNCTION dispatcher.run_status(
     started_at timestamptz, finished_at timestamptz
 )
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT dispatcher.stay_within_v1(coalesce(tenant_id, 'default'), coalesce(workspace_id, 'default'));
-    SELECT * FROM dispatcher.run_status_v1(run_id, tenant_id, workspace_id)
+    SELECT dispatcher.stay_within(coalesce(run_status.tenant_id, 'default'), coalesce(run_status.workspace_id, 'default'));
+    SELECT r.id, r.workflow, v.number, r.status, ARRAY(SELECT jsonb_object_keys(r.state -> 'cursor') ORDER BY 1),
+           v.total_steps, r.idempotency_key, r.triggered_by, r.retries::integer, r.error, r.error_node, r.note, r.input,
+           r.input || coalesce(r.state -> 'vars', '{}'), coalesce(c.held, 0), coalesce(c.deliveries, 0), r.available_at,
+           r.created_at, r.started_at, r.finished_at
+      FROM dispatcher.runs r
+      JOIN dispatcher.plan_versions v ON v.id = r.version_id
+      LEFT JOIN dispatcher.run_deliveries c ON c.run_id = r.id
+     WHERE r.id = run_status.run_id AND r.tenant_id = coalesce(run_status.tenant_id, 'default')
+       AND r.workspace_id = coalesce(run_status.workspace_id, 'default')
 $$;
 
-REVOKE ALL ON FUNCTION dispatcher.has_path_v1, dispatcher.path_steps_v1, dispatcher.input_faults_v1,
-    dispatcher.input_words_v1, dispatcher.trigger_workflow_v1, dispatcher.trigger_workflow_v2,
-    dispatcher.trigger_workflows_v1, dispatcher.trigger_workflow, dispatcher.run_status_v1,
+REVOKE ALL ON FUNCTION dispatcher.has_path, dispatcher.path_steps, dispatcher.input_faults,
+    dispatcher.input_words, dispatcher.trigger_workflow, dispatcher.trigger_workflows,
     dispatcher.run_status FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow_v2, dispatcher.trigger_workflows_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow, dispatcher.trigger_workflows TO dispatcher_tenant;

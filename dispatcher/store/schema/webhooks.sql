@@ -20,7 +20,7 @@
 --
 -- Secrets are kept as they are: what signs cannot be a hash.
 
-CREATE FUNCTION dispatcher.of_deliveries_v1(p_events text[]) RETURNS boolean
+CREATE FUNCTION dispatcher.of_deliveries(p_events text[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM unnest(p_events) AS event WHERE event LIKE 'delivery.%')
 $$;
@@ -30,7 +30,7 @@ CREATE TABLE dispatcher.webhook_endpoints (
     created_at    timestamptz NOT NULL DEFAULT statement_timestamp(),
     deleted_at    timestamptz,
     enabled       boolean NOT NULL DEFAULT true,
-    of_deliveries boolean NOT NULL GENERATED ALWAYS AS (dispatcher.of_deliveries_v1(events)) STORED,
+    of_deliveries boolean NOT NULL GENERATED ALWAYS AS (dispatcher.of_deliveries(events)) STORED,
     tenant_id     text NOT NULL,
     workspace_id  text NOT NULL,
     name          text NOT NULL,
@@ -48,7 +48,7 @@ CREATE UNIQUE INDEX webhook_endpoints_name ON dispatcher.webhook_endpoints (tena
     WHERE deleted_at IS NULL;
 CREATE INDEX webhook_endpoints_listening ON dispatcher.webhook_endpoints (tenant_id, workspace_id, of_deliveries)
     WHERE enabled;
-CALL dispatcher.isolate_v1('dispatcher.webhook_endpoints');
+CALL dispatcher.isolate('dispatcher.webhook_endpoints');
 
 CREATE TABLE dispatcher.webhook_secrets (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -61,7 +61,7 @@ COMMENT ON COLUMN dispatcher.webhook_secrets.ends_at IS 'of one that was rotated
 -- The one that holds, and one that it replaces.
 CREATE UNIQUE INDEX webhook_secrets_new ON dispatcher.webhook_secrets (endpoint_id) WHERE ends_at IS NULL;
 CREATE UNIQUE INDEX webhook_secrets_old ON dispatcher.webhook_secrets (endpoint_id) WHERE ends_at IS NOT NULL;
-CALL dispatcher.isolate_v1('dispatcher.webhook_secrets', 'endpoint_id', 'dispatcher.webhook_endpoints');
+CALL dispatcher.isolate('dispatcher.webhook_secrets', 'endpoint_id', 'dispatcher.webhook_endpoints');
 
 CREATE TABLE dispatcher.webhook_actions (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -72,7 +72,7 @@ CREATE TABLE dispatcher.webhook_actions (
     reason      text NOT NULL
 );
 CREATE INDEX webhook_actions_by_endpoint ON dispatcher.webhook_actions (endpoint_id, id);
-CALL dispatcher.isolate_v1('dispatcher.webhook_actions', 'endpoint_id', 'dispatcher.webhook_endpoints');
+CALL dispatcher.isolate('dispatcher.webhook_actions', 'endpoint_id', 'dispatcher.webhook_endpoints');
 
 CREATE TABLE dispatcher.happenings (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -88,7 +88,7 @@ COMMENT ON COLUMN dispatcher.happenings.subject IS 'the delivery, or the run';
 COMMENT ON COLUMN dispatcher.happenings.facts IS 'what may be another by the time at which it is told';
 
 -- Something has happened: a note for each endpoint of the workspace that wants to know it.
-CREATE FUNCTION dispatcher.announce_v1(
+CREATE FUNCTION dispatcher.announce(
     p_tenant_id text, p_workspace_id text, p_type text, p_subject bigint, p_facts jsonb
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -101,10 +101,10 @@ END $$;
 
 -- Whatever ends or holds a delivery is told. It comes after all that may turn an end into a hold, by its name, and fires for
 -- `ready` because of those. (BEFORE, since an AFTER trigger makes Postgres fetch every old row again.)
-CREATE FUNCTION dispatcher.delivery_announced_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.delivery_announced() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM dispatcher.announce_v1(
+    PERFORM dispatcher.announce(
         d.tenant_id, d.workspace_id,
         'delivery.' || CASE WHEN NEW.held THEN 'held'
                             WHEN NEW.status IN ('called', 'posted') THEN 'sent'
@@ -118,13 +118,13 @@ END $$;
 
 CREATE TRIGGER z_delivery_announced BEFORE UPDATE OF status, ready, held ON dispatcher.delivery_state
     FOR EACH ROW WHEN (NEW.announced AND (NEW.held AND NOT OLD.held OR NEW.status <> OLD.status AND NEW.status <> 'queued'))
-    EXECUTE FUNCTION dispatcher.delivery_announced_v1();
+    EXECUTE FUNCTION dispatcher.delivery_announced();
 
 -- What a provider says about a delivery is told, the first of each kind.
-CREATE FUNCTION dispatcher.receipt_announced_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.receipt_announced() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM dispatcher.announce_v1(
+    PERFORM dispatcher.announce(
         d.tenant_id, d.workspace_id,
         'delivery.' || CASE WHEN NEW.kind IN ('bounced_soft', 'bounced_hard', 'failed') THEN 'bounced' ELSE NEW.kind END,
         s.id,
@@ -139,17 +139,17 @@ BEGIN
 END $$;
 
 CREATE TRIGGER receipt_announced AFTER INSERT ON dispatcher.delivery_receipts
-    FOR EACH ROW WHEN (NEW.kind <> 'sent') EXECUTE FUNCTION dispatcher.receipt_announced_v1();
+    FOR EACH ROW WHEN (NEW.kind <> 'sent') EXECUTE FUNCTION dispatcher.receipt_announced();
 
 -- Whatever ends a run is told. Most workspaces listen to nothing: all else is done where somebody does.
-CREATE FUNCTION dispatcher.run_announced_v1() RETURNS trigger
+CREATE FUNCTION dispatcher.run_announced() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM dispatcher.webhook_endpoints e
                     WHERE e.tenant_id = NEW.tenant_id AND e.workspace_id = NEW.workspace_id AND e.enabled) THEN
         RETURN NEW;
     END IF;
-    PERFORM dispatcher.announce_v1(
+    PERFORM dispatcher.announce(
         NEW.tenant_id, NEW.workspace_id, 'run.' || NEW.status, NEW.id,
         jsonb_build_object('status', NEW.status, 'error', NEW.error, 'error_node', NEW.error_node, 'retries', NEW.retries,
                            'started_at', NEW.started_at, 'finished_at', NEW.finished_at));
@@ -158,10 +158,10 @@ END $$;
 
 CREATE TRIGGER z_run_announced BEFORE UPDATE OF status ON dispatcher.runs
     FOR EACH ROW WHEN (NEW.finished_at IS NOT NULL AND NEW.status <> OLD.status)
-    EXECUTE FUNCTION dispatcher.run_announced_v1();
+    EXECUTE FUNCTION dispatcher.run_announced();
 
 -- Make an endpoint. Answers created, taken (its name is), or full (a workspace has so many already).
-CREATE FUNCTION dispatcher.create_webhook_v1(
+CREATE FUNCTION dispatcher.create_webhook(
     p_tenant_id text, p_workspace_id text, p_name text, p_url text, p_events text[], p_enabled boolean, p_secret text,
     p_most integer, p_actor text, p_reason text
 ) RETURNS text
@@ -184,7 +184,7 @@ BEGIN
 END $$;
 
 -- The endpoint of a name, locked.
-CREATE FUNCTION dispatcher.lock_webhook_v1(p_tenant_id text, p_workspace_id text, p_name text)
+CREATE FUNCTION dispatcher.lock_webhook(p_tenant_id text, p_workspace_id text, p_name text)
 RETURNS dispatcher.webhook_endpoints
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT e.* FROM dispatcher.webhook_endpoints e
@@ -193,13 +193,13 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Let an endpoint be elsewhere, want to know something else, or nothing for a while. Answers changed, same or unknown.
-CREATE FUNCTION dispatcher.change_webhook_v1(
+CREATE FUNCTION dispatcher.change_webhook(
     p_tenant_id text, p_workspace_id text, p_name text, p_url text, p_events text[], p_enabled boolean, p_actor text,
     p_reason text
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    held dispatcher.webhook_endpoints := dispatcher.lock_webhook_v1(p_tenant_id, p_workspace_id, p_name);
+    held dispatcher.webhook_endpoints := dispatcher.lock_webhook(p_tenant_id, p_workspace_id, p_name);
 BEGIN
     IF held.id IS NULL THEN RETURN 'unknown'; END IF;
     IF (held.url, held.events, held.enabled) = (p_url, p_events, p_enabled) THEN RETURN 'same'; END IF;
@@ -212,12 +212,12 @@ END $$;
 
 -- Give an endpoint another secret. The one that it had signs beside it for so much longer, one before that not any more.
 -- Answers rotated or unknown.
-CREATE FUNCTION dispatcher.rotate_webhook_v1(
+CREATE FUNCTION dispatcher.rotate_webhook(
     p_tenant_id text, p_workspace_id text, p_name text, p_overlap interval, p_secret text, p_actor text, p_reason text
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    held dispatcher.webhook_endpoints := dispatcher.lock_webhook_v1(p_tenant_id, p_workspace_id, p_name);
+    held dispatcher.webhook_endpoints := dispatcher.lock_webhook(p_tenant_id, p_workspace_id, p_name);
 BEGIN
     IF held.id IS NULL THEN RETURN 'unknown'; END IF;
     DELETE FROM dispatcher.webhook_secrets WHERE endpoint_id = held.id AND ends_at IS NOT NULL;
@@ -228,12 +228,12 @@ BEGIN
 END $$;
 
 -- Delete an endpoint, and its secrets. What is queued for it is skipped when its time comes. Answers deleted or unknown.
-CREATE FUNCTION dispatcher.delete_webhook_v1(
+CREATE FUNCTION dispatcher.delete_webhook(
     p_tenant_id text, p_workspace_id text, p_name text, p_actor text, p_reason text
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    held dispatcher.webhook_endpoints := dispatcher.lock_webhook_v1(p_tenant_id, p_workspace_id, p_name);
+    held dispatcher.webhook_endpoints := dispatcher.lock_webhook(p_tenant_id, p_workspace_id, p_name);
 BEGIN
     IF held.id IS NULL THEN RETURN 'unknown'; END IF;
     UPDATE dispatcher.webhook_endpoints SET deleted_at = statement_timestamp(), enabled = false WHERE id = held.id;
@@ -243,7 +243,7 @@ BEGIN
 END $$;
 
 -- An endpoint has answered that it wants nothing any more. False where it was disabled already, or is elsewhere by now.
-CREATE FUNCTION dispatcher.webhook_gone_v1(p_id bigint, p_url text) RETURNS boolean
+CREATE FUNCTION dispatcher.webhook_gone(p_id bigint, p_url text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE dispatcher.webhook_endpoints SET enabled = false WHERE id = p_id AND url = p_url AND enabled;
@@ -253,12 +253,12 @@ BEGIN
     RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.announce_v1, dispatcher.delivery_announced_v1, dispatcher.receipt_announced_v1,
-    dispatcher.run_announced_v1, dispatcher.create_webhook_v1, dispatcher.lock_webhook_v1,
-    dispatcher.change_webhook_v1, dispatcher.rotate_webhook_v1, dispatcher.delete_webhook_v1,
-    dispatcher.webhook_gone_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.announce, dispatcher.delivery_announced, dispatcher.receipt_announced,
+    dispatcher.run_announced, dispatcher.create_webhook, dispatcher.lock_webhook,
+    dispatcher.change_webhook, dispatcher.rotate_webhook, dispatcher.delete_webhook,
+    dispatcher.webhook_gone FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.webhook_endpoints TO dispatcher_tenant;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.webhook_secrets TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.webhook_actions TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.create_webhook_v1, dispatcher.lock_webhook_v1, dispatcher.change_webhook_v1,
-    dispatcher.rotate_webhook_v1, dispatcher.delete_webhook_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.create_webhook, dispatcher.lock_webhook, dispatcher.change_webhook,
+    dispatcher.rotate_webhook, dispatcher.delete_webhook TO dispatcher_tenant;

@@ -21,7 +21,7 @@ CREATE TABLE dispatcher.workflows (
 );
 COMMENT ON COLUMN dispatcher.workflows.current IS 'the version that triggers run on: the newest';
 CREATE UNIQUE INDEX workflows_name ON dispatcher.workflows (tenant_id, workspace_id, name) WHERE deleted_at IS NULL;
-CALL dispatcher.isolate_v1('dispatcher.workflows');
+CALL dispatcher.isolate('dispatcher.workflows');
 
 -- No foreign keys: a restore with several jobs brings tables in any order.
 -- What a trigger checks stands in columns of its own: a plan of a thousand nodes is not read for it.
@@ -43,8 +43,8 @@ CREATE TABLE dispatcher.plan_versions (
 COMMENT ON COLUMN dispatcher.plan_versions.reads IS 'what a trigger must bring: [{"path": "order.id", "at": ["order", "id"]}]';
 COMMENT ON COLUMN dispatcher.plan_versions.templates IS 'the stored templates that its nodes use, by name or by variable';
 CREATE TRIGGER plan_versions_never_change BEFORE UPDATE OR DELETE OR TRUNCATE ON dispatcher.plan_versions
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.templates_never_change_v1();
-CALL dispatcher.isolate_v1('dispatcher.plan_versions', 'workflow_id', 'dispatcher.workflows');
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.templates_never_change();
+CALL dispatcher.isolate('dispatcher.plan_versions', 'workflow_id', 'dispatcher.workflows');
 
 CREATE TABLE dispatcher.workflow_actions (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -56,11 +56,11 @@ CREATE TABLE dispatcher.workflow_actions (
 );
 CREATE INDEX workflow_actions_by_workflow ON dispatcher.workflow_actions (workflow_id, id);
 CREATE INDEX workflow_actions_by_time ON dispatcher.workflow_actions (at, id);
-CALL dispatcher.isolate_v1('dispatcher.workflow_actions', 'workflow_id', 'dispatcher.workflows');
+CALL dispatcher.isolate('dispatcher.workflow_actions', 'workflow_id', 'dispatcher.workflows');
 
 -- Save a workflow: one that says what the newest version says makes no other. Activated where that is asked for, and left
 -- as it is else.
-CREATE FUNCTION dispatcher.put_workflow_v1(
+CREATE FUNCTION dispatcher.put_workflow(
     p_tenant_id text, p_workspace_id text, p_name text, p_definition json, p_plan json, p_author text, p_activate boolean
 ) RETURNS TABLE (workflow_id bigint, version_id bigint, number integer, created boolean, active boolean)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -105,7 +105,7 @@ BEGIN
 END $$;
 
 -- Activate or deactivate. Answers done, same (it was that already) or unknown.
-CREATE FUNCTION dispatcher.set_workflow_active_v1(
+CREATE FUNCTION dispatcher.set_workflow_active(
     p_tenant_id text, p_workspace_id text, p_name text, p_active boolean, p_actor text
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -126,7 +126,7 @@ END $$;
 -- Delete: refused while it is active and has any run, and while one is unfinished. What its runs have done stays, and so do
 -- their keys. Answers deleted, unknown, active, or running. No trigger comes in between: both take the same lock. It is
 -- looked before as well, since triggers wait behind whoever waits for it.
-CREATE FUNCTION dispatcher.delete_workflow_v1(p_tenant_id text, p_workspace_id text, p_name text, p_actor text) RETURNS text
+CREATE FUNCTION dispatcher.delete_workflow(p_tenant_id text, p_workspace_id text, p_name text, p_actor text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held dispatcher.workflows;
@@ -152,9 +152,9 @@ BEGIN
     RETURN 'deleted';
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.put_workflow_v1, dispatcher.set_workflow_active_v1,
-    dispatcher.delete_workflow_v1 FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.put_workflow, dispatcher.set_workflow_active,
+    dispatcher.delete_workflow FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.workflows TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.plan_versions, dispatcher.workflow_actions TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.put_workflow_v1, dispatcher.set_workflow_active_v1,
-    dispatcher.delete_workflow_v1 TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.put_workflow, dispatcher.set_workflow_active,
+    dispatcher.delete_workflow TO dispatcher_tenant;
