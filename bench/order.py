@@ -26,7 +26,7 @@ async def fill(connection: Connection, deliveries: int) -> None:
         "variables": sorted(variables(0)),
         "sources": {"en": {"parts": ORDER, "partials": {}}},
     }
-    await connection.fetch("SELECT * FROM dispatcher.put_templates_v1($1::jsonb, true, 'bench')", json.dumps([draft]))
+    await connection.fetch("SELECT * FROM dispatcher.put_templates($1::jsonb, true, 'bench')", json.dumps([draft]))
     await connection.execute(
         """
         INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template_name, variables, scheduled_for)

@@ -39,7 +39,7 @@ async def put(connection: Connection, of: Plan) -> None:
     """Save the workflow, active."""
     text = plans.encode(of).decode()
     await connection.execute(
-        "SELECT dispatcher.put_workflow_v1('default', 'default', $1, $2, $2, 'bench', true)", of.name, text
+        "SELECT dispatcher.put_workflow('default', 'default', $1, $2, $2, 'bench', true)", of.name, text
     )
 
 

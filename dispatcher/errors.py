@@ -16,6 +16,7 @@ DispatcherError
 ├── SchemaError
 │   ├── SchemaTooNew
 │   ├── SchemaBehind
+│   ├── SchemaUnreleased
 │   ├── TenantRoleMissing
 │   └── MigrationChanged
 ├── Fenced
@@ -193,6 +194,10 @@ class SchemaTooNew(SchemaError):
 
 class SchemaBehind(SchemaError):
     """The schema lacks migrations: run `dispatcher migrate`."""
+
+
+class SchemaUnreleased(SchemaError):
+    """The schema was made by a version that was never released: recreate the database."""
 
 
 class TenantRoleMissing(SchemaError):

@@ -1,2 +1,2 @@
 -- An endpoint wants nothing any more.
-SELECT dispatcher.webhook_gone_v1($1, $2)
+SELECT dispatcher.webhook_gone($1, $2)

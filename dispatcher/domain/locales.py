@@ -31,7 +31,7 @@ def _piece(piece: str) -> str:
 def nearest(asked: str | None, locales: Collection[str], default: str) -> str:
     """The one of these locales that comes nearest: itself, else without its last pieces, else the default.
 
-    Deliveries are frozen by the schema's function `nearest_locale_v1`, which decides alike.
+    Deliveries are frozen by the schema's function `nearest_locale`, which decides alike.
     """
     known = {locale.lower(): locale for locale in locales}
     rest = (asked or "")[:ASKED_MAX].replace("_", "-").lower()

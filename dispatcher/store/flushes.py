@@ -178,7 +178,7 @@ def _dead(results: Sequence[Result]) -> list[list[str]]:
 
 
 async def keep_evidence(database: Database, item: Claimed, outcome: Outcome) -> str:
-    """What a late result does: applied, resolved, kept or dropped (see late_result_v1)."""
+    """What a late result does: applied, resolved, kept or dropped (see late_result)."""
     verdict, status, message_id, reason = _evidence(item, outcome)
     told = (None if text is None else _storable(text) for text in (message_id, reason))
     return str(await database.value(_LATE, item.id, item.token, verdict, status, *told))

@@ -117,10 +117,10 @@ async def test_objects_are_kept_listed_shown_and_erased(door: Door, serving: Pro
 async def test_a_list_is_as_long_as_was_asked_for(program: Program, connection: Connection) -> None:
     """Over 500 is more than one answer of a server."""
     await connection.execute(
-        """SELECT dispatcher.put_object_v1('page-' || n, '', 'text/plain'),
-                  dispatcher.create_webhook_v1('default', 'default', 'again', 'https://example.org', '{run.*}', true,
+        """SELECT dispatcher.put_object('page-' || n, '', 'text/plain'),
+                  dispatcher.create_webhook('default', 'default', 'again', 'https://example.org', '{run.*}', true,
                                                'whsec_' || repeat('a', 32), 9, 'test', 'time ' || n),
-                  dispatcher.delete_webhook_v1('default', 'default', 'again', 'test', 'time ' || n)
+                  dispatcher.delete_webhook('default', 'default', 'again', 'test', 'time ' || n)
              FROM generate_series(1, 510) n"""
     )
     await program.start()

@@ -192,7 +192,7 @@ async def _pause(stage: Stage, chosen: Sequence[Pause], run: int) -> None:
     for scope, name, place in chosen:
         await pauses.pause(stage.database, scope, name, "ann", "test", place)
     if chosen == PARKING:
-        await stage.database.fetch("SELECT dispatcher.pause_run_v1($1)", run)
+        await stage.database.fetch("SELECT dispatcher.pause_run($1)", run)
     await stage.controls.run_once()
 
 
@@ -200,7 +200,7 @@ async def _resume(stage: Stage, chosen: Sequence[Pause], run: int) -> None:
     for scope, name, place in chosen:
         assert await pauses.resume(stage.database, scope, name, "ann", place)
     if chosen == PARKING:
-        await stage.database.fetch("SELECT dispatcher.resume_run_v1($1)", run)
+        await stage.database.fetch("SELECT dispatcher.resume_run($1)", run)
     await stage.controls.run_once()
     stage.woken.set()
 

@@ -128,7 +128,7 @@ async def test_a_drain_does_not_wait_for_a_version_that_cannot_be_loaded(stage: 
 async def test_what_was_never_published_fails_again_when_it_is_tried_again(stage: Stage) -> None:
     (one,) = await stage.write(template=None, template_name="nobody")
     assert await stage.lives([one]) == ["failed"]
-    await stage.database.fetch("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'why not')", one)
+    await stage.database.fetch("SELECT dispatcher.reopen_delivery($1, 'ann', 'why not')", one)
     async with stage.playing():
         await stage.until_all([one], "failed")
     assert (await stage.row(one))["error"] == "template_name: was not published, or its version does not exist"

@@ -153,7 +153,7 @@ async def test_a_lane_that_was_paused_while_it_waited_holds_no_other_back(troubl
         await stage.controls.run_once()
         await stage.until_empty()
         await troubled.fetch(
-            "SELECT dispatcher.cancel_delivery_v1(id, 'test', 'test') FROM unnest($1::bigint[]) id", urgent
+            "SELECT dispatcher.cancel_delivery_by_id(id, 'test', 'test') FROM unnest($1::bigint[]) id", urgent
         )
         await pauses.resume(troubled, "channel", "sms", "test")
         await stage.controls.run_once()
@@ -215,7 +215,7 @@ async def test_cancelled_between_claim_and_mark_is_not_called(stage: Stage) -> N
     ids = await stage.write(2)
     async with stage.playing():
         await until(lambda: stage.sms.preparing == 1, "it is about to be marked")
-        cancel = "SELECT dispatcher.cancel_delivery_v1($1, 'test', 'not needed')"
+        cancel = "SELECT dispatcher.cancel_delivery_by_id($1, 'test', 'not needed')"
         assert await stage.database.value(cancel, ids[0]) == "cancelled"
         stage.sms.ready.set()
         await stage.until_all(ids[1:], "sent")

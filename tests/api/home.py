@@ -29,18 +29,18 @@ _ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
 # It would tell what it was told.
 _OF_HOME = {"findPerson": {"addresses": [], "contact": "customer-17"}}
 _FURNITURE = """
-    SELECT dispatcher.create_webhook_v1('default', 'default', 'crm', 'https://of-home.example', '{run.failed}', true,
+    SELECT dispatcher.create_webhook('default', 'default', 'crm', 'https://of-home.example', '{run.failed}', true,
                                         'whsec_' || repeat('a', 32), 9, 'of-home', 'of-home');
-    SELECT dispatcher.put_templates_v1('[{"tenant_id": "default", "workspace_id": "default", "name": "welcome",
+    SELECT dispatcher.put_templates('[{"tenant_id": "default", "workspace_id": "default", "name": "welcome",
         "channel": "email", "default_locale": "en", "rights": [], "variables": [],
         "sources": {"en": {"parts": {"subject": "of-home", "text": "of-home"}, "partials": {}}}}]', true, 'of-home');
-    SELECT dispatcher.put_contact_v1('default', 'default', 'customer-17', '{"name": "of-home", "addresses": [
+    SELECT dispatcher.put_contact('default', 'default', 'customer-17', '{"name": "of-home", "addresses": [
         {"kind": "phone", "address": "+4917012345", "written": "+4917012345"}]}', 'put', NULL, 'of-home');
-    SELECT dispatcher.put_schedule_v1('default', 'default', name, 'welcome', '0 8 * * *', 'UTC', '{"of": "of-home"}',
+    SELECT dispatcher.put_schedule('default', 'default', name, 'welcome', '0 8 * * *', 'UTC', '{"of": "of-home"}',
                                       '2040-01-01', 'of-home')
       FROM unnest('{nightly,of-home}'::text[]) AS name;
-    SELECT dispatcher.put_object_v1('contract.pdf', 'of-home', 'text/of-home');
-    SELECT dispatcher.create_api_key_v1('default', 'default', name, 'triggerOperator', NULL,
+    SELECT dispatcher.put_object('contract.pdf', 'of-home', 'text/of-home');
+    SELECT dispatcher.create_api_key('default', 'default', name, 'triggerOperator', NULL,
                                         'dsp_0123456789A' || number, sha256('of-home'), 'of-home', 'of-home')
       FROM unnest('{shop,of-home}'::text[]) WITH ORDINALITY AS made (name, number);
     INSERT INTO dispatcher.suppressions (kind, address, actor, reason)
@@ -52,8 +52,8 @@ _FURNITURE = """
            ('default', 'email', sha256('bob@example.org'), '', '', 'news', now());
     INSERT INTO dispatcher.api_answers (tenant_id, workspace_id, key, asked, status, answer)
     VALUES ('default', 'default', 'once', '', 200, 'of-home');
-    SELECT dispatcher.pause_v2('tenant', 'default', NULL, NULL, 'of-tenant', 'of-tenant');
-    SELECT dispatcher.pause_v2('provider', 'unused', NULL, NULL, 'operators', 'of all');
+    SELECT dispatcher.pause('tenant', 'default', NULL, NULL, 'of-tenant', 'of-tenant');
+    SELECT dispatcher.pause('provider', 'unused', NULL, NULL, 'operators', 'of all');
 """
 
 
@@ -134,10 +134,10 @@ async def furnish(connection: Connection) -> Home:
     )
     goes = await _run(connection, "of-home")
     await flows.ordered(connection, goes)
-    rests = await _run(connection, "of-home-paused", "pause_run_v1($1)")
-    buried = await _run(connection, "of-home-dead", "bury_run_v1($1, 'of-home', 'of-home')")
+    rests = await _run(connection, "of-home-paused", "pause_run($1)")
+    buried = await _run(connection, "of-home-dead", "bury_run($1, 'of-home', 'of-home')")
     pause = await connection.fetchval(
-        "SELECT pause_id FROM dispatcher.pause_v2('template', 'promotion', 'default', 'default', 'of-home', 'of-home')"
+        "SELECT pause_id FROM dispatcher.pause('template', 'promotion', 'default', 'default', 'of-home', 'of-home')"
     )
     erasure = await connection.fetchval(
         """INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, finished_at)

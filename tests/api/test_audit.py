@@ -97,7 +97,7 @@ async def test_whatever_somebody_does_is_in_the_audit_once_and_in_order(acme: Ca
 async def test_whoever_has_the_longest_name_is_found(admin: Caller, inside: Connection) -> None:
     names = ["n" * 100, "t" * 100, "w" * 100]
     actor = "key {} of {}/{}".format(*names)
-    await inside.execute("SELECT dispatcher.pause_v2('template', 'x', 'default', 'default', $1, 'long')", actor)
+    await inside.execute("SELECT dispatcher.pause('template', 'x', 'default', 'default', $1, 'long')", actor)
     assert [one["actor"] for one in walk(admin, f"/audit?actor={quote(actor)}")] == [actor]
 
 
@@ -116,8 +116,8 @@ async def test_what_was_done_to_a_run_at_one_moment_is_all_there(admin: Caller, 
     await inside.execute(
         f"""DO $$ BEGIN
             FOR number IN 1..3 LOOP
-                PERFORM dispatcher.pause_run_v1({run}, number::text, 'default', 'default', 'hasty');
-                PERFORM dispatcher.resume_run_v1({run}, number::text, 'default', 'default', 'hasty');
+                PERFORM dispatcher.pause_run({run}, number::text, 'default', 'default', 'hasty');
+                PERFORM dispatcher.resume_run({run}, number::text, 'default', 'default', 'hasty');
             END LOOP;
         END $$"""
     )

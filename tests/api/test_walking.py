@@ -40,15 +40,15 @@ LISTS = (
     List(
         "/contacts",
         "key",
-        "SELECT $1::text FROM dispatcher.put_contact_v1('walked', 'here', $1, '{}', 'put', NULL, 'x')",
+        "SELECT $1::text FROM dispatcher.put_contact('walked', 'here', $1, '{}', 'put', NULL, 'x')",
         f"DELETE FROM dispatcher.contacts WHERE {_HERE} AND key = $1",
     ),
     List(
         "/webhooks",
         "name",
-        "SELECT $1::text FROM dispatcher.create_webhook_v1('walked', 'here', $1, 'https://x.example', '{run.failed}', "
+        "SELECT $1::text FROM dispatcher.create_webhook('walked', 'here', $1, 'https://x.example', '{run.failed}', "
         "true, 'whsec_' || repeat('a', 32), 99, 'x', 'x')",
-        "SELECT dispatcher.delete_webhook_v1('walked', 'here', $1, 'x', 'x')",
+        "SELECT dispatcher.delete_webhook('walked', 'here', $1, 'x', 'x')",
     ),
     List(
         "/keys?revoked=true",
@@ -104,7 +104,7 @@ LISTS = (
     List(
         "/pauses",
         "id",
-        "SELECT pause_id FROM dispatcher.pause_v2('template', $1, 'walked', 'here', 'x', 'x')",
+        "SELECT pause_id FROM dispatcher.pause('template', $1, 'walked', 'here', 'x', 'x')",
         "UPDATE dispatcher.pauses SET ended_at = now(), ended_by = 'x' WHERE id = $1",
     ),
 )

@@ -85,7 +85,7 @@ async def test_a_name_may_be_any(door: Door) -> None:
 
 async def test_a_workflow_that_takes_none_says_so(door: Door, place: Running) -> None:
     await place.runs.put(steps(sms(), name="asleep"))
-    off = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'asleep', false, 'ann')"
+    off = "SELECT dispatcher.set_workflow_active('default', 'default', 'asleep', false, 'ann')"
     await place.runs.connection.execute(off)
     with pytest.raises(Conflict, match="'asleep' is not active") as asleep:
         await door.trigger("asleep")

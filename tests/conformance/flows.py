@@ -59,7 +59,7 @@ async def put(
     made = compile_definition(definition, Known((*CHANNELS, PAGER), functions))
     assert isinstance(made, Plan), made
     return await connection.fetchrow(
-        "SELECT * FROM dispatcher.put_workflow_v1('default', 'default', $1, $2, $3, $4, true)",
+        "SELECT * FROM dispatcher.put_workflow('default', 'default', $1, $2, $3, $4, true)",
         made.name,
         json.dumps(definition),
         plans.encode(made).decode(),
@@ -187,11 +187,13 @@ class Flows:
 
     async def stop(self, channel: str) -> None:
         """Let nothing out on a channel."""
-        await self.connection.execute("SELECT dispatcher.pause_v1('channel', $1, 'ann', 'to look at it')", channel)
+        await self.connection.execute(
+            "SELECT dispatcher.pause_everywhere('channel', $1, 'ann', 'to look at it')", channel
+        )
 
     async def go_on(self, channel: str) -> None:
         """Let it out again."""
-        await self.connection.execute("SELECT dispatcher.resume_v1('channel', $1, 'ann')", channel)
+        await self.connection.execute("SELECT dispatcher.resume_everywhere('channel', $1, 'ann')", channel)
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ _numbers = count(1)
 # What waits for a time is looked at soon, and a retry comes at once.
 BRISK = QUICK | {"DISPATCHER_RETRY__BASE_SECONDS": "0.05", "DISPATCHER_WALK__POLL_SECONDS": "0.1"}
 CHANNELS = ("chat", "email", "http", "push", "sms", "social", "voice", "whatsapp")
-PUT = "SELECT * FROM dispatcher.put_workflow_v1('default', 'default', $1, $2, $3, 'ann', true)"
+PUT = "SELECT * FROM dispatcher.put_workflow('default', 'default', $1, $2, $3, 'ann', true)"
 
 
 class Runs:

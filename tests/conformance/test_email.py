@@ -69,8 +69,8 @@ def leaves(message: EmailMessage) -> list[Any]:
 async def test_EM_01_text_html_files_and_images_arrive_as_such(
     strict: Program, outbox: Outbox, connection: Connection
 ) -> None:
-    await connection.execute("SELECT dispatcher.put_object_v1('bills/17.pdf', $1, 'application/pdf')", PDF)
-    await connection.execute("SELECT dispatcher.put_object_v1('logo', $1, 'image/png')", PNG)
+    await connection.execute("SELECT dispatcher.put_object('bills/17.pdf', $1, 'application/pdf')", PDF)
+    await connection.execute("SELECT dispatcher.put_object('logo', $1, 'image/png')", PNG)
     options = {
         "attachments": [{"object": "bills/17.pdf"}, {"name": "größe.txt", "content": "R3LDvMOfZQ=="}],
         "inline": [{"cid": "logo", "object": "logo"}],

@@ -36,7 +36,7 @@ async def _entry(outbox: Outbox, delivery: int, *providers: Provider) -> Entry:
 
 
 async def _settle(outbox: Outbox, delivery: int, settle_as: str, actor: str = "ann") -> str:
-    settle = "SELECT dispatcher.settle_held_v1($1, $2, $3, 'looked it up')"
+    settle = "SELECT dispatcher.settle_held($1, $2, $3, 'looked it up')"
     return str(await outbox.connection.fetchval(settle, delivery, settle_as, actor))
 
 

@@ -77,7 +77,7 @@ async def test_WF_19_calls_that_a_kill_cuts_off_are_made_again_where_their_funct
         await second.start(**at(far, idempotent="once"))
         await until(settled, "none is under way any more")
         await Runs(connection).until_status(again, "completed")
-    lives = "SELECT recipient, life, attempt FROM dispatcher.delivery_life_v2 GROUP BY 1, 2, 3 ORDER BY 1"
+    lives = "SELECT recipient, life, attempt FROM dispatcher.visible_delivery_life GROUP BY 1, 2, 3 ORDER BY 1"
     assert [tuple(row) for row in await connection.fetch(lives)] == [("again", "sent", 2), ("once", "held", 1)]
     asked = sorted((one.headers["idempotency-key"], one.body) for one in far.requests)
     keys = [key for key, _ in asked]

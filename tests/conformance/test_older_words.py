@@ -32,13 +32,13 @@ async def _events(outbox: Outbox, delivery: int) -> list[tuple[str, int]]:
 
 
 async def _reopen(outbox: Outbox, delivery: int) -> None:
-    answer = await outbox.connection.fetchval("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'again')", delivery)
+    answer = await outbox.connection.fetchval("SELECT dispatcher.reopen_delivery($1, 'ann', 'again')", delivery)
     assert answer == "reopened"
 
 
 async def test_OB_13_pending_processing_succeeded(program: Program, outbox: Outbox) -> None:
     """Waiting and parked; claimed, at the provider and held; sent, called and posted."""
-    await outbox.connection.execute("SELECT dispatcher.pause_v1('tenant', 'acme', 'ann', 'wrong prices')")
+    await outbox.connection.execute("SELECT dispatcher.pause_everywhere('tenant', 'acme', 'ann', 'wrong prices')")
     waiting = await outbox.put(run_at=await outbox.connection.fetchval("SELECT now() + interval '1 day'"))
     parked = await outbox.put(tenant_id="acme")
     slots = {"DISPATCHER_CHANNELS__CHAT__MARKED_MAX": "3", "DISPATCHER_CHANNELS__PUSH__CALL_SECONDS_MAX": "0.1"}
@@ -142,7 +142,7 @@ async def test_OB_13_a_refusal_and_an_operators_word_are_failures(program: Progr
     refused, unknown = await outbox.put(), await outbox.put("push")
     await outbox.until_life(refused, "failed")
     await outbox.until_life(unknown, "held")
-    settled = await outbox.connection.fetchval("SELECT dispatcher.settle_held_v1($1, 'failed', 'ann', 'lost')", unknown)
+    settled = await outbox.connection.fetchval("SELECT dispatcher.settle_held($1, 'failed', 'ann', 'lost')", unknown)
     assert settled == "settled"
     for delivery in (refused, unknown):
         assert await _events(outbox, delivery) == [("failed", 1)]

@@ -72,7 +72,7 @@ async def test_WF_21_a_delay_that_ends_while_its_run_is_paused_is_over_once_it_g
     run = await flows.trigger("delayed")
     await flows.until_at(run, "moment")
     due = (await flows.row(run))["available_at"]
-    await flows.connection.execute("SELECT dispatcher.pause_run_v1($1)", run)
+    await flows.connection.execute("SELECT dispatcher.pause_run($1)", run)
 
     async def passed() -> bool:
         return bool(await flows.connection.fetchval("SELECT clock_timestamp() > $1", due))
@@ -80,7 +80,7 @@ async def test_WF_21_a_delay_that_ends_while_its_run_is_paused_is_over_once_it_g
     await until(passed, "its time is up")
     await flows.a_round()
     assert (await flows.status(run), await flows.deliveries(run)) == ("paused", [])
-    await flows.connection.execute("SELECT dispatcher.resume_run_v1($1)", run)
+    await flows.connection.execute("SELECT dispatcher.resume_run($1)", run)
     await flows.until_status(run, "completed")
     assert await flows.said(run) == ["late"]
 
@@ -113,7 +113,7 @@ async def test_WF_21_a_paused_run_can_be_cancelled(flows: Flows) -> None:
     await flows.stop("voice")
     run = await flows.trigger("both")
     await flows.until_at(run, "call")
-    await flows.connection.execute("SELECT dispatcher.pause_run_v1($1)", run)
+    await flows.connection.execute("SELECT dispatcher.pause_run($1)", run)
     await flows.connection.execute("SELECT dispatcher.cancel_run($1)", run)
     await flows.go_on("voice")
     await flows.a_round()
@@ -167,7 +167,7 @@ async def test_WF_22_the_view_has_the_columns_of_the_older_table(flows: Flows) -
     await flows.put(line("status", *nodes))
     run = await flows.trigger("status", {"n": 1}, idempotency_key="k", triggered_by="shop")
     await flows.until_status(run, "failed")
-    await flows.connection.execute("SELECT dispatcher.replay_run_v1($1)", run)
+    await flows.connection.execute("SELECT dispatcher.replay_run($1)", run)
     await flows.until_status(run, "failed")
     row = await flows.view(run)
     # Whose it is stands behind them.
@@ -195,9 +195,9 @@ async def test_WF_22_a_step_is_counted_from_0_and_an_attempt_that_is_repeated_co
     await flows.until_at(run, "paid")
     row = await flows.view(run)
     assert (row["status"], row["current_step"], row["retry_count"], row["completed_at"]) == ("running", 2, 1, None)
-    await flows.connection.execute("SELECT dispatcher.pause_run_v1($1)", run)
+    await flows.connection.execute("SELECT dispatcher.pause_run($1)", run)
     assert (await flows.view(run))["status"] == "running"
-    await flows.connection.execute("SELECT dispatcher.resume_run_v1($1)", run)
+    await flows.connection.execute("SELECT dispatcher.resume_run($1)", run)
     await flows.signal(run, "paid")
     await flows.until_status(run, "completed")
     row = await flows.view(run)

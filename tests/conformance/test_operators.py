@@ -45,7 +45,7 @@ async def _expired(outbox: Outbox, delivery: int) -> None:
 
 async def test_OB_19_what_waits_expires(program: Program, outbox: Outbox) -> None:
     """Due already, not due yet, and in a lane that has stopped; what expires later is sent."""
-    await _call(outbox, "pause_v1", "channel", "voice", "ann", "no lines")
+    await _call(outbox, "pause_everywhere", "channel", "voice", "ann", "no lines")
     late = await outbox.put(expires_at=_soon(-1))
     await program.start(**BRISK)
     waiting = await outbox.put(expires_at=_soon(), run_at=LATER)
@@ -58,7 +58,7 @@ async def test_OB_19_what_waits_expires(program: Program, outbox: Outbox) -> Non
 
 @pytest.mark.parametrize("scope", ["tenant", "template"])
 async def test_OB_19_what_is_parked_expires(program: Program, outbox: Outbox, scope: str) -> None:
-    await _call(outbox, "pause_v1", scope, SCOPES[scope], "ann", "wrong logo")
+    await _call(outbox, "pause_everywhere", scope, SCOPES[scope], "ann", "wrong logo")
     await program.start(**BRISK)
     delivery = await _put(outbox, "parked", expires_at=_soon())
     await outbox.until_life(delivery, "parked")
@@ -88,7 +88,7 @@ async def test_OB_19_what_was_only_ever_throttled_for_a_day_expires(program: Pro
                     WHERE id = ANY ($1::bigint[])"""
     await outbox.connection.execute(yesterday, [tired, tried])
     await _expired(outbox, tired)
-    assert await _call(outbox, "reopen_delivery_v1", tired, "ann", "the limit was wrong") == "reopened"
+    assert await _call(outbox, "reopen_delivery", tired, "ann", "the limit was wrong") == "reopened"
     anew = """SELECT status <> 'queued' OR throttled_since > now() - interval '1 hour'
                 FROM dispatcher.delivery_state WHERE id = $1"""
     await until(partial(outbox.connection.fetchval, anew, tired), "its day begins anew")
@@ -112,13 +112,13 @@ async def test_OB_20_a_delivery_is_cancelled_or_moved_until_it_is_marked(program
     await outbox.until_life(sent, "sent")
     waiting, planned = await outbox.put(run_at=LATER), await outbox.put(run_at=LATER)
     for cancelled, moved in ((waiting, planned), claimed):
-        assert await _call(outbox, "cancel_delivery_v1", cancelled, "ann", "asked") == "cancelled"
-        assert await _call(outbox, "move_delivery_v1", moved, LATER, "ann", "asked") == "moved"
+        assert await _call(outbox, "cancel_delivery_by_id", cancelled, "ann", "asked") == "cancelled"
+        assert await _call(outbox, "move_delivery", moved, LATER, "ann", "asked") == "moved"
         assert (await outbox.row(cancelled))["error"] == "cancelled: asked"
         assert (await outbox.row(moved))["run_at"] == LATER
-    assert await _call(outbox, "cancel_delivery_v1", sending, "ann", "asked") == "sending"
-    assert await _call(outbox, "move_delivery_v1", sending, LATER, "ann", "asked") == "sending"
-    assert await _call(outbox, "cancel_delivery_v1", sent, "ann", "asked") == "sent"
+    assert await _call(outbox, "cancel_delivery_by_id", sending, "ann", "asked") == "sending"
+    assert await _call(outbox, "move_delivery", sending, LATER, "ann", "asked") == "sending"
+    assert await _call(outbox, "cancel_delivery_by_id", sent, "ann", "asked") == "sent"
     # Whoever had claimed them finds that out at the mark: here at the latest when it stops.
     assert await program.stop() == 0
     assert await outbox.captured(*claimed, waiting, planned) == []
@@ -248,11 +248,11 @@ async def test_OB_21_a_pause_stops_marks_within_a_second_and_a_resume_lets_them_
     sent = 0
     for scope, name in SCOPES.items():
         await outbox.until_count(sent + 20, "sent")
-        pause = await _call(outbox, "pause_v1", scope, name, "ann", "wrong prices")
+        pause = await _call(outbox, "pause_everywhere", scope, name, "ann", "wrong prices")
         await _aged(outbox, pause, 1.2)
         sent = await outbox.count("sent")
         assert await _last_sent(outbox, pause) < 1.0, scope
-        assert await _call(outbox, "resume_v1", scope, name, "bob"), scope
+        assert await _call(outbox, "resume_everywhere", scope, name, "bob"), scope
     await outbox.until_count(sent + 20, "sent")
     assert once(await outbox.captured())
 
@@ -263,7 +263,7 @@ async def test_OB_21_a_pause_survives_a_restart_and_says_who_and_why(
     """Four reasons to wait: it waits until the last of them is gone."""
     await program.start(**BRISK)
     for scope, name in SCOPES.items():
-        await _call(outbox, "pause_v1", scope, name, "ann", f"{scope}: wrong prices")
+        await _call(outbox, "pause_everywhere", scope, name, "ann", f"{scope}: wrong prices")
     await _flow(outbox, 20, "flow-")
     assert await program.stop() == 0
     async with outbox.connection.transaction():
@@ -279,7 +279,7 @@ async def test_OB_21_a_pause_survives_a_restart_and_says_who_and_why(
     }
     for scope, name in SCOPES.items():
         assert await outbox.count("sent") == 0
-        assert await _call(outbox, "resume_v1", scope, name, "bob")
+        assert await _call(outbox, "resume_everywhere", scope, name, "bob")
     await outbox.until_count(20, "sent")
     ended = await outbox.connection.fetch("SELECT ended_by FROM dispatcher.pauses")
     assert [row["ended_by"] for row in ended] == ["bob"] * 4
@@ -288,34 +288,34 @@ async def test_OB_21_a_pause_survives_a_restart_and_says_who_and_why(
 async def test_OB_21_a_resume_is_heard_at_once(program: Program, outbox: Outbox) -> None:
     """Polling and housekeeping are off: what waited goes when it is resumed, and not when somebody looks by himself."""
     await program.start(**PATIENT, DISPATCHER_JANITOR__INTERVAL_SECONDS="600")
-    await _call(outbox, "pause_v1", "tenant", "acme", "ann", "wrong prices")
-    pause = await _call(outbox, "pause_v1", "channel", "sms", "ann", "wrong prices")
+    await _call(outbox, "pause_everywhere", "tenant", "acme", "ann", "wrong prices")
+    pause = await _call(outbox, "pause_everywhere", "channel", "sms", "ann", "wrong prices")
     delivery, parked = await outbox.put(), await outbox.put("email", tenant_id="acme")
     await outbox.until_life(parked, "parked")
     # After its last work a dispatcher looks a few times more, for half a second, and then sleeps.
     await _aged(outbox, pause, 1.0)
-    assert await _call(outbox, "resume_v1", "channel", "sms", "bob")
+    assert await _call(outbox, "resume_everywhere", "channel", "sms", "bob")
     await outbox.until_life(delivery, "sent")
-    assert await _call(outbox, "resume_v1", "tenant", "acme", "bob")
+    assert await _call(outbox, "resume_everywhere", "tenant", "acme", "bob")
     await outbox.until_life(parked, "sent")
 
 
 async def test_OB_21_a_template_is_paused_also_where_the_contracts_view_was_written_to(
     program: Program, outbox: Outbox
 ) -> None:
-    await _call(outbox, "pause_v1", "template", "welcome", "ann", "wrong logo")
+    await _call(outbox, "pause_everywhere", "template", "welcome", "ann", "wrong logo")
     await program.start(**BRISK)
     stopped, free = await outbox.put(template_name="welcome"), await outbox.put(template_name="invoice")
     await outbox.until_life(stopped, "parked")
     await outbox.until_life(free, "sent")
-    assert await _call(outbox, "resume_v1", "template", "welcome", "ann")
+    assert await _call(outbox, "resume_everywhere", "template", "welcome", "ann")
     await outbox.until_life(stopped, "sent")
 
 
 async def test_OB_21_a_pause_stops_nobody_else(program: Program, outbox: Outbox) -> None:
     await program.start(**BRISK)
     for scope, name in (("channel", "voice"), ("tenant", "loud"), ("template", "promo")):
-        await _call(outbox, "pause_v1", scope, name, "ann", "wrong prices")
+        await _call(outbox, "pause_everywhere", scope, name, "ann", "wrong prices")
     stopped = [
         await outbox.put("voice"),
         await _put(outbox, "a", tenant_id="loud"),
@@ -327,6 +327,6 @@ async def test_OB_21_a_pause_stops_nobody_else(program: Program, outbox: Outbox)
     for delivery in stopped:
         await outbox.until_life(delivery, "pending", "parked")
     assert await outbox.captured(*stopped) == []
-    assert await _call(outbox, "resume_v1", "tenant", "loud", "ann")
+    assert await _call(outbox, "resume_everywhere", "tenant", "loud", "ann")
     await outbox.until_life(stopped[1], "sent")
     assert await outbox.captured(*stopped) == [stopped[1]]

@@ -283,7 +283,7 @@ async def test_OB_05_no_statement_leaves_a_terminal_status(outbox: Outbox, leavi
         await transaction.rollback()
 
 
-@pytest.mark.parametrize("function", ["cancel_delivery_v1($1, 'me', 'x')", "move_delivery_v1($1, now(), 'me', 'x')"])
+@pytest.mark.parametrize("function", ["cancel_delivery_by_id($1, 'me', 'x')", "move_delivery($1, now(), 'me', 'x')"])
 async def test_OB_05_cancelling_and_moving_leave_an_end_alone(outbox: Outbox, function: str) -> None:
     delivery = await outbox.put()
     await outbox.connection.execute(f"UPDATE dispatcher.delivery_state SET {ENDS['failed']}")
@@ -295,7 +295,7 @@ async def test_OB_05_reopening_is_explicit_and_audited(program: Program, outbox:
     delivery = await outbox.put(body="{{ missing }}")
     await program.start()
     await outbox.until_life(delivery, "failed")
-    reopen = "SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'the template was wrong')"
+    reopen = "SELECT dispatcher.reopen_delivery($1, 'ann', 'the template was wrong')"
     assert await outbox.connection.fetchval(reopen, delivery) == "reopened"
     (action,) = await outbox.connection.fetch("SELECT * FROM dispatcher.operator_actions")
     assert (action["actor"], action["reason"], action["status_before"]) == ("ann", "the template was wrong", "failed")
@@ -307,7 +307,7 @@ async def test_OB_05_reopening_one_reopens_no_other(outbox: Outbox) -> None:
     other = await outbox.put()
     await outbox.connection.execute(f"UPDATE dispatcher.delivery_state SET {ENDS['failed']}")
     async with outbox.connection.transaction():
-        await outbox.connection.execute("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'x')", delivery)
+        await outbox.connection.execute("SELECT dispatcher.reopen_delivery($1, 'ann', 'x')", delivery)
         with pytest.raises(asyncpg.PostgresError):
             async with outbox.connection.transaction():
                 await outbox.connection.execute(f"UPDATE dispatcher.delivery_state SET {BACK} WHERE id = $1", other)

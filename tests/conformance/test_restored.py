@@ -31,7 +31,7 @@ async def _restore(outbox: Outbox, url: str, file: Path, *words: str) -> "subpro
 
 
 async def _settled(outbox: Outbox, delivery: int, settle_as: str) -> str:
-    settle = "SELECT dispatcher.settle_held_v1($1, $2, 'ann', 'looked it up')"
+    settle = "SELECT dispatcher.settle_held($1, $2, 'ann', 'looked it up')"
     return str(await outbox.connection.fetchval(settle, delivery, settle_as))
 
 
@@ -43,11 +43,13 @@ async def _until_settled(outbox: Outbox, delivery: int) -> None:
 
 
 async def _pause(outbox: Outbox, channel: str) -> None:
-    await outbox.connection.execute("SELECT dispatcher.pause_v1('channel', $1, 'ann', 'a backup is made')", channel)
+    await outbox.connection.execute(
+        "SELECT dispatcher.pause_everywhere('channel', $1, 'ann', 'a backup is made')", channel
+    )
 
 
 async def _resume(outbox: Outbox, channel: str) -> None:
-    await outbox.connection.execute("SELECT dispatcher.resume_v1('channel', $1, 'ann')", channel)
+    await outbox.connection.execute("SELECT dispatcher.resume_everywhere('channel', $1, 'ann')", channel)
 
 
 async def test_OB_12_on_another_server_what_may_have_been_sent_is_held_and_says_so(
@@ -158,7 +160,7 @@ async def _quarantined_in_a_call(program: Program, outbox: Outbox) -> int:
     await program.start(**BRISK, **hanging("chat"), **SHORT_CALLS)
     delivery = await outbox.put("chat")
     await outbox.until_life(delivery, "sending")
-    quarantine = "SELECT deliveries FROM dispatcher.quarantine_v2(now() + interval '1 minute', 'ann', 'restored')"
+    quarantine = "SELECT deliveries FROM dispatcher.quarantine(now() + interval '1 minute', 'ann', 'restored')"
     assert await outbox.connection.fetchval(quarantine) == 1
     assert await outbox.life(delivery) == "held"
     return delivery

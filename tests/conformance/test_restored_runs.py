@@ -109,7 +109,7 @@ async def test_OB_12_restored_runs_rest_until_somebody_resumes_them(
         assert (await trigger(there, key="k0"))["duplicate"]
         checked = await asyncio.to_thread(restoring.run, "check")
         assert checked.returncode == 0, checked.stdout
-        assert await there.fetchval("SELECT dispatcher.resume_run_v1($1)", runs.woken) == "done"
+        assert await there.fetchval("SELECT dispatcher.resume_run($1)", runs.woken) == "done"
 
         async def waits() -> bool:
             return await status(there, runs.woken) == "waiting"

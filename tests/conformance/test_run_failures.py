@@ -240,9 +240,9 @@ async def test_WF_17_pauses_do_not_count(runs: Runs, far: FarSide) -> None:
     far.always = FINE
     run = await runs.start(steps(call(), call(), timeout_seconds=60))
     await runs.delivery(run, "n1", "sending")
-    assert await runs.connection.fetchval("SELECT dispatcher.pause_run_v1($1, 'wait')", run) == "done"
+    assert await runs.connection.fetchval("SELECT dispatcher.pause_run($1, 'wait')", run) == "done"
     await pass_time(runs, run)
-    assert await runs.connection.fetchval("SELECT dispatcher.resume_run_v1($1, 'go')", run) == "done"
+    assert await runs.connection.fetchval("SELECT dispatcher.resume_run($1, 'go')", run) == "done"
     silent.let_go.set()
     await runs.until_status(run, "completed")
 
@@ -254,7 +254,7 @@ async def test_WF_17_what_was_held_does_not_count(runs: Runs, far: FarSide, as_w
     run = await runs.start(steps(call(), call(), timeout_seconds=60))
     held = await runs.delivery(run, "n1", "held")
     await pass_time(runs, run)
-    settle = "SELECT dispatcher.settle_held_v1($1, $2, 'ann', 'looked it up')"
+    settle = "SELECT dispatcher.settle_held($1, $2, 'ann', 'looked it up')"
     assert await runs.connection.fetchval(settle, held, as_what) == "settled"
     await runs.until_status(run, "completed")
 

@@ -68,7 +68,7 @@ async def test_WF_08_a_run_is_paused_cancelled_or_failed(flows: Flows) -> None:
     await flows.put(line("paused", node("paid", "wait", event="paid")))
     run = await flows.trigger("paused")
     await flows.until_status(run, "waiting")
-    await flows.connection.execute("SELECT dispatcher.pause_run_v1($1)", run)
+    await flows.connection.execute("SELECT dispatcher.pause_run($1)", run)
     assert await shown(flows, run) == ("paused", "running")
     await flows.connection.execute("SELECT dispatcher.cancel_run($1)", run)
     assert await shown(flows, run) == ("cancelled", "cancelled")
@@ -147,7 +147,9 @@ async def test_WF_10_of_several_recipients_each_has_its_result_and_one_that_was_
     assert [row["recipient"] for row in rows] == [ANN, NOBODY, CAT, BOB]
     # Not before all of them are over.
     cat = rows[2]["id"]
-    assert await flows.connection.fetchval("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", cat) == "cancelled"
+    assert (
+        await flows.connection.fetchval("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", cat) == "cancelled"
+    )
     await flows.a_round()
     assert await flows.status(run) == "running"
     await flows.go_on(PAGER)

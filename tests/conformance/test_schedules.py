@@ -17,7 +17,7 @@ ROUNDS = 8
 
 async def _put(program: Program, connection: Connection, names: Sequence[str] = NAMES) -> None:
     await put_plan(connection, telling())
-    put = """SELECT dispatcher.put_schedule_v1('default', 'default', name, 'report', '* * * * *', 'UTC', '{}',
+    put = """SELECT dispatcher.put_schedule('default', 'default', name, 'report', '* * * * *', 'UTC', '{}',
                                                now() + interval '1 day', 'ann') FROM unnest($1::text[]) AS name"""
     await connection.execute(put, names)
 

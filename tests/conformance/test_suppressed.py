@@ -77,7 +77,7 @@ async def test_OB_17_what_waits_is_skipped_at_once_by_whatever_door_it_is_said(
     """Planned for another day, and behind a pause; said by an application's own INSERT."""
     await program.start()
     planned = await outbox.put("email", recipient=ANN, run_at=await _tomorrow(outbox))
-    await outbox.connection.execute("SELECT dispatcher.pause_v1('tenant', 'default', 'me', 'x')")
+    await outbox.connection.execute("SELECT dispatcher.pause_everywhere('tenant', 'default', 'me', 'x')")
     parked = await outbox.put("email", recipient="ANN@example.org")
     await outbox.until_life(parked, "parked")
     await outbox.connection.execute(

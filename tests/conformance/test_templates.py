@@ -72,7 +72,7 @@ async def sent(program: Program, outbox: Outbox, delivery: int) -> dict[str, str
 async def test_TE_01_a_delivery_says_the_version_that_was_published_when_it_was_inserted(
     program: Program, outbox: Outbox, tmp_path: Path
 ) -> None:
-    await outbox.connection.execute("SELECT dispatcher.pause_v1('template', 'welcome', 'ann', 'first look')")
+    await outbox.connection.execute("SELECT dispatcher.pause_everywhere('template', 'welcome', 'ann', 'first look')")
     folder = files(tmp_path / "t", welcome=SMS)
     text(program.run("templates", "sync", str(folder)))
     named: dict[str, Any] = {"template": None, "template_name": "welcome", "variables": '{"name": "Ann"}'}
@@ -88,7 +88,7 @@ async def test_TE_01_a_delivery_says_the_version_that_was_published_when_it_was_
     await program.start()
     # What is stored can be paused by its name as well.
     await outbox.until_life(first, "parked")
-    await outbox.connection.execute("SELECT dispatcher.resume_v1('template', 'welcome', 'ann')")
+    await outbox.connection.execute("SELECT dispatcher.resume_everywhere('template', 'welcome', 'ann')")
     said = [(await sent(program, outbox, one))["body"] for one in (first, german, second, back)]
     assert said == ["Hello Ann", "Hallo Ann", "Good day Ann", "Hello Ann"]
     (shown,) = rows(program.run("deliveries", "show", str(second), "--json"))

@@ -55,12 +55,10 @@ async def test_WF_06_a_trigger_checks_that_its_workflow_exists_and_is_active(flo
     )
     await flows.put(line("asleep", node("hello", "sms")))
     await flows.connection.execute(
-        "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'asleep', false, 'ann')"
+        "SELECT dispatcher.set_workflow_active('default', 'default', 'asleep', false, 'ann')"
     )
     assert (await refusal(flows, "asleep", {}))[0] == "the workflow 'asleep' is not active"
-    await flows.connection.execute(
-        "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'asleep', true, 'ann')"
-    )
+    await flows.connection.execute("SELECT dispatcher.set_workflow_active('default', 'default', 'asleep', true, 'ann')")
     await flows.until_status(await flows.trigger("asleep"), "completed")
 
 
@@ -228,9 +226,7 @@ async def test_WF_07_a_duplicate_trigger_returns_the_first_run(flows: Flows) -> 
     await flows.until_status(first["execution_id"], "completed")
     before = await flows.row(first["execution_id"])
     await flows.put(line("twice", node("hello", "sms", body="Goodbye {{ nobody }}")))
-    await flows.connection.execute(
-        "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'twice', false, 'ann')"
-    )
+    await flows.connection.execute("SELECT dispatcher.set_workflow_active('default', 'default', 'twice', false, 'ann')")
     for given in ({"name": "Bob"}, {}):
         again = await flows.answer("twice", given, idempotency_key="k")
         assert dict(again) == dict(first) | {"duplicate": True}
@@ -249,7 +245,7 @@ async def test_WF_07_a_key_is_of_one_workflow_tenant_and_workspace_and_without_o
         runs += [await flows.trigger(name, {"name": "Ann"}) for _ in range(2)]
     for tenant, workspace in (("acme", "default"), ("default", "two")):
         await flows.connection.execute(
-            """SELECT dispatcher.put_workflow_v1($1, $2, 'mine', v.definition, v.plan, 'ann', true)
+            """SELECT dispatcher.put_workflow($1, $2, 'mine', v.definition, v.plan, 'ann', true)
                  FROM dispatcher.plan_versions v JOIN dispatcher.workflows w ON w.current = v.id
                 WHERE w.name = 'mine' AND w.tenant_id = 'default' AND w.workspace_id = 'default'""",
             tenant,

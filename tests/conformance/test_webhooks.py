@@ -205,7 +205,9 @@ async def test_OP_06_of_a_transaction_that_is_rolled_back_nothing_is_told(hooks:
     )
     undone = hooks.connection.transaction()
     await undone.start()
-    assert await hooks.connection.fetchval("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", held) == "cancelled"
+    assert (
+        await hooks.connection.fetchval("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", held) == "cancelled"
+    )
     await undone.rollback()
     one = await hooks.send("order-17")
     await hooks.until_told(1, id=one)

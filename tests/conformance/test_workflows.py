@@ -257,7 +257,7 @@ async def test_WF_05_a_workflow_is_not_deleted_while_it_has_unfinished_runs_or_i
         return done.returncode, (done.stdout + done.stderr).decode()
 
     async def set_active(active: bool) -> None:
-        asked = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'deleted', $1, 'ann')"
+        asked = "SELECT dispatcher.set_workflow_active('default', 'default', 'deleted', $1, 'ann')"
         await flows.connection.execute(asked, active)
 
     await flows.put(FIRST | {"name": "deleted"})
@@ -285,5 +285,5 @@ async def test_WF_05_a_workflow_is_not_deleted_while_it_has_unfinished_runs_or_i
 
 async def test_WF_05_a_workflow_without_runs_is_deleted_although_it_is_active(flows: Flows) -> None:
     await flows.put(line("unused", HELLO))
-    asked = "SELECT dispatcher.delete_workflow_v1('default', 'default', 'unused', 'ann')"
+    asked = "SELECT dispatcher.delete_workflow('default', 'default', 'unused', 'ann')"
     assert await flows.connection.fetchval(asked) == "deleted"

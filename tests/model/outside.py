@@ -21,7 +21,7 @@ from tests.model.stage import (
     Stage,
 )
 
-_QUARANTINE = "SELECT deliveries FROM dispatcher.quarantine_v2($1, $2, $3)"
+_QUARANTINE = "SELECT deliveries FROM dispatcher.quarantine($1, $2, $3)"
 
 
 class Outside(Stage):

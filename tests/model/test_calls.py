@@ -28,7 +28,7 @@ async def test_nothing_is_called_of_what_the_mark_left_out(stage: Stage) -> None
     async with stage.playing():
         (gone,) = await stage.write(1)
         await until(lambda: stage.sms.preparing == 1, "it is about to be marked")
-        await stage.database.fetch("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", gone)
+        await stage.database.fetch("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", gone)
         stage.sms.ready.set()
         await stage.until_empty()
     assert stage.sms.given == []
@@ -42,7 +42,7 @@ async def test_what_was_moved_and_claimed_again_meanwhile_is_called_once(stage: 
         await until(lambda: stage.sms.preparing == 1, "the lane waits for a connection")
         (moved,) = await stage.write(1)
         await stage.until_all([moved], "claimed")
-        await stage.database.fetch("SELECT dispatcher.move_delivery_v1($1, now(), 'ann', 'at once')", moved)
+        await stage.database.fetch("SELECT dispatcher.move_delivery($1, now(), 'ann', 'at once')", moved)
         stage.woken.set()
         await stage.until_all([moved], "claimed")
         stage.sms.ready.set()

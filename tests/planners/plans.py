@@ -3,7 +3,7 @@
 from dispatcher.domain.plans.plan import Delay, Plan, Read, Send, encode
 from tests.store.scene import Connection
 
-PUT = "SELECT FROM dispatcher.put_workflow_v1('default', 'default', $1, $2::text::json, $3::text::json, 'ann', $4)"
+PUT = "SELECT FROM dispatcher.put_workflow('default', 'default', $1, $2::text::json, $3::text::json, 'ann', $4)"
 
 
 async def put_plan(connection: Connection, plan: Plan, active: bool = True) -> None:

@@ -19,7 +19,7 @@ from dispatcher.store import checks
 from dispatcher.store.database import Database
 from tests.store.scene import Scene
 
-PUT = "SELECT version_id FROM dispatcher.put_workflow_v1('default', 'default', $1, $2, $2, 'ann', true)"
+PUT = "SELECT version_id FROM dispatcher.put_workflow('default', 'default', $1, $2, $2, 'ann', true)"
 TRIGGER = "SELECT execution_id FROM dispatcher.trigger_workflow($1, $2)"
 STEPS_MAX = 60
 
@@ -56,7 +56,7 @@ class Stage:
 
     async def do(self, verb: str, run: int) -> str:
         """What an operator does to a run."""
-        return str(await self.database.value(f"SELECT dispatcher.{verb}_run_v1($1)", run))
+        return str(await self.database.value(f"SELECT dispatcher.{verb}_run($1)", run))
 
     async def signal(self, run: int, event: str, **data: Any) -> str:
         """An event for a run."""

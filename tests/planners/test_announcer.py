@@ -74,7 +74,7 @@ async def test_a_time_that_python_does_not_know_is_told_as_the_nearest(
     asked = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
                VALUES ('k', 'sms', '+49', '{"body": "x"}', $1::text::timestamptz) RETURNING id"""
     number = await scene.value(asked, kept)
-    await scene.value("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'too odd')", number)
+    await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'too odd')", number)
     assert await announces.run_once() == 1
     (told,) = await hooks.told(scene.database)
     assert told["data"]["scheduled_for"] == said
@@ -83,7 +83,7 @@ async def test_a_time_that_python_does_not_know_is_told_as_the_nearest(
 async def test_how_it_stood_is_told_and_not_how_it_stands(scene: Scene, announces: Announcer) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Failed("gone")))
-    await scene.value("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'again')", item.id)
+    await scene.value("SELECT dispatcher.reopen_delivery($1, 'ann', 'again')", item.id)
     await announces.run_once()
     (said,) = await hooks.told(scene.database)
     assert (said["data"]["status"], said["data"]["error"]) == ("failed", "gone")

@@ -117,7 +117,7 @@ class Chaos:
         """An operator knows what became of those that are held."""
         await self.stage.database.fetch("UPDATE dispatcher.delivery_state SET settle_after = NULL WHERE held")
         await self.stage.database.fetch(
-            """SELECT dispatcher.settle_held_v1(id, 'sent', 'ann', 'saw it', 'm')
+            """SELECT dispatcher.settle_held(id, 'sent', 'ann', 'saw it', 'm')
                  FROM dispatcher.delivery_state WHERE held"""
         )
 

@@ -186,7 +186,7 @@ async def test_a_tick_that_has_a_run_has_no_other_one(clockwork: Clockwork) -> N
 
 
 async def _deactivate(connection: Connection) -> None:
-    await connection.execute("SELECT dispatcher.set_workflow_active_v1('default', 'default', 'report', false, 'ann')")
+    await connection.execute("SELECT dispatcher.set_workflow_active('default', 'default', 'report', false, 'ann')")
 
 
 async def _demand(connection: Connection) -> None:
@@ -194,7 +194,7 @@ async def _demand(connection: Connection) -> None:
 
 
 async def _remove(connection: Connection) -> None:
-    await connection.execute("SELECT dispatcher.delete_workflow_v1('default', 'default', 'report', 'ann')")
+    await connection.execute("SELECT dispatcher.delete_workflow('default', 'default', 'report', 'ann')")
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ async def test_results_wake_by_whomever_they_are_written(stage: Stage) -> None:
     run = await stage.trigger(to="+49")
     await stage.walk_on()
     (one,) = await stage.deliveries(run)
-    await stage.database.fetch("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", one["id"])
+    await stage.database.fetch("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one["id"])
     await stage.walk_on()
     assert await stage.cursor(run) == {"text": "sending"}
 
@@ -251,7 +251,7 @@ async def test_a_run_with_a_held_delivery_stays_open_until_it_is_settled(stage: 
     assert await stage.statuses() == {"running": 2}
     by_run = {(await stage.deliveries(run))[0]["id"]: run for run in (settled, told)}
     first, second = items
-    await stage.database.fetch("SELECT dispatcher.settle_held_v1($1, 'sent', 'ann', 'saw it', 'm')", first.id)
+    await stage.database.fetch("SELECT dispatcher.settle_held($1, 'sent', 'ann', 'saw it', 'm')", first.id)
     await stage.scene.late(second, Succeeded("late"))
     assert await stage.walk_on() == 2
     assert {run: await stage.cursor(run) for run in by_run.values()} == {

@@ -10,7 +10,7 @@ from dispatcher.domain.plans import plan as plans
 from dispatcher.domain.plans.plan import Delay, Edge, Plan, Read, Send, Stored
 from tests.store.scene import Connection
 
-PUT = "SELECT * FROM dispatcher.put_workflow_v1($1, $2, $3, $4, $5, $6, $7)"
+PUT = "SELECT * FROM dispatcher.put_workflow($1, $2, $3, $4, $5, $6, $7)"
 TRIGGER = "SELECT * FROM dispatcher.trigger_workflow($1, $2, $3)"
 
 

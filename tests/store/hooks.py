@@ -47,5 +47,5 @@ async def told(database: Database) -> list[dict[str, Any]]:
 
 async def hear_about(scene: Scene, delivery: int, kind: str) -> None:
     """What a provider says about a delivery."""
-    record = "SELECT dispatcher.record_receipt_v1($1, $2, 1::smallint, 'resend', 'abc', now(), 'so it is')"
+    record = "SELECT dispatcher.record_receipt($1, $2, 1::smallint, 'resend', 'abc', now(), 'so it is')"
     await scene.value(record, delivery, kind)

@@ -80,7 +80,7 @@ async def test_of_several_that_wait_the_one_that_joined_first_gets_it(database: 
 async def test_of_two_that_ask_at_once_one_yields(database: Database, rival: Connection) -> None:
     first, second = await replica(database), await replica(database)
     async with rival.transaction():
-        assert not await rival.fetch("SELECT * FROM dispatcher.agree_v1($1, '{real}')", second.epoch)
+        assert not await rival.fetch("SELECT * FROM dispatcher.agree($1, '{real}')", second.epoch)
         asking = asyncio.create_task(first.claims("other"))
         await until_blocked(rival)
     assert not await asking

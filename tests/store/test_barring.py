@@ -48,11 +48,11 @@ async def _error(scene: Scene, delivery_id: int) -> str:
 async def test_whatever_is_queued_and_not_marked_is_skipped(scene: Scene, stand: str) -> None:
     (delivery,) = await scene.write(1)
     if stand == "waiting":
-        await scene.value("SELECT dispatcher.move_delivery_v1($1, now() + interval '1 h', 'me', 'later')", delivery)
+        await scene.value("SELECT dispatcher.move_delivery($1, now() + interval '1 h', 'me', 'later')", delivery)
     elif stand == "claimed":
         await scene.claim()
     elif stand == "parked":
-        await scene.value("SELECT dispatcher.pause_v1('tenant', 'default', 'me', 'x')")
+        await scene.value("SELECT dispatcher.pause_everywhere('tenant', 'default', 'me', 'x')")
         await scene.value("UPDATE dispatcher.delivery_state SET ready = false WHERE id = $1", delivery)
         await scene.value("INSERT INTO dispatcher.parked SELECT $1, id FROM dispatcher.pauses", delivery)
     await _suppress(scene)
@@ -82,7 +82,7 @@ async def test_a_mark_that_waited_for_a_suppression_sees_it(
     why = await barring.reasons(scene.database, [item])
     transaction = other.transaction()
     await transaction.start()
-    await other.execute("SELECT dispatcher.bar_v1($1, $2)", list(why), list(why.values()))
+    await other.execute("SELECT dispatcher.bar($1, $2)", list(why), list(why.values()))
     marking = asyncio.create_task(scene.mark([item]))
     await until_blocked(connection)
     await transaction.commit()
@@ -148,7 +148,7 @@ async def test_what_may_have_arrived_is_held_and_not_skipped(scene: Scene) -> No
     assert row["error"] == "unknown: an earlier attempt may have arrived; suppressed: operator: asked"
     assert await scene.claim() == []
     await _sound(scene)
-    settled = "SELECT dispatcher.settle_held_v1($1, 'failed', 'me', 'it is not there')"
+    settled = "SELECT dispatcher.settle_held($1, 'failed', 'me', 'it is not there')"
     assert await scene.value(settled, item.id) == "settled"
 
 

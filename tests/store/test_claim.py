@@ -176,7 +176,7 @@ async def test_spent_claims_go_and_others_stay(scene: Scene) -> None:
     (ended,) = await scene.claim()
     await scene.write(1)
     (open_,) = await scene.claim()
-    await scene.value("SELECT dispatcher.cancel_delivery_v1($1, 'me', 'done with it')", ended.id)
+    await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'me', 'done with it')", ended.id)
     await claims.drop_spent(scene.database, 100, 0.0)
     assert [found["token"] for found in await scene.database.fetch("SELECT token FROM dispatcher.claims")] == [
         open_.token

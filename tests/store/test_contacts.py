@@ -105,7 +105,7 @@ async def test_of_two_that_have_seen_the_same_version_the_second_changes_nothing
     database: Database, connection: Connection
 ) -> None:
     first = await put(database, "ann", name="Ann")
-    change = """SELECT answer FROM dispatcher.put_contact_v1(
+    change = """SELECT answer FROM dispatcher.put_contact(
                     'default', 'default', 'ann', '{"name": "Anna"}', 'update', $1, 'bob')"""
     async with connection.transaction():
         assert await connection.fetchval(change, first.version) == "changed"

@@ -45,7 +45,7 @@ async def test_what_was_created_by_another_transaction_is_held_and_says_so(
     assert (await scene.row(1))[
         "error"
     ] == "quarantined: created_at was given, as in a copy of one that may have been sent"
-    assert await connection.fetchval("SELECT dispatcher.settle_held_v1(1, 'requeue', 'ann', 'it is new')") == "settled"
+    assert await connection.fetchval("SELECT dispatcher.settle_held(1, 'requeue', 'ann', 'it is new')") == "settled"
     assert len(await scene.claim()) == 1
 
 

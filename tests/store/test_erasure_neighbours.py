@@ -23,7 +23,7 @@ PHONE = Address("phone", "+4917012345")
 TABLES = """SELECT DISTINCT table_name FROM information_schema.columns
              WHERE table_schema = 'dispatcher' AND column_name = 'tenant_id' AND table_name <> 'erasures' ORDER BY 1"""
 WHOLE = "SELECT t::text FROM dispatcher.{} t WHERE tenant_id = $1 AND coalesce(to_jsonb(t) ->> 'workspace_id', $2) = $2"
-TRIGGER = "SELECT dispatcher.trigger_workflow_v1('welcome', '{\"mail\": \"ann@example.org\"}', 'k', $1, $2)"
+TRIGGER = "SELECT dispatcher.trigger_workflow('welcome', '{\"mail\": \"ann@example.org\"}', 'k', $1, $2)"
 ANSWER = """INSERT INTO dispatcher.api_answers (status, tenant_id, workspace_id, key, asked, answer)
             VALUES (201, $1, $2, $3, '', convert_to($4, 'UTF8'))"""
 RECEIPT = """INSERT INTO dispatcher.waiting_receipts (look_at, keep_until, provider, receipt)
@@ -45,7 +45,7 @@ async def _told(scene: Scene, about: str, **where: str) -> int:
     """Somebody else was to be told of an address, and is not."""
     variables = json.dumps({"about": about})
     number = await write(scene.database, "told", "bob@example.org", variables=variables, **where)
-    await scene.database.fetch("SELECT dispatcher.cancel_delivery_v1($1, 'bob', 'x')", number)
+    await scene.database.fetch("SELECT dispatcher.cancel_delivery_by_id($1, 'bob', 'x')", number)
     return number
 
 

@@ -10,8 +10,8 @@ from tests.store import flows
 from tests.store.scene import Connection, Scene
 from tests.store.waits import until_waits
 
-ARM = "SELECT dispatcher.keep_erased_keys_v1()"
-ERASE = "SELECT dispatcher.erase_deliveries_v1(ARRAY[$1::bigint], false)"
+ARM = "SELECT dispatcher.keep_erased_keys()"
+ERASE = "SELECT dispatcher.erase_deliveries(ARRAY[$1::bigint], false)"
 INSERT = """
     INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
     VALUES ($1, 'sms', '+4917055555', '{"body": "again"}') ON CONFLICT DO NOTHING RETURNING id
@@ -83,7 +83,7 @@ async def test_a_run_whose_key_is_being_erased_is_met_as_well(
         ON CONFLICT DO NOTHING RETURNING id
     """
     await connection.execute("BEGIN")
-    assert await connection.fetchval("SELECT dispatcher.erase_runs_v1(ARRAY[$1::bigint])", run) == 1
+    assert await connection.fetchval("SELECT dispatcher.erase_runs(ARRAY[$1::bigint])", run) == 1
     inserting = asyncio.create_task(rival.fetch(again, run))
     try:
         await until_waits(connection, rival)

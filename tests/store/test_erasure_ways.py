@@ -73,14 +73,14 @@ async def test_an_answer_of_which_the_key_alone_speaks_of_them_is_erased(scene: 
     assert (await _erase(scene)).finished
     assert await traces(connection, ANN.text) == []
     assert await scene.value("SELECT key FROM dispatcher.api_answers") == await scene.value(
-        "SELECT dispatcher.erased_v1('for ann@example.org')"
+        "SELECT dispatcher.erased('for ann@example.org')"
     )
 
 
 async def test_a_run_that_had_failed_is_no_dead_letter_afterwards(scene: Scene, connection: Connection) -> None:
     await flows.put(connection)
     run = (await flows.trigger(connection, {"mail": ANN.text}))["execution_id"]
-    await connection.execute("SELECT dispatcher.bury_run_v1($1, 'mail', 'x')", run)
+    await connection.execute("SELECT dispatcher.bury_run($1, 'mail', 'x')", run)
     letters = "SELECT count(*) FROM dispatcher.dead_letters"
     assert await scene.value(letters) == 1
     assert (await _erase(scene)).runs == 1

@@ -56,8 +56,8 @@ async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connectio
     # To somebody else, about her.
     (told,) = await deliveries.insert(database, [_new("told", "bob@example.org", "ANN@example.org, Ann Lee")])
     await deliveries.insert(database, [_new("called", "bob@example.org", "Call Ann Lee: +49 (170) 123-45!")])
-    await database.fetch("SELECT dispatcher.cancel_delivery_v1(max(id), 'bob', 'x') FROM dispatcher.deliveries")
-    await database.fetch("SELECT dispatcher.cancel_delivery_v1($1, 'bob', 'Ann Lee')", told.id)
+    await database.fetch("SELECT dispatcher.cancel_delivery_by_id(max(id), 'bob', 'x') FROM dispatcher.deliveries")
+    await database.fetch("SELECT dispatcher.cancel_delivery_by_id($1, 'bob', 'Ann Lee')", told.id)
     await suppressions.add(database, "default", "bob", [Entry(ANN, "unsubscribe", "Ann Lee said so")])
     await connection.execute(
         """INSERT INTO dispatcher.waiting_receipts (look_at, keep_until, provider, receipt)
@@ -277,7 +277,7 @@ async def test_what_is_new_since_it_was_asked_for_stays(scene: Scene) -> None:
 
 async def test_who_stands_in_at_a_digest_is_as_old_as_who_led_it(scene: Scene, connection: Connection) -> None:
     """Two who share a digest ask at about the same time; what comes to it afterwards is new."""
-    enter = "SELECT dispatcher.enter_digest_v1(1, 'wait', 'family', $1, 3600, 10, $2)"
+    enter = "SELECT dispatcher.enter_digest(1, 'wait', 'family', $1, 3600, 10, $2)"
     await flows.put(connection)
     for name in ("bob@example.org", "ann@example.org", "ann@example.org", "eve@example.org"):
         run = (await flows.trigger(connection, {"mail": name}))["execution_id"]

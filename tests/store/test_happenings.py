@@ -53,7 +53,7 @@ async def test_each_end_of_one_that_is_reopened_happens(scene: Scene) -> None:
     await hooks.make(scene.database)
     (item,) = await scene.marked()
     await scene.flush((item, Failed("gone")))
-    await scene.value("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'it is back')", item.id)
+    await scene.value("SELECT dispatcher.reopen_delivery($1, 'ann', 'it is back')", item.id)
     (again,) = await scene.claim()
     await scene.mark([again])
     await scene.flush((again, Failed("gone")))
@@ -64,14 +64,14 @@ async def test_what_would_be_skipped_and_may_have_gone_out_is_held_and_told_so(s
     await hooks.make(scene.database)
     (item,) = await scene.marked(resend=RESEND)
     await scene.flush((item, Again(0.0, "unknown: no answer", RESEND)))
-    assert await scene.value("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", item.id) == "stopped"
+    assert await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", item.id) == "stopped"
     assert await hooks.happened(scene.database) == [("delivery.held", item.id)]
 
 
 OTHER_ENDS: dict[str, tuple[str, Callable[[Scene, int], Awaitable[object]]]] = {
     "cancelled": (
         "delivery.skipped",
-        lambda scene, one: scene.value("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", one),
+        lambda scene, one: scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one),
     ),
     "through the view": (
         "delivery.skipped",
@@ -81,7 +81,7 @@ OTHER_ENDS: dict[str, tuple[str, Callable[[Scene, int], Awaitable[object]]]] = {
     ),
     "quarantined": (
         "delivery.held",
-        lambda scene, _: scene.value("SELECT dispatcher.quarantine_v1('infinity', 'ann', 'restored')"),
+        lambda scene, _: scene.value("SELECT dispatcher.quarantine_deliveries('infinity', 'ann', 'restored')"),
     ),
 }
 
@@ -155,7 +155,7 @@ async def test_nothing_is_told_of_copies(scene: Scene) -> None:
            VALUES ('k', 'sms', '+49170', '{"body": "x"}', now() - interval '1 day')"""
     )
     assert await hooks.happened(scene.database) == []
-    settle = "SELECT dispatcher.settle_held_v1(id, 'sent', 'ann', 'it was') FROM dispatcher.deliveries"
+    settle = "SELECT dispatcher.settle_held(id, 'sent', 'ann', 'it was') FROM dispatcher.deliveries"
     assert await scene.value(settle) == "settled"
     assert await hooks.happened(scene.database) == []
 
@@ -194,7 +194,7 @@ async def test_what_is_rolled_back_has_not_happened(scene: Scene, connection: Co
     (one,) = await scene.write()
     rolled_back = connection.transaction()
     await rolled_back.start()
-    await connection.execute("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", one)
+    await connection.execute("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one)
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.happenings") == 1
     await rolled_back.rollback()
     assert await hooks.happened(scene.database) == []
@@ -225,8 +225,8 @@ async def test_receipts_of_what_nobody_listened_to_are_not_told(scene: Scene) ->
 
 
 RUN_ENDS = {
-    "cancelled": "SELECT dispatcher.cancel_run_v1($1, 'no')",
-    "failed": "SELECT dispatcher.bury_run_v1($1, 'poison', 'poison')",
+    "cancelled": "SELECT dispatcher.cancel_run($1, 'no')",
+    "failed": "SELECT dispatcher.bury_run($1, 'poison', 'poison')",
     "completed": """UPDATE dispatcher.runs SET status = 'completed', finished_at = now(), available_at = NULL
                      WHERE id = $1""",
 }
@@ -247,7 +247,7 @@ async def test_a_run_that_is_replayed_ends_again(scene: Scene, connection: Conne
     run = (await flows.trigger(connection))["execution_id"]
     await hooks.make(scene.database, "run.*")
     await connection.fetchval(RUN_ENDS["failed"], run)
-    await connection.fetchval("SELECT dispatcher.replay_run_v1($1)", run)
+    await connection.fetchval("SELECT dispatcher.replay_run($1)", run)
     await connection.fetchval(RUN_ENDS["completed"], run)
     assert [event for event, _ in await hooks.happened(scene.database)] == ["run.failed", "run.completed"]
 

@@ -40,7 +40,7 @@ async def test_a_key_of_many_in_one_transaction_costs_no_look_at_the_others(
 ) -> None:
     session = await asyncpg.connect(url, server_settings=SESSION)
     await put(session)
-    await session.execute("SELECT dispatcher.keep_erased_keys_v1()")
+    await session.execute("SELECT dispatcher.keep_erased_keys()")
     async with session.transaction():
         await session.fetch(call, 1, MANY)
         for key in keys:

@@ -206,7 +206,7 @@ async def test_who_comes_second_waits_and_holds_nothing_of_what_came_meanwhile(
     scene = await Scene.open(database)
     await connection.execute(PROMOTED)
     async with connection.transaction():
-        assert await connection.fetchval("SELECT dispatcher.see_cluster_v2()") == 0
+        assert await connection.fetchval("SELECT dispatcher.see_cluster()") == 0
         looking = asyncio.create_task(watched.look())
         await until_blocked(connection)
         (new,) = await scene.write(1)
@@ -216,7 +216,7 @@ async def test_who_comes_second_waits_and_holds_nothing_of_what_came_meanwhile(
 
 async def test_two_may_be_the_first_at_the_same_time(database: Database, connection: Connection) -> None:
     async with connection.transaction():
-        assert await connection.fetchval("SELECT dispatcher.see_cluster_v2()") is None
+        assert await connection.fetchval("SELECT dispatcher.see_cluster()") is None
         looking = asyncio.create_task(database.watch())
         await until_blocked(connection)
     await looking

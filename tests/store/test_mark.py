@@ -59,7 +59,7 @@ async def test_nothing_is_marked_twice(scene: Scene) -> None:
 async def test_a_mark_leaves_out_what_was_cancelled_after_the_claim(scene: Scene) -> None:
     await scene.write(2)
     kept, cancelled = await scene.claim()
-    assert await scene.value("SELECT dispatcher.cancel_delivery_v1($1, 'me', 'no')", cancelled.id) == "cancelled"
+    assert await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'me', 'no')", cancelled.id) == "cancelled"
     assert await scene.mark([kept, cancelled]) == {kept.id: 1}
     assert await scene.life(cancelled.id) == "skipped"
 
@@ -67,7 +67,7 @@ async def test_a_mark_leaves_out_what_was_cancelled_after_the_claim(scene: Scene
 async def test_a_mark_leaves_out_what_was_moved_after_the_claim(scene: Scene) -> None:
     await scene.write(1)
     (item,) = await scene.claim()
-    moved = "SELECT dispatcher.move_delivery_v1($1, now() + interval '1 h', 'me', 'later')"
+    moved = "SELECT dispatcher.move_delivery($1, now() + interval '1 h', 'me', 'later')"
     assert await scene.value(moved, item.id) == "moved"
     assert await scene.mark([item]) == {}
     assert await scene.life(item.id) == "pending"
@@ -80,7 +80,7 @@ async def test_a_mark_that_waited_for_a_cancellation_sees_it(
     (item,) = await scene.claim()
     transaction = other.transaction()
     await transaction.start()
-    await other.execute("SELECT dispatcher.cancel_delivery_v1($1, 'me', 'no')", item.id)
+    await other.execute("SELECT dispatcher.cancel_delivery_by_id($1, 'me', 'no')", item.id)
     marking = asyncio.create_task(scene.mark([item]))
     await until_blocked(connection)
     await transaction.commit()

@@ -73,11 +73,11 @@ async def test_whatever_becomes_ready_again_notifies(scene: Scene, ear: Ear, act
     assert await ear.count() == 0
     match action:
         case "move":
-            await scene.value("SELECT dispatcher.move_delivery_v1($1, now(), 'me', 'now')", waiting)
+            await scene.value("SELECT dispatcher.move_delivery($1, now(), 'me', 'now')", waiting)
         case "reopen":
             await deliveries.reopen(scene.database, waiting, "me", "again")
         case "recover":
             await scene.die()
         case _:
-            await scene.value("SELECT dispatcher.forget_claim_v1($1, $2)", scene.epoch, item.token)
+            await scene.value("SELECT dispatcher.forget_claim($1, $2)", scene.epoch, item.token)
     assert await ear.count() == 1

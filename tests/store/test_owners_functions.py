@@ -13,29 +13,26 @@ from tests.store.scene import Connection
 CALLS = {
     "cancel_delivery": "({waits}, NULL, '', {place})",
     "cancel_run": "({goes}, '', {place})",
-    "cancel_run_v1": "({goes}, '', {place})",
     "delivery_status": "({waits}, NULL, {place})",
-    "discard_delivery_v1": "({dead}, '', {place})",
-    "discard_run_v1": "({buried}, '', {place})",
+    "discard_delivery": "({dead}, '', {place})",
+    "discard_run": "({buried}, '', {place})",
     "enqueue_delivery": """('sms', '+49', 'key', '{{"body": "x"}}', NULL, '{{}}', '{{}}', 'bulk', NULL, NULL, 5, NULL,
                             NULL, {place})""",
-    "pause_run_v1": "({goes}, '', {place})",
-    "replay_run_v1": "({buried}, '', {place})",
-    "resume_run_v1": "({rests}, '', {place})",
+    "pause_run": "({goes}, '', {place})",
+    "replay_run": "({buried}, '', {place})",
+    "resume_run": "({rests}, '', {place})",
     "run_status": "({goes}, {place})",
-    "sent_to_v1": "({place}, '{{+4917012345}}')",
+    "sent_to": "({place}, '{{+4917012345}}')",
     "signal_run": "({goes}, 'paid', '{{}}', {place})",
-    "signal_run_v1": "({goes}, 'paid', '{{}}', {place})",
-    "template_fault_v2": "({place}, 'welcome', 'email')",
+    "template_fault": "({place}, 'welcome', 'email')",
     "trigger_workflow": "('welcome', '{{}}', 'key', {place})",
-    "trigger_workflow_v2": "('welcome', '{{}}', 'key', {place}, 'x')",
-    "trigger_workflows_v1": "({place}, 'welcome', ARRAY['{{}}'], ARRAY['key'], ARRAY['x'])",
+    "trigger_workflows": "({place}, 'welcome', ARRAY['{{}}'], ARRAY['key'], ARRAY['x'])",
 }
 # Called by triggers and by the owner, and by nobody else; each with what it does.
 NOBODYS = {
-    "announce_v1": "writes events for the endpoints of a row's own workspace",
-    "keep_erased_keys_v1": "switches a trigger on, once in a database",
-    "wake_run_v1": "tells the walker to look at a run",
+    "announce": "writes events for the endpoints of a row's own workspace",
+    "keep_erased_keys": "switches a trigger on, once in a database",
+    "wake_run": "tells the walker to look at a run",
 }
 # Null means the default workspace to whom it is handed on.
 HOME = ("'default', 'default'", "NULL, NULL", "NULL, 'default'", "'', ''")

@@ -38,7 +38,7 @@ async def test_what_has_ended_stays_as_it_ended(database: Database, connection: 
 async def test_the_pause_of_a_run_ends_with_the_run_alone(database: Database, connection: Connection) -> None:
     await flows.put(connection)
     run = (await flows.trigger(connection))["execution_id"]
-    await connection.execute("SELECT dispatcher.pause_run_v1($1)", run)
+    await connection.execute("SELECT dispatcher.pause_run($1)", run)
     (row,) = await pauses.listed(database)
     assert (row["scope"], row["name"]) == ("run", str(run))
     assert not await pauses.resume_one(database, row["id"], "bob")

@@ -134,13 +134,13 @@ async def test_in_another_place_ticks_of_before_have_no_run(database: Database, 
     """A restore, a failover: what is due may have been triggered where nobody here can see it."""
     await schedules.put(database, HERE, Asked("weekly", "report", "@hourly"), "ann")
     await connection.execute("UPDATE dispatcher.schedules SET next_at = now() - interval '1 s'")
-    await connection.execute("SELECT dispatcher.see_cluster_v2()")
+    await connection.execute("SELECT dispatcher.see_cluster()")
     assert (await _row(connection))["doubted_until"] is None
     await connection.execute("UPDATE dispatcher.clusters SET timeline = timeline + 1")
-    await connection.execute("SELECT dispatcher.see_cluster_v2()")
+    await connection.execute("SELECT dispatcher.see_cluster()")
     row = await _row(connection)
     assert row["doubted_until"] > row["next_at"]
-    tick = "SELECT refusal FROM dispatcher.tick_schedule_v1($1, $2, $3, 0)"
+    tick = "SELECT refusal FROM dispatcher.tick_schedule($1, $2, $3, 0)"
     refusal = await connection.fetchval(tick, row["id"], row["next_at"], row["doubted_until"] + timedelta(hours=1))
     assert refusal.startswith("quarantined: ")
     assert await connection.fetchval(tick, row["id"], row["doubted_until"] + timedelta(hours=1), None) is None

@@ -1,37 +1,58 @@
-"""The schema: migrations, their ledger, and what the database itself refuses."""
+"""The schema: the baseline, migrations, their ledger, and what the database itself refuses."""
 
 import asyncio
 
 import asyncpg
 import pytest
 
-from dispatcher.errors import MigrationChanged, SchemaBehind, SchemaTooNew
-from dispatcher.store import schema
+from dispatcher.errors import MigrationChanged, SchemaBehind, SchemaTooNew, SchemaUnreleased
+from dispatcher.store import baseline, schema
 from dispatcher.store.queries import statements
 from tests.store.scene import Connection
 
 
-async def test_a_migration_runs_once(empty_url: str) -> None:
-    assert [one.version for one in await schema.migrate(empty_url)] == [one.version for one in schema.migrations()]
+async def test_a_new_database_is_made_once(empty_url: str) -> None:
+    assert [one.version for one in await schema.migrate(empty_url)] == [schema.BASELINE]
     assert await schema.migrate(empty_url) == []
 
 
 async def test_two_that_migrate_at_once_apply_everything_once(empty_url: str) -> None:
     runs = await asyncio.gather(*(schema.migrate(empty_url) for _ in range(4)))
-    assert sorted(one.version for run in runs for one in run) == [one.version for one in schema.migrations()]
+    assert [one.version for run in runs for one in run] == [schema.BASELINE]
 
 
 async def test_what_was_applied_is_in_the_ledger(connection: Connection) -> None:
     rows = await connection.fetch("SELECT * FROM dispatcher.schema_migrations ORDER BY version")
     assert [(row["version"], row["name"], row["checksum"]) for row in rows] == [
-        (one.version, one.name, one.checksum) for one in schema.migrations()
+        (one.version, one.name, one.checksum) for one in (schema.newest(), *schema.migrations())
     ]
     await schema.require(connection)
 
 
-async def test_a_migration_that_was_changed_later_is_refused(url: str, connection: Connection) -> None:
-    await connection.execute("UPDATE dispatcher.schema_migrations SET checksum = 'another' WHERE version = 1")
-    with pytest.raises(MigrationChanged, match="0001_outbox"):
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE dispatcher.schema_migrations SET checksum = 'another' WHERE version = 0",
+        "UPDATE dispatcher.schema_migrations SET version = 29, name = 'executions' WHERE version = 0",
+    ],
+)
+async def test_a_schema_that_no_release_made_is_refused(url: str, connection: Connection, change: str) -> None:
+    await connection.execute(change)
+    with pytest.raises(SchemaUnreleased, match=r"DROP SCHEMA dispatcher CASCADE.*data_dir"):
+        await schema.require(connection)
+    with pytest.raises(SchemaUnreleased):
+        await schema.migrate(url)
+    await connection.execute("DROP SCHEMA dispatcher CASCADE")
+    assert [one.version for one in await schema.migrate(url)] == [schema.BASELINE]
+
+
+async def test_a_migration_that_was_changed_later_is_refused(
+    url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "migrations", lambda: [schema.Migration(1, "more", "SELECT 1")])
+    await schema.migrate(url)
+    monkeypatch.setattr(schema, "migrations", lambda: [schema.Migration(1, "more", "SELECT 2")])
+    with pytest.raises(MigrationChanged, match="0001_more"):
         await schema.require(connection)
     with pytest.raises(MigrationChanged):
         await schema.migrate(url)
@@ -50,23 +71,42 @@ async def test_a_newer_schema_is_refused(url: str, connection: Connection) -> No
 async def test_an_older_schema_is_named_by_what_it_lacks(empty_url: str) -> None:
     connection = await asyncpg.connect(empty_url)
     try:
-        with pytest.raises(SchemaBehind, match="0001_outbox"):
+        with pytest.raises(SchemaBehind, match="0000_baseline"):
             await schema.require(connection)
     finally:
         await connection.close()
 
 
-async def test_a_migration_that_fails_leaves_nothing_of_itself(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = schema.Migration(1, "broken", "CREATE TABLE dispatcher.half (id int); SELECT 1 / 0")
-    monkeypatch.setattr(schema, "migrations", lambda: [broken])
+async def test_a_new_database_that_fails_has_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = f"{baseline.text()}; SELECT 1 / 0"
+    monkeypatch.setattr(baseline, "text", lambda: broken)
     with pytest.raises(asyncpg.DivisionByZeroError):
         await schema.migrate(empty_url)
     connection = await asyncpg.connect(empty_url)
     try:
         assert await schema.applied(connection) == {}
-        assert await connection.fetchval("SELECT to_regclass('dispatcher.half')") is None
+        assert await connection.fetchval("SELECT to_regnamespace('dispatcher')") is None
     finally:
         await connection.close()
+
+
+async def test_a_migration_that_fails_leaves_nothing_of_itself(
+    url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = schema.Migration(1, "broken", "CREATE TABLE dispatcher.half (id int); SELECT 1 / 0")
+    monkeypatch.setattr(schema, "migrations", lambda: [broken])
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await schema.migrate(url)
+    assert list(await schema.applied(connection)) == [schema.BASELINE]
+    assert await connection.fetchval("SELECT to_regclass('dispatcher.half')") is None
+
+
+async def test_every_table_has_a_key_for_logical_replication(connection: Connection) -> None:
+    rows = await connection.fetch(
+        "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'dispatcher'::regnamespace AND c.relkind = 'r'"
+        " AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"
+    )
+    assert [row["relname"] for row in rows] == []
 
 
 async def test_a_plain_insert_is_due(connection: Connection) -> None:

@@ -101,9 +101,7 @@ async def test_of_two_that_publish_at_once_the_later_one_stands(database: Databa
     first = await save(database, draft(), publish=False)
     await save(database, draft(body="two"), publish=False)
     async with connection.transaction():
-        await connection.fetch(
-            "SELECT * FROM dispatcher.publish_template_v1('default', 'default', 'welcome', 2, 'bob')"
-        )
+        await connection.fetch("SELECT * FROM dispatcher.publish_template('default', 'default', 'welcome', 2, 'bob')")
         other = asyncio.create_task(templates.publish(database, HERE, "welcome", 1, "ann"))
         await until_blocked(connection)
     published = await other
@@ -196,7 +194,7 @@ PIECES = st.lists(st.sampled_from(["de", "DE", "zh", "Hant", "TW", "1", ""]), ma
 async def test_the_program_and_the_schema_agree_about_locales(
     connection: Connection, asked: str, have: list[str]
 ) -> None:
-    found = await connection.fetchval("SELECT dispatcher.nearest_locale_v1($1, $2, 'none')", asked, have)
+    found = await connection.fetchval("SELECT dispatcher.nearest_locale($1, $2, 'none')", asked, have)
     assert nearest(asked, have, "none") == found
 
 
@@ -248,9 +246,7 @@ async def test_a_key_that_exists_makes_nothing_even_of_a_template_that_does_not(
 async def test_one_that_is_tried_again_without_a_template_fails_again(scene: Scene, connection: Connection) -> None:
     await connection.execute(NAMED, "k", "sms", "nobody")
     row = await _row(connection, "k")
-    assert (
-        await connection.fetchval("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'why not')", row["id"]) == "reopened"
-    )
+    assert await connection.fetchval("SELECT dispatcher.reopen_delivery($1, 'ann', 'why not')", row["id"]) == "reopened"
     assert [item.template for item in await scene.claim()] == ["v:"]
 
 

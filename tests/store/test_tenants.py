@@ -63,7 +63,7 @@ async def test_everything_that_a_request_may_touch_is_isolated(connection: Conne
                         ELSE 'security_invoker=true' = ANY (c.reloptions) END
     """
     found = [row["relname"] for row in await connection.fetch(open_to_all)]
-    assert not found, f"CALL dispatcher.isolate_v1 for these in a migration, or grant nothing: {found}"
+    assert not found, f"CALL dispatcher.isolate for these in a migration, or grant nothing: {found}"
 
 
 async def test_what_a_request_may_call_it_may_call_to_the_end(connection: Connection) -> None:
@@ -228,9 +228,9 @@ async def test_a_table_that_comes_later_is_isolated_by_one_call(connection: Conn
             id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant_id text NOT NULL, workspace_id text NOT NULL);
         CREATE TABLE dispatcher.visits (visitor_id bigint NOT NULL, event text NOT NULL);
         CREATE TABLE dispatcher.houses (tenant_id text NOT NULL);
-        CALL dispatcher.isolate_v1('dispatcher.visitors');
-        CALL dispatcher.isolate_v1('dispatcher.visits', 'visitor_id', 'dispatcher.visitors');
-        CALL dispatcher.isolate_v1('dispatcher.houses');
+        CALL dispatcher.isolate('dispatcher.visitors');
+        CALL dispatcher.isolate('dispatcher.visits', 'visitor_id', 'dispatcher.visitors');
+        CALL dispatcher.isolate('dispatcher.houses');
         GRANT SELECT, INSERT ON dispatcher.visitors, dispatcher.visits, dispatcher.houses
             TO dispatcher_tenant;
         INSERT INTO dispatcher.visitors (tenant_id, workspace_id)

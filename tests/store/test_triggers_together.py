@@ -17,8 +17,8 @@ from tests.store.scene import Connection
 from tests.store.waits import until, until_blocked
 
 OURS = Workspace("default", "default")
-DELETE = "SELECT dispatcher.delete_workflow_v1('default', 'default', 'welcome', 'ann')"
-ACTIVE = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'welcome', $1, 'ann')"
+DELETE = "SELECT dispatcher.delete_workflow('default', 'default', 'welcome', 'ann')"
+ACTIVE = "SELECT dispatcher.set_workflow_active('default', 'default', 'welcome', $1, 'ann')"
 
 
 def asked(given: str = '{"name": "Ann"}', key: str | None = None, workflow: str = "welcome") -> Trigger:

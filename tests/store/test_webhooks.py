@@ -82,7 +82,7 @@ async def test_who_did_what_is_kept_also_after_the_end(database: Database, conne
     await _rotate(database)
     shown = await webhooks.show(database, HERE, "crm")
     assert shown is not None
-    gone = "SELECT dispatcher.webhook_gone_v1($1, $2)"
+    gone = "SELECT dispatcher.webhook_gone($1, $2)"
     assert not await connection.fetchval(gone, shown["id"], "https://where.it.was.example/")
     assert await connection.fetchval(gone, shown["id"], shown["url"])
     assert not await connection.fetchval(gone, shown["id"], shown["url"])
@@ -106,7 +106,7 @@ async def test_of_two_that_make_the_last_one_at_once_one_is_too_many(
     database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "ENDPOINTS_MAX", 1)
-    make_a = """SELECT dispatcher.create_webhook_v1('default', 'default', 'a', 'https://a.example/', '{run.*}', true,
+    make_a = """SELECT dispatcher.create_webhook('default', 'default', 'a', 'https://a.example/', '{run.*}', true,
                                                     'whsec_' || repeat('a', 32), 1, 'ann', 'x')"""
     b = Endpoint("b", "https://b.example/", ("run.*",), enabled=True)
     async with connection.transaction():

@@ -16,8 +16,8 @@ from tests.store.flows import TRIGGER, at_node, faults, plan, put, status, trigg
 from tests.store.scene import Connection
 from tests.store.waits import until_waits
 
-DELETE = "SELECT dispatcher.delete_workflow_v1('default', 'default', 'welcome', 'ann')"
-ACTIVE = "SELECT dispatcher.set_workflow_active_v1('default', 'default', 'welcome', $1, 'ann')"
+DELETE = "SELECT dispatcher.delete_workflow('default', 'default', 'welcome', 'ann')"
+ACTIVE = "SELECT dispatcher.set_workflow_active('default', 'default', 'welcome', $1, 'ann')"
 FACES = (
     "trigger_workflow",
     "enqueue_delivery",
@@ -289,13 +289,12 @@ async def _has_nothing_else(app: Connection) -> None:
     )
     assert [row["proname"] for row in functions] == sorted(FACES)
     for call in (
-        "dispatcher.trigger_workflow_v1('welcome')",
-        "dispatcher.wake_run_v1(1)",
-        "dispatcher.note_run_v1(1, 'paused', 'x', 'y')",
-        "dispatcher.put_workflow_v1('default', 'default', 'x', '{}', '{}', 'x', true)",
-        "dispatcher.cancel_delivery_v1(1, 'x', 'y')",
-        "dispatcher.find_delivery_v1(1, 'x', 'default', 'default')",
-        "dispatcher.template_fault_v1('default', 'default', 'x', 'sms')",
+        "dispatcher.wake_run(1)",
+        "dispatcher.note_run(1, 'paused', 'x', 'y')",
+        "dispatcher.put_workflow('default', 'default', 'x', '{}', '{}', 'x', true)",
+        "dispatcher.cancel_delivery_by_id(1, 'x', 'y')",
+        "dispatcher.find_delivery(1, 'x', 'default', 'default')",
+        "dispatcher.template_fault('default', 'default', 'x', 'sms')",
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await app.execute(f"SELECT {call}")

@@ -10,8 +10,8 @@ from dispatcher.store.database import Database
 from tests.store.flows import fail, put, trigger
 from tests.store.scene import Connection
 
-ENTER = "SELECT leader FROM dispatcher.enter_digest_v1(1, 'wait', 'ann', $1, 60, $2, $3)"
-COLLECT = "SELECT dispatcher.collect_digest_v1($1, 'wait')"
+ENTER = "SELECT leader FROM dispatcher.enter_digest(1, 'wait', 'ann', $1, 60, $2, $3)"
+COLLECT = "SELECT dispatcher.collect_digest($1, 'wait')"
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_nobody_leaves_anything_with_a_leader_that_has_ended(
     if end == "failed":
         await fail(connection, runs[0], "wait")
     else:
-        await connection.execute("SELECT dispatcher.cancel_run_v1($1)", runs[0])
+        await connection.execute("SELECT dispatcher.cancel_run($1)", runs[0])
     assert await checks.check(database, "digests_are_led") is None
     assert await _enter(connection, runs[2]) == runs[2]
     # Replayed, the leader still has what was left with it; it comes to its digest again, and counts once.
@@ -61,6 +61,6 @@ async def test_a_leader_that_comes_again_counts_once(connection: Connection, run
     await _enter(connection, runs[0])
     await _enter(connection, runs[1])
     await fail(connection, runs[0], "wait")
-    await connection.execute("SELECT dispatcher.replay_run_v1($1)", runs[0])
+    await connection.execute("SELECT dispatcher.replay_run($1)", runs[0])
     assert await _enter(connection, runs[0]) == runs[0]
     assert await _collect(connection, runs[0]) == runs[:2]

@@ -70,7 +70,7 @@ async def test_what_is_left_out_or_null_is_as_it_is_by_default(connection: Conne
 
 async def test_a_known_key_answers_its_delivery_whatever_is_asked_now(connection: Connection) -> None:
     first = await _enqueue(connection, **GOOD)
-    await connection.execute("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", first["delivery_id"])
+    await connection.execute("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", first["delivery_id"])
     again = await _enqueue(connection, channel="?", recipient="", idempotency_key="k")
     assert (again["delivery_id"], again["duplicate"], again["status"]) == (first["delivery_id"], True, "skipped")
 

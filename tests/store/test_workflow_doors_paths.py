@@ -10,9 +10,7 @@ from dispatcher.domain.liquid import BoundedEnvironment
 from dispatcher.domain.sources import Sources, variables
 from tests.store.scene import Connection
 
-FINDS = (
-    """SELECT bool_and(dispatcher.has_path_v1($1, dispatcher.path_steps_v1(path))) FROM unnest($2::text[]) AS path"""
-)
+FINDS = """SELECT bool_and(dispatcher.has_path($1, dispatcher.path_steps(path))) FROM unnest($2::text[]) AS path"""
 
 # Each reads its paths whatever stands there; what it makes of them does not matter.
 TEMPLATES = (
@@ -104,7 +102,7 @@ async def test_a_trigger_finds_what_rendering_finds(connection: Connection, text
 async def test_a_path_has_the_steps_that_are_known_beforehand(
     connection: Connection, path: str, steps: list[str]
 ) -> None:
-    assert await connection.fetchval("SELECT dispatcher.path_steps_v1($1)", path) == steps
+    assert await connection.fetchval("SELECT dispatcher.path_steps($1)", path) == steps
 
 
 async def test_a_path_through_a_hundred_objects_is_found(connection: Connection) -> None:

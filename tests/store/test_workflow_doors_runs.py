@@ -11,7 +11,7 @@ from tests.store.flows import at_node, fail, ordered, put, stand, status, trigge
 from tests.store.scene import RESEND, Connection, Scene
 from tests.store.waits import until_blocked, until_waits
 
-VERBS = ("cancel_run_v1", "pause_run_v1", "resume_run_v1", "replay_run_v1", "discard_run_v1")
+VERBS = ("cancel_run", "pause_run", "resume_run", "replay_run", "discard_run")
 
 
 async def _do(connection: Connection, verb: str, run: int, *more: object) -> str:
@@ -43,11 +43,11 @@ ANSWERS = {
 async def test_a_verb_answers_what_it_found(connection: Connection, run: int, what: str, verb: str) -> None:
     match what:
         case "paused":
-            await _do(connection, "pause_run_v1", run)
+            await _do(connection, "pause_run", run)
         case "failed":
             await fail(connection, run)
         case "cancelled":
-            await _do(connection, "cancel_run_v1", run)
+            await _do(connection, "cancel_run", run)
         case "unknown":
             run += 1
         case _:
@@ -57,11 +57,11 @@ async def test_a_verb_answers_what_it_found(connection: Connection, run: int, wh
 
 @pytest.mark.parametrize("verb", VERBS)
 async def test_nulls_are_what_is_left_out(connection: Connection, run: int, verb: str) -> None:
-    if verb in {"replay_run_v1", "discard_run_v1"}:
+    if verb in {"replay_run", "discard_run"}:
         await ordered(connection, run)
         await fail(connection, run)
-    elif verb == "resume_run_v1":
-        await _do(connection, "pause_run_v1", run)
+    elif verb == "resume_run":
+        await _do(connection, "pause_run", run)
     answer = await _do(connection, verb, run, None, None, None, None)
     assert (
         answer
@@ -79,7 +79,7 @@ async def test_WF_21_a_cancelled_run_sends_nothing_more(connection: Connection, 
     items = {item.id: item for item in await scene.claim(3)}
     marked = list(items)[:2]
     await scene.mark([items[one] for one in marked])
-    assert await _do(connection, "cancel_run_v1", run) == "cancelled"
+    assert await _do(connection, "cancel_run", run) == "cancelled"
     rest = [one for one in ids if one not in marked]
     assert await stand(connection, rest) == ["skipped", "skipped"]
     assert await stand(connection, marked) == ["sending", "sending"]
@@ -98,16 +98,16 @@ async def test_WF_21_an_unknown_attempt_of_a_cancelled_run_is_held(
     ids = await ordered(connection, run, 2)
     items = await scene.claim(resend=RESEND)
     await scene.mark(items)
-    await _do(connection, "cancel_run_v1", run)
+    await _do(connection, "cancel_run", run)
     await scene.flush((items[0], Again(0.0, "no answer", RESEND)))
     assert await stand(connection, ids) == ["held", "sending"]
     await scene.die()
     assert await stand(connection, ids) == ["held", "held"]
     # To be sent again is refused by holding it again; sent or failed is what it can be.
     await connection.execute("UPDATE dispatcher.delivery_state SET settle_after = NULL")
-    await connection.execute("SELECT dispatcher.settle_held_v1($1, 'requeue', 'ann', 'look')", ids[1])
+    await connection.execute("SELECT dispatcher.settle_held($1, 'requeue', 'ann', 'look')", ids[1])
     assert await stand(connection, ids) == ["held", "held"]
-    await connection.execute("SELECT dispatcher.settle_held_v1($1, 'sent', 'ann', 'look', 'm')", ids[1])
+    await connection.execute("SELECT dispatcher.settle_held($1, 'sent', 'ann', 'look', 'm')", ids[1])
     assert await stand(connection, ids) == ["held", "sent"]
     await _is_sound(scene)
 
@@ -122,7 +122,7 @@ async def test_WF_21_a_retry_waits_for_a_cancellation_that_is_under_way(
     try:
         transaction = connection.transaction()
         await transaction.start()
-        await _do(connection, "cancel_run_v1", run)
+        await _do(connection, "cancel_run", run)
         async with asyncio.TaskGroup() as group:
             group.create_task(scene.flush((item, Again(0.0, "try later"))))
             await until_blocked(watcher)
@@ -134,8 +134,8 @@ async def test_WF_21_a_retry_waits_for_a_cancellation_that_is_under_way(
 
 async def test_an_operator_who_reopens_one_means_it(connection: Connection, scene: Scene, run: int) -> None:
     (delivery,) = await ordered(connection, run)
-    await _do(connection, "cancel_run_v1", run)
-    await connection.execute("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'all the same')", delivery)
+    await _do(connection, "cancel_run", run)
+    await connection.execute("SELECT dispatcher.reopen_delivery($1, 'ann', 'all the same')", delivery)
     (item,) = await scene.claim()
     await scene.mark([item])
     await scene.flush((item, Again(0.0, "try later")))
@@ -151,9 +151,9 @@ async def test_WF_14_a_replay_sends_again_what_failed_and_nothing_that_was_sent(
     await scene.mark(list(items.values()))
     await scene.flush((items[sent], Succeeded("m")), (items[failed], Failed("no such number")))
     await fail(connection, run)
-    await connection.execute("SELECT dispatcher.cancel_deliveries_of_v1($1, 'dispatcher', 'its run has failed')", run)
+    await connection.execute("SELECT dispatcher.cancel_deliveries_of($1, 'dispatcher', 'its run has failed')", run)
     assert await stand(connection, [sent, failed, skipped]) == ["sent", "failed", "skipped"]
-    answers = [await _do(connection, "replay_run_v1", run) for _ in range(2)]
+    answers = [await _do(connection, "replay_run", run) for _ in range(2)]
     assert answers == ["replayed", "running"]
     assert await stand(connection, [sent, failed, skipped]) == ["sent", "pending", "pending"]
     assert await _standing(connection, run) == "sending"
@@ -168,7 +168,7 @@ async def test_WF_14_what_went_out_after_all_is_not_ordered_again(
     await scene.mark([item])
     await fail(connection, run)
     await scene.flush((item, Succeeded("m")))
-    assert await _do(connection, "replay_run_v1", run) == "replayed"
+    assert await _do(connection, "replay_run", run) == "replayed"
     assert await _standing(connection, run) == "sending"
 
 
@@ -176,7 +176,7 @@ async def test_WF_14_what_went_out_after_all_is_not_ordered_again(
 async def test_a_replay_leaves_the_cursor_to_the_walk(connection: Connection, run: int, standing: str) -> None:
     await at_node(connection, run, standing=standing)
     await fail(connection, run)
-    assert await _do(connection, "replay_run_v1", run) == "replayed"
+    assert await _do(connection, "replay_run", run) == "replayed"
     assert await _standing(connection, run) == standing
 
 
@@ -187,9 +187,9 @@ async def test_two_replays_at_once_are_one(connection: Connection, run: int, url
     try:
         transaction = connection.transaction()
         await transaction.start()
-        assert await _do(connection, "replay_run_v1", run) == "replayed"
+        assert await _do(connection, "replay_run", run) == "replayed"
         async with asyncio.TaskGroup() as group:
-            second = group.create_task(_do(other, "replay_run_v1", run))
+            second = group.create_task(_do(other, "replay_run", run))
             await until_waits(watcher, other)
             await transaction.commit()
         assert second.result() == "running"
@@ -234,10 +234,10 @@ async def test_the_dead_are_listed_until_somebody_discards_them(connection: Conn
     listed = "SELECT kind, id, error FROM dispatcher.dead_letters ORDER BY kind"
     rows = [(row["kind"], row["id"]) for row in await connection.fetch(listed)]
     assert rows == [("delivery", alone), ("run", run)]
-    assert await _do(connection, "discard_run_v1", run) == "discarded"
-    assert await _do(connection, "discard_run_v1", run) == "same"
-    assert await _do(connection, "discard_delivery_v1", alone) == "discarded"
-    assert await _do(connection, "discard_delivery_v1", alone) == "same"
+    assert await _do(connection, "discard_run", run) == "discarded"
+    assert await _do(connection, "discard_run", run) == "same"
+    assert await _do(connection, "discard_delivery", alone) == "discarded"
+    assert await _do(connection, "discard_delivery", alone) == "same"
     assert await connection.fetch(listed) == []
     assert await status(connection, run) == "failed"
 
@@ -264,7 +264,7 @@ async def test_OB_22_what_is_held_keeps_its_run_open_and_is_counted(
 
 
 async def test_the_words_of_others_show_pauses_as_running(connection: Connection, run: int) -> None:
-    await _do(connection, "pause_run_v1", run)
+    await _do(connection, "pause_run", run)
     row = await connection.fetchrow("SELECT * FROM dispatcher.workflow_executions WHERE id = $1", run)
     assert row is not None
     assert (row["workflow_name"], row["workflow_version"], row["status"]) == ("welcome", 1, "running")

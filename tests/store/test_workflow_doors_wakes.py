@@ -88,7 +88,7 @@ async def _by_evidence(stage: Stage) -> None:
 
 async def _cancelled(stage: Stage) -> None:
     (delivery,) = await ordered(stage.connection, stage.run)
-    await stage.do("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", delivery)
+    await stage.do("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", delivery)
 
 
 async def _cancelled_through_the_view(stage: Stage) -> None:
@@ -142,7 +142,7 @@ async def _reopened(stage: Stage) -> None:
     item = await stage.marked()
     await stage.scene.flush((item, Failed("no")))
     await stage.do("DELETE FROM dispatcher.wakes")
-    await stage.do("SELECT dispatcher.reopen_delivery_v1($1, 'ann', 'again')", item.id)
+    await stage.do("SELECT dispatcher.reopen_delivery($1, 'ann', 'again')", item.id)
 
 
 ENDS: dict[str, tuple[Callable[[Stage], Awaitable[None]], str]] = {
@@ -207,7 +207,7 @@ async def test_a_wake_and_its_end_are_one_transaction(stage: Stage) -> None:
     (delivery,) = await ordered(stage.connection, stage.run)
     transaction = stage.connection.transaction()
     await transaction.start()
-    await stage.do("SELECT dispatcher.cancel_delivery_v1($1, 'ann', 'no')", delivery)
+    await stage.do("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", delivery)
     assert await wakes(stage.connection) == [stage.run]
     await transaction.rollback()
     assert await wakes(stage.connection) == []

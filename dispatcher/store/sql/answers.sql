@@ -4,14 +4,14 @@
 INSERT INTO dispatcher.api_answers (tenant_id, workspace_id, key, asked, status, answer)
 SELECT $1, $2, $3, $4, 0, ''
  WHERE NOT EXISTS (SELECT FROM dispatcher.api_answers a
-                    WHERE a.tenant_id = $1 AND a.workspace_id = $2 AND a.key = dispatcher.erased_v1($3))
+                    WHERE a.tenant_id = $1 AND a.workspace_id = $2 AND a.key = dispatcher.erased($3))
 ON CONFLICT (tenant_id, workspace_id, key) DO NOTHING RETURNING key;
 
 -- name: find
 -- What a key was used for, and what was answered; of what was erased only the hash of the key is left.
 -- (One by one: see migration 22.)
 SELECT a.asked, a.status, a.answer, a.key <> $3 AS erased
-  FROM unnest(ARRAY[$3, dispatcher.erased_v1($3)]) AS one (key),
+  FROM unnest(ARRAY[$3, dispatcher.erased($3)]) AS one (key),
        LATERAL (SELECT asked, status, answer, key FROM dispatcher.api_answers
                  WHERE tenant_id = $1 AND workspace_id = $2 AND key = one.key
                  LIMIT 1) AS a;

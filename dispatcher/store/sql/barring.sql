@@ -27,7 +27,7 @@ SELECT a.tenant_id, a.kind, one.address, e.channel, e.source, 'erased', nullif(e
 
 -- name: bar
 -- Let nothing more of these go out.
-SELECT delivery_id, became FROM dispatcher.bar_v1($1, $2);
+SELECT delivery_id, became FROM dispatcher.bar($1, $2);
 
 -- name: work
 -- Addresses whose queued deliveries nobody has looked through since something was said about them.
@@ -38,7 +38,7 @@ SELECT id, tenant_id, kind, address FROM dispatcher.suppression_work ORDER BY id
 SELECT DISTINCT s.id, d.tenant_id, s.channel, s.lane, d.recipient, d.topic
   FROM unnest($1::text[], $2::text[]) AS asked (tenant_id, form)
   JOIN dispatcher.deliveries d
-    ON dispatcher.address_hash_v1(d.recipient) = dispatcher.address_hash_v1(asked.form) AND d.tenant_id = asked.tenant_id
+    ON dispatcher.address_hash(d.recipient) = dispatcher.address_hash(asked.form) AND d.tenant_id = asked.tenant_id
   JOIN dispatcher.delivery_state s ON s.id = d.id
  WHERE s.status = 'queued' AND NOT s.marked AND NOT s.held;
 

@@ -109,7 +109,7 @@ SELECT c.token FROM dispatcher.claims c
 
 -- name: forget
 -- Free a claim whose answer was lost: its owner knows of none of its deliveries, so none was marked.
-SELECT dispatcher.forget_claim_v1($1, $2);
+SELECT dispatcher.forget_claim($1, $2);
 
 -- name: fail_unserved
 -- Fail up to $1 due deliveries whose channel no instance serves; answers how many. The channels that have something

@@ -1,8 +1,8 @@
 -- name: look
 -- Where this connection leads, and whether the database was last seen there. Fails on a standby, which may be promoted
 -- while the connection lasts.
-SELECT h.system_identifier, h.timeline, h.database_oid, h.schema_oid, dispatcher.cluster_is_known_v1() AS known
-  FROM dispatcher.here_v1() h;
+SELECT h.system_identifier, h.timeline, h.database_oid, h.schema_oid, dispatcher.cluster_is_known() AS known
+  FROM dispatcher.here() h;
 
 -- name: take_time
 -- Let the statements of this transaction run for $1 milliseconds: a quarantine goes over every delivery that is due.
@@ -10,4 +10,4 @@ SELECT set_config('statement_timeout', $1, true);
 
 -- name: see
 -- Note the place; another one than before quarantines what may have been attempted, and answers how many that were.
-SELECT dispatcher.see_cluster_v2();
+SELECT dispatcher.see_cluster();

@@ -2,7 +2,7 @@
 -- Write contacts, in the order in which they are named.
 SELECT asked.number, p.answer, p.contact_id, p.version, p.taken
   FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS asked (key, said, number),
-       LATERAL dispatcher.put_contact_v1($1, $2, asked.key, asked.said::jsonb, $5, $6, $7) AS p
+       LATERAL dispatcher.put_contact($1, $2, asked.key, asked.said::jsonb, $5, $6, $7) AS p
  ORDER BY asked.number;
 
 -- name: show

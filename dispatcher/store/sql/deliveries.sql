@@ -20,7 +20,7 @@ RETURNING tenant_id, workspace_id, idempotency_key, id;
 -- Which delivery holds each of these keys, or what is left of it. (One by one: see migration 22.)
 SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
   FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (tenant_id, workspace_id, idempotency_key),
-       unnest(ARRAY[asked.idempotency_key, dispatcher.erased_v1(asked.idempotency_key)]) AS one (key),
+       unnest(ARRAY[asked.idempotency_key, dispatcher.erased(asked.idempotency_key)]) AS one (key),
        LATERAL (SELECT h.id FROM dispatcher.deliveries h
                  WHERE h.tenant_id = asked.tenant_id AND h.workspace_id = asked.workspace_id AND h.idempotency_key = one.key
                  LIMIT 1) AS d;
@@ -29,7 +29,7 @@ SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
 -- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
-  FROM dispatcher.delivery_life_v2 l
+  FROM dispatcher.visible_delivery_life l
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
    AND ($4::text IS NULL OR l.tenant_id = $4) AND ($6::text IS NULL OR l.workspace_id = $6)
    AND ($7::text IS NULL OR l.idempotency_key = $7)
@@ -40,7 +40,7 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
   FROM (SELECT id FROM dispatcher.deliveries WHERE tenant_id = $4 AND workspace_id = $6 AND idempotency_key = $7 LIMIT 1) AS one,
-       LATERAL (SELECT * FROM dispatcher.delivery_life_v2 WHERE id = one.id LIMIT 1) AS l
+       LATERAL (SELECT * FROM dispatcher.visible_delivery_life WHERE id = one.id LIMIT 1) AS l
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
  LIMIT $5;
 
@@ -51,7 +51,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
        d.run_id, d.job_id, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
        (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt
-  FROM dispatcher.deliveries d JOIN dispatcher.delivery_life_v2 l USING (id)
+  FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version WHERE d.id = $1;
 
 -- name: claimed
@@ -61,7 +61,7 @@ SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
 -- name: find
 -- The id behind a key. (One by one: see migration 22.)
 SELECT d.id
-  FROM unnest(ARRAY[$3, dispatcher.erased_v1($3)]) AS one (key),
+  FROM unnest(ARRAY[$3, dispatcher.erased($3)]) AS one (key),
        LATERAL (SELECT id FROM dispatcher.deliveries
                  WHERE tenant_id = $1 AND workspace_id = $2 AND idempotency_key = one.key
                  LIMIT 1) AS d;
@@ -94,15 +94,15 @@ SELECT captured_at, attempt, recipient, parts::text, fault FROM dispatcher.captu
 
 -- name: cancel
 -- Cancel until it is marked.
-SELECT dispatcher.cancel_delivery_v1($1, $2, $3);
+SELECT dispatcher.cancel_delivery_by_id($1, $2, $3);
 
 -- name: move
 -- Move to another time until it is marked.
-SELECT dispatcher.move_delivery_v1($1, $2, $3, $4);
+SELECT dispatcher.move_delivery($1, $2, $3, $4);
 
 -- name: reopen
 -- Send a failed or skipped one again.
-SELECT dispatcher.reopen_delivery_v1($1, $2, $3);
+SELECT dispatcher.reopen_delivery($1, $2, $3);
 
 -- name: raw
 -- The mail that was captured of a delivery last, as a server would get it; none where no mail can be made of it.

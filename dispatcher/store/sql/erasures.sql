@@ -26,7 +26,7 @@ RETURNING e.id, e.tenant_id, e.workspace_id, e.actor, e.asked_at, e.deliveries_u
 
 -- name: arm
 -- See to it that erased keys stay duplicates.
-SELECT dispatcher.keep_erased_keys_v1();
+SELECT dispatcher.keep_erased_keys();
 
 -- name: contacts
 -- Delete the contacts behind addresses, with all that is known of them; not those that are new since it was asked for.
@@ -38,14 +38,14 @@ DELETE FROM dispatcher.contacts c
 
 -- name: suppressions
 -- Keep what they may not be sent, and forget who they are.
-SELECT dispatcher.erase_suppressions_v1($1, asked.kind, asked.address)
+SELECT dispatcher.erase_suppressions($1, asked.kind, asked.address)
   FROM unnest($2::text[], $3::text[]) AS asked (kind, address);
 
 -- name: sent
 -- Deliveries of a workspace to addresses that look like these, behind a number, that were there when it was asked for.
 SELECT d.id, d.run_id, d.channel, d.recipient, s.status, s.held, s.marked
-  FROM (SELECT DISTINCT dispatcher.address_hash_v1(form) AS hash FROM unnest($3::text[]) AS form) AS asked
-  JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = asked.hash
+  FROM (SELECT DISTINCT dispatcher.address_hash(form) AS hash FROM unnest($3::text[]) AS form) AS asked
+  JOIN dispatcher.deliveries d ON dispatcher.address_hash(d.recipient) = asked.hash
   JOIN dispatcher.delivery_state s USING (id)
  WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4 AND d.created_at <= $5
  ORDER BY d.id LIMIT $6;
@@ -101,7 +101,7 @@ SELECT f.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
 UPDATE dispatcher.happenings h
    SET facts = h.facts || jsonb_strip_nulls(jsonb_build_object(
            'error', CASE WHEN h.facts ->> 'error' IS NOT NULL THEN 'erased' END,
-           'provider_message_id', dispatcher.erased_v1(h.facts ->> 'provider_message_id'),
+           'provider_message_id', dispatcher.erased(h.facts ->> 'provider_message_id'),
            'receipt', CASE WHEN h.facts ? 'receipt' THEN h.facts -> 'receipt' || '{"reason": ""}' END))
  WHERE h.tenant_id = $1 AND h.workspace_id = $2
    AND CASE WHEN h.type LIKE 'run.%'
@@ -110,21 +110,21 @@ UPDATE dispatcher.happenings h
 
 -- name: cancel_run
 -- Let a run that is not finished go no further.
-SELECT dispatcher.cancel_run_v1(r.id, 'erased', r.tenant_id, r.workspace_id, $2) FROM dispatcher.runs r
+SELECT dispatcher.cancel_run(r.id, 'erased', r.tenant_id, r.workspace_id, $2) FROM dispatcher.runs r
  WHERE r.id = ANY ($1::bigint[]) AND r.finished_at IS NULL;
 
 -- name: erase_deliveries
 -- Take away what finished deliveries say.
-SELECT dispatcher.erase_deliveries_v1($1, $2);
+SELECT dispatcher.erase_deliveries($1, $2);
 
 -- name: erase_runs
 -- Take away what finished runs have come to, with all that they have told the person ($2) and others ($3): all or nothing.
-SELECT dispatcher.erase_runs_v1($1) AS runs,
-       dispatcher.erase_deliveries_v1($2, false) + dispatcher.erase_deliveries_v1($3, true) AS deliveries;
+SELECT dispatcher.erase_runs($1) AS runs,
+       dispatcher.erase_deliveries($2, false) + dispatcher.erase_deliveries($3, true) AS deliveries;
 
 -- name: settle
 -- Nobody will look up any more what became of a held one. Answers settled, or early where a call may still be going on.
-SELECT dispatcher.settle_held_v1(d.id, 'failed', $2, 'erased') AS answer FROM dispatcher.deliveries d WHERE d.id = $1;
+SELECT dispatcher.settle_held(d.id, 'failed', $2, 'erased') AS answer FROM dispatcher.deliveries d WHERE d.id = $1;
 
 -- name: receipts
 -- Receipts that wait for a delivery and speak of an address: those that name a key of this workspace; and those that name none,
@@ -133,13 +133,13 @@ DELETE FROM dispatcher.waiting_receipts w
  WHERE EXISTS (SELECT FROM unnest($1::text[]) AS term WHERE strpos(lower(w.receipt::text), term) > 0) AND lower(w.receipt::text) ~ $2
    AND CASE WHEN w.receipt ? 'key' THEN (w.receipt #>> '{key,0}', w.receipt #>> '{key,1}') = ($3, $4)
             ELSE NOT EXISTS (SELECT FROM unnest($5::text[]) AS form
-                               JOIN dispatcher.deliveries d ON dispatcher.address_hash_v1(d.recipient) = dispatcher.address_hash_v1(form)
+                               JOIN dispatcher.deliveries d ON dispatcher.address_hash(d.recipient) = dispatcher.address_hash(form)
                               WHERE (d.tenant_id, d.workspace_id) <> ($3, $4)) END;
 
 -- name: answers
 -- Kept answers of the HTTP door that speak of an address say nothing any more, and a key that does is its hash. But for what is
 -- answered to whoever asks for an erasure, which has hashes: if that was lost, it is asked for again when all is done.
-UPDATE dispatcher.api_answers a SET answer = '{"erased":true}', key = dispatcher.erased_v1(a.key)
+UPDATE dispatcher.api_answers a SET answer = '{"erased":true}', key = dispatcher.erased(a.key)
   FROM (SELECT k.key, lower(concat_ws(' ', k.key, convert_from(k.answer, 'UTF8'))) AS says FROM dispatcher.api_answers k
          WHERE k.tenant_id = $1 AND k.workspace_id = $2
            AND NOT (k.status = 202 AND strpos(encode(k.answer, 'escape'), '"subjects":["sha256:') > 0)) AS kept

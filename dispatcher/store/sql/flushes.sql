@@ -82,4 +82,4 @@ SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM move
 
 -- name: late
 -- A result whose claim was no longer its owner's: what it knows is kept, and settles what it can.
-SELECT dispatcher.late_result_v2($1, $2, $3, $4, $5, $6);
+SELECT dispatcher.late_result($1, $2, $3, $4, $5, $6);

@@ -15,7 +15,7 @@ SELECT channel, count(*) AS deliveries FROM dispatcher.delivery_state WHERE held
 
 -- name: settle
 -- Settle one as sent, failed or requeue.
-SELECT dispatcher.settle_held_v1($1, $2, $3, $4, $5);
+SELECT dispatcher.settle_held($1, $2, $3, $4, $5);
 
 -- name: overdue
 -- Held deliveries of a channel that have waited longer than $2 seconds.
@@ -26,7 +26,7 @@ SELECT id FROM dispatcher.delivery_state
 
 -- name: quarantine
 -- Hold everything that is due and was created before a time, and pause the runs that may have come further.
-SELECT deliveries, runs FROM dispatcher.quarantine_v2($1, $2, $3);
+SELECT deliveries, runs FROM dispatcher.quarantine($1, $2, $3);
 
 -- name: expire
 -- Skip what waits, in the queue or for a pause to end, and has expired, or hold it where an attempt is unknown; says how

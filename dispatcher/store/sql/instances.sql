@@ -12,7 +12,7 @@ UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp(), co
 
 -- name: agree
 -- Say what we have for our channels; answers those that we yield, and to whom.
-SELECT channel, instance, provider FROM dispatcher.agree_v1($1, $2);
+SELECT channel, instance, provider FROM dispatcher.agree($1, $2);
 
 -- name: yielded
 -- The channels that instances yield.
@@ -32,11 +32,11 @@ UPDATE dispatcher.instances SET wants_runs = $2 WHERE epoch = $1;
 
 -- name: fence
 -- Take an epoch away; waits $2 ms at most for a mark under way.
-SELECT dispatcher.fence_v1($1, $2);
+SELECT dispatcher.fence($1, $2);
 
 -- name: recover
 -- Recover up to $1 claims that have no live instance.
-SELECT claims, requeued, retried, held, poisoned FROM dispatcher.recover_v3($1);
+SELECT claims, requeued, retried, held, poisoned FROM dispatcher.recover($1);
 
 -- name: safety
 -- Settings without which nothing here is durable, and whether the session has the settings that we give it.

@@ -1,14 +1,14 @@
 -- name: create
 -- Make a key; null where its name is taken.
-SELECT dispatcher.create_api_key_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);
+SELECT dispatcher.create_api_key($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: rotate
 -- Give a key another secret; the one before is good for so many seconds more.
-SELECT dispatcher.rotate_api_key_v1($1, $2, $3, make_interval(secs => $4), $5, $6, $7, $8);
+SELECT dispatcher.rotate_api_key($1, $2, $3, make_interval(secs => $4), $5, $6, $7, $8);
 
 -- name: revoke
 -- Take a key back.
-SELECT dispatcher.revoke_api_key_v1($1, $2, $3, $4, $5);
+SELECT dispatcher.revoke_api_key($1, $2, $3, $4, $5);
 
 -- name: list
 -- The keys of a workspace behind a name and an id, $4 at most; those that were revoked only where $5, with $7 those

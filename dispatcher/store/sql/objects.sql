@@ -1,10 +1,10 @@
 -- name: put
 -- Put a content under a name that means no other.
-SELECT dispatcher.put_object_v1($1, $2, $3, $4, $5);
+SELECT dispatcher.put_object($1, $2, $3, $4, $5);
 
 -- name: erase
 -- Erase a content; its name stays taken.
-SELECT dispatcher.erase_object_v1($1, $2, $3);
+SELECT dispatcher.erase_object($1, $2, $3);
 
 -- name: sizes
 -- Of the objects asked about, those that are there, with their sizes: contents are not read.

@@ -1,14 +1,14 @@
 -- name: pause
 -- Stop something in a workspace, or everywhere.
-SELECT pause_id, already FROM dispatcher.pause_v2($1, $2, $3, $4, $5, $6);
+SELECT pause_id, already FROM dispatcher.pause($1, $2, $3, $4, $5, $6);
 
 -- name: resume
 -- Let it go on there, or everywhere.
-SELECT dispatcher.resume_v2($1, $2, $3, $4, $5);
+SELECT dispatcher.resume($1, $2, $3, $4, $5);
 
 -- name: resume_one
 -- Let what one pause stops go on; no row where it has ended. A run goes on by itself.
-SELECT dispatcher.resume_v2(p.scope, p.name, p.tenant_id, p.workspace_id, $2)
+SELECT dispatcher.resume(p.scope, p.name, p.tenant_id, p.workspace_id, $2)
   FROM dispatcher.pauses p WHERE p.id = $1 AND p.ended_at IS NULL AND p.scope <> 'run';
 
 -- name: open
@@ -33,4 +33,4 @@ SELECT id, scope, name, tenant_id, workspace_id, since, actor, reason
 
 -- name: unpark
 -- Make up to $1 deliveries ready whose pause is over.
-SELECT dispatcher.unpark_v1($1);
+SELECT dispatcher.unpark($1);

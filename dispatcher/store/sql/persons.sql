@@ -12,11 +12,11 @@ SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel
        (SELECT coalesce(jsonb_agg(jsonb_build_object('at', o.at, 'actor', o.actor, 'action', o.action, 'reason', o.reason)
                                   ORDER BY o.id), '[]')
           FROM dispatcher.operator_actions o WHERE o.delivery_id = d.id)::text AS actions
-  FROM (SELECT b.* FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id),
+  FROM (SELECT b.* FROM dispatcher.sent_to($1, $2, $3::text[]) AS asked (id),
                         LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS b
          WHERE (b.created_at, b.id * 2) < ($4, $5)
          ORDER BY b.created_at DESC, b.id DESC LIMIT $6) AS d
-  JOIN dispatcher.delivery_life_v2 l USING (id)
+  JOIN dispatcher.visible_delivery_life l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
   LEFT JOIN dispatcher.runs r ON r.id = d.run_id
  ORDER BY d.created_at DESC, d.id DESC;
@@ -35,9 +35,9 @@ WITH next AS MATERIALIZED (
     SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
            d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
            l.finished_at, l.provider_message_id, l.error
-      FROM dispatcher.sent_to_v1($1, $2, $3::text[]) AS asked (id),
+      FROM dispatcher.sent_to($1, $2, $3::text[]) AS asked (id),
            LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS d,
-           LATERAL (SELECT * FROM dispatcher.delivery_life_v2 WHERE id = asked.id LIMIT 1) AS l
+           LATERAL (SELECT * FROM dispatcher.visible_delivery_life WHERE id = asked.id LIMIT 1) AS l
      WHERE asked.id > $4
      ORDER BY d.id LIMIT $5
 ), sized AS (
@@ -60,8 +60,8 @@ WITH span AS MATERIALIZED (
            EXISTS (SELECT FROM unnest($4::text[]) AS term WHERE strpos(lower(s.input::text || ' ' || s.state::text), term) > 0)
                AND lower(s.input::text || ' ' || s.state::text) ~ $5 AS mentions,
            (SELECT coalesce(jsonb_agg(jsonb_build_array(d.channel, d.recipient)), '[]') FROM dispatcher.deliveries d
-             WHERE d.run_id = s.id AND dispatcher.address_hash_v1(d.recipient) IN (
-                       SELECT dispatcher.address_hash_v1(form) FROM unnest($3::text[]) AS form)) AS sent_to
+             WHERE d.run_id = s.id AND dispatcher.address_hash(d.recipient) IN (
+                       SELECT dispatcher.address_hash(form) FROM unnest($3::text[]) AS form)) AS sent_to
       FROM span s WHERE s.tenant_id = $1 AND s.workspace_id = $2
 ), sized AS (
     SELECT h.*, count(*) OVER () AS found,

@@ -27,16 +27,16 @@ SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', '
 SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.recipient,
        extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated,
        s.provider_message_id
-  FROM (SELECT dispatcher.address_hash_v1(form) AS hash FROM unnest($1::text[]) AS form) AS asked
- CROSS JOIN LATERAL (SELECT b.*, dispatcher.address_hash_v1(b.recipient) AS hash FROM dispatcher.deliveries b
-                      WHERE dispatcher.address_hash_v1(b.recipient) <= asked.hash
-                      ORDER BY dispatcher.address_hash_v1(b.recipient) DESC LIMIT $2) AS d
+  FROM (SELECT dispatcher.address_hash(form) AS hash FROM unnest($1::text[]) AS form) AS asked
+ CROSS JOIN LATERAL (SELECT b.*, dispatcher.address_hash(b.recipient) AS hash FROM dispatcher.deliveries b
+                      WHERE dispatcher.address_hash(b.recipient) <= asked.hash
+                      ORDER BY dispatcher.address_hash(b.recipient) DESC LIMIT $2) AS d
   JOIN dispatcher.delivery_state s USING (id)
  WHERE d.hash = asked.hash;
 
 -- name: record
 -- Keep a receipt about a delivery, and settle that where it is held.
-SELECT dispatcher.record_receipt_v1($1, $2, $3, $4, $5, $6, $7);
+SELECT dispatcher.record_receipt($1, $2, $3, $4, $5, $6, $7);
 
 -- name: suppress
 -- An address to which nothing more is sent. Who stands there already stays, with the first reason; one whose time would
@@ -88,7 +88,7 @@ RETURNING id;
 
 -- name: settle
 -- Settle up to $1 held deliveries of which there are receipts that decide.
-SELECT count(*) FILTER (WHERE dispatcher.settle_by_receipt_v1(h.id)) AS settled
+SELECT count(*) FILTER (WHERE dispatcher.settle_by_receipt(h.id)) AS settled
   FROM (SELECT s.id FROM dispatcher.delivery_state s
          WHERE s.held AND EXISTS (SELECT FROM dispatcher.delivery_receipts r
                                    WHERE r.delivery_id = s.id AND r.seen_at >= coalesce(s.key_used_at, s.held_at)

@@ -1,12 +1,12 @@
 -- name: trigger
 -- Start a run, or find the one that its key has started already. Raises what is wrong with the call.
 SELECT execution_id, workflow_name, version, status, total_steps, duplicate
-  FROM dispatcher.trigger_workflow_v2($1, $2::jsonb, $3, $4, $5, $6);
+  FROM dispatcher.trigger_workflow($1, $2::jsonb, $3, $4, $5, $6);
 
 -- name: trigger_many
 -- The same for many triggers of one workflow.
 SELECT place, execution_id, version, total_steps, duplicate, refusal, message, detail
-  FROM dispatcher.trigger_workflows_v1($1, $2, $3, $4::text[], $5::text[], $6::text[]);
+  FROM dispatcher.trigger_workflows($1, $2, $3, $4::text[], $5::text[], $6::text[]);
 
 -- name: newest
 -- The ids of the newest runs below $1, $2 at most. The last condition lets the indexes of unfinished and of dead runs be
@@ -82,7 +82,7 @@ SELECT number, at, event, step, node, context::text, added::text, error FROM dis
 -- What a run has ordered, with its life, $2 at most behind id $3.
 SELECT l.id, d.node, l.channel, d.recipient, l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at,
        l.provider_message_id, l.error
-  FROM dispatcher.deliveries d JOIN dispatcher.delivery_life_v2 l USING (id)
+  FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
  WHERE d.run_id = $1 AND d.node IS NOT NULL AND d.id > $3 ORDER BY d.id LIMIT $2;
 
 -- name: attempts
@@ -100,20 +100,20 @@ SELECT d.node, count(*) AS all, count(*) FILTER (WHERE s.status = 'queued') AS q
  WHERE d.run_id = $1 AND d.node IS NOT NULL GROUP BY d.node;
 
 -- name: pause
-SELECT dispatcher.pause_run_v1(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
+SELECT dispatcher.pause_run(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
 
 -- name: resume
-SELECT dispatcher.resume_run_v1(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
+SELECT dispatcher.resume_run(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
 
 -- name: cancel
-SELECT dispatcher.cancel_run_v1(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
+SELECT dispatcher.cancel_run(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
 
 -- name: replay
-SELECT dispatcher.replay_run_v1(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
+SELECT dispatcher.replay_run(id, $2, tenant_id, workspace_id, $3) FROM dispatcher.runs WHERE id = $1;
 
 -- name: signal
 -- Send an event to a run. Raises what is wrong with the call.
-SELECT dispatcher.signal_run_v1(id, $2, $3::jsonb, tenant_id, workspace_id, $4) FROM dispatcher.runs WHERE id = $1;
+SELECT dispatcher.signal_run(id, $2, $3::jsonb, tenant_id, workspace_id, $4) FROM dispatcher.runs WHERE id = $1;
 
 -- name: now
 -- The database's time, in seconds since 1970.

@@ -3,11 +3,11 @@ SELECT statement_timestamp();
 
 -- name: put
 -- Save a schedule.
-SELECT dispatcher.put_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);
+SELECT dispatcher.put_schedule($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: set_active
 -- Let it tick, or not.
-SELECT dispatcher.set_schedule_active_v1($1, $2, $3, $4, $5, $6);
+SELECT dispatcher.set_schedule_active($1, $2, $3, $4, $5, $6);
 
 -- name: keep
 -- The version of one, which nobody changes before this transaction has ended.
@@ -15,11 +15,11 @@ SELECT version FROM dispatcher.schedules WHERE tenant_id = $1 AND workspace_id =
 
 -- name: delete
 -- Delete one; what it has triggered stays.
-SELECT dispatcher.delete_schedule_v1($1, $2, $3, $4);
+SELECT dispatcher.delete_schedule($1, $2, $3, $4);
 
 -- name: fault
 -- Why a tick of it would be refused now.
-SELECT dispatcher.schedule_fault_v1($1, $2, $3);
+SELECT dispatcher.schedule_fault($1, $2, $3);
 
 -- name: list
 -- Schedules of one workspace by name, behind $3, up to $4; with $5 those of a workflow, with $6 those that tick or do not.
@@ -55,7 +55,7 @@ SELECT s.id, s.version, s.tenant_id, s.workspace_id, s.name, s.cron, s.time_zone
 -- Let schedules that are locked have their ticks: each with its next one, and how many it has missed.
 SELECT due.id, t.run_id, t.refusal
   FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::bigint[]) AS due (id, tick, next_at, missed),
-       LATERAL dispatcher.tick_schedule_v1(due.id, due.tick, due.next_at, due.missed) AS t;
+       LATERAL dispatcher.tick_schedule(due.id, due.tick, due.next_at, due.missed) AS t;
 
 -- name: next_due
 -- How long until a schedule is due, but for these versions of some; null where none is.

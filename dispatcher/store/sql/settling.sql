@@ -17,7 +17,7 @@ SELECT s.id, s.held_at
 
 -- name: settle
 -- Settle a page in one transaction; in the order of ids, as everybody takes locks.
-SELECT asked.id, dispatcher.settle_held_v1(asked.id, $2, $3, $4, $5) AS answer
+SELECT asked.id, dispatcher.settle_held(asked.id, $2, $3, $4, $5) AS answer
   FROM (SELECT id FROM unnest($1::bigint[]) AS r (id) ORDER BY id) AS asked;
 
 -- name: standing
@@ -25,7 +25,7 @@ SELECT asked.id, dispatcher.settle_held_v1(asked.id, $2, $3, $4, $5) AS answer
 SELECT s.id, l.life, s.held_at, s.settle_after, s.error,
        greatest(extract(epoch FROM s.settle_after - statement_timestamp()), 0)::float8 AS wait_seconds,
        o.actor, o.action, o.at, o.reason
-  FROM dispatcher.delivery_state s JOIN dispatcher.delivery_life_v2 l USING (id)
+  FROM dispatcher.delivery_state s JOIN dispatcher.visible_delivery_life l USING (id)
   LEFT JOIN LATERAL (SELECT actor, substr(action, 8) AS action, at, reason FROM dispatcher.operator_actions
                       WHERE delivery_id = s.id AND action LIKE 'settle%' ORDER BY id DESC LIMIT 1) AS o ON true
  WHERE s.id = ANY ($1::bigint[]);
@@ -35,4 +35,4 @@ SELECT s.id, l.life, s.held_at, s.settle_after, s.error,
 SELECT (SELECT count(*) FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
          WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= statement_timestamp() OR s.token IS NOT NULL)
            AND d.created_at < $1) AS deliveries,
-       (SELECT count(*) FROM dispatcher.suspect_runs_v1($1, statement_timestamp())) AS runs;
+       (SELECT count(*) FROM dispatcher.suspect_runs($1, statement_timestamp())) AS runs;

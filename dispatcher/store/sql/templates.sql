@@ -1,10 +1,10 @@
 -- name: put
 -- Save versions of templates, all or none; publish them where $2 says so.
-SELECT place, version_id, number, created, published FROM dispatcher.put_templates_v1($1::jsonb, $2, $3) ORDER BY place;
+SELECT place, version_id, number, created, published FROM dispatcher.put_templates($1::jsonb, $2, $3) ORDER BY place;
 
 -- name: publish
 -- Publish a version of a template, the newest where no number is given.
-SELECT version_id, number, number_before FROM dispatcher.publish_template_v1($1, $2, $3, $4, $5);
+SELECT version_id, number, number_before FROM dispatcher.publish_template($1, $2, $3, $4, $5);
 
 -- name: list
 -- The templates of a workspace whose names come after $3, $4 at most, with $5 those for a channel, with their newest version.
@@ -50,7 +50,7 @@ SELECT asked.key, (v.sources -> asked.locale)::text AS sources, v.rights
 
 -- name: faults
 -- Why deliveries cannot have these templates, by position; null where they can.
-SELECT dispatcher.template_fault_v2(asked.tenant_id, asked.workspace_id, asked.name, asked.channel)
+SELECT dispatcher.template_fault(asked.tenant_id, asked.workspace_id, asked.name, asked.channel)
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
        AS asked (tenant_id, workspace_id, name, channel, place)
  ORDER BY asked.place;

@@ -89,7 +89,7 @@ WITH ended AS (
     SELECT r.id FROM ended e JOIN dispatcher.runs r ON r.id = ANY (e.run_ids)
      WHERE r.finished_at IS NULL AND r.status <> 'paused' FOR UPDATE OF r
 )
-SELECT f.id FROM at_fault f, dispatcher.bury_run_v1(f.id, $2, 'walk');
+SELECT f.id FROM at_fault f, dispatcher.bury_run(f.id, $2, 'walk');
 
 -- name: forget_orphans
 -- Wakes of runs that nobody will take up: they are gone, or have ended as poison.
@@ -104,7 +104,7 @@ WITH poison AS (
 )
 SELECT p.id
   FROM poison p JOIN dispatcher.runs r ON r.id = p.id,
-       dispatcher.bury_run_v1(p.id, 'poison: it was taken up ' || r.takes || ' times, and whoever did has died', 'poison');
+       dispatcher.bury_run(p.id, 'poison: it was taken up ' || r.takes || ' times, and whoever did has died', 'poison');
 
 -- name: plans
 -- Versions by id.
@@ -147,7 +147,7 @@ SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel, v.id, v.v
 -- name: unpublished
 -- Why deliveries cannot have these templates.
 SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel,
-       dispatcher.template_fault_v1(asked.tenant_id, asked.workspace_id, asked.name, asked.channel) AS words
+       dispatcher.template_fault(asked.tenant_id, asked.workspace_id, asked.name, asked.channel) AS words
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS asked (tenant_id, workspace_id, name, channel);
 
 -- name: order
@@ -186,10 +186,10 @@ UPDATE dispatcher.runs r
 
 -- name: cancel_deliveries
 -- What a run that has failed had queued is not sent.
-SELECT dispatcher.cancel_deliveries_of_v1(id, 'dispatcher', 'its run has failed') FROM unnest($1::bigint[]) AS id;
+SELECT dispatcher.cancel_deliveries_of(id, 'dispatcher', 'its run has failed') FROM unnest($1::bigint[]) AS id;
 
 -- name: enter_digest
-SELECT leader, until FROM dispatcher.enter_digest_v1($1, $2, $3, $4, $5, $6, $7::jsonb);
+SELECT leader, until FROM dispatcher.enter_digest($1, $2, $3, $4, $5, $6, $7::jsonb);
 
 -- name: collect_digest
-SELECT items::text FROM dispatcher.collect_digest_v1($1, $2) AS items;
+SELECT items::text FROM dispatcher.collect_digest($1, $2) AS items;

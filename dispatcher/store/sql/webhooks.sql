@@ -1,18 +1,18 @@
 -- name: create
 -- Make an endpoint, where its workspace has fewer than $8 and none of its name.
-SELECT dispatcher.create_webhook_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+SELECT dispatcher.create_webhook($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: change
 -- Let an endpoint be as it is told now.
-SELECT dispatcher.change_webhook_v1($1, $2, $3, $4, $5, $6, $7, $8);
+SELECT dispatcher.change_webhook($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: rotate
 -- Give an endpoint another secret; the one before signs too for so many seconds more.
-SELECT dispatcher.rotate_webhook_v1($1, $2, $3, make_interval(secs => $4), $5, $6, $7);
+SELECT dispatcher.rotate_webhook($1, $2, $3, make_interval(secs => $4), $5, $6, $7);
 
 -- name: delete
 -- Delete an endpoint, and its secrets.
-SELECT dispatcher.delete_webhook_v1($1, $2, $3, $4, $5);
+SELECT dispatcher.delete_webhook($1, $2, $3, $4, $5);
 
 -- name: list
 -- The endpoints of a workspace behind a name, $4 at most; with $5 that one alone. None of their secrets.

@@ -2,7 +2,7 @@
 -- Save workflows, all or none: by name, definition and plan. Two who save the same ones meet in the order of their names.
 SELECT asked.name, w.workflow_id, w.version_id, w.number, w.created, w.active
   FROM (SELECT * FROM unnest($3::text[], $4::json[], $5::json[]) AS a (name, definition, plan) ORDER BY name) AS asked,
-       LATERAL dispatcher.put_workflow_v1($1, $2, asked.name, asked.definition, asked.plan, $6, $7) AS w;
+       LATERAL dispatcher.put_workflow($1, $2, asked.name, asked.definition, asked.plan, $6, $7) AS w;
 
 -- name: compare
 -- What is stored under the names of these: the newest version, and whether it says just this. Those that are not stored are
@@ -47,7 +47,7 @@ SELECT at, version, actor, action FROM dispatcher.workflow_actions WHERE workflo
 
 -- name: set_active
 -- Let it take triggers, or take none any more.
-SELECT dispatcher.set_workflow_active_v1($1, $2, $3, $4, $5);
+SELECT dispatcher.set_workflow_active($1, $2, $3, $4, $5);
 
 -- name: keep
 -- The number of its newest version, which nobody changes before this transaction has ended.
@@ -56,4 +56,4 @@ SELECT latest FROM dispatcher.workflows
 
 -- name: delete
 -- Delete one that has no unfinished run, and is not active where it ever had any.
-SELECT dispatcher.delete_workflow_v1($1, $2, $3, $4);
+SELECT dispatcher.delete_workflow($1, $2, $3, $4);

@@ -1,7 +1,7 @@
 """The mutants' command: `python -m tests.faults.mutants [NAME…]` shows for each which test catches it.
 
-Exit code 1 when one survives, when its test is red without it too, or when a patch applies no more; `--refresh` writes
-the patches anew from where they still apply, with fuzz.
+Exit code 1 when one survives, when its test is red without it too, or when a patch does not match exactly one place;
+`--refresh` writes the patches anew where fewer lines around the change still match one.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def try_out(mutant: Mutant, folder: Path) -> Verdict:
 
 def _outcome(copy: Path, test: str) -> tuple[str, str]:
     try:
-        done = tree.pytest(copy, "-x", "--tb=short", test)
+        done = tree.pytest(copy, "-x", "--tb=short", address(test))
     except subprocess.TimeoutExpired:
         return "TOO SLOW", ""
     why = next((line for line in done.stdout.splitlines() if line.startswith("E  ")), "E")[1:].strip()
@@ -61,9 +61,14 @@ def _outcome(copy: Path, test: str) -> tuple[str, str]:
     return ("SURVIVED", "") if done.returncode == 0 else ("NO VERDICT", why)
 
 
+def address(test: str) -> str:
+    """Return where pytest finds a test that is known by its name."""
+    return f"{tree.test_file(test)}::{test}"
+
+
 def red_without(chosen: Sequence[Mutant], folder: Path) -> str:
     """Run their tests on a copy without any fault: what is red there catches nothing. Answers pytest's words."""
-    done = tree.pytest(tree.copy(folder / "sane"), *sorted({mutant.test for mutant in chosen}))
+    done = tree.pytest(tree.copy(folder / "sane"), *sorted({address(mutant.test) for mutant in chosen}))
     return done.stdout if done.returncode else ""
 
 
@@ -74,7 +79,7 @@ def refresh(chosen: Sequence[Mutant]) -> list[str]:
         before = tree.copy(Path(folder) / "before")
         for mutant in chosen:
             after = tree.copy(Path(folder) / mutant.name)
-            if tree.apply(mutant.path, after) and tree.patched_with_fuzz(mutant.path, after):
+            if tree.apply(mutant.path, after, tree.CONTEXT_LINES_MAX):
                 lost.append(mutant.name)
                 continue
             mutant.path.write_text(mutant.head + tree.difference(before, after))
@@ -87,10 +92,8 @@ def chosen_by(commit: str, names: Iterable[str]) -> list[str]:
 
 
 def _line(verdict: Verdict) -> str:
-    test = verdict.mutant.test.rpartition("::")[2]
-    return (
-        f"{verdict.mutant.name:38} {verdict.outcome:10} {verdict.seconds:5.1f} s  {test}\n{'':38} {verdict.why[:120]}"
-    )
+    found = f"{verdict.mutant.name:38} {verdict.outcome:10} {verdict.seconds:5.1f} s  {verdict.mutant.test}"
+    return f"{found}\n{'':38} {verdict.why[:120]}"
 
 
 def _say(text: str) -> None:

@@ -10,7 +10,7 @@ _HEAD = re.compile(r"\ABreaks: (?P<breaks>.+)\nCaught by: (?P<test>\S+)\n\n")
 
 
 class Mutant(Struct, frozen=True):
-    """One patch. Its first two lines are for people and for the runner, git passes over them."""
+    """One patch. Its first two lines say what it breaks, and the name of the test function that catches it."""
 
     path: Path
     breaks: str

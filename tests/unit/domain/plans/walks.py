@@ -114,7 +114,7 @@ class World:
         several[place] = sent(several[place].recipient, status, **more)
 
     def replay(self) -> None:
-        """As `replay_run_v1` does it."""
+        """As `replay_run` does it."""
         for node in self.run.state.cursor:
             self.deliveries[node] = [
                 Sent(recipient=one.recipient, status="queued")
