@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from dispatcher.doors.attached import Objects, Webhooks
-from dispatcher.doors.kept import Pauses, Schedules, Templates
+from dispatcher.doors.kept import Pauses, Templates
 from dispatcher.doors.nouns import (
     DeadLetters,
     Deliveries,
@@ -53,10 +53,6 @@ class Doors(Protocol):
     @property
     def templates(self) -> Templates:
         """What messages say."""
-
-    @property
-    def schedules(self) -> Schedules:
-        """Workflows that the clock triggers."""
 
     @property
     def pauses(self) -> Pauses:

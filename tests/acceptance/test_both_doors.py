@@ -259,7 +259,7 @@ async def test_schedules_are_saved_shown_switched_and_deleted(
     put = ("schedules", "put", name, "--workflow", "ticked", "--time-zone", "Europe/Berlin", "--cron")
     assert "is saved; its next tick is 20" in text(door.run(*put, "0 8 31 1 *", "--input", '{"n": 1.50}'))
     refused = json.loads(talk(door.run(*put, "61 8 * * *", "--json"), 3))
-    assert (refused["error"], len(refused["faults"])) == ("ScheduleRefused", 1)
+    assert (refused["error"], len(refused["faults"])) == ("Refused", 1)
     assert text(door.run("schedules", "deactivate", name)) == f"schedule {name} rests\n"
     assert "rested before" in text(door.run("schedules", "deactivate", name))
     for words in ("show NAME", "show NAME --json", "next NAME -n 3 --json", "list --after e --limit 2"):

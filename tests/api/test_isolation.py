@@ -16,11 +16,12 @@ from msgspec import Struct
 
 from dispatcher.api import operators, serving
 from dispatcher.api.endpoints import Call, Endpoint
-from dispatcher.api.interface import ENDPOINTS, Interface
+from dispatcher.api.interface import Interface
 from dispatcher.api.serving import BEYOND
 from dispatcher.config import Api, Channel, Config
 from dispatcher.config import Database as Settings
 from dispatcher.domain.roles import Role
+from dispatcher.endpoints import ENDPOINTS
 from dispatcher.store import keys, tenants
 from dispatcher.store.database import Database
 from dispatcher.store.keys import New
@@ -108,7 +109,7 @@ class Thief(Struct):
         assert made is not None
         channels = dict.fromkeys(("sms", "email", "webhook"), Channel(provider="capture"))
         config = Config(channels=channels, api=Api(operators=operators))
-        interface = Interface(lambda: config, lambda: database)
+        interface = Interface(ENDPOINTS, lambda: config, lambda: database)
         return cls(
             Litestar(interface.handlers(), openapi_config=None, logging_config=None), made.text, whose, connection
         )

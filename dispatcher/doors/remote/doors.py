@@ -11,7 +11,6 @@ from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
 from dispatcher.doors.remote.pauses import RemotePauses
 from dispatcher.doors.remote.persons import RemotePersons
 from dispatcher.doors.remote.runs import RemoteRuns
-from dispatcher.doors.remote.schedules import RemoteSchedules
 from dispatcher.doors.remote.suppressions import RemoteSuppressions
 from dispatcher.doors.remote.templates import RemoteTemplates
 from dispatcher.doors.remote.webhooks import RemoteWebhooks
@@ -20,7 +19,7 @@ from dispatcher.store.templates import Workspace
 
 
 class RemoteDoors:
-    """Asks a server. Who closes it ends its connections."""
+    """Asks a server."""
 
     def __init__(self, transport: Transport) -> None:
         self._calls = Calls(transport)
@@ -31,7 +30,6 @@ class RemoteDoors:
         self.runs = RemoteRuns(self._calls)
         self.suppressions = RemoteSuppressions(self._calls)
         self.keys = RemoteKeys(self._calls)
-        self.schedules = RemoteSchedules(self._calls)
         self.pauses = RemotePauses(self._calls)
         self.contacts = RemoteContacts(self._calls)
         self.persons = RemotePersons(self._calls)
@@ -42,7 +40,3 @@ class RemoteDoors:
     async def workspace(self, whose: Whose) -> Workspace:
         """What the key opens; raises OtherWorkspace where something else is named."""
         return await self._calls.workspace(whose)
-
-    async def close(self) -> None:
-        """Let its connections go."""
-        await self._calls.transport.close()

@@ -12,7 +12,6 @@ from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.pauses import StoredPauses
 from dispatcher.doors.stored.persons import StoredPersons
 from dispatcher.doors.stored.runs import StoredRuns
-from dispatcher.doors.stored.schedules import StoredSchedules
 from dispatcher.doors.stored.suppressions import StoredSuppressions
 from dispatcher.doors.stored.templates import StoredTemplates
 from dispatcher.doors.stored.webhooks import StoredWebhooks
@@ -32,7 +31,6 @@ class StoredDoors:
         self.runs = StoredRuns(database, config)
         self.suppressions = StoredSuppressions(database, config)
         self.keys = StoredKeys(database)
-        self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)
         self.contacts = StoredContacts(database)
         self.persons = StoredPersons(database)

@@ -8,13 +8,14 @@ import asyncpg
 import msgspec
 from msgspec import Struct
 
-from dispatcher.domain.cron import Cron
 from dispatcher.errors import Fault, ScheduleRefused
+from dispatcher.features.schedules.cron import Cron
+from dispatcher.store import times
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 
-_SQL = statements("schedules")
+_SQL = statements("dispatcher.features.schedules")
 
 _NAMED = "expected 1 to 100 letters, digits and . _ / -, a letter or digit first"
 # What the schema refuses, in words. (Expressions and time zones were read before.)
@@ -73,7 +74,7 @@ class Ticked(Struct, frozen=True):
 async def put(database: Database, here: Workspace, asked: Asked, actor: str) -> str:
     """Save a schedule; answers created, changed or same. ScheduleRefused says what is wrong with it."""
     cron = Cron(asked.cron, asked.time_zone)
-    next_at = cron.after(await now(database))
+    next_at = cron.after(await times.now(database))
     said = asked.name, asked.workflow, asked.cron, asked.time_zone, asked.input
     try:
         return str(await database.value(_SQL["put"], *_place(here), *said, next_at, actor))
@@ -92,7 +93,7 @@ async def activate(database: Database, here: Workspace, name: str, actor: str, *
     """Let it tick again; answers done, same or unknown. The latest tick that it missed runs, unless that is skipped."""
     next_at = None
     if skip_missed and (found := await show(database, here, name)) is not None:
-        next_at = Cron(found["cron"], found["time_zone"]).after(await now(database))
+        next_at = Cron(found["cron"], found["time_zone"]).after(await times.now(database))
     return str(await database.value(_SQL["set_active"], *_place(here), name, True, actor, next_at))
 
 
@@ -141,12 +142,6 @@ async def show(database: Database, here: Workspace, name: str) -> dict[str, Any]
 async def actions(database: Database, schedule_id: int, count: int) -> list[dict[str, Any]]:
     """What was done to one, the newest first."""
     return [dict(row) for row in await database.fetch(_SQL["actions"], schedule_id, count)]
-
-
-async def now(database: Database) -> datetime:
-    """The time by which schedules go."""
-    found: datetime = await database.value(_SQL["now"])
-    return found
 
 
 async def take(connection: Any, count: int, unreadable: Unreadable) -> list[Due]:  # noqa: ANN401 - the pool's connection carries no types of ours

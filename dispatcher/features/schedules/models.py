@@ -1,13 +1,13 @@
-"""Models of schedules: what requests say and what answers say about workflows that the clock triggers."""
+"""Schedules: what requests and answers say, and the rows that the store and the worker exchange."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, Raw, Struct, field, structs
 
 from dispatcher.api.models import Asked, Json, Limit, LongCursor, ShortText
-from dispatcher.domain.cron import EXPRESSION_MAX
 from dispatcher.domain.zones import ZONE_MAX
+from dispatcher.features.schedules.cron import EXPRESSION_MAX
 
 TICKS_MAX = 100
 
@@ -76,7 +76,8 @@ class StoredSchedule(Schedule, frozen=True, kw_only=True):
     """A schedule with everything that is known about it."""
 
     id: int
-    input: Any
+    # As it was written: reading it would round its numbers.
+    input: Raw
     version: int
     created_at: datetime
     would_be_refused: Annotated[str | None, Meta(description="Why a tick would have no run now.")]
@@ -141,28 +142,22 @@ _SCHEDULE = Schedule(
 )
 _STORED = structs.asdict(_SCHEDULE) | {
     "id": 3,
-    "input": {"shop": 17},
+    "input": Raw(b'{"shop":17}'),
     "version": 1,
     "created_at": _AT,
     "would_be_refused": None,
 }
-EXAMPLES: tuple[Struct, ...] = (
-    Schedules([_SCHEDULE], next_cursor=None),
-    WholeSchedule(
-        **_STORED,
-        actions=[
-            ScheduleAction(
-                at=_AT,
-                actor="key ann",
-                action="put",
-                version=1,
-                workflow="digest",
-                cron="0 8 * * *",
-                time_zone="Europe/Berlin",
-            )
-        ],
-    ),
-    SavedSchedule(**_STORED, answer="created"),
-    SwitchedSchedule("morning", "done"),
-    Ticks([Tick(_AT, _AT)]),
+SCHEDULES = Schedules([_SCHEDULE], next_cursor=None)
+_ACTION = ScheduleAction(
+    at=_AT,
+    actor="key ann",
+    action="put",
+    version=1,
+    workflow="digest",
+    cron="0 8 * * *",
+    time_zone="Europe/Berlin",
 )
+WHOLE = WholeSchedule(**_STORED, actions=[_ACTION])
+SAVED = SavedSchedule(**_STORED, answer="created")
+SWITCHED = SwitchedSchedule("morning", "done")
+TICKS = Ticks([Tick(_AT, _AT)])

@@ -1,6 +1,3 @@
--- name: now
-SELECT statement_timestamp();
-
 -- name: put
 -- Save a schedule.
 SELECT dispatcher.put_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9);

@@ -73,7 +73,7 @@ async def test_what_cannot_be_is_said(program: Program, connection: Connection) 
     for words in ("the minute, 61,", "the day of the week, FOO,", "is written Europe/Berlin"):
         assert words in refused
     assert "$.workflow: there is no such workflow" in _said(program.run(*WEEKLY, "--workflow", "unknown"), 3)
-    assert "$.name: expected" in _said(program.run("schedules", "put", "a b", *WEEKLY[3:]), 3)
+    assert "a name has 1 to 100 letters" in _said(program.run("schedules", "put", "a b", *WEEKLY[3:]), 1)
     assert "not a JSON object" in _said(program.run(*WEEKLY, "--input", "[]"), 2)
     for verb in ("show", "next", "activate", "deactivate"):
         assert "there is no schedule weekly" in _said(program.run("schedules", verb, "weekly"), 1)

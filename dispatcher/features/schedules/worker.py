@@ -7,11 +7,11 @@ import structlog
 
 from dispatcher import faultpoints
 from dispatcher.config import Walk as Settings
-from dispatcher.domain.cron import Cron
+from dispatcher.features.schedules import store
+from dispatcher.features.schedules.cron import Cron
+from dispatcher.features.schedules.store import Due, Tick, Ticked
 from dispatcher.metrics import Metrics
-from dispatcher.store import schedules
 from dispatcher.store.database import Database
-from dispatcher.store.schedules import Due, Tick, Ticked
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ class Ticker:
         """Tick once. Answers how long there is nothing to do."""
         if await self.run_once():
             return 0.0
-        due = await schedules.next_due(self._database, self._unreadable)
+        due = await store.next_due(self._database, self._unreadable)
         # What is due and was not taken is another one's; if that one dies over it, we see it at the next look.
         return self.settings.poll_seconds if due is None or due <= 0 else min(due, self.settings.poll_seconds)
 
@@ -61,11 +61,11 @@ class Ticker:
 
     async def _transaction(self) -> list[Ticked]:
         async with self._database.transaction() as connection:
-            batch = await schedules.take(connection, BATCH_MAX, self._unreadable)
+            batch = await store.take(connection, BATCH_MAX, self._unreadable)
             if not batch:
                 return []
             # Years of missed ticks take their time; meanwhile others go on.
-            ticked = await schedules.tick(connection, await asyncio.to_thread(self._plan, batch))
+            ticked = await store.tick(connection, await asyncio.to_thread(self._plan, batch))
             if faultpoints.ARMED:
                 faultpoints.passing("tick.before_commit")
         if faultpoints.ARMED:

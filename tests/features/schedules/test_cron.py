@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.domain.cron import ALIASES, EXPRESSION_MAX, Cron
 from dispatcher.errors import ScheduleRefused
+from dispatcher.features.schedules.cron import ALIASES, EXPRESSION_MAX, Cron
 
 # In 2026 Berlin's clocks skip 02:00 to 03:00 on 29 March, and show it twice on 25 October.
 BERLIN = "Europe/Berlin"
