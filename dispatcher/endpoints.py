@@ -10,7 +10,6 @@ from dispatcher.api import (
     enqueueing,
     held,
     keys,
-    objects,
     own_key,
     pauses,
     persons,
@@ -18,11 +17,12 @@ from dispatcher.api import (
     runs,
     suppressions,
     templates,
-    webhooks,
     workflows,
 )
 from dispatcher.api.endpoints import Endpoint
+from dispatcher.features.objects import endpoints as objects
 from dispatcher.features.schedules import endpoints as schedules
+from dispatcher.features.webhooks import endpoints as webhooks
 
 ENDPOINTS: Sequence[Endpoint] = (
     *deliveries.ENDPOINTS,

@@ -38,7 +38,10 @@ def show_list(
 
 
 def show_facts(caller: Caller, title: str, name: str, facts: Struct, *without: str) -> None:
-    """Show the fields of a struct that have a value, one a line, `without` those that are shown elsewhere."""
+    """Show a struct: the fields that have a value, one a line, `without` those that are shown elsewhere."""
+    if caller.voice.as_json:
+        caller.voice.record(facts)
+        return
     named = ((field, getattr(facts, field)) for field in facts.__struct_fields__ if field not in without)
     rows = [(field.replace("_", " "), cell(value)) for field, value in named if value is not None]
     caller.voice.table((title, name), rows)

@@ -42,7 +42,7 @@ GROUPS = {
     "deliveries": "dispatcher.cli.deliveries",
     "held": "dispatcher.cli.held",
     "dead": "dispatcher.cli.dead",
-    "objects": "dispatcher.cli.objects",
+    "objects": "dispatcher.features.objects.commands",
     "templates": "dispatcher.cli.templates",
     "workflows": "dispatcher.cli.workflows",
     "runs": "dispatcher.cli.runs",
@@ -51,7 +51,7 @@ GROUPS = {
     "contacts": "dispatcher.cli.contacts",
     "schedules": "dispatcher.features.schedules.commands",
     "keys": "dispatcher.cli.keys",
-    "webhooks": "dispatcher.cli.webhooks",
+    "webhooks": "dispatcher.features.webhooks.commands",
     "config": "dispatcher.cli.configuration",
 }
 

@@ -2,7 +2,6 @@
 
 from typing import Protocol
 
-from dispatcher.doors.attached import Objects, Webhooks
 from dispatcher.doors.kept import Pauses, Templates
 from dispatcher.doors.nouns import (
     DeadLetters,
@@ -57,14 +56,6 @@ class Doors(Protocol):
     @property
     def pauses(self) -> Pauses:
         """What is stopped."""
-
-    @property
-    def webhooks(self) -> Webhooks:
-        """Endpoints that are told what happens."""
-
-    @property
-    def objects(self) -> Objects:
-        """Files that messages carry."""
 
     @property
     def contacts(self) -> Contacts:

@@ -6,14 +6,12 @@ from dispatcher.doors.remote.calls import Calls
 from dispatcher.doors.remote.contacts import RemoteContacts
 from dispatcher.doors.remote.deliveries import RemoteDeliveries
 from dispatcher.doors.remote.keys import RemoteKeys
-from dispatcher.doors.remote.objects import RemoteObjects
 from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
 from dispatcher.doors.remote.pauses import RemotePauses
 from dispatcher.doors.remote.persons import RemotePersons
 from dispatcher.doors.remote.runs import RemoteRuns
 from dispatcher.doors.remote.suppressions import RemoteSuppressions
 from dispatcher.doors.remote.templates import RemoteTemplates
-from dispatcher.doors.remote.webhooks import RemoteWebhooks
 from dispatcher.doors.remote.workflows import RemoteWorkflows
 from dispatcher.store.templates import Workspace
 
@@ -34,8 +32,6 @@ class RemoteDoors:
         self.contacts = RemoteContacts(self._calls)
         self.persons = RemotePersons(self._calls)
         self.templates = RemoteTemplates(self._calls)
-        self.webhooks = RemoteWebhooks(self._calls)
-        self.objects = RemoteObjects(self._calls)
 
     async def workspace(self, whose: Whose) -> Workspace:
         """What the key opens; raises OtherWorkspace where something else is named."""

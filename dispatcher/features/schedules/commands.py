@@ -68,10 +68,9 @@ def list_(caller: Caller) -> None:
 def show(caller: Caller, name: Name) -> None:
     """Show a schedule, what came of its last tick, and who changed what."""
     found: WholeSchedule = caller.ask(endpoints.get_schedule, name)
-    if caller.voice.as_json:
-        tell(caller, found)
-        return
     show_facts(caller, "schedule", name, found, "actions")
+    if caller.voice.as_json:
+        return
     caller.voice.text()
     show_list(caller, found.actions, ("at", "by", "did", "version", "workflow", "when"), _of_action, "")
 

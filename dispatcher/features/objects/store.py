@@ -7,10 +7,7 @@ from dispatcher.domain.shelf import Name, Stored
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
-_SQL = statements("objects")
-
-# What the schema allows.
-OBJECT_BYTES_MAX = 16 * 1024 * 1024
+_SQL = statements("dispatcher.features.objects")
 
 
 async def put(database: Database, name: Name, content: bytes, content_type: str) -> str:

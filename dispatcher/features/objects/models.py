@@ -7,7 +7,9 @@ from msgspec import Meta, Struct, structs
 
 from dispatcher.api.models import Asked, Limit, LongCursor
 from dispatcher.domain.shelf import MEDIA_TYPE
-from dispatcher.store.objects import OBJECT_BYTES_MAX
+
+# What the schema allows.
+OBJECT_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ObjectQuery(Asked, frozen=True):
@@ -76,7 +78,7 @@ class ErasedObject(Struct, frozen=True):
     answer: str
 
 
-_OBJECT = Object(
+OBJECT = Object(
     name="terms/2030.pdf",
     content_type="application/pdf",
     size=3,
@@ -84,9 +86,6 @@ _OBJECT = Object(
     created_at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
     erased_at=None,
 )
-EXAMPLES: tuple[Struct, ...] = (
-    _OBJECT,
-    Objects([_OBJECT], next_cursor=None),
-    PutObject(**structs.asdict(_OBJECT), answer="stored"),
-    ErasedObject("terms/2030.pdf", "erased"),
-)
+OBJECTS = Objects([OBJECT], next_cursor=None)
+PUT_OBJECT = PutObject(**structs.asdict(OBJECT), answer="stored")
+ERASED_OBJECT = ErasedObject("terms/2030.pdf", "erased")

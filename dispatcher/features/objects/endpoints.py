@@ -4,22 +4,22 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.api import object_models as models
 from dispatcher.api.cursors import after
-from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.endpoints import Call, Done, endpoint
 from dispatcher.api.listing import by_name, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.roles import Right
 from dispatcher.domain.shelf import Name, is_name
 from dispatcher.errors import Fault
-from dispatcher.store import objects as store
-from dispatcher.store.objects import OBJECT_BYTES_MAX
+from dispatcher.features.objects import models, store
+from dispatcher.features.objects.models import OBJECT_BYTES_MAX
 
 NOUN = "objects"
 
 
-async def list_(call: Call) -> Done:
-    """By name."""
+@endpoint("GET", "/objects", Right.OBJECTS, query=models.ObjectQuery, answered=models.OBJECTS)
+async def list_objects(call: Call) -> Done:
+    """List the objects of the workspace by name."""
     asked: models.ObjectQuery = call.query
     whose = call.workspace.tenant_id, call.workspace.workspace_id
     start = after(NOUN, asked.cursor) or asked.after or ""
@@ -27,8 +27,9 @@ async def list_(call: Call) -> Done:
     return Done(models.Objects(*page(rows, asked.limit, models.Object, by_name(NOUN))))
 
 
-async def show(call: Call) -> Done:
-    """One, without its content."""
+@endpoint("GET", "/objects/{name}", Right.OBJECTS, answered=models.OBJECT, problems=(NOT_FOUND,))
+async def get_object(call: Call) -> Done:
+    """Show what is known about an object."""
     return Done(msgspec.convert(await _find(call), models.Object))
 
 
@@ -48,8 +49,26 @@ async def _find(call: Call) -> dict[str, Any]:
     return found
 
 
-async def put(call: Call) -> Done:
-    """Keep one."""
+@endpoint(
+    "PUT",
+    "/objects/{name}",
+    Right.OBJECTS,
+    query=models.PutQuery,
+    given=models.NewObject,
+    example={"content": "YWJj", "content_type": "application/pdf"},
+    raw=True,
+    answered=models.PUT_OBJECT,
+    status=201,
+    problems=(NOT_FOUND, CONFLICT),
+    large=True,
+)
+async def put_object(call: Call) -> Done:
+    """Keep a file under a name.
+
+    The name means this content for ever, so that a message that is sent again is the same. Another content takes
+    another name (409). The body is JSON, or the file itself as application/octet-stream; what it is says the
+    parameter then.
+    """
     content, content_type = _file(call)
     full = _full(call)
     answer = await store.put(call.database, full, content, content_type)
@@ -73,8 +92,12 @@ def _file(call: Call) -> tuple[bytes, str]:
     return given, said or models.ANY_BYTES
 
 
-async def erase(call: Call) -> Done:
-    """Erase the content of one."""
+@endpoint("POST", "/objects/{name}/erase", Right.OBJECTS, answered=models.ERASED_OBJECT, problems=(NOT_FOUND,))
+async def erase_object(call: Call) -> Done:
+    """Erase an object's content.
+
+    Deliveries that name it fail from then on. Its name stays taken: only the same content can be put there again.
+    """
     full = _full(call)
     answer = await store.erase(call.database, full)
     if answer == "unknown":
@@ -83,55 +106,8 @@ async def erase(call: Call) -> Done:
 
 
 ENDPOINTS = (
-    Endpoint(
-        operation="listObjects",
-        method="GET",
-        path="/objects",
-        right=Right.OBJECTS,
-        summary="List the objects of the workspace by name",
-        query=models.ObjectQuery,
-        answer=models.Objects,
-        handle=list_,
-    ),
-    Endpoint(
-        operation="getObject",
-        method="GET",
-        path="/objects/{name}",
-        right=Right.OBJECTS,
-        summary="Show what is known about an object",
-        answer=models.Object,
-        problems=(NOT_FOUND,),
-        handle=show,
-    ),
-    Endpoint(
-        operation="putObject",
-        method="PUT",
-        path="/objects/{name}",
-        right=Right.OBJECTS,
-        summary="Keep a file under a name",
-        description="The name means this content for ever, so that a message that is sent again is the same. Another "
-        "content takes another name (409). The body is JSON, or the file itself as application/octet-stream; what it "
-        "is says the parameter then.",
-        query=models.PutQuery,
-        given=models.NewObject,
-        example={"content": "YWJj", "content_type": "application/pdf"},
-        answer=models.PutObject,
-        status=201,
-        problems=(NOT_FOUND, CONFLICT),
-        handle=put,
-        large=True,
-        raw=True,
-    ),
-    Endpoint(
-        operation="eraseObject",
-        method="POST",
-        path="/objects/{name}/erase",
-        right=Right.OBJECTS,
-        summary="Erase an object's content",
-        description="Deliveries that name it fail from then on. Its name stays taken: only the same content can be put "
-        "there again.",
-        answer=models.ErasedObject,
-        problems=(NOT_FOUND,),
-        handle=erase,
-    ),
+    list_objects,
+    get_object,
+    put_object,
+    erase_object,
 )

@@ -13,7 +13,7 @@ from dispatcher.store.keys import ID_MAX
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 
-_SQL = statements("webhooks")
+_SQL = statements("dispatcher.features.webhooks")
 
 # An endpoint as a delivery names it: tenant, workspace, number.
 Key = tuple[str, str, int]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.store.objects import OBJECT_BYTES_MAX
+from dispatcher.features.objects.models import OBJECT_BYTES_MAX
 from tests.program import Program
 
 Done = subprocess.CompletedProcess[bytes]

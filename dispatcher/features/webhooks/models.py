@@ -1,6 +1,6 @@
 """Models of webhook endpoints: what requests say of them, and what answers say."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -124,3 +124,22 @@ class WebhookActions(Struct, frozen=True):
 
     actions: list[WebhookAction]
     next_cursor: str | None
+
+
+_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+WEBHOOK = Webhook(
+    id=5,
+    name="crm",
+    url="https://crm.example.org/hooks",
+    events=["delivery.*", "run.failed"],
+    enabled=True,
+    created_at=_AT,
+    old_secret_until=None,
+)
+WEBHOOKS = Webhooks([WEBHOOK], next_cursor=None)
+WEBHOOK_SECRET = WebhookSecret("crm", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+WEBHOOK_CHANGED = WebhookChanged("crm", "changed")
+_ACTION = WebhookAction(
+    id=9, name="crm", at=_AT, actor="key ann", action="create", reason="the CRM shows what was sent"
+)
+WEBHOOK_ACTIONS = WebhookActions([_ACTION], next_cursor=None)
