@@ -9,7 +9,6 @@ from dispatcher.api import (
     deliveries,
     enqueueing,
     held,
-    keys,
     own_key,
     pauses,
     persons,
@@ -20,6 +19,7 @@ from dispatcher.api import (
     workflows,
 )
 from dispatcher.api.endpoints import Endpoint
+from dispatcher.features.keys import endpoints as keys
 from dispatcher.features.objects import endpoints as objects
 from dispatcher.features.schedules import endpoints as schedules
 from dispatcher.features.webhooks import endpoints as webhooks

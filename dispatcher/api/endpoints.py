@@ -13,9 +13,9 @@ from dispatcher.config import Config
 from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.roles import Right
 from dispatcher.offload import Offload
+from dispatcher.store.authentication import Found as Key
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
-from dispatcher.store.keys import Found as Key
 from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
 
@@ -177,15 +177,17 @@ def endpoint(
     right: Right | None,
     *,
     answered: Struct,
+    description: str = "",
     **more: Any,  # noqa: ANN401 - the other fields of Endpoint, checked by it
 ) -> Callable[[Handle], Endpoint]:
     """Make an endpoint of the handler below: named after it, described by its docstring, with an example answer.
 
-    The first line of the docstring is the summary, the rest the description. `list_things` becomes listThings.
+    The first line of the docstring is the summary, the rest the description, to which `description` adds what several
+    endpoints have in common. `list_things` becomes listThings.
     """
 
     def make(handle: Handle) -> Endpoint:
-        summary, _, description = cleandoc(handle.__doc__ or "").partition("\n")
+        summary, _, rest = cleandoc(handle.__doc__ or "").partition("\n")
         first, *others = handle.__name__.split("_")
         return Endpoint(
             operation=first + "".join(word.title() for word in others),
@@ -193,7 +195,7 @@ def endpoint(
             path=path,
             right=right,
             summary=summary.removesuffix("."),
-            description=" ".join(description.split()),
+            description=" ".join((*rest.split(), description)).strip(),
             answer=type(answered),
             answered=answered,
             handle=handle,

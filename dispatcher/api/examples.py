@@ -10,7 +10,6 @@ from msgspec import Struct, structs
 from dispatcher.api import (
     audit,
     contact_models,
-    key_models,
     models,
     pause_models,
     person_models,
@@ -280,7 +279,6 @@ _ALL: tuple[Struct, ...] = (
     *template_models.EXAMPLES,
     *suppression_models.EXAMPLES,
     *audit.EXAMPLES,
-    *key_models.EXAMPLES,
     *sweep_models.EXAMPLES,
     *pause_models.EXAMPLES,
     *plan_models.EXAMPLES,

@@ -45,8 +45,8 @@ from dispatcher.domain.roles import Right
 from dispatcher.errors import Fault
 from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
+from dispatcher.store.authentication import Found as Key
 from dispatcher.store.database import PASSING, Database
-from dispatcher.store.keys import Found as Key
 from dispatcher.store.tenants import Transaction
 
 log = structlog.get_logger(__name__)

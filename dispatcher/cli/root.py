@@ -50,7 +50,7 @@ GROUPS = {
     "topics": "dispatcher.cli.topics",
     "contacts": "dispatcher.cli.contacts",
     "schedules": "dispatcher.features.schedules.commands",
-    "keys": "dispatcher.cli.keys",
+    "keys": "dispatcher.features.keys.commands",
     "webhooks": "dispatcher.features.webhooks.commands",
     "config": "dispatcher.cli.configuration",
 }

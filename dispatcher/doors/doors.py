@@ -7,7 +7,6 @@ from dispatcher.doors.nouns import (
     DeadLetters,
     Deliveries,
     Held,
-    Keys,
     Runs,
     Suppressions,
     Whose,
@@ -44,10 +43,6 @@ class Doors(Protocol):
     @property
     def suppressions(self) -> Suppressions:
         """Who gets nothing more."""
-
-    @property
-    def keys(self) -> Keys:
-        """Who may use the HTTP door."""
 
     @property
     def templates(self) -> Templates:

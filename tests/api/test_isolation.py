@@ -22,9 +22,10 @@ from dispatcher.config import Api, Channel, Config
 from dispatcher.config import Database as Settings
 from dispatcher.domain.roles import Role
 from dispatcher.endpoints import ENDPOINTS
-from dispatcher.store import keys, tenants
+from dispatcher.features.keys import store as keys
+from dispatcher.features.keys.store import New
+from dispatcher.store import tenants
 from dispatcher.store.database import Database
-from dispatcher.store.keys import New
 from dispatcher.store.templates import Workspace
 from tests.api.home import FOREIGN, HOME, OF_TENANT, SECRETS, SHARED, Answer, Asked, Home, call, furnish, seen
 from tests.store.scene import Connection
@@ -76,7 +77,8 @@ def _without(text: str) -> str:
 @pytest.fixture
 async def forgetful(home: Home, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Home:
     """The API as somebody might have written it who never thought of tenants; and what is at home."""
-    store = [module for name, module in sys.modules.items() if name.startswith("dispatcher.store.")]
+    rooms = ("dispatcher.store.", "dispatcher.features.")
+    store = [module for name, module in sys.modules.items() if name.startswith(rooms)]
     for sql in [vars(module)["_SQL"] for module in store if hasattr(module, "_SQL")]:
         for name, text in sql.items():
             monkeypatch.setitem(sql, name, _without(text))

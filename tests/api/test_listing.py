@@ -10,9 +10,9 @@ from dispatcher.api.interface import Interface
 from dispatcher.config import Config
 from dispatcher.domain.roles import Role
 from dispatcher.endpoints import ENDPOINTS
-from dispatcher.store import keys
+from dispatcher.features.keys import store as keys
+from dispatcher.features.keys.store import New
 from dispatcher.store.database import Database
-from dispatcher.store.keys import New
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 from dispatcher.store.tenants import Transaction

@@ -5,7 +5,6 @@ from dispatcher.doors.nouns import Whose
 from dispatcher.doors.remote.calls import Calls
 from dispatcher.doors.remote.contacts import RemoteContacts
 from dispatcher.doors.remote.deliveries import RemoteDeliveries
-from dispatcher.doors.remote.keys import RemoteKeys
 from dispatcher.doors.remote.operating import RemoteDeadLetters, RemoteHeld
 from dispatcher.doors.remote.pauses import RemotePauses
 from dispatcher.doors.remote.persons import RemotePersons
@@ -27,7 +26,6 @@ class RemoteDoors:
         self.workflows = RemoteWorkflows(self._calls)
         self.runs = RemoteRuns(self._calls)
         self.suppressions = RemoteSuppressions(self._calls)
-        self.keys = RemoteKeys(self._calls)
         self.pauses = RemotePauses(self._calls)
         self.contacts = RemoteContacts(self._calls)
         self.persons = RemotePersons(self._calls)

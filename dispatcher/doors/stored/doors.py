@@ -6,7 +6,6 @@ from dispatcher.config import Config
 from dispatcher.doors.nouns import Whose
 from dispatcher.doors.stored.contacts import StoredContacts
 from dispatcher.doors.stored.deliveries import StoredDeliveries
-from dispatcher.doors.stored.keys import StoredKeys
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.pauses import StoredPauses
 from dispatcher.doors.stored.persons import StoredPersons
@@ -28,7 +27,6 @@ class StoredDoors:
         self.workflows = StoredWorkflows(database, config)
         self.runs = StoredRuns(database, config)
         self.suppressions = StoredSuppressions(database, config)
-        self.keys = StoredKeys(database)
         self.pauses = StoredPauses(database)
         self.contacts = StoredContacts(database)
         self.persons = StoredPersons(database)

@@ -107,7 +107,7 @@ def list_(caller: Caller) -> None:
 def log(caller: Caller, name: Name) -> None:
     """Show who made, changed, rotated, disabled and deleted the endpoints of a name, and why."""
     found = caller.listed(endpoints.get_webhook_log, name)
-    show_list(caller, found, ("at", "what", "by", "why"), _of_action, f"There was never an endpoint {name} here.")
+    show_list(caller, found, ("at", "what", "by", "why"), _of_action, "")
 
 
 def _cells(row: Webhook) -> tuple[object, ...]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from dispatcher.api.cursors import ID_MAX
 from dispatcher.domain import webhooks
 from dispatcher.domain.webhooks import ENDPOINTS_MAX, Target
 from dispatcher.store.database import Database
-from dispatcher.store.keys import ID_MAX
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 

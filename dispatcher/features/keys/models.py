@@ -5,14 +5,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from dispatcher.api.models import Asked, Cursor, Limit, LongCursor, Moment, Reason, ShortText
+from dispatcher.api.models import Asked, Cursor, InWorkspace, Limit, LongCursor, Moment, Reason, ShortText, Tenant
 from dispatcher.domain.bearer import KEY_NAME
 from dispatcher.domain.roles import Role
 
 # An old secret that is good for longer is not rotated, but shared.
 OVERLAP_SECONDS_MAX = 90 * 86_400
-Tenant = Annotated[ShortText, Meta(description="Of another tenant: for operators only.")]
-InWorkspace = Annotated[ShortText, Meta(description="Of another workspace: for operators only.")]
 
 
 class KeyQuery(Asked, frozen=True):
@@ -140,42 +138,32 @@ _SECRET = {
     "prefix": _PREFIX,
     "key": f"{_PREFIX}_{'x' * 43}",
 }
-EXAMPLES: tuple[Struct, ...] = (
-    ApiKeys(
-        [
-            ApiKey(
-                id=5,
-                tenant_id="default",
-                workspace_id="default",
-                name="shop",
-                role="triggerOperator",
-                state="live",
-                created_at=_AT,
-                expires_at=None,
-                revoked_at=None,
-                last_used_at=_AT,
-                prefixes=[_PREFIX],
-                old_secret_until=None,
-            )
-        ],
-        next_cursor=None,
-    ),
-    NewSecret(**_SECRET, role="triggerOperator"),
-    Secret(**_SECRET),
-    RevokedKey("shop", revoked=True),
-    KeyActions(
-        [
-            KeyAction(
-                id=9,
-                name="shop",
-                role="triggerOperator",
-                at=_AT,
-                actor="key ann",
-                action="create",
-                prefix=_PREFIX,
-                reason="the web shop",
-            )
-        ],
-        next_cursor=None,
-    ),
+_KEY = ApiKey(
+    id=5,
+    tenant_id="default",
+    workspace_id="default",
+    name="shop",
+    role="triggerOperator",
+    state="live",
+    created_at=_AT,
+    expires_at=None,
+    revoked_at=None,
+    last_used_at=_AT,
+    prefixes=[_PREFIX],
+    old_secret_until=None,
 )
+_ACTION = KeyAction(
+    id=9,
+    name="shop",
+    role="triggerOperator",
+    at=_AT,
+    actor="key ann",
+    action="create",
+    prefix=_PREFIX,
+    reason="the web shop",
+)
+API_KEYS = ApiKeys([_KEY], next_cursor=None)
+NEW_SECRET = NewSecret(**_SECRET, role="triggerOperator")
+SECRET = Secret(**_SECRET)
+REVOKED_KEY = RevokedKey("shop", revoked=True)
+KEY_ACTIONS = KeyActions([_ACTION], next_cursor=None)

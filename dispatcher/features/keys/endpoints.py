@@ -2,29 +2,34 @@
 
 import re
 
-from dispatcher.api import key_models as models
 from dispatcher.api import operators
-from dispatcher.api.cursors import after_texts, below, cursor_after_texts, none_of_ours
-from dispatcher.api.endpoints import Call, Done, Endpoint
+from dispatcher.api.cursors import ID_MAX, after_texts, below, cursor_after_texts, none_of_ours
+from dispatcher.api.endpoints import Call, Done, endpoint
 from dispatcher.api.listing import by_id, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.api.reading import over
 from dispatcher.domain.bearer import KEY_NAME
 from dispatcher.domain.roles import Right
-from dispatcher.store import keys as store
-from dispatcher.store.keys import New
+from dispatcher.features.keys import models, store
+from dispatcher.features.keys.store import New
 from dispatcher.store.templates import Workspace
 
 NOUN = "keys"
 LOG_NOUN = "key_actions"
+_OPERATORS = "Keys of the operators' workspace (`api.operators`) may name another tenant and workspace."
+_ONCE = (
+    "The secret is in this answer and kept nowhere: with an Idempotency-Key the same request is done once, and asked "
+    "again it is answered 409, that it was done and is not shown again."
+)
 _is_name = re.compile(KEY_NAME).fullmatch
 
 
-async def list_(call: Call) -> Done:
-    """By name."""
+@endpoint("GET", "/keys", Right.KEYS, query=models.KeyQuery, answered=models.API_KEYS, description=_OPERATORS)
+async def list_keys(call: Call) -> Done:
+    """List the keys of a workspace by name; their secrets are nowhere."""
     asked: models.KeyQuery = call.query
     whose = operators.meant(call, asked.tenant_id, asked.workspace_id)
-    name, behind = (asked.after or "", store.ID_MAX) if asked.cursor is None else _place(asked.cursor)
+    name, behind = (asked.after or "", ID_MAX) if asked.cursor is None else _place(asked.cursor)
     rows = await store.listed(
         call.database, whose, name, asked.limit + 1, revoked=asked.revoked, behind=behind, role=asked.role
     )
@@ -34,13 +39,25 @@ async def list_(call: Call) -> Done:
 
 def _place(text: str) -> tuple[str, int]:
     name, number = after_texts(NOUN, text, 2)
-    if not (number.isascii() and number.isdecimal() and len(number) < len(str(store.ID_MAX))):
+    if not (number.isascii() and number.isdecimal() and len(number) < len(str(ID_MAX))):
         raise none_of_ours()
     return name, int(number)
 
 
-async def create(call: Call) -> Done:
-    """Make one. Its secret is in this answer, and nowhere else."""
+@endpoint(
+    "POST",
+    "/keys",
+    Right.KEYS,
+    given=models.NewKey,
+    example={"name": "shop", "role": "triggerOperator", "reason": "the web shop"},
+    answered=models.NEW_SECRET,
+    description=f"{_ONCE} {_OPERATORS}",
+    status=201,
+    problems=(CONFLICT,),
+    shown_once=True,
+)
+async def create_key(call: Call) -> Done:
+    """Make a key."""
     given: models.NewKey = call.given
     whose = operators.meant(call, given.tenant_id, given.workspace_id)
     if faults := over(given.expires_at, "$.expires_at"):
@@ -69,8 +86,19 @@ def _named(call: Call, tenant_id: str | None, workspace_id: str | None) -> tuple
     return whose, name
 
 
-async def rotate(call: Call) -> Done:
-    """Give one another secret."""
+@endpoint(
+    "POST",
+    "/keys/{name}/rotate",
+    Right.KEYS,
+    given=models.RotateKey,
+    example={"reason": "every quarter", "overlap_seconds": 86_400},
+    answered=models.SECRET,
+    description=f"{_ONCE} {_OPERATORS}",
+    problems=(NOT_FOUND, CONFLICT),
+    shown_once=True,
+)
+async def rotate_key(call: Call) -> Done:
+    """Give a key another secret; the old one stays good for a while, no older one does."""
     given: models.RotateKey = call.given
     whose, name = _named(call, given.tenant_id, given.workspace_id)
     told = operators.actor(call, whose), given.reason
@@ -85,8 +113,21 @@ async def rotate(call: Call) -> Done:
     return Done(secret)
 
 
-async def revoke(call: Call) -> Done:
-    """Take one back."""
+@endpoint(
+    "POST",
+    "/keys/{name}/revoke",
+    Right.KEYS,
+    given=models.RevokeKey,
+    example={"reason": "it was mailed around"},
+    answered=models.REVOKED_KEY,
+    description=_OPERATORS,
+    problems=(NOT_FOUND,),
+)
+async def revoke_key(call: Call) -> Done:
+    """Take a key back: within a second or so nothing is done for it any more.
+
+    A key may revoke itself.
+    """
     given: models.RevokeKey = call.given
     whose, name = _named(call, given.tenant_id, given.workspace_id)
     if not await store.revoke(call.database, whose, name, operators.actor(call, whose), given.reason):
@@ -94,8 +135,17 @@ async def revoke(call: Call) -> Done:
     return Done(models.RevokedKey(name, revoked=True))
 
 
-async def log(call: Call) -> Done:
-    """What was done to those of a name."""
+@endpoint(
+    "GET",
+    "/keys/{name}/log",
+    Right.KEYS,
+    query=models.KeyLogQuery,
+    answered=models.KEY_ACTIONS,
+    description=_OPERATORS,
+    problems=(NOT_FOUND,),
+)
+async def get_key_log(call: Call) -> Done:
+    """Show who made, rotated and revoked the keys of a name, and why."""
     asked: models.KeyLogQuery = call.query
     whose, name = _named(call, asked.tenant_id, asked.workspace_id)
     at = below(LOG_NOUN, asked.cursor)
@@ -105,76 +155,10 @@ async def log(call: Call) -> Done:
     return Done(models.KeyActions(*page(rows, asked.limit, models.KeyAction, by_id(LOG_NOUN))))
 
 
-_OPERATORS = "Keys of the operators' workspace (`api.operators`) may name another tenant and workspace."
-_ONCE = (
-    "The secret is in this answer and kept nowhere: with an Idempotency-Key the same request is done once, and asked "
-    "again it is answered 409, that it was done and is not shown again."
-)
-
 ENDPOINTS = (
-    Endpoint(
-        operation="listKeys",
-        method="GET",
-        path="/keys",
-        right=Right.KEYS,
-        summary="List the keys of a workspace by name; their secrets are nowhere",
-        description=_OPERATORS,
-        query=models.KeyQuery,
-        answer=models.ApiKeys,
-        handle=list_,
-    ),
-    Endpoint(
-        operation="createKey",
-        method="POST",
-        path="/keys",
-        right=Right.KEYS,
-        summary="Make a key",
-        description=f"{_ONCE} {_OPERATORS}",
-        given=models.NewKey,
-        example={"name": "shop", "role": "triggerOperator", "reason": "the web shop"},
-        answer=models.NewSecret,
-        status=201,
-        problems=(CONFLICT,),
-        handle=create,
-        shown_once=True,
-    ),
-    Endpoint(
-        operation="rotateKey",
-        method="POST",
-        path="/keys/{name}/rotate",
-        right=Right.KEYS,
-        summary="Give a key another secret; the old one stays good for a while, no older one does",
-        description=f"{_ONCE} {_OPERATORS}",
-        given=models.RotateKey,
-        example={"reason": "every quarter", "overlap_seconds": 86_400},
-        answer=models.Secret,
-        problems=(NOT_FOUND, CONFLICT),
-        handle=rotate,
-        shown_once=True,
-    ),
-    Endpoint(
-        operation="revokeKey",
-        method="POST",
-        path="/keys/{name}/revoke",
-        right=Right.KEYS,
-        summary="Take a key back: within a second or so nothing is done for it any more",
-        description=f"A key may revoke itself. {_OPERATORS}",
-        given=models.RevokeKey,
-        example={"reason": "it was mailed around"},
-        answer=models.RevokedKey,
-        problems=(NOT_FOUND,),
-        handle=revoke,
-    ),
-    Endpoint(
-        operation="getKeyLog",
-        method="GET",
-        path="/keys/{name}/log",
-        right=Right.KEYS,
-        summary="Show who made, rotated and revoked the keys of a name, and why",
-        description=_OPERATORS,
-        query=models.KeyLogQuery,
-        answer=models.KeyActions,
-        problems=(NOT_FOUND,),
-        handle=log,
-    ),
+    list_keys,
+    create_key,
+    rotate_key,
+    revoke_key,
+    get_key_log,
 )

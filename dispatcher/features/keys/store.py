@@ -1,11 +1,12 @@
-"""Keys of the HTTP door: making, rotating and revoking them, and finding the one that somebody shows."""
+"""Stored keys: making, listing, rotating and revoking them."""
 
 import secrets
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
+from dispatcher.api.cursors import ID_MAX
 from dispatcher.domain import bearer
 from dispatcher.domain.bearer import Bearer
 from dispatcher.domain.roles import Role
@@ -13,10 +14,7 @@ from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 
-_SQL = statements("keys")
-
-ID_MAX = 2**63 - 1
-State = Literal["live", "expired", "revoked", "replaced"]
+_SQL = statements("dispatcher.features.keys")
 
 
 class New(Struct, frozen=True):
@@ -26,23 +24,6 @@ class New(Struct, frozen=True):
     name: str
     role: Role
     expires_at: datetime | None
-
-
-class Found(Struct, frozen=True):
-    """A key, as a request shows it."""
-
-    id: int
-    tenant_id: str
-    workspace_id: str
-    name: str
-    role: Role
-    hash: bytes
-    state: State
-
-    @property
-    def workspace(self) -> Workspace:
-        """What it opens."""
-        return Workspace(self.tenant_id, self.workspace_id)
 
 
 async def create(database: Database, new: New, actor: str, reason: str) -> Bearer | None:
@@ -93,14 +74,3 @@ async def actions(
     """What was done to the keys of a name, the last first, below an id."""
     rows = await database.fetch(_SQL["actions"], whose.tenant_id, whose.workspace_id, name, count, below)
     return [dict(row) for row in rows]
-
-
-async def find(database: Database, prefix: str) -> Found | None:
-    """The key that a prefix leads to, good or not."""
-    rows = await database.fetch(_SQL["find"], prefix)
-    return Found(**dict(rows[0]) | {"role": Role(rows[0]["role"])}) if rows else None
-
-
-async def touch(database: Database, key_id: int) -> None:
-    """Note that a key is used."""
-    await database.fetch(_SQL["touch"], key_id)
