@@ -37,14 +37,15 @@ from dispatcher.domain.receipts.doors import doors_of
 from dispatcher.domain.receipts.receipt import Candidate
 from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.unsubscribe import Links
+from dispatcher.endpoints import ENDPOINTS
 from dispatcher.errors import ConfigError
+from dispatcher.features.schedules.worker import Ticker
 from dispatcher.health import Health
 from dispatcher.loop_watch import LoopWatch
 from dispatcher.metrics import Metrics
 from dispatcher.pipeline import Pipeline
 from dispatcher.planners.announcer import Announcer
 from dispatcher.planners.gravedigger import Gravedigger
-from dispatcher.planners.ticker import Ticker
 from dispatcher.planners.walker import Walker
 from dispatcher.reload import diff, merge
 from dispatcher.store import direct, embedded, schema, tenants
@@ -102,7 +103,7 @@ class App:
         pages = [
             *unsubscribing(lambda: self._links, lambda: self.database),
             *receiving(office),
-            *Interface(lambda: self.config, lambda: self.callers, self._is_pressed).handlers(),
+            *Interface(ENDPOINTS, lambda: self.config, lambda: self.callers, self._is_pressed).handlers(),
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
         self.listener = Listener(routes, config.http)

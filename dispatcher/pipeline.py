@@ -34,8 +34,10 @@ from dispatcher.domain.template import Renderer as Templates
 from dispatcher.domain.template import Sources
 from dispatcher.domain.unsubscribe import Links
 from dispatcher.errors import Fenced
+from dispatcher.features.objects import store as objects
+from dispatcher.features.webhooks import store as webhooks
 from dispatcher.metrics import Metrics
-from dispatcher.store import instances, objects, webhooks
+from dispatcher.store import instances
 from dispatcher.store import templates as stored
 from dispatcher.store.database import PASSING, Database
 from dispatcher.version import VERSION

@@ -172,8 +172,14 @@ def _import_all() -> None:
     """Import what programs import, but for what does more than that when it is imported."""
     root = import_module("dispatcher.cli.root")
     for name in sorted({*root.COMMANDS.values(), *root.GROUPS.values()}):
-        import_module(f"dispatcher.cli.{name}")
-    for name in ("dispatcher.app", "dispatcher.client.transport", "dispatcher.doors.remote.doors"):
+        import_module(name)
+    for name in (
+        "dispatcher.app",
+        "dispatcher.cli.local",
+        "dispatcher.cli.remote",
+        "dispatcher.client.transport",
+        "dispatcher.doors.remote.doors",
+    ):
         import_module(name)
     for module in walk_packages(channels.__path__, "channels."):
         import_module(module.name)

@@ -26,7 +26,7 @@ from bench.process import Dispatcher, dispatching
 from bench.server import Connection, Server
 from dispatcher.config import Database as Settings
 from dispatcher.domain.roles import Role
-from dispatcher.store import keys
+from dispatcher.features.keys import store as keys
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
 

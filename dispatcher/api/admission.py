@@ -14,9 +14,9 @@ from dispatcher.domain import bearer
 from dispatcher.domain.bucket import Bucket
 from dispatcher.domain.life import Lane
 from dispatcher.domain.roles import Right, may, who_may
-from dispatcher.store import claims, keys, pauses
+from dispatcher.store import authentication, claims, pauses
+from dispatcher.store.authentication import Found as Key
 from dispatcher.store.database import Database
-from dispatcher.store.keys import Found as Key
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class Admission:
         known = self._known.get(prefix)
         if known is not None and now - known.read_at < FRESH_SECONDS:
             return known.key
-        found = await keys.find(self._database(), prefix)
+        found = await authentication.find(self._database(), prefix)
         if found is None:
             self._known.pop(prefix, None)
             return None
@@ -105,7 +105,7 @@ class Admission:
             raise Problem(TOO_MANY, words, headers={"retry-after": wait})
         if now - self._touched.get(key.id, float("-inf")) >= TOUCH_SECONDS:
             self._touched[key.id] = now
-            await keys.touch(self._database(), key.id)
+            await authentication.touch(self._database(), key.id)
 
     @contextmanager
     def place(self, key: Key) -> Iterator[None]:

@@ -14,7 +14,7 @@ from dispatcher.api.sweep_models import Refused, SweepLetters, Swept
 from dispatcher.api.sweeping import GOES_ON, sweep
 from dispatcher.domain.answers import NO_LETTER, letter_sentence
 from dispatcher.domain.roles import Right
-from dispatcher.store import dead, deliveries, runs, schedules
+from dispatcher.store import dead, deliveries, runs, times
 from dispatcher.store.dead import Filter, Kind, Verb
 
 
@@ -93,7 +93,7 @@ def _sweeping(kind: Kind, verb: Verb) -> Endpoint:
     async def act_on_all(call: Call) -> Done:
         asked: SweepLetters = call.given
         if asked.cursor is None:
-            place, begun = ID_MAX, await schedules.now(call.database)
+            place, begun = ID_MAX, await times.now(call.database)
         else:
             place, number = behind(noun, asked.cursor, 2, "$.cursor")
             begun = moment(number)

@@ -107,6 +107,11 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
+def example_of(one: Endpoint) -> Any:  # noqa: ANN401 - as JSON has it
+    """An answer as it may be."""
+    return EXAMPLES[one.answer] if one.answered is None else msgspec.json.decode(msgspec.json.encode(one.answered))
+
+
 def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
     roles = ", ".join(role.value for role in (Role if one.right is None else who_may(one.right)))
     made: dict[str, Any] = {
@@ -171,7 +176,7 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
     schema = _enveloped(one, schema_of) if one.enveloped else schema_of[one.answer]
-    content = {"schema": schema, "example": EXAMPLES[one.answer]}
+    content = {"schema": schema, "example": example_of(one)}
     headers = (
         _REQUEST_ID
         | (_ETAG if one.tagged and one.method != "DELETE" else {})

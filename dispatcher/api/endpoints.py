@@ -1,6 +1,7 @@
 """Endpoints: each says once what it is called, who may use it, what it takes and what it answers; all else follows."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import cleandoc
 from typing import Any, Literal
 
 import msgspec
@@ -12,14 +13,15 @@ from dispatcher.config import Config
 from dispatcher.domain.drafts import NAME, NAME_WORDS
 from dispatcher.domain.roles import Right
 from dispatcher.offload import Offload
+from dispatcher.store.authentication import Found as Key
 from dispatcher.store.database import Database
 from dispatcher.store.intake import Intake
-from dispatcher.store.keys import Found as Key
 from dispatcher.store.runs import Trigger, Triggered
 from dispatcher.store.templates import Workspace
 
 # What a body is that is not JSON, but the bytes that it is about.
 RAW = "application/octet-stream"
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 _raw = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -41,10 +43,13 @@ class Served(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One request that may be made, read and sound."""
+    """One request that may be made, read and sound: of a caller who has shown a key, or of a local operator."""
 
     served: Served
-    key: Key
+    # The key that was shown; None for a local operator's command.
+    shown: Key | None
+    # The workspace that it is about; None: all of them, which only a local operator may look at.
+    whose: Workspace | None
     database: Database
     path: Mapping[str, str]
     query: Any
@@ -54,16 +59,27 @@ class Call(Struct, frozen=True):
     idempotency_key: str | None
     # What has to be there still for it to be done; None where anything may be.
     if_match: str | None
+    # Who a local operator is.
+    operator: str = ""
+
+    @property
+    def key(self) -> Key:
+        """The key of a request over HTTP."""
+        if self.shown is None:
+            raise RuntimeError("a local command shows no key")
+        return self.shown
 
     @property
     def workspace(self) -> Workspace:
-        """What the key opens, and nothing else is seen of."""
-        return self.key.workspace
+        """The one workspace that it is about."""
+        if self.whose is None:
+            raise RuntimeError("this command is about all workspaces, and the endpoint about one")
+        return self.whose
 
     @property
     def actor(self) -> str:
-        """Who does it, for whoever asks later."""
-        return f"key {self.key.name}"
+        """Who does it, for the audit log."""
+        return self.operator if self.shown is None else f"key {self.shown.name}"
 
     def owns(self, row: Mapping[str, Any] | None) -> bool:
         """Whether there is a row, and the key opens it."""
@@ -102,7 +118,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One way to ask for one thing."""
 
     operation: str
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    method: Method
     path: str
     # None: any key that is good.
     right: Right | None
@@ -114,6 +130,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     raw: bool = False
     example: Mapping[str, Any] | None = None
     answer: Any
+    # An example of an answer; None where api/examples.py has it.
+    answered: Struct | None = None
     status: int = 200
     # What it may answer beside what all may.
     problems: Sequence[Kind] = ()
@@ -131,6 +149,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     tagged: bool = False
     # The name in other paths of what it makes, and the field of its answer that has it.
     makes: tuple[str, str] | None = None
+    # Whether it is a POST that changes nothing: it needs no Idempotency-Key.
+    looks: bool = False
 
     @property
     def heeds_if_match(self) -> bool:
@@ -146,3 +166,40 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def names(self) -> list[str]:
         """The names in its path."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+
+Handle = Callable[[Call], Awaitable[Done]]
+
+
+def endpoint(
+    method: Method,
+    path: str,
+    right: Right | None,
+    *,
+    answered: Struct,
+    description: str = "",
+    **more: Any,  # noqa: ANN401 - the other fields of Endpoint, checked by it
+) -> Callable[[Handle], Endpoint]:
+    """Make an endpoint of the handler below: named after it, described by its docstring, with an example answer.
+
+    The first line of the docstring is the summary, the rest the description, to which `description` adds what several
+    endpoints have in common. `list_things` becomes listThings.
+    """
+
+    def make(handle: Handle) -> Endpoint:
+        summary, _, rest = cleandoc(handle.__doc__ or "").partition("\n")
+        first, *others = handle.__name__.split("_")
+        return Endpoint(
+            operation=first + "".join(word.title() for word in others),
+            method=method,
+            path=path,
+            right=right,
+            summary=summary.removesuffix("."),
+            description=" ".join((*rest.split(), description)).strip(),
+            answer=type(answered),
+            answered=answered,
+            handle=handle,
+            **more,
+        )
+
+    return make

@@ -10,18 +10,14 @@ from msgspec import Struct, structs
 from dispatcher.api import (
     audit,
     contact_models,
-    key_models,
     models,
-    object_models,
     pause_models,
     person_models,
     plan_models,
     run_models,
-    schedule_models,
     suppression_models,
     sweep_models,
     template_models,
-    webhook_models,
 )
 from dispatcher.api.enqueue_models import Enqueued, Envelope
 from dispatcher.api.problems import Refused
@@ -162,16 +158,6 @@ _whole_run = run_models.WholeRun(
     deliveries=[{"id": 17, "node": "mail", "channel": "email", "status": "sent"}],
 )
 _entry = run_models.Entry(number=1, at=_BEGUN, event="started", step=0, node="mail", context={"order": {"id": 17}})
-_webhook = webhook_models.Webhook(
-    id=5,
-    name="crm",
-    url="https://crm.example.org/hooks",
-    events=["delivery.*", "run.failed"],
-    enabled=True,
-    created_at=_BEGUN,
-    old_secret_until=None,
-)
-
 _contact = contact_models.Contact(
     id=17,
     key="customer-17",
@@ -252,18 +238,6 @@ _ALL: tuple[Struct, ...] = (
         reason=None,
     ),
     models.Letters([_letter], next_cursor=None),
-    webhook_models.Webhooks([_webhook], next_cursor=None),
-    _webhook,
-    webhook_models.WebhookSecret("crm", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"),
-    webhook_models.WebhookChanged("crm", "changed"),
-    webhook_models.WebhookActions(
-        [
-            webhook_models.WebhookAction(
-                id=9, name="crm", at=_BEGUN, actor="key ann", action="create", reason="the CRM shows what was sent"
-            )
-        ],
-        next_cursor=None,
-    ),
     models.LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again"),
     run_models.Workflows([_workflow], next_cursor=None),
     run_models.WholeWorkflow(
@@ -305,9 +279,6 @@ _ALL: tuple[Struct, ...] = (
     *template_models.EXAMPLES,
     *suppression_models.EXAMPLES,
     *audit.EXAMPLES,
-    *key_models.EXAMPLES,
-    *object_models.EXAMPLES,
-    *schedule_models.EXAMPLES,
     *sweep_models.EXAMPLES,
     *pause_models.EXAMPLES,
     *plan_models.EXAMPLES,

@@ -13,7 +13,7 @@ from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.api.sweep_models import Refused, SweepHeld, Swept
 from dispatcher.api.sweeping import GOES_ON, sweep
 from dispatcher.domain.roles import Right
-from dispatcher.store import deliveries, held, schedules, settling
+from dispatcher.store import deliveries, held, settling, times
 from dispatcher.store.settling import Filter, Standing
 
 NOUN = "held"
@@ -70,7 +70,7 @@ async def resolve_all(call: Call) -> Done:
     """Settle everything that is held and meant, in somebody's word."""
     said: SweepHeld = call.given
     if said.cursor is None:
-        begun, place = await schedules.now(call.database), (FIRST, 0)
+        begun, place = await times.now(call.database), (FIRST, 0)
     else:
         since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3, "$.cursor")
         begun, place = moment(since), (moment(held_at), last)

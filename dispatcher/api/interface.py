@@ -11,27 +11,7 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
-from dispatcher.api import (
-    audit,
-    contacts,
-    dead_letters,
-    deliveries,
-    enqueueing,
-    held,
-    keys,
-    objects,
-    own_key,
-    pauses,
-    persons,
-    planning,
-    reference_page,
-    runs,
-    schedules,
-    suppressions,
-    templates,
-    webhooks,
-    workflows,
-)
+from dispatcher.api import reference_page
 from dispatcher.api.admission import Admission
 from dispatcher.api.document import document
 from dispatcher.api.endpoints import Endpoint, Served
@@ -55,27 +35,6 @@ from dispatcher.store.intake import Intake
 
 log = structlog.get_logger(__name__)
 
-ENDPOINTS: Sequence[Endpoint] = (
-    *deliveries.ENDPOINTS,
-    *held.ENDPOINTS,
-    *dead_letters.ENDPOINTS,
-    *workflows.ENDPOINTS,
-    *templates.ENDPOINTS,
-    *runs.ENDPOINTS,
-    *planning.ENDPOINTS,
-    *schedules.ENDPOINTS,
-    *contacts.ENDPOINTS,
-    *persons.ENDPOINTS,
-    *enqueueing.ENDPOINTS,
-    *webhooks.ENDPOINTS,
-    *own_key.ENDPOINTS,
-    *suppressions.ENDPOINTS,
-    *keys.ENDPOINTS,
-    *pauses.ENDPOINTS,
-    *objects.ENDPOINTS,
-    *audit.ENDPOINTS,
-)
-
 # A request has no more time.
 OFFLOAD_SECONDS_MAX = 15.0
 # Smaller answers fit into a packet as they are.
@@ -90,10 +49,12 @@ class Interface:
 
     def __init__(
         self,
+        endpoints: Sequence[Endpoint],
         config: Callable[[], Config],
         database: Callable[[], Database],
         pressed: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._endpoints = endpoints
         self._config = config
         self._intakes: tuple[Limits, Sequence[str], Intake] | None = None
         self._offload = Offload(OFFLOAD_SECONDS_MAX)
@@ -107,11 +68,11 @@ class Interface:
 
     @cached_property
     def _document(self) -> bytes:
-        return msgspec.json.encode(document(ENDPOINTS))
+        return msgspec.json.encode(document(self._endpoints))
 
     @cached_property
     def _page(self) -> str:
-        return reference_page.page(document(ENDPOINTS))
+        return reference_page.page(document(self._endpoints))
 
     def _intake(self) -> Intake:
         """What reads deliveries, as the configuration is now. It keeps the templates that it has checked."""
@@ -133,10 +94,10 @@ class Interface:
         def reference() -> Response[str]:
             return Response(self._page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
 
-        paths = dict.fromkeys(one.path for one in ENDPOINTS)
-        ways = [self._serving.ways(path, [one.method for one in ENDPOINTS if one.path == path]) for path in paths]
+        paths = dict.fromkeys(one.path for one in self._endpoints)
+        ways = [self._serving.ways(path, [one.method for one in self._endpoints if one.path == path]) for path in paths]
         # First: Litestar adds ways of its own to a path that has none, as they are then.
-        return [openapi, reference, *ways, *map(self._serving.handler, ENDPOINTS)]
+        return [openapi, reference, *ways, *map(self._serving.handler, self._endpoints)]
 
 
 def cors(origins: str) -> CORSConfig | None:

@@ -25,6 +25,9 @@ Json = dict[str, Any]
 DeliveryLife = Literal[
     "pending", "claimed", "sending", "held", "parked", "queued", "sent", "called", "posted", "failed", "skipped"
 ]
+# What only operators may name: all others have the workspace of their key.
+Tenant = Annotated[ShortText, Meta(description="Of another tenant: for operators only.")]
+InWorkspace = Annotated[ShortText, Meta(description="Of another workspace: for operators only.")]
 BATCH_MAX = 5_000
 LINES_MAX = 1_000
 Before = Annotated[int, Meta(ge=1, le=ID_MAX, description="Only those with a smaller id.")]

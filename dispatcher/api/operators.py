@@ -6,7 +6,9 @@ from dispatcher.store.templates import Workspace
 
 
 def is_operators(call: Call) -> bool:
-    """Whether a request shows a key of the operators' workspace."""
+    """Whether a request shows a key of the operators' workspace, or is a local operator's."""
+    if call.shown is None:
+        return True
     tenant, _, workspace = call.served.config().api.operators.partition("/")
     return call.workspace == Workspace(tenant, workspace)
 
@@ -27,7 +29,7 @@ def _here(call: Call) -> str:
 
 def actor(call: Call, where: Workspace | None) -> str:
     """Who does something in a workspace, or (None) everywhere: a key of that workspace may have the same name."""
-    return call.actor if where == call.workspace else f"{call.actor} of {_here(call)}"
+    return call.actor if call.shown is None or where == call.workspace else f"{call.actor} of {_here(call)}"
 
 
 def meant(call: Call, tenant_id: str | None, workspace_id: str | None) -> Workspace:

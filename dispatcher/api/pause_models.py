@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dispatcher.api.key_models import InWorkspace, Tenant
-from dispatcher.api.models import Asked, Cursor, Limit, Reason, ShortText
+from dispatcher.api.models import Asked, Cursor, InWorkspace, Limit, Reason, ShortText, Tenant
 from dispatcher.store.pauses import Scope
 
 EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are paused everywhere or not at all."

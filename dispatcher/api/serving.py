@@ -45,8 +45,8 @@ from dispatcher.domain.roles import Right
 from dispatcher.errors import CallLost, Fault
 from dispatcher.store import answers, tenants
 from dispatcher.store.answers import Asked
+from dispatcher.store.authentication import Found as Key
 from dispatcher.store.database import PASSING, Database
-from dispatcher.store.keys import Found as Key
 from dispatcher.store.tenants import Transaction
 
 log = structlog.get_logger(__name__)
@@ -219,7 +219,7 @@ class Serving:
         given = await _given(endpoint, request, body, itself=endpoint.reads_itself)
         match = _field(request, b"if-match")
         names = {name: plain(text) for name, text in request.path_params.items()}
-        call = Call(self._served, key, self._database(), names, query, given, body, again, match)
+        call = Call(self._served, key, key.workspace, self._database(), names, query, given, body, again, match)
         if OVERLOADED in endpoint.problems:
             # Before there is a transaction: in one it would wait for a second connection, with others waiting for it.
             await self._admission.look()

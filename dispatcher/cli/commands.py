@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dispatcher.cli.caller import Caller, Given
+from dispatcher.cli.operating import UNNAMED, Actor
 from dispatcher.cli.session import Session
 
 ConfigOption = Annotated[
@@ -16,6 +18,11 @@ ConfigOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="JSON: one object, or one a line, on standard output; errors on standard error.")
 ]
+LIMIT_MAX = 10_000
+Tenant = Annotated[str | None, typer.Option(help=f"Whose they are; {UNNAMED}.")]
+InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"In which workspace of theirs; {UNNAMED}.")]
+After = Annotated[str, typer.Option(help="Begin behind this name.")]
+Limit = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")]
 Body = Callable[..., None]
 
 
@@ -26,16 +33,30 @@ def group(**settings: Any) -> typer.Typer:  # noqa: ANN401 - typer's own options
     )
 
 
-def command(target: typer.Typer, name: str) -> Callable[[Body], Body]:
-    """Add a command: its first parameter is the session, and `--config` and `--json` come by themselves."""
+def command(
+    target: typer.Typer, name: str, *, acts: bool = False, limit: int | None = None, after: bool = True
+) -> Callable[[Body], Body]:
+    """Add a command. Its first parameter is a Caller of endpoints, or a Session for what needs none.
+
+    `--config` and `--json` come by themselves. With a Caller `--tenant` and `--workspace` do, too; `--actor` where it
+    `acts`, and `--limit` (by default `limit`) with `--after` where it shows a list, which may begin `after` a name.
+    """
 
     def add(body: Body) -> Body:
-        def run(context: typer.Context, config: Path | None, as_json: bool, **given: object) -> None:
-            above = context.find_root().params
-            body(Session(config or above["config"], as_json or above["as_json"]), **given)
+        first, *own = inspect.signature(body, eval_str=True).parameters.values()
+        added = _added(acts=acts, limit=limit, after=after) if first.annotation is Caller else []
 
-        _, *own = inspect.signature(body, eval_str=True).parameters.values()
-        parameters = [*_common(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own)]
+        def run(context: typer.Context, config: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - of the options' own types
+            above = context.find_root().params
+            session = Session(config or above["config"], as_json or above["as_json"])
+            if first.annotation is not Caller:
+                body(session, **given)
+                return
+            taken = {one.name: given.pop(one.name) for one in added}
+            with Caller(session, Given(acts=acts, **taken)) as caller:
+                body(caller, **given)
+
+        parameters = [*_common(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added]
         run.__doc__ = body.__doc__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -46,9 +67,23 @@ def command(target: typer.Typer, name: str) -> Callable[[Body], Body]:
 
 
 def _common() -> list[inspect.Parameter]:
-    keyword = inspect.Parameter.KEYWORD_ONLY
     return [
-        inspect.Parameter("context", keyword, annotation=typer.Context),
-        inspect.Parameter("config", keyword, annotation=ConfigOption, default=None),
-        inspect.Parameter("as_json", keyword, annotation=JsonOption, default=False),
+        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        _option("config", ConfigOption, None),
+        _option("as_json", JsonOption, False),
     ]
+
+
+def _added(*, acts: bool, limit: int | None, after: bool) -> list[inspect.Parameter]:
+    """The options of a command that calls endpoints."""
+    return [
+        *([_option("after", After, "")] if limit is not None and after else []),
+        *([_option("limit", Limit, limit)] if limit is not None else []),
+        *([_option("actor", Actor, None)] if acts else []),
+        _option("tenant", Tenant, None),
+        _option("workspace", InWorkspace, None),
+    ]
+
+
+def _option(name: str, annotation: Any, default: object) -> inspect.Parameter:  # noqa: ANN401 - typer's own
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

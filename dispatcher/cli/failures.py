@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import asyncpg
 from msgspec import Struct
 
+from dispatcher.api.problems import FAULTY, Problem
 from dispatcher.cli.program import launcher
 from dispatcher.errors import (
     ConfigError,
@@ -16,7 +17,6 @@ from dispatcher.errors import (
     NoRemoteForm,
     OtherWorkspace,
     RestartBudgetSpent,
-    ScheduleRefused,
     SchemaBehind,
     TemplateRefused,
     TriggerRefused,
@@ -29,6 +29,8 @@ UNUSABLE = 2  # the command line or the configuration; the command line's own co
 REFUSED = 3  # some of what was to be sent, or what was to be saved
 INTERRUPTED = 130
 _CLIENT = "dispatcher.client.errors"
+# Where a fault in a parameter of a URL is.
+_QUERY = "query."
 
 # The server knows us and says no: that is for whoever set it up, and waiting changes nothing.
 FORBIDDEN = (
@@ -49,7 +51,7 @@ class Failure(Struct, frozen=True):
 
 def explain(error: BaseException) -> list[Failure] | None:
     """What to say about an error, also one inside groups; None where any of it is a bug, which shows its traceback."""
-    found = [_failure(leaf) for leaf in _leaves(error)]
+    found = [_problem(leaf) if isinstance(leaf, Problem) else _failure(leaf) for leaf in _leaves(error)]
     known = [failure for failure in found if failure is not None]
     return list(dict.fromkeys(known)) if len(known) == len(found) else None
 
@@ -67,7 +69,7 @@ def _failure(error: BaseException) -> Failure | None:
     match error:
         case ConfigError(faults=faults):
             return Failure(kind, "the configuration has faults", UNUSABLE, faults)
-        case InputError() | ScheduleRefused() | TemplateRefused() | WorkflowRefused():
+        case InputError() | TemplateRefused() | WorkflowRefused():
             is_input = isinstance(error, InputError)
             words = "what was to be sent is refused" if is_input else "nothing was saved: there are faults"
             return Failure(kind, words, REFUSED, error.faults)
@@ -85,6 +87,21 @@ def _failure(error: BaseException) -> Failure | None:
         case _:
             message = _message(error)
             return None if message is None else Failure(kind, message)
+
+
+def _problem(problem: Problem) -> Failure:
+    """What an endpoint answers besides what was asked for, in this process or on a server."""
+    if problem.kind is not FAULTY:
+        kind = "".join(word.title() for word in problem.kind.name.split("-"))
+        return Failure(kind, problem.detail)
+    about_options = all(fault.path.startswith(_QUERY) for fault in problem.faults)
+    faults = tuple(Fault(_option(fault.path), fault.message) for fault in problem.faults)
+    words = "nothing was done: there are faults" if faults else problem.detail
+    return Failure("Refused", words, UNUSABLE if faults and about_options else REFUSED, faults)
+
+
+def _option(path: str) -> str:
+    return f"--{path.removeprefix(_QUERY).replace('_', '-')}" if path.startswith(_QUERY) else path
 
 
 def _is_about_the_url(error: ValueError) -> bool:

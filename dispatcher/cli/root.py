@@ -26,33 +26,33 @@ EPILOG = (
 
 # Each command and the module that has it. It is imported when it is asked for: all of them take twice as long as one.
 COMMANDS = {
-    "serve": "serve",
-    "migrate": "serve",
-    "send": "send",
-    "trigger": "trigger",
-    "demo": "demo",
-    "selftest": "selftest",
-    "pause": "pauses",
-    "resume": "pauses",
-    "pauses": "pauses",
-    "quarantine": "quarantine",
-    "check": "check",
+    "serve": "dispatcher.cli.serve",
+    "migrate": "dispatcher.cli.serve",
+    "send": "dispatcher.cli.send",
+    "trigger": "dispatcher.cli.trigger",
+    "demo": "dispatcher.cli.demo",
+    "selftest": "dispatcher.cli.selftest",
+    "pause": "dispatcher.cli.pauses",
+    "resume": "dispatcher.cli.pauses",
+    "pauses": "dispatcher.cli.pauses",
+    "quarantine": "dispatcher.cli.quarantine",
+    "check": "dispatcher.cli.check",
 }
 GROUPS = {
-    "deliveries": "deliveries",
-    "held": "held",
-    "dead": "dead",
-    "objects": "objects",
-    "templates": "templates",
-    "workflows": "workflows",
-    "runs": "runs",
-    "suppressions": "suppressions",
-    "topics": "topics",
-    "contacts": "contacts",
-    "schedules": "schedules",
-    "keys": "keys",
-    "webhooks": "webhooks",
-    "config": "configuration",
+    "deliveries": "dispatcher.cli.deliveries",
+    "held": "dispatcher.cli.held",
+    "dead": "dispatcher.cli.dead",
+    "objects": "dispatcher.features.objects.commands",
+    "templates": "dispatcher.cli.templates",
+    "workflows": "dispatcher.cli.workflows",
+    "runs": "dispatcher.cli.runs",
+    "suppressions": "dispatcher.cli.suppressions",
+    "topics": "dispatcher.cli.topics",
+    "contacts": "dispatcher.cli.contacts",
+    "schedules": "dispatcher.features.schedules.commands",
+    "keys": "dispatcher.features.keys.commands",
+    "webhooks": "dispatcher.features.webhooks.commands",
+    "config": "dispatcher.cli.configuration",
 }
 
 
@@ -62,7 +62,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     app.callback()(_root)
     places = COMMANDS | GROUPS
     for name in words[:1] if words and words[0] in places else places:
-        module = import_module(f"dispatcher.cli.{places[name]}")
+        module = import_module(places[name])
         if name in GROUPS:
             app.add_typer(module.app, name=name)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 import structlog
@@ -26,6 +26,9 @@ from dispatcher.doors.stored.doors import StoredDoors
 from dispatcher.errors import DatabaseUnavailable, NoRemoteForm
 from dispatcher.store import embedded, schema
 from dispatcher.store.database import PASSING, Database
+
+if TYPE_CHECKING:
+    from dispatcher.client.transport import Transport
 
 # A Postgres that restarts is back within this; who waits at a prompt wants to know.
 WAIT_SECONDS_MAX = 5.0
@@ -71,23 +74,32 @@ class Session:
             with self.database() as database:
                 yield StoredDoors(database, lambda: self.config)
         else:
-            with self._remote(self.address) as doors:
+            with self._remote() as doors:
                 yield doors
 
     @contextmanager
-    def _remote(self, address: Address) -> Iterator[Doors]:
+    def _remote(self) -> Iterator[Doors]:
+        from dispatcher.doors.remote.doors import RemoteDoors  # noqa: PLC0415 - HTTP takes long to import
+
+        with self.transport() as transport:
+            yield RemoteDoors(transport)
+
+    @contextmanager
+    def transport(self) -> Iterator["Transport"]:
+        """The server that the environment names; `run` speaks to it meanwhile."""
         # It takes as long to import as a third of everything else.
         from dispatcher.client.transport import Transport  # noqa: PLC0415 - as above
-        from dispatcher.doors.remote.doors import RemoteDoors  # noqa: PLC0415 - as above
 
+        if self.address is None:
+            raise RuntimeError("the environment names no server")
         hush()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             self._runner = runner
-            doors = RemoteDoors(Transport(address.url, address.key))
+            transport = Transport(self.address.url, self.address.key)
             try:
-                yield doors
+                yield transport
             finally:
-                runner.run(doors.close())
+                runner.run(transport.close())
                 self._runner = None
 
     def require_local(self) -> None:

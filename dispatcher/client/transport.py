@@ -43,7 +43,7 @@ KEEP_SECONDS = 4.0
 
 _SUCCESS = range(200, 300)
 
-Method = Literal["GET", "POST", "PUT", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Query = Mapping[str, str | int | datetime | None]
 T = TypeVar("T")
 
@@ -145,8 +145,8 @@ class Transport:
         `path` is below the server's address, with its names as `segment` writes them. `body` becomes JSON; bytes are
         JSON already, and Octets go as they are. `key` is the Idempotency-Key of a POST: without one, one is made for
         all attempts of this call. One that changes nothing is not `keyed`: the server would keep what it answers for a
-        day. `match` is the ETag that has to be there still. A GET and a POST are asked again where that may help; a PUT
-        and a DELETE are not.
+        day. `match` is the ETag that has to be there still. A GET and a POST are asked again where that may help; what
+        changes a thing by its name (PUT, PATCH, DELETE) is not.
         """
         headers = dict[str, str]()
         if method == "POST" and keyed:

@@ -2,13 +2,11 @@
 
 from typing import Protocol
 
-from dispatcher.doors.attached import Objects, Webhooks
-from dispatcher.doors.kept import Pauses, Schedules, Templates
+from dispatcher.doors.kept import Pauses, Templates
 from dispatcher.doors.nouns import (
     DeadLetters,
     Deliveries,
     Held,
-    Keys,
     Runs,
     Suppressions,
     Whose,
@@ -47,28 +45,12 @@ class Doors(Protocol):
         """Who gets nothing more."""
 
     @property
-    def keys(self) -> Keys:
-        """Who may use the HTTP door."""
-
-    @property
     def templates(self) -> Templates:
         """What messages say."""
 
     @property
-    def schedules(self) -> Schedules:
-        """Workflows that the clock triggers."""
-
-    @property
     def pauses(self) -> Pauses:
         """What is stopped."""
-
-    @property
-    def webhooks(self) -> Webhooks:
-        """Endpoints that are told what happens."""
-
-    @property
-    def objects(self) -> Objects:
-        """Files that messages carry."""
 
     @property
     def contacts(self) -> Contacts:

@@ -1,7 +1,6 @@
 """What is kept: what a workspace has for its messages and runs to use, whichever door it is asked through."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
@@ -9,7 +8,6 @@ from msgspec import Struct
 from dispatcher.domain.drafts import Draft, Flaw, Version
 from dispatcher.doors.nouns import Row, Whose
 from dispatcher.store.pauses import Scope
-from dispatcher.store.schedules import Asked
 from dispatcher.store.templates import Found, Published, Workspace
 
 
@@ -71,38 +69,6 @@ class Templates(Protocol):
 
     async def preview(self, whose: Whose, which: Sound | Found, locale: str | None, variables: str | None) -> Shown:
         """Render one in the language that comes nearest, with made-up variables without any. Raises TemplateError."""
-
-
-class Tick(Struct, frozen=True):
-    """A time at which a schedule ticks, and what the clocks of its zone show then."""
-
-    tick: datetime
-    local: datetime
-
-
-class Schedules(Protocol):
-    """Workflows that the clock triggers."""
-
-    async def put(self, whose: Whose, asked: Asked, actor: str) -> Row:
-        """Save one; it as it stands now, with the `answer`: created, changed or same. Raises ScheduleRefused."""
-
-    async def listed(self, whose: Whose, after: str, count: int) -> list[Row]:
-        """Those after a name, by name."""
-
-    async def show(self, whose: Whose, name: str) -> Row | None:
-        """One, with why a tick `would_be_refused` now, and the last `actions` on it."""
-
-    async def activate(self, whose: Whose, name: str, actor: str, *, skip_missed: bool) -> str:
-        """Let it tick: done, same or unknown."""
-
-    async def deactivate(self, whose: Whose, name: str, actor: str) -> str:
-        """Let it rest: done, same or unknown."""
-
-    async def delete(self, whose: Whose, name: str, actor: str) -> str:
-        """Delete it: deleted or unknown."""
-
-    async def ticks(self, whose: Whose, name: str, count: int) -> list[Tick] | None:
-        """When it ticks next, whether it is active or not."""
 
 
 class Pauses(Protocol):

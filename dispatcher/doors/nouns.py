@@ -11,9 +11,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from dispatcher.domain.addresses import Address
-from dispatcher.domain.bearer import Bearer
 from dispatcher.domain.plans.planned import Planned
-from dispatcher.domain.roles import Role
 from dispatcher.errors import Fault
 from dispatcher.store.dead import Filter as LetterFilter
 from dispatcher.store.dead import Kind, Letter
@@ -324,27 +322,3 @@ class Suppressions(Protocol):
         self, tenant_id: str | None, addresses: Sequence[Address], actor: str, reason: str, preference: Preference
     ) -> None:
         """Say whether addresses want a topic."""
-
-
-class Keys(Protocol):
-    """Who may use the HTTP door."""
-
-    async def create(
-        self, whose: Whose, name: str, role: Role, expires_at: datetime | None, actor: str, reason: str
-    ) -> Bearer | None:
-        """Make one; None where its name is taken."""
-
-    async def rotate(self, whose: Whose, name: str, overlap_seconds: float, actor: str, reason: str) -> Bearer | str:
-        """Give one another secret; or why not: unknown, expired."""
-
-    async def revoke(self, whose: Whose, name: str, actor: str, reason: str) -> bool:
-        """Take one back; False where there is none of that name."""
-
-    async def listed(self, whose: Whose, after: str, count: int, *, revoked: bool) -> list[Row]:
-        """Those after a name, by name."""
-
-    async def actions(self, whose: Whose, name: str, count: int) -> list[Row]:
-        """What was done to those of a name, the last first."""
-
-    async def is_over(self, at: datetime) -> bool:
-        """Whether a time has come already, by the clock that counts."""

@@ -84,6 +84,13 @@ async def transaction(
         yield Transaction(connection)
 
 
+@asynccontextmanager
+async def all_workspaces(database: Database) -> AsyncIterator[Transaction]:
+    """All or nothing, as the role that connects: a local operator's command, which may be about every workspace."""
+    async with database.session() as connection, within(connection, database.begin):
+        yield Transaction(connection)
+
+
 def _bounds(whose: Workspace, operators: bool, lock_seconds: float | None) -> str:
     return (
         f"SET LOCAL ROLE {ROLE}; SET LOCAL dispatcher.tenant = {_literal(whose.tenant_id)}; "

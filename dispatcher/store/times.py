@@ -7,6 +7,9 @@ them into its delivery; asyncpg by itself fails over the first two, and leaves t
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from dispatcher.store.queries import statements
+
+_SQL = statements("times")
 # What Postgres counts microseconds from.
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -30,3 +33,9 @@ def _encoded(at: datetime) -> tuple[int]:
 
 def _decoded(kept: tuple[int]) -> datetime:
     return _EPOCH + min(max(kept[0], _FIRST), _LAST) * _MICROSECOND
+
+
+async def now(connection: Any) -> datetime:  # noqa: ANN401 - a Database, which imports this, or a connection
+    """The time by which the database goes."""
+    found: datetime = await connection.value(_SQL["now"])
+    return found

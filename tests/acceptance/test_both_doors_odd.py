@@ -31,7 +31,7 @@ LONG = "x" * 256
         (("runs", "cancel", "1", "--reason", "x" * 1_001), 2),
         (("webhooks", "delete", "any", "--reason", "x" * 1_001), 2),
         (("webhooks", "delete", "any", "--reason", "\x1b[31m \u20ac & %00\n" + "\u20ac" * 900), 1),
-        (("keys", "revoke", "any", "--reason", "x" * 1_001), 2),
+        (("keys", "revoke", "any", "--reason", "x" * 1_001), 3),
         (("deliveries", "cancel", "1", "--reason", "x" * 1_001), 2),
         (("runs", "signal", "1", LONG), 2),
         (("templates", "list", "--after", "x" * 101), 2),

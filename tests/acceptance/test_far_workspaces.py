@@ -6,9 +6,13 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from dispatcher.api.endpoints import Endpoint
+from dispatcher.cli.caller import PLACE, Request
+from dispatcher.cli.remote import Remote
 from dispatcher.client.transport import Method, Reply, Transport
 from dispatcher.doors.nouns import Begin, DeliveryFilter, HeldFilter, Whose
 from dispatcher.doors.remote.doors import RemoteDoors
+from dispatcher.endpoints import ENDPOINTS
 from dispatcher.errors import OtherWorkspace
 from dispatcher.store import dead, runs
 from tests.acceptance.far import Far
@@ -63,3 +67,19 @@ async def test_nothing_is_done_where_another_workspace_is_named(far: Far, noun: 
                 with pytest.raises(OtherWorkspace, match="acme"):
                     await verb(**given)
     assert set(transport.asked) == {"GET /key"}
+
+
+def _names_no_workspace(one: Endpoint) -> bool:
+    return not any(kind is not None and set(PLACE) <= set(kind.__struct_fields__) for kind in (one.query, one.given))
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in ENDPOINTS if _names_no_workspace(one) and not one.enveloped], ids=lambda one: one.operation
+)
+async def test_no_endpoint_is_asked_where_another_workspace_is_named(far: Far, one: Endpoint) -> None:
+    request = Request(one, dict.fromkeys(one.names, "7"), {}, None, is_file=False, names_workspace=False)
+    async with Watched(far.environment["DISPATCHER_URL"], far.environment["DISPATCHER_KEY"]) as transport:
+        for tenant, workspace in (("acme", None), (None, "west")):
+            with pytest.raises(OtherWorkspace, match=tenant or workspace):
+                await Remote(transport, tenant, workspace).ask(request)
+    assert transport.asked == ["GET /key"] * 2

@@ -14,7 +14,7 @@ from dispatcher.config import Limits
 from dispatcher.domain.life import Back, Failed, Lane, Skipped
 from dispatcher.domain.shelf import OVERHEAD_BYTES, Name, Stored
 from dispatcher.domain.webhooks import PROVIDER, Target
-from dispatcher.store import objects
+from dispatcher.features.objects import store as objects
 from tests.actors.stage import CONFIG, Stage, claimed
 from tests.actors.troubled import Troubled
 from tests.store.waits import until

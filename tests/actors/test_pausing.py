@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from dispatcher.config import Channel
 from dispatcher.domain.addresses import Address
 from dispatcher.domain.life import Lane
-from dispatcher.store import objects, pauses, suppressions
+from dispatcher.features.objects import store as objects
+from dispatcher.store import pauses, suppressions
 from dispatcher.store.deliveries import New, insert
 from dispatcher.store.suppressions import Entry
 from dispatcher.store.templates import Workspace

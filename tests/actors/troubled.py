@@ -10,8 +10,18 @@ from dispatcher.config import Database as Settings
 from dispatcher.store.database import Database
 from dispatcher.store.queries import statements
 
-NOUNS = ("claims", "marks", "flushes", "instances", "pauses", "held", "templates", "objects", "barring")
-NAMES = {text: f"{noun}.{name}" for noun in NOUNS for name, text in statements(noun).items()}
+NOUNS = (
+    "claims",
+    "marks",
+    "flushes",
+    "instances",
+    "pauses",
+    "held",
+    "templates",
+    "dispatcher.features.objects",
+    "barring",
+)
+NAMES = {text: f"{noun.rpartition('.')[2]}.{name}" for noun in NOUNS for name, text in statements(noun).items()}
 
 
 class Trouble(Struct):

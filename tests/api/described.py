@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from dispatcher.api.document import document
-from dispatcher.api.interface import ENDPOINTS
 from dispatcher.api.problems import KIND_PREFIX, MEDIA_TYPE
+from dispatcher.endpoints import ENDPOINTS
 
 
 @cache

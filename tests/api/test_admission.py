@@ -8,9 +8,10 @@ from dispatcher.api.problems import OVERLOADED, TOO_MANY, Problem
 from dispatcher.config import Api, Config
 from dispatcher.domain.life import Lane
 from dispatcher.domain.roles import Role
-from dispatcher.store import keys
+from dispatcher.features.keys import store as keys
+from dispatcher.features.keys.store import New
+from dispatcher.store.authentication import Found
 from dispatcher.store.database import Database
-from dispatcher.store.keys import Found, New
 from dispatcher.store.templates import Workspace
 from tests.store.scene import Connection
 

@@ -19,8 +19,8 @@ from dispatcher.api.cursors import (
     moment,
 )
 from dispatcher.api.endpoints import Endpoint
-from dispatcher.api.interface import ENDPOINTS
 from dispatcher.api.problems import Problem
+from dispatcher.endpoints import ENDPOINTS
 from tests.api.caller import Caller
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dispatcher.api.cursors import ID_MAX, cursor
 from dispatcher.api.endpoints import Endpoint
-from dispatcher.api.interface import ENDPOINTS
+from dispatcher.endpoints import ENDPOINTS
 from tests.api.caller import Caller
 from tests.api.test_schemathesis import KNOWN
 from tests.store.scene import Connection

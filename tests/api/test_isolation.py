@@ -20,14 +20,16 @@ from msgspec import Struct
 
 from dispatcher.api import operators, serving
 from dispatcher.api.endpoints import Call, Endpoint
-from dispatcher.api.interface import ENDPOINTS, Interface
+from dispatcher.api.interface import Interface
 from dispatcher.api.serving import BEYOND
 from dispatcher.config import Api, Channel, Config
 from dispatcher.config import Database as Settings
 from dispatcher.domain.roles import Role
-from dispatcher.store import keys, tenants
+from dispatcher.endpoints import ENDPOINTS
+from dispatcher.features.keys import store as keys
+from dispatcher.features.keys.store import New
+from dispatcher.store import tenants
 from dispatcher.store.database import Database
-from dispatcher.store.keys import New
 from dispatcher.store.templates import Workspace
 from tests.api.home import FOREIGN, HOME, OF_TENANT, SECRETS, SHARED, Answer, Asked, Home, call, furnish, seen
 from tests.databases import TEMPLATE, name_of, new_database
@@ -110,7 +112,9 @@ def _without(text: str) -> str:
 @cache
 def _forgetful_statements() -> list[tuple[dict[str, str], str, str]]:
     """The statements with a condition, each with its dictionary and name, and its text without the condition."""
-    store = [module for name, module in sys.modules.items() if name.startswith("dispatcher.store.")]
+    store = [
+        module for name, module in sys.modules.items() if name.startswith(("dispatcher.store.", "dispatcher.features."))
+    ]
     named = [(sql, *one) for sql in (getattr(module, "_SQL", {}) for module in store) for one in sql.items()]
     return [(sql, name, _without(text)) for sql, name, text in named if _without(text) != text]
 
@@ -154,7 +158,7 @@ class Application:
     def __init__(self) -> None:
         self.config = Config()
         self.database: Database
-        interface = Interface(lambda: self.config, lambda: self.database)
+        interface = Interface(ENDPOINTS, lambda: self.config, lambda: self.database)
         self.asgi = Litestar(interface.handlers(), openapi_config=None, logging_config=None)
 
     def on(self, database: Database, operators: str) -> Litestar:

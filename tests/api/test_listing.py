@@ -9,9 +9,10 @@ from litestar import Litestar
 from dispatcher.api.interface import Interface
 from dispatcher.config import Config
 from dispatcher.domain.roles import Role
-from dispatcher.store import keys
+from dispatcher.endpoints import ENDPOINTS
+from dispatcher.features.keys import store as keys
+from dispatcher.features.keys.store import New
 from dispatcher.store.database import Database
-from dispatcher.store.keys import New
 from dispatcher.store.queries import statements
 from dispatcher.store.templates import Workspace
 from dispatcher.store.tenants import Transaction
@@ -27,7 +28,7 @@ async def test_a_run_that_is_gone_in_the_middle_of_a_page_does_not_end_the_list(
     first, second, third, last = [(await flows.trigger(connection))["execution_id"] for _ in range(4)]
     made = await keys.create(database, New(Workspace(), "reader", Role.SYSTEM_ADMIN, None), "test", "test")
     assert made is not None
-    interface = Interface(Config, lambda: database)
+    interface = Interface(ENDPOINTS, Config, lambda: database)
     app = Litestar(interface.handlers(), openapi_config=None, logging_config=None)
     fetch = Transaction.fetch
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from dispatcher.api.endpoints import Endpoint
-from dispatcher.api.interface import ENDPOINTS
 from dispatcher.domain.roles import Right, Role
+from dispatcher.endpoints import ENDPOINTS
 from tests.api.caller import Answer, Caller, delivery, make_key
 from tests.program import Program
 from tests.store.scene import Connection

@@ -6,7 +6,7 @@ from base64 import b64encode
 import pytest
 
 from dispatcher.api.endpoints import RAW
-from dispatcher.store.objects import OBJECT_BYTES_MAX
+from dispatcher.features.objects.models import OBJECT_BYTES_MAX
 from tests.api.caller import Answer, Caller, make_key
 from tests.api.walking import walk
 from tests.program import Program

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dispatcher.api.cursors import cursor, cursor_after, cursor_after_texts
-from dispatcher.api.interface import ENDPOINTS
+from dispatcher.endpoints import ENDPOINTS
 from tests.api.caller import Caller
 from tests.forks import ROOT
 from tests.store import flows

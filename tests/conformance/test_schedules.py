@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dispatcher.domain.cron import Cron
+from dispatcher.features.schedules.cron import Cron
 from tests.conformance.outbox import QUICK, once
 from tests.planners.plans import put_plan, telling
 from tests.program import Program

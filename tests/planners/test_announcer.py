@@ -8,10 +8,10 @@ from dispatcher import faultpoints
 from dispatcher.config import Walk
 from dispatcher.domain.life import Failed, Succeeded
 from dispatcher.faultpoints import FaultPointError
+from dispatcher.features.webhooks import store as webhooks
 from dispatcher.metrics import Metrics
 from dispatcher.planners import announcer
 from dispatcher.planners.announcer import Announcer
-from dispatcher.store import webhooks
 from dispatcher.store.database import Database
 from tests.planners.stage import Stage
 from tests.store import hooks

@@ -13,11 +13,11 @@ from dispatcher import faultpoints
 from dispatcher.config import Database as Settings
 from dispatcher.config import Walk
 from dispatcher.faultpoints import FaultPointError
+from dispatcher.features.schedules import store as schedules
+from dispatcher.features.schedules.store import Asked
+from dispatcher.features.schedules.worker import MISSED_COUNTED_MAX, Ticker
 from dispatcher.metrics import Metrics
-from dispatcher.planners.ticker import MISSED_COUNTED_MAX, Ticker
-from dispatcher.store import schedules
 from dispatcher.store.database import Database
-from dispatcher.store.schedules import Asked
 from dispatcher.store.templates import Workspace
 from tests.planners.plans import idle, put_plan
 from tests.store.scene import Connection

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from dispatcher.store import webhooks
+from dispatcher.features.webhooks import store as webhooks
+from dispatcher.features.webhooks.store import Endpoint, Refused
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
-from dispatcher.store.webhooks import Endpoint, Refused
 from tests.store.scene import Scene
 
 HERE = Workspace("default", "default")

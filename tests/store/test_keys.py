@@ -8,7 +8,8 @@ import pytest
 
 from dispatcher.domain.bearer import Bearer
 from dispatcher.domain.roles import Role
-from dispatcher.store import keys
+from dispatcher.features.keys import store as keys
+from dispatcher.store import authentication
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
 from tests.store.scene import Connection
@@ -25,7 +26,7 @@ async def _made(database: Database, name: str = "shop", **given: object) -> Bear
 
 
 async def _state(database: Database, one: Bearer) -> str:
-    found = await keys.find(database, one.prefix)
+    found = await authentication.find(database, one.prefix)
     assert found is not None
     assert found.workspace == ACME
     assert one.is_of(found.hash)
@@ -36,10 +37,10 @@ async def test_a_key_is_found_by_its_prefix_and_only_its_hash_is_kept(
     database: Database, connection: Connection
 ) -> None:
     made = await _made(database)
-    found = await keys.find(database, made.prefix)
+    found = await authentication.find(database, made.prefix)
     assert found is not None
     assert (found.name, found.role, found.state) == ("shop", Role.TRIGGER_OPERATOR, "live")
-    assert await keys.find(database, "dsp_000000000000") is None
+    assert await authentication.find(database, "dsp_000000000000") is None
     for table in ("api_keys", "api_secrets", "api_key_actions"):
         kept = await connection.fetchval(f"SELECT coalesce(string_agg(t::text, ''), '') FROM dispatcher.{table} t")
         assert made.text not in kept
@@ -68,7 +69,7 @@ async def test_two_secrets_are_good_while_a_key_is_rotated_and_never_three(datab
     assert [await _state(database, one) for one in (first, second)] == ["live", "live"]
     third = await keys.rotate(database, ACME, "shop", 3600, *WHO)
     assert isinstance(third, Bearer)
-    assert await keys.find(database, first.prefix) is None
+    assert await authentication.find(database, first.prefix) is None
     assert [await _state(database, one) for one in (second, third)] == ["live", "live"]
     (row,) = await keys.listed(database, ACME, "", 10)
     assert row["prefixes"] == [third.prefix, second.prefix]
@@ -107,24 +108,24 @@ async def test_a_key_expires(database: Database) -> None:
 
 async def test_a_use_is_noted_once_a_minute(database: Database, connection: Connection) -> None:
     made = await _made(database)
-    found = await keys.find(database, made.prefix)
+    found = await authentication.find(database, made.prefix)
     assert found is not None
     last = "SELECT last_used_at FROM dispatcher.api_keys"
     assert await connection.fetchval(last) is None
-    await keys.touch(database, found.id)
+    await authentication.touch(database, found.id)
     noted = await connection.fetchval(last)
-    await keys.touch(database, found.id)
+    await authentication.touch(database, found.id)
     assert await connection.fetchval(last) == noted
     await connection.execute("UPDATE dispatcher.api_keys SET last_used_at = last_used_at - interval '61 seconds'")
-    await keys.touch(database, found.id)
+    await authentication.touch(database, found.id)
     assert await connection.fetchval(last) > noted
 
 
 async def test_the_use_of_one_key_says_nothing_of_another(database: Database, connection: Connection) -> None:
     used, _ = await _made(database), await _made(database, "till")
-    found = await keys.find(database, used.prefix)
+    found = await authentication.find(database, used.prefix)
     assert found is not None
-    await keys.touch(database, found.id)
+    await authentication.touch(database, found.id)
     noted = await connection.fetch("SELECT name FROM dispatcher.api_keys WHERE last_used_at IS NOT NULL")
     assert [row["name"] for row in noted] == ["shop"]
 

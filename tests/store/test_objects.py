@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from dispatcher.domain.shelf import Stored
-from dispatcher.store import objects
+from dispatcher.features.objects import store as objects
 from dispatcher.store.database import Database
 from tests.store.scene import Connection
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from dispatcher.errors import ScheduleRefused
-from dispatcher.store import schedules
+from dispatcher.features.schedules import store as schedules
+from dispatcher.features.schedules.store import Asked
 from dispatcher.store.database import Database
-from dispatcher.store.schedules import Asked
 from dispatcher.store.templates import Workspace
 from tests.planners.plans import idle, put_plan
 from tests.store.scene import Connection

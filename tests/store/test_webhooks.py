@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from dispatcher.domain import webhooks as domain
-from dispatcher.store import webhooks
+from dispatcher.features.webhooks import store as webhooks
+from dispatcher.features.webhooks.store import Endpoint, Refused
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
-from dispatcher.store.webhooks import Endpoint, Refused
 from tests.store.hooks import BY, HERE, enable, make
 from tests.store.scene import Connection
 from tests.store.waits import until_blocked

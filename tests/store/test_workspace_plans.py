@@ -110,7 +110,7 @@ async def test_a_plan_that_a_small_workspace_has_begun_reads_no_large_one(sessio
 
 async def test_what_was_done_to_a_key_is_found_by_the_key(session: Connection) -> None:
     # All keys of that name are read, but not all that was ever done for each.
-    query = statements("keys")["actions"]
+    query = statements("dispatcher.features.keys")["actions"]
     told = await _ask(
         session,
         WHOSE[1],

@@ -6,16 +6,12 @@ from dispatcher.config import Config
 from dispatcher.doors.nouns import Whose
 from dispatcher.doors.stored.contacts import StoredContacts
 from dispatcher.doors.stored.deliveries import StoredDeliveries
-from dispatcher.doors.stored.keys import StoredKeys
-from dispatcher.doors.stored.objects import StoredObjects
 from dispatcher.doors.stored.operating import StoredDeadLetters, StoredHeld
 from dispatcher.doors.stored.pauses import StoredPauses
 from dispatcher.doors.stored.persons import StoredPersons
 from dispatcher.doors.stored.runs import StoredRuns
-from dispatcher.doors.stored.schedules import StoredSchedules
 from dispatcher.doors.stored.suppressions import StoredSuppressions
 from dispatcher.doors.stored.templates import StoredTemplates
-from dispatcher.doors.stored.webhooks import StoredWebhooks
 from dispatcher.doors.stored.workflows import StoredWorkflows
 from dispatcher.store.database import Database
 from dispatcher.store.templates import Workspace
@@ -31,14 +27,10 @@ class StoredDoors:
         self.workflows = StoredWorkflows(database, config)
         self.runs = StoredRuns(database, config)
         self.suppressions = StoredSuppressions(database, config)
-        self.keys = StoredKeys(database)
-        self.schedules = StoredSchedules(database)
         self.pauses = StoredPauses(database)
         self.contacts = StoredContacts(database)
         self.persons = StoredPersons(database)
         self.templates = StoredTemplates(database, config)
-        self.webhooks = StoredWebhooks(database, config)
-        self.objects = StoredObjects(database)
 
     async def workspace(self, whose: Whose) -> Workspace:
         """Which workspace is meant."""

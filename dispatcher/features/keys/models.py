@@ -1,0 +1,169 @@
+"""Models of keys: what requests say and what answers say about who may use this door."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from dispatcher.api.models import Asked, Cursor, InWorkspace, Limit, LongCursor, Moment, Reason, ShortText, Tenant
+from dispatcher.domain.bearer import KEY_NAME
+from dispatcher.domain.roles import Role
+
+# An old secret that is good for longer is not rotated, but shared.
+OVERLAP_SECONDS_MAX = 90 * 86_400
+
+
+class KeyQuery(Asked, frozen=True):
+    """Which keys."""
+
+    revoked: Annotated[bool, Meta(description="Also those that were revoked.")] = False
+    role: Role | None = None
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    tenant_id: Tenant | None = None
+    workspace_id: InWorkspace | None = None
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class KeyLogQuery(Asked, frozen=True):
+    """Which part of what was done to keys."""
+
+    tenant_id: Tenant | None = None
+    workspace_id: InWorkspace | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """A key. Its secrets are nowhere."""
+
+    id: int
+    tenant_id: str
+    workspace_id: str
+    name: str
+    role: str
+    state: Annotated[str, Meta(description="live, expired or revoked.")]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: Annotated[datetime | None, Meta(description="To the minute.")]
+    prefixes: Annotated[list[str], Meta(description="What its secrets begin with that are good now.")]
+    old_secret_until: datetime | None
+
+
+class ApiKeys(Struct, frozen=True):
+    """A page, by name."""
+
+    keys: list[ApiKey]
+    next_cursor: str | None
+
+
+class OfWorkspace(Asked, frozen=True, kw_only=True):
+    """Whose key it is, and why something is done to it."""
+
+    reason: Reason
+    tenant_id: Tenant | None = None
+    workspace_id: InWorkspace | None = None
+
+
+class NewKey(OfWorkspace, frozen=True, kw_only=True):
+    """A key that is to be made."""
+
+    name: Annotated[str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", description="Whose it is, or what uses it.")]
+    role: Annotated[Role, Meta(description="What it is good for.")]
+    expires_at: Annotated[Moment | None, Meta(description="When it ends; never without it.")] = None
+
+
+class RotateKey(OfWorkspace, frozen=True, kw_only=True):
+    """A key that is to have another secret."""
+
+    overlap_seconds: Annotated[
+        float, Meta(ge=0, le=OVERLAP_SECONDS_MAX, description="How long the old secret is good yet.")
+    ] = 86_400.0
+
+
+class RevokeKey(OfWorkspace, frozen=True, kw_only=True):
+    """A key that is to be taken back."""
+
+
+class Secret(Struct, frozen=True, kw_only=True):
+    """A key as its holder shows it. It is shown now, and never again."""
+
+    name: str
+    tenant_id: str
+    workspace_id: str
+    prefix: Annotated[str, Meta(description="What it begins with, by which lists and logs name it.")]
+    key: str
+
+
+class NewSecret(Secret, frozen=True, kw_only=True):
+    """A new key as its holder shows it. It is shown now, and never again."""
+
+    role: str
+
+
+class RevokedKey(Struct, frozen=True):
+    """What became of it."""
+
+    name: str
+    revoked: bool
+
+
+class KeyAction(Struct, frozen=True, kw_only=True):
+    """What somebody did to a key."""
+
+    id: int
+    name: str
+    role: str
+    at: datetime
+    actor: str
+    action: str
+    prefix: str | None
+    reason: str
+
+
+class KeyActions(Struct, frozen=True):
+    """A page, the newest first."""
+
+    actions: list[KeyAction]
+    next_cursor: str | None
+
+
+_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_PREFIX = "dsp_a1B2c3D4e5F6"
+_SECRET = {
+    "name": "shop",
+    "tenant_id": "default",
+    "workspace_id": "default",
+    "prefix": _PREFIX,
+    "key": f"{_PREFIX}_{'x' * 43}",
+}
+_KEY = ApiKey(
+    id=5,
+    tenant_id="default",
+    workspace_id="default",
+    name="shop",
+    role="triggerOperator",
+    state="live",
+    created_at=_AT,
+    expires_at=None,
+    revoked_at=None,
+    last_used_at=_AT,
+    prefixes=[_PREFIX],
+    old_secret_until=None,
+)
+_ACTION = KeyAction(
+    id=9,
+    name="shop",
+    role="triggerOperator",
+    at=_AT,
+    actor="key ann",
+    action="create",
+    prefix=_PREFIX,
+    reason="the web shop",
+)
+API_KEYS = ApiKeys([_KEY], next_cursor=None)
+NEW_SECRET = NewSecret(**_SECRET, role="triggerOperator")
+SECRET = Secret(**_SECRET)
+REVOKED_KEY = RevokedKey("shop", revoked=True)
+KEY_ACTIONS = KeyActions([_ACTION], next_cursor=None)

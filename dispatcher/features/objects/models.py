@@ -1,0 +1,91 @@
+"""Models of objects: what requests say and what answers say about files that messages carry."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct, structs
+
+from dispatcher.api.models import Asked, Limit, LongCursor
+from dispatcher.domain.shelf import MEDIA_TYPE
+
+# What the schema allows.
+OBJECT_BYTES_MAX = 16 * 1024 * 1024
+
+
+class ObjectQuery(Asked, frozen=True):
+    """Which objects."""
+
+    after: (
+        Annotated[str, Meta(min_length=1, max_length=200, description="Only those whose names come after this one.")]
+        | None
+    ) = None
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+MediaType = Annotated[str, Meta(max_length=100, pattern=rf"^{MEDIA_TYPE}$(?!\n)", description="What it is.")]
+ANY_BYTES = "application/octet-stream"
+
+
+class PutQuery(Asked, frozen=True):
+    """What is said of a file whose bytes are the body."""
+
+    content_type: Annotated[MediaType | None, Meta(description="What it is, where the body is the file itself.")] = None
+
+
+class NewObject(Asked, frozen=True):
+    """A file that is to be kept."""
+
+    content: Annotated[
+        bytes,
+        Meta(
+            max_length=OBJECT_BYTES_MAX,
+            description="What it holds, as base64.",
+            extra_json_schema={"pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\\n)"},
+        ),
+    ]
+    content_type: MediaType = ANY_BYTES
+
+
+class Object(Struct, frozen=True, kw_only=True):
+    """A file that messages carry, without its content."""
+
+    name: str
+    content_type: str
+    size: Annotated[int, Meta(description="In bytes.")]
+    sha256: str
+    created_at: datetime
+    erased_at: Annotated[datetime | None, Meta(description="Since when its content is gone.")]
+
+
+class Objects(Struct, frozen=True):
+    """A page, by name."""
+
+    objects: list[Object]
+    next_cursor: str | None
+
+
+class PutObject(Object, frozen=True, kw_only=True):
+    """What became of it: stored, same (it was there), or restored (it had been erased)."""
+
+    answer: str
+
+
+class ErasedObject(Struct, frozen=True):
+    """What became of it."""
+
+    name: str
+    answer: str
+
+
+OBJECT = Object(
+    name="terms/2030.pdf",
+    content_type="application/pdf",
+    size=3,
+    sha256="ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    created_at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
+    erased_at=None,
+)
+OBJECTS = Objects([OBJECT], next_cursor=None)
+PUT_OBJECT = PutObject(**structs.asdict(OBJECT), answer="stored")
+ERASED_OBJECT = ErasedObject("terms/2030.pdf", "erased")

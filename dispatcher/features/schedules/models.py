@@ -1,0 +1,163 @@
+"""Schedules: what requests and answers say, and the rows that the store and the worker exchange."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Raw, Struct, field, structs
+
+from dispatcher.api.models import Asked, Json, Limit, LongCursor, ShortText
+from dispatcher.domain.zones import ZONE_MAX
+from dispatcher.features.schedules.cron import EXPRESSION_MAX
+
+TICKS_MAX = 100
+
+
+class ScheduleQuery(Asked, frozen=True):
+    """Which schedules."""
+
+    workflow: Annotated[ShortText | None, Meta(description="Those that trigger this one.")] = None
+    active: Annotated[bool | None, Meta(description="Those that tick, or those that rest.")] = None
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class TickQuery(Asked, frozen=True):
+    """How far it is looked ahead."""
+
+    count: Annotated[int, Meta(ge=1, le=TICKS_MAX, description="How many.")] = 5
+
+
+class NewSchedule(Asked, frozen=True):
+    """What is triggered, when, and with what."""
+
+    workflow: Annotated[ShortText, Meta(description="Which workflow it triggers.")]
+    cron: Annotated[
+        str,
+        Meta(min_length=1, max_length=EXPRESSION_MAX, description="Minute, hour, day, month, weekday; or @daily."),
+    ]
+    time_zone: Annotated[str, Meta(min_length=1, max_length=ZONE_MAX, description="By the clocks of which zone.")] = (
+        "UTC"
+    )
+    input: Annotated[Json, Meta(description="What each run is given; the tick is added as scheduled_for.")] = field(
+        default_factory=dict
+    )
+
+
+class Activate(Asked, frozen=True):
+    """How a schedule begins again."""
+
+    skip_missed: Annotated[bool, Meta(description="Go on from now; else the latest tick that it missed runs.")] = False
+
+
+class Schedule(Struct, frozen=True, kw_only=True):
+    """A schedule in short, and what came of its last tick."""
+
+    name: str
+    workflow: str
+    cron: str
+    time_zone: str
+    active: bool
+    next_at: datetime | None
+    last_tick: datetime | None
+    last_run: int | None
+    refusal: Annotated[str | None, Meta(description="Why the last tick has no run.")]
+    missed: int
+
+
+class Schedules(Struct, frozen=True):
+    """A page, by name."""
+
+    schedules: list[Schedule]
+    next_cursor: str | None
+
+
+class StoredSchedule(Schedule, frozen=True, kw_only=True):
+    """A schedule with everything that is known about it."""
+
+    id: int
+    # As it was written: reading it would round its numbers.
+    input: Raw
+    version: int
+    created_at: datetime
+    would_be_refused: Annotated[str | None, Meta(description="Why a tick would have no run now.")]
+
+
+class ScheduleAction(Struct, frozen=True, kw_only=True):
+    """What somebody did to it, and what it said from then on."""
+
+    at: datetime
+    actor: str
+    action: str
+    version: int
+    workflow: str
+    cron: str
+    time_zone: str
+
+
+class WholeSchedule(StoredSchedule, frozen=True, kw_only=True):
+    """A schedule with everything that is known about it, and what was done to it last."""
+
+    actions: list[ScheduleAction]
+
+
+class SavedSchedule(StoredSchedule, frozen=True, kw_only=True):
+    """A schedule as it stands now."""
+
+    answer: Literal["created", "changed", "same"]
+
+
+class SwitchedSchedule(Struct, frozen=True):
+    """What became of it."""
+
+    name: str
+    answer: str
+
+
+class Tick(Struct, frozen=True):
+    """A time at which it ticks, and what the clocks of its zone show then."""
+
+    tick: datetime
+    local: datetime
+
+
+class Ticks(Struct, frozen=True):
+    """The next ones, whether it is active or not."""
+
+    ticks: list[Tick]
+
+
+_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_SCHEDULE = Schedule(
+    name="morning",
+    workflow="digest",
+    cron="0 8 * * *",
+    time_zone="Europe/Berlin",
+    active=True,
+    next_at=_AT,
+    last_tick=None,
+    last_run=None,
+    refusal=None,
+    missed=0,
+)
+_STORED = structs.asdict(_SCHEDULE) | {
+    "id": 3,
+    "input": Raw(b'{"shop":17}'),
+    "version": 1,
+    "created_at": _AT,
+    "would_be_refused": None,
+}
+SCHEDULES = Schedules([_SCHEDULE], next_cursor=None)
+_ACTION = ScheduleAction(
+    at=_AT,
+    actor="key ann",
+    action="put",
+    version=1,
+    workflow="digest",
+    cron="0 8 * * *",
+    time_zone="Europe/Berlin",
+)
+WHOLE = WholeSchedule(**_STORED, actions=[_ACTION])
+SAVED = SavedSchedule(**_STORED, answer="created")
+SWITCHED = SwitchedSchedule("morning", "done")
+TICKS = Ticks([Tick(_AT, _AT)])

@@ -1,0 +1,1 @@
+"""Webhooks: endpoints that are told what happens to deliveries and runs."""

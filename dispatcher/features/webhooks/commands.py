@@ -1,0 +1,158 @@
+"""The `webhooks` commands: which endpoints are told what happens to deliveries and runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from dispatcher.api.problems import Problem
+from dispatcher.cli.caller import Caller
+from dispatcher.cli.commands import command, group
+from dispatcher.cli.operating import Reason, second
+from dispatcher.cli.output import show_list, tell
+from dispatcher.domain.plans.times import DURATION_WORDS, duration
+from dispatcher.domain.webhooks import EVENTS, OVERLAP_SECONDS_MAX, WILDCARDS, events_faults, is_name
+from dispatcher.features.webhooks import endpoints
+from dispatcher.features.webhooks.models import Webhook, WebhookAction, WebhookChanged, WebhookSecret
+
+app = group(help="Let endpoints be told what happens to deliveries and runs, in signed messages.")
+
+_WANTED = ", ".join((*WILDCARDS, *EVENTS))
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")]
+
+
+@command(app, "create", acts=True)
+def create(
+    caller: Caller,
+    name: Name,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where it is: https://…")],
+    reason: Reason,
+    *,
+    event: Annotated[list[str], typer.Option(help=f"What it wants to know, as often as needed: {_WANTED}.")],
+) -> None:
+    """Make an endpoint. Its secret is shown now, and never again."""
+    body = {"name": _name(name), "url": url, "events": _events(event), "reason": reason}
+    with _about_url("URL"):
+        made: WebhookSecret = caller.ask(endpoints.create_webhook, body=body)
+    _show_once(caller, made, f"endpoint {name}, signed with this secret")
+
+
+@command(app, "change", acts=True)
+def change(
+    caller: Caller,
+    name: Name,
+    reason: Reason,
+    *,
+    url: Annotated[str | None, typer.Option(help="Where it is now.")] = None,
+    event: Annotated[list[str] | None, typer.Option(help="What it wants to know now, all of it.")] = None,
+) -> None:
+    """Let an endpoint be elsewhere, or want to know something else."""
+    _change(caller, name, reason, {"url": url, "events": _events(event) if event else None})
+
+
+@command(app, "enable", acts=True)
+def enable(caller: Caller, name: Name, reason: Reason) -> None:
+    """Let an endpoint be told what happens from now on."""
+    _change(caller, name, reason, {"enabled": True})
+
+
+@command(app, "disable", acts=True)
+def disable(caller: Caller, name: Name, reason: Reason) -> None:
+    """Let an endpoint be told nothing. What waits for it is skipped when its time comes."""
+    _change(caller, name, reason, {"enabled": False})
+
+
+def _change(caller: Caller, name: str, reason: str, changes: dict[str, object]) -> None:
+    """Change what is given of an endpoint; the rest stays."""
+    was: Webhook = caller.ask(endpoints.get_webhook, name)
+    body = {"url": was.url, "events": was.events, "enabled": was.enabled, "reason": reason}
+    given = {field: value for field, value in changes.items() if value is not None}
+    with _about_url("--url"):
+        done: WebhookChanged = caller.ask(endpoints.change_webhook, name, body=body | given)
+    tell(caller, done, f"endpoint {name} {'is changed' if done.answer == 'changed' else 'is so already'}")
+
+
+@command(app, "rotate", acts=True)
+def rotate(
+    caller: Caller,
+    name: Name,
+    reason: Reason,
+    *,
+    overlap: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long the old secret signs yet: 24h, 0s.")
+    ] = "24h",
+) -> None:
+    """Give an endpoint another secret, shown now and never again. The old one signs beside it for a while."""
+    seconds = duration(overlap)
+    if seconds is None:
+        raise typer.BadParameter(f"expected a duration: {DURATION_WORDS}", param_hint="--overlap")
+    if seconds > OVERLAP_SECONDS_MAX:
+        raise typer.BadParameter("is more than 90 days", param_hint="--overlap")
+    body = {"overlap_seconds": seconds, "reason": reason}
+    made: WebhookSecret = caller.ask(endpoints.rotate_webhook, name, body=body)
+    old = f"the old one signs for {overlap} yet" if seconds else "the old one does not sign any more"
+    _show_once(caller, made, f"another secret of the endpoint {name}; {old}")
+
+
+@command(app, "delete", acts=True)
+def delete(caller: Caller, name: Name, reason: Reason) -> None:
+    """Delete an endpoint. What waits for it is skipped when its time comes."""
+    caller.ask(endpoints.delete_webhook, name, reason=reason)
+    tell(caller, {"name": name, "deleted": True}, f"endpoint {name} is deleted")
+
+
+@command(app, "list", limit=100)
+def list_(caller: Caller) -> None:
+    """List the endpoints of a workspace; their secrets are not shown."""
+    columns = ("name", "url", "wants to know", "state", "made")
+    show_list(caller, caller.listed(endpoints.list_webhooks), columns, _cells, "There are no endpoints here.")
+
+
+@command(app, "log", limit=100, after=False)
+def log(caller: Caller, name: Name) -> None:
+    """Show who made, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    found = caller.listed(endpoints.get_webhook_log, name)
+    show_list(caller, found, ("at", "what", "by", "why"), _of_action, "")
+
+
+def _cells(row: Webhook) -> tuple[object, ...]:
+    state = "enabled" if row.enabled else "disabled"
+    if row.old_secret_until:
+        state += f"; old secret until {second(row.old_secret_until)}"
+    return row.name, row.url, ", ".join(row.events), state, second(row.created_at)
+
+
+def _of_action(one: WebhookAction) -> tuple[object, ...]:
+    return second(one.at), one.action, one.actor, one.reason
+
+
+def _show_once(caller: Caller, made: WebhookSecret, words: str) -> None:
+    """The secret alone on standard output, so that it can be piped to where it is kept."""
+    caller.voice.say(f"{words}. It is shown only now:")
+    tell(caller, made, made.secret)
+
+
+def _name(name: str) -> str:
+    if not is_name(name):
+        raise typer.BadParameter("1 to 100 letters, digits and . _ -, a letter or digit first", param_hint="NAME")
+    return name
+
+
+def _events(given: list[str]) -> list[str]:
+    events = list(dict.fromkeys(given))
+    if faults := [fault.message for fault in events_faults(tuple(events))]:
+        raise typer.BadParameter("; ".join(faults), param_hint="--event")
+    return events
+
+
+@contextmanager
+def _about_url(hint: str) -> Iterator[None]:
+    """What is wrong with an address, which only the configuration of who is to call it can tell, as wrong usage."""
+    try:
+        yield
+    except Problem as problem:
+        if not problem.faults or any(fault.path != "$.url" for fault in problem.faults):
+            raise
+        raise typer.BadParameter("; ".join(one.message for one in problem.faults), param_hint=hint) from problem

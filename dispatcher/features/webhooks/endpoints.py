@@ -1,0 +1,170 @@
+"""Webhook endpoints over HTTP: making, changing, rotating and deleting them."""
+
+import msgspec
+
+from dispatcher.api.cursors import after, below
+from dispatcher.api.endpoints import Call, Done, endpoint
+from dispatcher.api.listing import by_id, by_name, page
+from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.domain.roles import Right
+from dispatcher.domain.webhooks import CHANNEL, ENDPOINTS_MAX, events_faults, is_name, url_fault
+from dispatcher.errors import Fault
+from dispatcher.features.webhooks import models, store
+from dispatcher.features.webhooks.store import Refused
+
+NOUN = "webhooks"
+LOG_NOUN = "webhook_actions"
+_ONE = "/webhooks/{name}"
+_URL, _EVENTS = "https://crm.example.org/hooks", ["delivery.*", "run.failed"]
+
+
+@endpoint("GET", "/webhooks", Right.WEBHOOKS, query=models.WebhookQuery, answered=models.WEBHOOKS)
+async def list_webhooks(call: Call) -> Done:
+    """List the endpoints that are told what happens, by name."""
+    asked: models.WebhookQuery = call.query
+    start = after(NOUN, asked.cursor) or asked.after or ""
+    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
+    return Done(models.Webhooks(*page(rows, asked.limit, models.Webhook, by_name(NOUN))))
+
+
+@endpoint("GET", _ONE, Right.WEBHOOKS, answered=models.WEBHOOK, problems=(NOT_FOUND,))
+async def get_webhook(call: Call) -> Done:
+    """Show an endpoint, without its secret."""
+    name = _name(call)
+    found = await store.show(call.database, call.workspace, name)
+    if found is None:
+        raise _missing(name)
+    return Done(msgspec.convert(found, models.Webhook))
+
+
+@endpoint(
+    "POST",
+    "/webhooks",
+    Right.WEBHOOKS,
+    given=models.NewWebhook,
+    example={"name": "crm", "url": _URL, "events": _EVENTS, "reason": "the CRM shows what was sent"},
+    answered=models.WEBHOOK_SECRET,
+    status=201,
+    problems=(CONFLICT,),
+    shown_once=True,
+)
+async def create_webhook(call: Call) -> Done:
+    """Let an endpoint be told what happens.
+
+    Its messages are signed as Standard Webhooks ask. The secret is in this answer and in no other.
+    """
+    given: models.NewWebhook = call.given
+    made = await store.create(
+        call.database, call.workspace, _endpoint(call, given.name, given), call.actor, given.reason
+    )
+    if isinstance(made, Refused):
+        words = {
+            "taken": f"there is an endpoint {given.name}: change it, or take another name",
+            "full": f"there are {ENDPOINTS_MAX} endpoints, and a workspace has no more",
+        }
+        raise Problem(CONFLICT, words[made.why], answer=made.why)
+    return Done(models.WebhookSecret(given.name, made), 201)
+
+
+@endpoint(
+    "PUT",
+    _ONE,
+    Right.WEBHOOKS,
+    given=models.ChangedWebhook,
+    example={"url": _URL, "events": _EVENTS, "enabled": False, "reason": "the CRM is being moved"},
+    answered=models.WEBHOOK_CHANGED,
+    problems=(NOT_FOUND,),
+)
+async def change_webhook(call: Call) -> Done:
+    """Let an endpoint be elsewhere, want to know something else, or nothing for a while.
+
+    A disabled one is told nothing; what waits for it is skipped when its time comes.
+    """
+    name = _name(call)
+    given: models.ChangedWebhook = call.given
+    new = _endpoint(call, name, given)
+    answer = await store.change(call.database, call.workspace, new, call.actor, given.reason)
+    if answer == "unknown":
+        raise _missing(name)
+    return Done(msgspec.convert({"name": name, "answer": answer}, models.WebhookChanged))
+
+
+@endpoint(
+    "POST",
+    f"{_ONE}/rotate",
+    Right.WEBHOOKS,
+    given=models.RotateWebhook,
+    example={"overlap_seconds": 86_400, "reason": "every spring"},
+    answered=models.WEBHOOK_SECRET,
+    problems=(NOT_FOUND,),
+    shown_once=True,
+)
+async def rotate_webhook(call: Call) -> Done:
+    """Give an endpoint another secret; until the old one ends both sign."""
+    name = _name(call)
+    given: models.RotateWebhook = call.given
+    made = await store.rotate(call.database, call.workspace, name, given.overlap_seconds, call.actor, given.reason)
+    if isinstance(made, Refused):
+        raise _missing(name)
+    return Done(models.WebhookSecret(name, made))
+
+
+@endpoint(
+    "DELETE", _ONE, Right.WEBHOOKS, query=models.DeleteWebhook, answered=models.WEBHOOK_CHANGED, problems=(NOT_FOUND,)
+)
+async def delete_webhook(call: Call) -> Done:
+    """Delete an endpoint; what waits for it is skipped when its time comes."""
+    name, why = _name(call), call.query.reason
+    if not await store.delete(call.database, call.workspace, name, call.actor, why):
+        raise _missing(name)
+    return Done(models.WebhookChanged(name, "deleted"))
+
+
+@endpoint(
+    "GET",
+    f"{_ONE}/log",
+    Right.WEBHOOKS,
+    query=models.WebhookLogQuery,
+    answered=models.WEBHOOK_ACTIONS,
+    problems=(NOT_FOUND,),
+)
+async def get_webhook_log(call: Call) -> Done:
+    """Show who made, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    asked: models.WebhookLogQuery = call.query
+    name, at = _name(call), below(LOG_NOUN, asked.cursor)
+    rows = await store.actions(call.database, call.workspace, name, asked.limit + 1, at)
+    if not rows and asked.cursor is None:
+        raise not_found(f"endpoint {name if is_name(name) else repr(name[:101])}, and never was")
+    return Done(models.WebhookActions(*page(rows, asked.limit, models.WebhookAction, by_id(LOG_NOUN))))
+
+
+def _name(call: Call) -> str:
+    name = call.path["name"]
+    if "\0" in name:
+        raise _missing(name)
+    return name
+
+
+def _missing(name: str) -> Problem:
+    return not_found(f"endpoint {name if is_name(name) else repr(name[:101])}")
+
+
+def _endpoint(call: Call, name: str, given: models.NewWebhook | models.ChangedWebhook) -> store.Endpoint:
+    """An endpoint that is sound. Raises Problem."""
+    plain = bool(call.served.config().channels[CHANNEL].options.get("allow_addresses"))
+    wrong = url_fault(given.url, plain=plain)
+    faults = [*([] if wrong is None else [Fault("$.url", wrong)]), *events_faults(given.events)]
+    if faults:
+        raise faulty(faults)
+    return store.Endpoint(name, given.url, tuple(dict.fromkeys(given.events)), given.enabled)
+
+
+ENDPOINTS = (
+    list_webhooks,
+    create_webhook,
+    get_webhook,
+    change_webhook,
+    rotate_webhook,
+    delete_webhook,
+    get_webhook_log,
+)

@@ -1,0 +1,145 @@
+"""Models of webhook endpoints: what requests say of them, and what answers say."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from dispatcher.api.models import Asked, Cursor, Limit, LongCursor, Reason, ShortText
+from dispatcher.domain.webhooks import ENDPOINTS_MAX, EVENTS_MAX, OVERLAP_SECONDS_MAX, URL_CHARACTERS_MAX, Event
+
+Name = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", max_length=100, description="What it is called."),
+]
+Url = Annotated[
+    str,
+    # What is wrong with one is said in the words of who knows what is configured.
+    Meta(
+        description="Where it is, by https://, at a public address.",
+        extra_json_schema={"minLength": 1, "maxLength": URL_CHARACTERS_MAX},
+    ),
+]
+Wanted = Annotated[
+    list[Event | Literal["delivery.*", "run.*"]],
+    Meta(min_length=1, max_length=EVENTS_MAX, description="What it wants to know; delivery.* is all of that kind."),
+]
+
+
+class NewWebhook(Asked, frozen=True, kw_only=True):
+    """An endpoint that is to be told what happens."""
+
+    name: Name
+    url: Url
+    events: Wanted
+    enabled: bool = True
+    reason: Reason
+
+
+class ChangedWebhook(Asked, frozen=True, kw_only=True):
+    """An endpoint as it is to be now."""
+
+    url: Url
+    events: Wanted
+    enabled: bool
+    reason: Reason
+
+
+class RotateWebhook(Asked, frozen=True, kw_only=True):
+    """Another secret."""
+
+    overlap_seconds: Annotated[
+        float, Meta(ge=0, le=OVERLAP_SECONDS_MAX, description="For how long the old secret signs, too.")
+    ] = 86_400.0
+    reason: Reason
+
+
+class DeleteWebhook(Asked, frozen=True):
+    """Why an endpoint is deleted."""
+
+    reason: Reason = "over HTTP"
+
+
+class WebhookQuery(Asked, frozen=True):
+    """Which endpoints."""
+
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    cursor: LongCursor | None = None
+    limit: Limit = ENDPOINTS_MAX
+
+
+class WebhookLogQuery(Asked, frozen=True):
+    """Which part of what was done to endpoints."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class Webhook(Struct, frozen=True, kw_only=True):
+    """An endpoint. Its secret is in no answer but the one that has made it."""
+
+    id: Annotated[int, Meta(description="By which its deliveries name it.")]
+    name: str
+    url: str
+    events: list[str]
+    enabled: bool
+    created_at: datetime
+    old_secret_until: Annotated[datetime | None, Meta(description="Until then two secrets sign.")]
+
+
+class Webhooks(Struct, frozen=True):
+    """A page, by name."""
+
+    webhooks: list[Webhook]
+    next_cursor: str | None
+
+
+class WebhookSecret(Struct, frozen=True):
+    """What signs from now on. It is shown now, and never again."""
+
+    name: str
+    secret: str
+
+
+class WebhookChanged(Struct, frozen=True):
+    """What became of it."""
+
+    name: str
+    answer: Literal["changed", "same", "deleted"]
+
+
+class WebhookAction(Struct, frozen=True, kw_only=True):
+    """What somebody did to an endpoint."""
+
+    id: int
+    name: str
+    at: datetime
+    actor: str
+    action: str
+    reason: str
+
+
+class WebhookActions(Struct, frozen=True):
+    """A page, the newest first."""
+
+    actions: list[WebhookAction]
+    next_cursor: str | None
+
+
+_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+WEBHOOK = Webhook(
+    id=5,
+    name="crm",
+    url="https://crm.example.org/hooks",
+    events=["delivery.*", "run.failed"],
+    enabled=True,
+    created_at=_AT,
+    old_secret_until=None,
+)
+WEBHOOKS = Webhooks([WEBHOOK], next_cursor=None)
+WEBHOOK_SECRET = WebhookSecret("crm", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+WEBHOOK_CHANGED = WebhookChanged("crm", "changed")
+_ACTION = WebhookAction(
+    id=9, name="crm", at=_AT, actor="key ann", action="create", reason="the CRM shows what was sent"
+)
+WEBHOOK_ACTIONS = WebhookActions([_ACTION], next_cursor=None)

@@ -1,0 +1,3 @@
+-- name: now
+-- The time at which this statement began.
+SELECT statement_timestamp();
