@@ -57,14 +57,14 @@ async def test_endpoints_are_made_changed_rotated_and_deleted(door: Door, servin
         (("log", "nobody"), 1),
         (("list", "--after", "z" * 100), 0),
         (("list", "--after", "a b"), 0),
-        (("create", "a/b", URL, "--event", "run.*", *WHY), 3),
-        (("create", "sound", "http://crm.example.org", "--event", "run.*", *WHY, "--json"), 3),
-        (("create", "sound", "ftp://crm.example.org", "--event", "run.*", *WHY), 3),
-        (("create", "sound", "", "--event", "run.*", *WHY), 3),
-        (("create", "sound", f"{URL}/{'x' * 2_000}", "--event", "run.*", *WHY), 3),
-        (("create", "sound", URL, "--event", "run.born", "--event", "delivery.sen", *WHY), 3),
+        (("create", "a/b", URL, "--event", "run.*", *WHY), 2),
+        (("create", "sound", "http://crm.example.org", "--event", "run.*", *WHY, "--json"), 2),
+        (("create", "sound", "ftp://crm.example.org", "--event", "run.*", *WHY), 2),
+        (("create", "sound", "", "--event", "run.*", *WHY), 2),
+        (("create", "sound", f"{URL}/{'x' * 2_000}", "--event", "run.*", *WHY), 2),
+        (("create", "sound", URL, "--event", "run.born", "--event", "delivery.sen", *WHY), 2),
         (("create", "sound", URL, "--event", "run.*", "--reason", " "), 3),
-        (("rotate", "sound", "--overlap", "91d", *WHY), 3),
+        (("rotate", "sound", "--overlap", "91d", *WHY), 2),
         (("list", "--workspace", ""), 2),
     ],
     ids=lambda one: " ".join(one)[:40] if isinstance(one, tuple) else None,
@@ -82,7 +82,7 @@ async def test_which_addresses_there_may_be_says_the_server(program: Program) ->
     plain = ("webhooks", "create", "inside", "http://10.0.0.1/", "--event", "run.*", *WHY)
     assert text(far.run(*plain)).startswith("whsec_")
     moved = far.run("webhooks", "change", "inside", "--url", "ftp://10.0.0.1/", *WHY)
-    assert "$.url: must begin with https:// or http://" in talk(moved, 3)
+    assert "--url: must begin with https:// or http://" in talk(moved, 2)
 
 
 async def test_objects_are_kept_listed_shown_and_erased(door: Door, serving: Program, far: Far, tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """The `webhooks` commands: which endpoints are told what happens to deliveries and runs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
+from dispatcher.api.problems import Problem
 from dispatcher.cli.caller import Caller
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.operating import Reason, second
 from dispatcher.cli.output import show_list, tell
 from dispatcher.domain.plans.times import DURATION_WORDS, duration
-from dispatcher.domain.webhooks import EVENTS, WILDCARDS
+from dispatcher.domain.webhooks import EVENTS, OVERLAP_SECONDS_MAX, WILDCARDS, events_faults, is_name
 from dispatcher.features.webhooks import endpoints
 from dispatcher.features.webhooks.models import Webhook, WebhookAction, WebhookChanged, WebhookSecret
 
@@ -30,8 +33,9 @@ def create(
     event: Annotated[list[str], typer.Option(help=f"What it wants to know, as often as needed: {_WANTED}.")],
 ) -> None:
     """Make an endpoint. Its secret is shown now, and never again."""
-    body = {"name": name, "url": url, "events": event, "reason": reason}
-    made: WebhookSecret = caller.ask(endpoints.create_webhook, body=body)
+    body = {"name": _name(name), "url": url, "events": _events(event), "reason": reason}
+    with _about_url("URL"):
+        made: WebhookSecret = caller.ask(endpoints.create_webhook, body=body)
     _show_once(caller, made, f"endpoint {name}, signed with this secret")
 
 
@@ -45,7 +49,7 @@ def change(
     event: Annotated[list[str] | None, typer.Option(help="What it wants to know now, all of it.")] = None,
 ) -> None:
     """Let an endpoint be elsewhere, or want to know something else."""
-    _change(caller, name, reason, {"url": url, "events": event or None})
+    _change(caller, name, reason, {"url": url, "events": _events(event) if event else None})
 
 
 @command(app, "enable", acts=True)
@@ -65,7 +69,8 @@ def _change(caller: Caller, name: str, reason: str, changes: dict[str, object]) 
     was: Webhook = caller.ask(endpoints.get_webhook, name)
     body = {"url": was.url, "events": was.events, "enabled": was.enabled, "reason": reason}
     given = {field: value for field, value in changes.items() if value is not None}
-    done: WebhookChanged = caller.ask(endpoints.change_webhook, name, body=body | given)
+    with _about_url("--url"):
+        done: WebhookChanged = caller.ask(endpoints.change_webhook, name, body=body | given)
     tell(caller, done, f"endpoint {name} {'is changed' if done.answer == 'changed' else 'is so already'}")
 
 
@@ -83,6 +88,8 @@ def rotate(
     seconds = duration(overlap)
     if seconds is None:
         raise typer.BadParameter(f"expected a duration: {DURATION_WORDS}", param_hint="--overlap")
+    if seconds > OVERLAP_SECONDS_MAX:
+        raise typer.BadParameter("is more than 90 days", param_hint="--overlap")
     body = {"overlap_seconds": seconds, "reason": reason}
     made: WebhookSecret = caller.ask(endpoints.rotate_webhook, name, body=body)
     old = f"the old one signs for {overlap} yet" if seconds else "the old one does not sign any more"
@@ -125,3 +132,27 @@ def _show_once(caller: Caller, made: WebhookSecret, words: str) -> None:
     """The secret alone on standard output, so that it can be piped to where it is kept."""
     caller.voice.say(f"{words}. It is shown only now:")
     tell(caller, made, made.secret)
+
+
+def _name(name: str) -> str:
+    if not is_name(name):
+        raise typer.BadParameter("1 to 100 letters, digits and . _ -, a letter or digit first", param_hint="NAME")
+    return name
+
+
+def _events(given: list[str]) -> list[str]:
+    events = list(dict.fromkeys(given))
+    if faults := [fault.message for fault in events_faults(tuple(events))]:
+        raise typer.BadParameter("; ".join(faults), param_hint="--event")
+    return events
+
+
+@contextmanager
+def _about_url(hint: str) -> Iterator[None]:
+    """What is wrong with an address, which only the configuration of who is to call it can tell, as wrong usage."""
+    try:
+        yield
+    except Problem as problem:
+        if not problem.faults or any(fault.path != "$.url" for fault in problem.faults):
+            raise
+        raise typer.BadParameter("; ".join(one.message for one in problem.faults), param_hint=hint) from problem

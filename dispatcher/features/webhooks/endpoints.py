@@ -7,7 +7,7 @@ from dispatcher.api.endpoints import Call, Done, endpoint
 from dispatcher.api.listing import by_id, by_name, page
 from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.domain.roles import Right
-from dispatcher.domain.webhooks import CHANNEL, ENDPOINTS_MAX, events_faults, url_fault
+from dispatcher.domain.webhooks import CHANNEL, ENDPOINTS_MAX, events_faults, is_name, url_fault
 from dispatcher.errors import Fault
 from dispatcher.features.webhooks import models, store
 from dispatcher.features.webhooks.store import Refused
@@ -134,7 +134,7 @@ async def get_webhook_log(call: Call) -> Done:
     name, at = _name(call), below(LOG_NOUN, asked.cursor)
     rows = await store.actions(call.database, call.workspace, name, asked.limit + 1, at)
     if not rows and asked.cursor is None:
-        raise not_found(f"endpoint {name[:101]!r}, and never was")
+        raise not_found(f"endpoint {name if is_name(name) else repr(name[:101])}, and never was")
     return Done(models.WebhookActions(*page(rows, asked.limit, models.WebhookAction, by_id(LOG_NOUN))))
 
 
@@ -146,7 +146,7 @@ def _name(call: Call) -> str:
 
 
 def _missing(name: str) -> Problem:
-    return not_found(f"endpoint {name[:101]!r}")
+    return not_found(f"endpoint {name if is_name(name) else repr(name[:101])}")
 
 
 def _endpoint(call: Call, name: str, given: models.NewWebhook | models.ChangedWebhook) -> store.Endpoint:
