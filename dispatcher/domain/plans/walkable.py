@@ -16,7 +16,7 @@ from dispatcher.domain.plans.times import MOMENT_WORDS, moment
 from dispatcher.errors import NeedsWorker, TemplateError
 
 DEFAULT_BOUNDS = Bounds()
-# The texts of one walk, hurried: one more may begin just before the end.
+# Of a processor, for the texts of one walk, hurried: one more may begin just before the end.
 WALK_SECONDS_MAX = 0.005
 
 
@@ -134,10 +134,10 @@ class Walkable:
     def begin(self) -> None:
         """A walk begins. Hurried, it raises NeedsWorker when its texts take too long together."""
         if self.bounds.pace.is_hurried:
-            self._end = time.monotonic() + WALK_SECONDS_MAX
+            self._end = time.thread_time() + WALK_SECONDS_MAX
 
     def _look(self) -> None:
-        if time.monotonic() >= self._end:
+        if time.thread_time() >= self._end:
             raise NeedsWorker
 
     def read(self, place: Place) -> Ready:
