@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from bench.measure import BenchError
 from bench.server import Connection, Server, connected
-from dispatcher.store import schema
+from dispatcher.db.schema import migrate
 
 # An SMS of some 90 characters with three variables in four places.
 TEMPLATE = json.dumps(
@@ -20,7 +20,7 @@ DAY = "Monday"
 async def outbox(server: Server) -> AsyncIterator[tuple[str, Connection]]:
     """A database with the schema, and a connection to it."""
     async with server.database() as url:
-        await schema.migrate(url)
+        await migrate.migrate(url)
         async with connected(url) as connection:
             yield url, connection
 

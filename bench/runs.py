@@ -2,8 +2,8 @@
 
 from bench.measure import BenchError
 from bench.server import Connection
-from dispatcher.domain.plans import plan as plans
-from dispatcher.domain.plans.plan import Delay, Edge, Plan, Read, Send
+from dispatcher.plans import plan as plans
+from dispatcher.plans.plan import Delay, Edge, Plan, Read, Send
 
 WORKFLOW = "bench"
 SETTINGS = {

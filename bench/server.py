@@ -13,7 +13,7 @@ import asyncpg
 import psutil
 
 from bench.measure import BenchError
-from dispatcher.store import embedded
+from dispatcher.db import embedded
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

@@ -1,5 +1,5 @@
 """Dispatcher: a notification engine on Postgres that can prove that it never sent a message twice."""
 
-from dispatcher.version import VERSION
+from dispatcher.base.version import VERSION
 
 __version__ = VERSION

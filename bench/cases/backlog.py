@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 from bench import outbox
 from bench.measure import BenchError, Measure, beside, median
 from bench.server import Connection, Server
-from dispatcher.actors.streams import Tokens
-from dispatcher.config import Database as Settings
-from dispatcher.domain.life import Lane, Resend
-from dispatcher.store import claims, instances
-from dispatcher.store.database import Database
+from dispatcher.config.settings import Database as Settings
+from dispatcher.db.database import Database
+from dispatcher.engine.rules.life import Lane, Resend
+from dispatcher.engine.store import claims, instances
+from dispatcher.engine.streams import Tokens
 
 DELIVERIES = 1_000_000
 # Claims on each side, in turn.
@@ -23,7 +23,7 @@ FUTURE_SECONDS = 86_400
 LEASE_SECONDS = 600.0
 
 METHOD = (
-    "p50 of {rounds} claims of {claim} due deliveries through dispatcher.store.claims, in turn on a table with "
+    "p50 of {rounds} claims of {claim} due deliveries through dispatcher.engine.store.claims, in turn on a table with "
     "{deliveries} future and {deliveries} finished deliveries and on one with nothing but the due ones. Less is "
     "better; limit 2."
 )

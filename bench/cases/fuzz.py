@@ -24,11 +24,11 @@ from bench.fuzzing.sound import SOUND
 from bench.measure import BenchError, Measure, beside, median
 from bench.process import Dispatcher, dispatching
 from bench.server import Connection, Server
-from dispatcher.config import Database as Settings
-from dispatcher.domain.roles import Role
+from dispatcher.base.workspace import Workspace
+from dispatcher.config.settings import Database as Settings
+from dispatcher.db.database import Database
 from dispatcher.features.keys import store as keys
-from dispatcher.store.database import Database
-from dispatcher.store.templates import Workspace
+from dispatcher.http.roles import Role
 
 # Requests.
 DELIVERIES = 200_000

@@ -97,8 +97,8 @@ async def _rate(server: Server, deliveries: int, size: int, marks: Marks) -> flo
 
 def _in_portions(size: int) -> None:
     """Let nobody take more than so many slots at a time: that is the size of a mark."""
-    from dispatcher.actors.slots import Slots  # noqa: PLC0415 - only the build has them
-    from dispatcher.domain.life import Lane  # noqa: PLC0415 - as above
+    from dispatcher.engine.rules.life import Lane  # noqa: PLC0415 - as above
+    from dispatcher.engine.slots import Slots  # noqa: PLC0415 - only the build has them
 
     take = Slots.take
 
@@ -111,9 +111,9 @@ def _in_portions(size: int) -> None:
 def _without_marks() -> None:
     """Mint licences without a mark, and flush what was never marked."""
     from channels.contract import Licence  # noqa: PLC0415 - only the build has them
-    from dispatcher.domain.life import Claimed  # noqa: PLC0415 - as above
-    from dispatcher.store import flushes, marks  # noqa: PLC0415 - as above
-    from dispatcher.store.database import Database  # noqa: PLC0415 - as above
+    from dispatcher.db.database import Database  # noqa: PLC0415 - as above
+    from dispatcher.engine.rules.life import Claimed  # noqa: PLC0415 - as above
+    from dispatcher.engine.store import flushes, marks  # noqa: PLC0415 - as above
 
     async def mark(
         database: Database,

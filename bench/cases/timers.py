@@ -8,14 +8,14 @@ from bench import outbox, runs
 from bench.measure import BenchError, Measure, beside, median
 from bench.process import dispatching
 from bench.server import Connection, Server
-from dispatcher.clock import Clock
-from dispatcher.config import Database as Settings
-from dispatcher.config import Walk
-from dispatcher.domain.plans.plan import Delay, Plan
-from dispatcher.metrics import Metrics
-from dispatcher.planners.walker import Walker
-from dispatcher.store import instances
-from dispatcher.store.database import Database
+from dispatcher.base.clock import Clock
+from dispatcher.base.metrics import Metrics
+from dispatcher.config.settings import Database as Settings
+from dispatcher.config.settings import Walk
+from dispatcher.db.database import Database
+from dispatcher.engine.store import instances
+from dispatcher.features.runs.walk.worker import Walker
+from dispatcher.plans.plan import Delay, Plan
 
 # Runs that wait, here and beside; `deliveries` of the command line is the first.
 DELIVERIES = 1_000_000

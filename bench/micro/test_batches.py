@@ -9,10 +9,10 @@ import uvloop
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.outbox import TEMPLATE
-from dispatcher.actors.streams import Tokens
-from dispatcher.domain.life import Claimed, Lane, Result, Succeeded
-from dispatcher.store import flushes
-from dispatcher.store.database import Database
+from dispatcher.db.database import Database
+from dispatcher.engine.rules.life import Claimed, Lane, Result, Succeeded
+from dispatcher.engine.store import flushes
+from dispatcher.engine.streams import Tokens
 
 BATCH = 1_000
 TOKEN = 7

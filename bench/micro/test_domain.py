@@ -5,10 +5,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.outbox import TEMPLATE
 from channels.contract import RetryAfter
-from dispatcher.domain import retry
-from dispatcher.domain.bucket import Bucket
-from dispatcher.domain.life import Again, Outcome, Resend
-from dispatcher.domain.template import Renderer
+from dispatcher.engine.rules import retry
+from dispatcher.engine.rules.life import Again, Outcome, Resend
+from dispatcher.engine.rules.token_bucket import Bucket
+from dispatcher.liquid.template import Renderer
 
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 BYTES_MAX = 256 * 1024

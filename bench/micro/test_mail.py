@@ -10,7 +10,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from channels.contract import Envelope, Licence
-from channels.mail import Composer, MailSettings
+from channels.shared.mail import Composer, MailSettings
 
 SENDER = "Shop <shop@example.org>"
 DATED = 1_767_225_600

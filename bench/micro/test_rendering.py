@@ -10,7 +10,7 @@ from liquid import Environment, StrictUndefined
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.micro.templates import FILTERED, ORDER, VALUES, VARIABLES
-from dispatcher.domain.template import Renderer, Sources
+from dispatcher.liquid.template import Renderer, Sources
 
 BYTES_MAX = 256 * 1024
 WARM = 10

@@ -6,9 +6,9 @@ from itertools import pairwise
 import msgspec
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from dispatcher.domain.plans.plan import Delay, Edge, Join, Node, Plan, Send
-from dispatcher.domain.plans.run import Facts, Run, Sent, State, decode_state, encode_state
-from dispatcher.domain.plans.walk import Walkable, advance
+from dispatcher.plans.plan import Delay, Edge, Join, Node, Plan, Send
+from dispatcher.plans.walk.run import Facts, Run, Sent, State, decode_state, encode_state
+from dispatcher.plans.walk.walk import Walkable, advance
 
 NODES = 1_000
 MAIL = Send(

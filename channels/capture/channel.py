@@ -9,10 +9,10 @@ import asyncpg
 import msgspec
 
 from channels.contract import Accepted, Envelope, NotCalled, Refused, Report, RetryAfter, Unknown, Verdict
-from channels.mail import Composer, MailFault, MailSettings
-from channels.mail.settings import AddressText
+from channels.shared.mail import Composer, MailFault, MailSettings
+from channels.shared.mail.settings import AddressText
 
-_KEEP = resources.files("channels.capture").joinpath("keep.sql").read_text(encoding="utf-8")
+_KEEP = resources.files("channels.capture").joinpath("insert.sql").read_text(encoding="utf-8")
 _encode = msgspec.json.Encoder().encode
 
 _TROUBLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)

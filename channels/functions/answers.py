@@ -14,9 +14,9 @@ import msgspec
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Unknown, Verdict
 from channels.functions.data import Unusable, kept
 from channels.functions.settings import FunctionSettings
-from channels.web import Answer, Lost
-from channels.web.answers import asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
-from channels.web.words import cleaned, texts
+from channels.shared.web import Answer, Lost
+from channels.shared.web.answers import asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
+from channels.shared.web.provider_words import cleaned, texts
 
 ID_CHARACTERS_MAX = 255
 

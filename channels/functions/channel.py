@@ -8,9 +8,9 @@ from channels.contract import Envelope, Verdict
 from channels.functions import answers
 from channels.functions.requests import request_of, seconds_of
 from channels.functions.settings import FunctionSettings
-from channels.web import Answer, Bounds, Call, Lost
-from channels.web.keys import delivery_key
-from channels.web.posts import Posts
+from channels.shared.web import Answer, Bounds, Call, Lost
+from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.posts import Posts
 
 # Under the five seconds for which the most common servers keep an idle connection.
 KEEP_SECONDS = 4.0

@@ -3,7 +3,7 @@
 import msgspec
 
 from channels.contract import Envelope
-from channels.web.posts import Unsendable
+from channels.shared.web.posts import Unsendable
 
 # What a function is sent. More than that belongs where the function can fetch it.
 REQUEST_BYTES_MAX = 1024 * 1024

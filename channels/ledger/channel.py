@@ -10,9 +10,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from channels.calls import Calls
 from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter
 from channels.ledger.wire import Wire
+from channels.shared.batch_calls import Calls
 
 # A provider on the same machine answers in milliseconds; this covers one whose machine is at its limit.
 CONNECT_SECONDS_MAX = 5.0

@@ -8,8 +8,8 @@ from typing import Annotated, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from channels.calls import Calls
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
+from channels.shared.batch_calls import Calls
 
 # What is on its way in one connection: a lost one makes that many unknown, and 1,000 hide a round trip of 20 ms at
 # 50,000 a second.

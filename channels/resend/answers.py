@@ -13,9 +13,9 @@ from msgspec import Meta, Struct
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.resend.options import ResendOptions
-from channels.web import Answer
-from channels.web.waits import retry_after, seconds
-from channels.web.words import cleaned, texts
+from channels.shared.web import Answer
+from channels.shared.web.provider_words import cleaned, texts
+from channels.shared.web.retry_after import retry_after, seconds
 
 # Where a 429 says nothing about time. The API's window is a second.
 LIMIT_SECONDS = 1.0

@@ -20,15 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
-from channels.mail.errors import MailFault
-from channels.mail.weight import is_heavy
 from channels.resend import answers
 from channels.resend.message import Message, Messages, batch_key
 from channels.resend.options import ResendOptions
-from channels.resend.pace import Pace
+from channels.resend.rate_limit import Pace
 from channels.resend.wire import Wire
-from channels.web import Answer, Call, LicenceOver, Lost
-from channels.web.keys import delivery_key
+from channels.shared.mail.errors import MailFault
+from channels.shared.mail.weight import is_heavy
+from channels.shared.web import Answer, Call, LicenceOver, Lost
+from channels.shared.web.idempotency_keys import delivery_key
 
 log = structlog.get_logger(__name__)
 

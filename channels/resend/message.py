@@ -10,14 +10,15 @@ import msgspec
 from msgspec import Struct
 
 from channels.contract import Envelope
-from channels.mail import addresses, files, headers
-from channels.mail.addresses import Address
-from channels.mail.composer import only_ours, unsubscribe_headers
-from channels.mail.errors import MailFault
-from channels.mail.settings import MailSettings
-from channels.mail.words import no_surrogate, one_line, quoted
 from channels.resend.options import ResendOptions
-from channels.web.keys import delivery_key
+from channels.shared.mail import addresses, headers
+from channels.shared.mail import attachments as files
+from channels.shared.mail.addresses import Address
+from channels.shared.mail.composer import only_ours, unsubscribe_headers
+from channels.shared.mail.errors import MailFault
+from channels.shared.mail.header_encoding import no_surrogate, one_line, quoted
+from channels.shared.mail.settings import MailSettings
+from channels.shared.web.idempotency_keys import delivery_key
 
 # The API takes 40 MB, files encoded.
 MESSAGE_BYTES_MAX = 40_000_000

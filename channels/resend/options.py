@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from channels.mail.settings import AddressText, MailSettings
+from channels.shared.mail.settings import AddressText, MailSettings
 
 # \Z and not $: Python's $ also matches before a last newline, which would end a header.
 _HOST = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(:[0-9]{1,5})?"

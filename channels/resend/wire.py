@@ -7,7 +7,7 @@ import aiohttp
 
 from channels.contract import Envelope, Unready
 from channels.resend.options import ResendOptions
-from channels.web import Answer, Bounds, Call, Client, Lost, Open
+from channels.shared.web import Answer, Bounds, Call, Client, Lost, Open
 
 # The longest real answer is a hundred ids and faults; what is longer is a page of something else.
 ANSWER_BYTES_MAX = 256 * 1024

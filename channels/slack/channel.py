@@ -11,10 +11,10 @@ import msgspec
 from aiohttp.abc import AbstractResolver
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
+from channels.shared.web import Answer, Bounds, Call, Lost
+from channels.shared.web.answers import TOO_MANY, asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
+from channels.shared.web.posts import Posts, Unsendable
 from channels.slack.options import SlackOptions, WebhookSettings
-from channels.web import Answer, Bounds, Call, Lost
-from channels.web.answers import TOO_MANY, asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
-from channels.web.posts import Posts, Unsendable
 
 # Slack cuts longer messages off.
 TEXT_CHARACTERS_MAX = 40_000

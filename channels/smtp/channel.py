@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from channels.calls import Calls
 from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Verdict
-from channels.mail.composer import Composed, Composer
-from channels.mail.errors import MailFault
-from channels.mail.weight import is_heavy
+from channels.shared.batch_calls import Calls
+from channels.shared.mail.composer import Composed, Composer
+from channels.shared.mail.errors import MailFault
+from channels.shared.mail.weight import is_heavy
 from channels.smtp.breaker import Breaker
 from channels.smtp.connect import Connector, Features, NoConnection
+from channels.smtp.message import Work
 from channels.smtp.options import SmtpOptions
 from channels.smtp.session import Session
-from channels.smtp.work import Work
 
 # Another connection is worth its handshake when so many messages would have to wait for each other otherwise.
 MESSAGES_A_CONNECTION = 5

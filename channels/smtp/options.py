@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from channels.mail.settings import MailSettings
+from channels.shared.mail.settings import MailSettings
 
 Seconds = Annotated[float, Meta(gt=0, le=3_600)]
 # Ports at which TLS begins with the first byte; at all others it is asked for by STARTTLS.

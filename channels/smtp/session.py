@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from channels.calls import Calls
 from channels.contract import Accepted, NotCalled, RetryAfter, Verdict
+from channels.shared.batch_calls import Calls
 from channels.smtp.connect import Features
-from channels.smtp.judge import Step, judge, lost_body, lost_envelope
+from channels.smtp.message import FINAL_DOT, PIECE_BYTES, Body, Work, commands, message_id
 from channels.smtp.options import SmtpOptions
-from channels.smtp.work import FINAL_DOT, PIECE_BYTES, Body, Work, commands, message_id
+from channels.smtp.verdicts import Step, judge, lost_body, lost_envelope
 
 # An answer's line has 512 bytes by the standard, and 2,000 in the wild.
 LINE_BYTES_MAX = 8 * 1024

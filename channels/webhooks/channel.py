@@ -16,16 +16,16 @@ from msgspec import Struct
 
 from channels.capture.channel import Connect
 from channels.contract import Accepted, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
-from channels.web import Answer, Bounds, Call, Client, Lost
-from channels.web.answers import asked_wait, not_called, of_a_gateway, redirects, succeeded
-from channels.web.keys import delivery_key
-from channels.web.posts import Posts, Unsendable
+from channels.shared.web import Answer, Bounds, Call, Client, Lost
+from channels.shared.web.answers import asked_wait, not_called, of_a_gateway, redirects, succeeded
+from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.posts import Posts, Unsendable
 from channels.webhooks import signing
 from channels.webhooks.options import WebhooksOptions
 
 log = structlog.get_logger(__name__)
 
-_GONE = resources.files("channels.webhooks").joinpath("gone.sql").read_text(encoding="utf-8")
+_GONE = resources.files("channels.webhooks").joinpath("disable.sql").read_text(encoding="utf-8")
 _TROUBLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 GONE = 410

@@ -7,44 +7,43 @@ from typing import Annotated, Any
 
 import typer
 
-from dispatcher.cli.caller import Caller, Given
-from dispatcher.cli.operating import UNNAMED, Actor
+from dispatcher.cli.app import ConfigOption, JsonOption, group
+from dispatcher.cli.calls.caller import LIMIT_MAX, Caller, Given
+from dispatcher.cli.options import UNNAMED, Actor
 from dispatcher.cli.session import Session
+from dispatcher.http.models import VERSION_MAX
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", envvar="DISPATCHER_CONFIG", help="The TOML file; without one the defaults hold."),
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="JSON: one object, or one a line, on standard output; errors on standard error.")
-]
-LIMIT_MAX = 10_000
+__all__ = ["command", "group"]
+
 Tenant = Annotated[str | None, typer.Option(help=f"Whose they are; {UNNAMED}.")]
 InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"In which workspace of theirs; {UNNAMED}.")]
+OfTenant = Annotated[str | None, typer.Option("--tenant", help="Of one tenant.")]
+OfWorkspace = Annotated[str | None, typer.Option("--workspace", help="Of one workspace.")]
+Version = Annotated[int | None, typer.Option(min=1, max=VERSION_MAX, help="Which; the newest without it.")]
 After = Annotated[str, typer.Option(help="Begin behind this name.")]
 Limit = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")]
 Body = Callable[..., None]
 
 
-def group(**settings: Any) -> typer.Typer:  # noqa: ANN401 - typer's own options, passed on
-    """A set of commands. What goes wrong is explained by `main`, not by typer."""
-    return typer.Typer(
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **settings
-    )
-
-
 def command(
-    target: typer.Typer, name: str, *, acts: bool = False, limit: int | None = None, after: bool = True
+    target: typer.Typer,
+    name: str,
+    *,
+    acts: bool = False,
+    limit: int | None = None,
+    after: bool = True,
+    spans: bool = False,
 ) -> Callable[[Body], Body]:
     """Add a command. Its first parameter is a Caller of endpoints, or a Session for what needs none.
 
     `--config` and `--json` come by themselves. With a Caller `--tenant` and `--workspace` do, too; `--actor` where it
-    `acts`, and `--limit` (by default `limit`) with `--after` where it shows a list, which may begin `after` a name.
+    `acts`, and `--limit` (by default `limit`) with `--after` where it shows a list, which may begin `after` a name. One
+    that `spans` is about all workspaces where it runs on the database and none is named.
     """
 
     def add(body: Body) -> Body:
         first, *own = inspect.signature(body, eval_str=True).parameters.values()
-        added = _added(acts=acts, limit=limit, after=after) if first.annotation is Caller else []
+        added = _added(acts=acts, limit=limit, after=after, spans=spans) if first.annotation is Caller else []
 
         def run(context: typer.Context, config: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - of the options' own types
             above = context.find_root().params
@@ -53,7 +52,7 @@ def command(
                 body(session, **given)
                 return
             taken = {one.name: given.pop(one.name) for one in added}
-            with Caller(session, Given(acts=acts, **taken)) as caller:
+            with Caller(session, Given(acts=acts, spans=spans, **taken)) as caller:
                 body(caller, **given)
 
         parameters = [*_common(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added]
@@ -74,14 +73,14 @@ def _common() -> list[inspect.Parameter]:
     ]
 
 
-def _added(*, acts: bool, limit: int | None, after: bool) -> list[inspect.Parameter]:
+def _added(*, acts: bool, limit: int | None, after: bool, spans: bool) -> list[inspect.Parameter]:
     """The options of a command that calls endpoints."""
     return [
         *([_option("after", After, "")] if limit is not None and after else []),
         *([_option("limit", Limit, limit)] if limit is not None else []),
         *([_option("actor", Actor, None)] if acts else []),
-        _option("tenant", Tenant, None),
-        _option("workspace", InWorkspace, None),
+        _option("tenant", OfTenant if spans else Tenant, None),
+        _option("workspace", OfWorkspace if spans else InWorkspace, None),
     ]
 
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import asyncpg
 from msgspec import Struct
 
-from dispatcher.api.problems import FAULTY, Problem
-from dispatcher.cli.program import launcher
-from dispatcher.errors import (
+from dispatcher.base.errors import (
     ConfigError,
     DispatcherError,
     Fault,
@@ -22,7 +20,9 @@ from dispatcher.errors import (
     TriggerRefused,
     WorkflowRefused,
 )
-from dispatcher.store.database import PASSING
+from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.db.database import PASSING
+from dispatcher.http.problems import FAULTY, Problem
 
 FAILED = 1
 UNUSABLE = 2  # the command line or the configuration; the command line's own code for wrong usage is the same
@@ -77,7 +77,7 @@ def _failure(error: BaseException) -> Failure | None:
             return Failure(kind, words, REFUSED, faults)
         case _ if isinstance(error, (OtherWorkspace, NoRemoteForm)) or type(error).__module__ == _CLIENT:
             # A command that asks a server has imported the client, which takes as long as all the rest of it.
-            from dispatcher.cli.far_failures import explain_far  # noqa: PLC0415 - as above
+            from dispatcher.cli.calls.failures import explain_far  # noqa: PLC0415 - as above
 
             return explain_far(error)
         case ValueError() if _is_about_the_url(error):

@@ -14,18 +14,17 @@ import uvloop
 from msgspec import structs
 
 from channels.registry import PROVIDERS
+from dispatcher.base.errors import DatabaseUnavailable, NoRemoteForm
+from dispatcher.cli.calls.server_address import URL, Address
+from dispatcher.cli.calls.server_address import read as read_address
 from dispatcher.cli.failures import FORBIDDEN
-from dispatcher.cli.voice import Voice
-from dispatcher.config import Config
-from dispatcher.configfile import load
-from dispatcher.configfile.shown import hide_password
-from dispatcher.doors.address import URL, Address
-from dispatcher.doors.address import read as read_address
-from dispatcher.doors.doors import Doors
-from dispatcher.doors.stored.doors import StoredDoors
-from dispatcher.errors import DatabaseUnavailable, NoRemoteForm
-from dispatcher.store import embedded, schema
-from dispatcher.store.database import PASSING, Database
+from dispatcher.cli.terminal.console import Voice
+from dispatcher.config import load
+from dispatcher.config.redacted import hide_password
+from dispatcher.config.settings import Config
+from dispatcher.db import embedded
+from dispatcher.db.database import PASSING, Database
+from dispatcher.db.schema import migrate
 
 if TYPE_CHECKING:
     from dispatcher.client.transport import Transport
@@ -66,23 +65,6 @@ class Session:
     def address(self) -> Address | None:
         """The server that commands speak to; None where they work on a database."""
         return read_address(os.environ)
-
-    @contextmanager
-    def doors(self) -> Iterator[Doors]:
-        """What commands ask: a database, or the server that the environment names; `run` speaks to it meanwhile."""
-        if self.address is None:
-            with self.database() as database:
-                yield StoredDoors(database, lambda: self.config)
-        else:
-            with self._remote() as doors:
-                yield doors
-
-    @contextmanager
-    def _remote(self) -> Iterator[Doors]:
-        from dispatcher.doors.remote.doors import RemoteDoors  # noqa: PLC0415 - HTTP takes long to import
-
-        with self.transport() as transport:
-            yield RemoteDoors(transport)
 
     @contextmanager
     def transport(self) -> Iterator["Transport"]:
@@ -139,7 +121,7 @@ class Session:
 
         async def require() -> None:
             async with database.connection() as connection:
-                await schema.require(connection)
+                await migrate.require(connection)
 
         try:
             await patiently(require, self._url)

@@ -9,9 +9,9 @@
 Both are a `Door`: the same methods, the same answers, the same errors.
 """
 
+from dispatcher.base.errors import Fault
 from dispatcher.client.answers import Delivery, Lane, Message, Run, Sent, Triggered
 from dispatcher.client.client import Client
-from dispatcher.client.door import Door, OnProgress
 from dispatcher.client.errors import (
     Changed,
     ClientError,
@@ -29,8 +29,8 @@ from dispatcher.client.errors import (
     Unexpected,
     WaitTimedOut,
 )
-from dispatcher.client.inside import Inside
-from dispatcher.errors import Fault
+from dispatcher.client.in_transaction import Inside
+from dispatcher.client.interface import Door, OnProgress
 
 __all__ = [
     "Changed",

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from msgspec import Raw, Struct
 
 from dispatcher.client.answers import Delivery, Message, Run, Sent, Triggered
-from dispatcher.client.door import POLL_SECONDS, WAIT_SECONDS, OnProgress
+from dispatcher.client.encoding import json_of
 from dispatcher.client.errors import NotFound
-from dispatcher.client.inside import CALL_SECONDS_MAX as INSIDE_SECONDS_MAX
-from dispatcher.client.inside import Inside
+from dispatcher.client.in_transaction import CALL_SECONDS_MAX as INSIDE_SECONDS_MAX
+from dispatcher.client.in_transaction import Inside
+from dispatcher.client.interface import POLL_SECONDS, WAIT_SECONDS, OnProgress
 from dispatcher.client.messages import written
 from dispatcher.client.transport import CALL_SECONDS_MAX, Transport, segment
 from dispatcher.client.waiting import wait
-from dispatcher.client.writing import json_of
 
 if TYPE_CHECKING:
-    from dispatcher.client.inside import Connection
+    from dispatcher.client.in_transaction import Connection
 
 
 class _SentMany(Struct, frozen=True):

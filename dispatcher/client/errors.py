@@ -25,8 +25,8 @@ What is passing may be otherwise when it is asked for again. No error has the ke
 from collections.abc import Iterable
 from typing import ClassVar
 
+from dispatcher.base.errors import Fault
 from dispatcher.client.answers import Run
-from dispatcher.errors import Fault
 
 
 class ClientError(Exception):

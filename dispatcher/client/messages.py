@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from dispatcher.base.errors import Fault
 from dispatcher.client.answers import Message
+from dispatcher.client.encoding import json_of, refused
 from dispatcher.client.errors import Refused
-from dispatcher.client.writing import json_of, refused
-from dispatcher.errors import Fault
 
 # Of one call: as many as the server takes.
 BATCH_MAX = 5_000

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from dispatcher.base.errors import Fault
 from dispatcher.client.errors import (
     Changed,
     ClientError,
@@ -24,7 +25,6 @@ from dispatcher.client.errors import (
     Unavailable,
     Unexpected,
 )
-from dispatcher.errors import Fault
 
 KIND_PREFIX = "urn:dispatcher:problem:"
 _REQUEST_ID_CHARACTERS_MAX = 64

@@ -22,11 +22,11 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
+from dispatcher.base.errors import Fault
+from dispatcher.base.version import VERSION
+from dispatcher.client.encoding import json_of, refused
 from dispatcher.client.errors import ClientError, Closed, NotFound, Refused, TimedOut, Unavailable, Unexpected
 from dispatcher.client.problems import problem
-from dispatcher.client.writing import json_of, refused
-from dispatcher.errors import Fault
-from dispatcher.version import VERSION
 
 CALL_SECONDS_MAX = 60.0
 # Over what the server gives itself for a request: it is the one to say that it was too slow.

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
 from dispatcher.client.answers import Run
-from dispatcher.client.door import OnProgress
 from dispatcher.client.errors import ClientError, WaitTimedOut
+from dispatcher.client.interface import OnProgress
 
 # What a look may take that is begun at the very end.
 LAST_LOOK_SECONDS = 5.0

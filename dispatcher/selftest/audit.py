@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from dispatcher.selftest.books import Entry, name_of
+from dispatcher.db import checks
+from dispatcher.db.database import Database
+from dispatcher.selftest.ledger_file import Entry, name_of
 from dispatcher.selftest.plan import MARKED_MAX
-from dispatcher.store import checks
-from dispatcher.store.database import Database
 
 SHOWN_MAX = 20
 

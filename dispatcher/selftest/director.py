@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from dispatcher.selftest.crew import Crew
+from dispatcher.selftest.database_state import Sight, Work
 from dispatcher.selftest.disturbances import CUTS, ON_TERM, disturb
 from dispatcher.selftest.feed import Feed
 from dispatcher.selftest.kills import Kills
 from dispatcher.selftest.plan import Plan
 from dispatcher.selftest.programs import Replica
 from dispatcher.selftest.proxy import Proxy
-from dispatcher.selftest.sight import Sight, Work
+from dispatcher.selftest.replicas import Crew
 
 STEP_SECONDS = 0.02
 # More than this waiting is enough to find work under way, however many replicas have just died.

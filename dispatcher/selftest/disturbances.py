@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from dispatcher import faultpoints
+from dispatcher.base import fault_points
 from dispatcher.selftest.proxy import Proxy, Statistics
 
 # Recognised in the SQL that goes by.
@@ -19,7 +19,7 @@ PASSING_SECONDS_MAX = 2.0
 # Of the lease, so that a line that is away fences nobody.
 AWAY_SHARES = (0.05, 0.4)
 
-ON_TERM = tuple(point for point in faultpoints.POINTS if point.startswith(("drain.", "farewell.")))
+ON_TERM = tuple(point for point in fault_points.POINTS if point.startswith(("drain.", "farewell.")))
 # A life between two disturbances sees some claims, and hundreds of results.
 COUNT_MAX = {"result.put": 400, "render.done": 12, "recovery.fenced": 1, "recovery.done": 1}
 COUNT_MAX_OTHERS = 8
@@ -27,7 +27,7 @@ COUNT_MAX_OTHERS = 8
 
 def draw_fault(dice: random.Random) -> str:
     """A fault point at which to die, as a replica's environment has it."""
-    point = dice.choice(faultpoints.POINTS)
+    point = dice.choice(fault_points.POINTS)
     count = 1 if point in ON_TERM else dice.randint(1, COUNT_MAX.get(point, COUNT_MAX_OTHERS))
     return f"{point}:{count}:kill9"
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 
+from dispatcher.db.database import Database
 from dispatcher.selftest.plan import CLASSES, LANES
-from dispatcher.store.database import Database
 
 BATCH_MAX = 1_000
 

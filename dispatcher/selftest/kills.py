@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
+from dispatcher.selftest.database_state import Sight
 from dispatcher.selftest.plan import KillKind
-from dispatcher.selftest.sight import Sight
 
 # What the server had in hand when its client died is done by then.
 SETTLE_SECONDS = 0.03

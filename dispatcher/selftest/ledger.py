@@ -29,7 +29,7 @@ import msgspec
 import uvloop
 from msgspec import Meta, Struct
 
-from dispatcher.selftest.books import Accepted, Again, Books, Entry, name_of, read_ledger
+from dispatcher.selftest.ledger_file import Accepted, Again, Books, Entry, name_of, read_ledger
 
 __all__ = ["Entry", "Faults", "Ledger", "read_ledger"]
 

@@ -11,8 +11,8 @@ from typing import Self
 
 import msgspec
 
-from dispatcher.errors import DispatcherError
-from dispatcher.selftest.books import Entry, read_ledger
+from dispatcher.base.errors import DispatcherError
+from dispatcher.selftest.ledger_file import Entry, read_ledger
 
 # Where our own package lies, so that a child finds the same one from wherever it is started.
 ROOT = Path(__file__).parents[2]

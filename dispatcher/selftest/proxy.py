@@ -16,8 +16,8 @@ from typing import Self
 
 from msgspec import Struct
 
-from dispatcher.selftest.link import Direction, Link
-from dispatcher.selftest.talk import Speaks, follow
+from dispatcher.selftest.postgres_protocol import Speaks, follow
+from dispatcher.selftest.proxy_connection import Direction, Link
 
 CONNECT_SECONDS_MAX = 5.0
 

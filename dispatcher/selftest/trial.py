@@ -13,9 +13,11 @@ from uuid import uuid4
 import asyncpg
 from msgspec import Struct, field
 
-from dispatcher.config import Database as Settings
+from dispatcher.config.settings import Database as Settings
+from dispatcher.db.database import Database
+from dispatcher.db.schema import migrate
 from dispatcher.selftest.audit import Audit, Tally, Violation
-from dispatcher.selftest.crew import Crew
+from dispatcher.selftest.database_state import Sight
 from dispatcher.selftest.director import Director, Progress
 from dispatcher.selftest.feed import Feed
 from dispatcher.selftest.kills import Kills
@@ -31,9 +33,7 @@ from dispatcher.selftest.plan import (
 )
 from dispatcher.selftest.programs import Provider
 from dispatcher.selftest.proxy import Proxy
-from dispatcher.selftest.sight import Sight
-from dispatcher.store import schema
-from dispatcher.store.database import Database
+from dispatcher.selftest.replicas import Crew
 
 CHECK_SECONDS_MAX = 300.0
 SLOWEST_SHOWN_MAX = 5
@@ -94,7 +94,7 @@ async def _own_database(url: str, keep: Callable[[], bool]) -> AsyncIterator[str
     finally:
         await admin.close()
     try:
-        await schema.migrate(with_database(url, name))
+        await migrate.migrate(with_database(url, name))
         yield with_database(url, name)
     finally:
         if not keep():

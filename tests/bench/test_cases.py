@@ -15,7 +15,7 @@ from bench.measure import Measure, beside, percentile
 from bench.peers import pgqueuer
 from bench.process import ROOT
 from bench.server import Server
-from tests.places import folder
+from tests.support.folders import folder
 
 # The others take a minute: `./ops/test --long` runs them too.
 ALWAYS = {"throughput", "email", "workflows", "triggers"}

@@ -10,16 +10,16 @@ from msgspec import structs
 
 from channels.contract import Channel, Envelope, Verdict
 from channels.registry import Named, open_channel
-from dispatcher.actors.sender import _envelope
-from dispatcher.actors.streams import Rendered
-from dispatcher.config import Faults, Function, Webhook
-from dispatcher.domain.life import Claimed
-from dispatcher.store import marks
-from dispatcher.store.database import Database
+from dispatcher.config.settings import Faults, Function, Webhook
+from dispatcher.db.database import Database
+from dispatcher.engine.rules.life import Claimed
+from dispatcher.engine.sender import _envelope
+from dispatcher.engine.store import marks
+from dispatcher.engine.streams import Rendered
 from tests.channels.mailbox import Mailbox, parsed
 from tests.channels.resend.fake import KEY, FakeResend
-from tests.channels.web.far import LOOPBACK, FarSide, Request, json_of, says
-from tests.store.scene import Scene
+from tests.channels.shared.web.far import LOOPBACK, FarSide, Request, json_of, says
+from tests.support.scene import Scene
 
 NAME = "chat"
 # Words that must never be found outside of the provider.

@@ -10,9 +10,9 @@ import pytest
 
 from channels.capture import Capture
 from channels.contract import Accepted, NotCalled, RetryAfter, Unknown
-from dispatcher.store.database import Database
+from dispatcher.db.database import Database
 from tests.channels.suite import Post, Verdicts, kept
-from tests.store.scene import Scene
+from tests.support.scene import Scene
 
 TROUBLE: list[Callable[[], Exception]] = [
     ConnectionRefusedError,

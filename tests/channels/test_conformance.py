@@ -11,12 +11,12 @@ from msgspec import structs
 
 from channels.contract import Accepted, Channel, NotCalled, Refused, RetryAfter, Throttled, Unknown
 from channels.registry import PROVIDERS
-from dispatcher.config import Database as Settings
-from dispatcher.config import Faults
-from dispatcher.store.database import Database
+from dispatcher.config.settings import Database as Settings
+from dispatcher.config.settings import Faults
+from dispatcher.db.database import Database
 from tests.channels.suite import CONTENT, RECIPIENT, Post, Providers, Verdicts
-from tests.store.scene import Scene
-from tests.store.waits import until
+from tests.support.scene import Scene
+from tests.support.waits import until
 
 each_provider = pytest.mark.parametrize("provider", sorted(PROVIDERS))
 FAULTY = {

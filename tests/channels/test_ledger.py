@@ -12,12 +12,12 @@ from msgspec import structs
 
 from channels.contract import Accepted, Envelope, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.ledger import Ledger, LedgerOptions, channel, wire
+from dispatcher.db.database import Database
 from dispatcher.selftest.proxy import Proxy
-from dispatcher.store.database import Database
 from tests.channels.suite import CONTENT, RECIPIENT, Post, Verdicts, body_of
 from tests.faults.provider import Provider
 from tests.faults.upstream import Streams, Upstream
-from tests.store.scene import Scene
+from tests.support.scene import Scene
 
 pytestmark = pytest.mark.anyio
 

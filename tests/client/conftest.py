@@ -8,10 +8,10 @@ import asyncpg
 import pytest
 
 from dispatcher.client import Client, Door, Inside
-from tests.api.caller import make_key
 from tests.client.workflows import WORKFLOWS
 from tests.conformance.runs import Running, running
-from tests.store.scene import Connection
+from tests.support.caller import make_key
+from tests.support.scene import Connection
 
 # What an application needs, and all that it gets.
 GRANTS = """

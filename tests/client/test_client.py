@@ -14,10 +14,10 @@ import pytest
 
 from dispatcher.client import Client, Forbidden, Message, Refused, Unauthenticated, Unavailable, Unexpected
 from dispatcher.selftest.proxy import Proxy
-from tests.api.caller import make_key
 from tests.channels.smtp.certificates import Authority
 from tests.conformance.runs import Running
-from tests.forks import ROOT
+from tests.support.caller import make_key
+from tests.support.forks import ROOT
 
 # What an application does not have to load for it.
 HEAVY = ("liquid", "litestar", "prometheus_client", "rich", "structlog", "typer", "uvicorn", "uvloop", "yaml")

@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 
 from dispatcher.client import Client, Conflict, Forbidden, Inside, Message, NotFound, Refused, TimedOut, Unexpected
-from dispatcher.client.refusals import error_of
+from dispatcher.client.sql_errors import error_of
 from tests.conformance.runs import Running
-from tests.store.scene import Connection
+from tests.support.scene import Connection
 
 COUNT = """SELECT (SELECT count(*) FROM dispatcher.runs WHERE idempotency_key = $1)
                 + (SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key = $1)"""

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.api import problems
+from dispatcher.base.errors import Fault
 from dispatcher.client import errors, transport
 from dispatcher.client.errors import ClientError
 from dispatcher.client.transport import Reply, Transport
-from dispatcher.errors import Fault
-from tests.channels.web.far import Behaviour, FarSide, Silent, dropped, half, says
+from dispatcher.http import problems
+from tests.channels.shared.web.far import Behaviour, FarSide, Silent, dropped, half, says
 
 KEY = "dsp_abcdefgh_very-secret"
 

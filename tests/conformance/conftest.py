@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.channels.web.far import LOOPBACK, FarSide, says
+from tests.channels.shared.web.far import LOOPBACK, FarSide, says
 from tests.conformance.flows import PAGER, Flows, flowing
 from tests.conformance.outbox import Outbox
 from tests.conformance.runs import Running, Runs
 from tests.conformance.servers import another
-from tests.program import Program
-from tests.store.scene import Connection
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from dispatcher.config import CHANNELS
-from dispatcher.domain.plans import plan as plans
-from dispatcher.domain.plans.definition import Known, compile_definition
-from dispatcher.domain.plans.plan import Plan
+from dispatcher.config.settings import CHANNELS
+from dispatcher.plans import plan as plans
+from dispatcher.plans.definition.definition import Known, compile_definition
+from dispatcher.plans.plan import Plan
 from tests.conformance.outbox import Outbox
-from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 Node = dict[str, Any]
 Definition = dict[str, Any]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 _numbers = count(1)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import asyncpg
 
-from dispatcher.domain.plans import plan as plans
-from dispatcher.domain.plans.definition import Known, compile_definition
+from dispatcher.plans import plan as plans
+from dispatcher.plans.definition.definition import Known, compile_definition
 from tests.conformance.outbox import QUICK, Outbox
-from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 _numbers = count(1)
 

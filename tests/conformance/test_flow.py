@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 from tests.conformance.outbox import PATIENT, Outbox, faults, hanging, once
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 SMALL = {"DISPATCHER_CLAIM__LANE_CAPACITY": "20", "DISPATCHER_CHANNELS__SMS__MARKED_MAX": "10"}
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.channels.web.far import LOOPBACK, METADATA, Endless, FarSide, Silent, dropped, json_of, says
+from tests.channels.shared.web.far import LOOPBACK, METADATA, Endless, FarSide, Silent, dropped, json_of, says
 from tests.conformance.runs import Running, Runs, call, running, sms, steps
-from tests.program import Program
+from tests.support.program import Program
 
 # Which functions there are: `again` is idempotent, and `hasty` does not wait.
 FUNCTIONS = {"bill": {}, "again": {"IDEMPOTENT": "true"}, "hasty": {"TIMEOUT_SECONDS": "0.3"}}

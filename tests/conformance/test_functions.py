@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.domain.template_part import RENDERED_BEFORE_COMPILED
-from tests.channels.web.far import LOOPBACK, METADATA, FarSide, Silent, dropped, json_of, says
+from dispatcher.liquid.template_part import RENDERED_BEFORE_COMPILED
+from tests.channels.shared.web.far import LOOPBACK, METADATA, FarSide, Silent, dropped, json_of, says
 from tests.conformance.outbox import QUICK, Outbox
-from tests.program import Program
+from tests.support.program import Program
 
 TEMPLATE = json.dumps({"body": '{"action": "create", "payload": {"order": {{ order }}}}'})
 BRISK = QUICK | {"DISPATCHER_RETRY__BASE_SECONDS": "0.05"}

@@ -9,8 +9,8 @@ import pytest
 from dispatcher.selftest.ledger import Entry
 from tests.conformance.outbox import QUICK, Outbox, hanging
 from tests.faults.provider import Provider
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 # Housekeeping and retries come round while a test waits, and a call of a dead owner is over soon.
 BRISK = QUICK | {

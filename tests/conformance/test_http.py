@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from types import NoneType
 from typing import Any
 
-from tests.api.caller import Caller, delivery, make_key
 from tests.conformance.flows import put
 from tests.conformance.outbox import Outbox
 from tests.conformance.test_outage import no_new_connections
-from tests.program import Program
-from tests.store import flows
-from tests.store.scene import Connection
+from tests.support import flows
+from tests.support.caller import Caller, delivery, make_key
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 UNKNOWN = {"DISPATCHER_CHANNELS__SMS__FAULTS__UNKNOWN": "1.0"}
 LATER = "2040-01-01T00:00:00Z"

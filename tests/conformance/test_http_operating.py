@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.api.caller import Caller, make_key
 from tests.conformance.outbox import Outbox, faults
 from tests.conformance.test_templates import sent
-from tests.program import Program
-from tests.store import flows
-from tests.store.waits import until
+from tests.support import flows
+from tests.support.caller import Caller, make_key
+from tests.support.program import Program
+from tests.support.waits import until
 
 # Two workspaces of one tenant: what is paused in one goes on in the other.
 PAUSED, BESIDE = "paused", "beside"

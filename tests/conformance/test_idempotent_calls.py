@@ -3,13 +3,13 @@
 import json
 
 from dispatcher.client import Client, Message
-from tests.api.caller import make_key
-from tests.channels.web.far import LOOPBACK, FarSide, Silent, says
+from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, says
 from tests.conformance.outbox import Outbox
 from tests.conformance.runs import BRISK, Runs, call, steps
-from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.support.caller import make_key
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 BODY = '{"action": "create", "payload": {"order": 7}}'
 TEMPLATE = json.dumps({"body": BODY})

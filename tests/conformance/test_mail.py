@@ -10,8 +10,8 @@ from bench.sink import available, sink
 from tests.channels.mailbox import Mailbox
 from tests.channels.smtp.scripted import Scripted, on
 from tests.conformance.outbox import Outbox
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 needs_sink = pytest.mark.skipif(not available(), reason="smtp-sink is not installed: it comes with Postfix")
 TEMPLATE = json.dumps({"subject": "Order {{ n }}", "text": "Hello {{ n }}", "html": "<p>Hello {{ n }}</p>"})

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.web.far import FarSide, json_of
+from tests.channels.shared.web.far import FarSide, json_of
 from tests.conformance.flows import Definition, Flows, graph, line, node
 
 

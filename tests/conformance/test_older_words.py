@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.conformance.outbox import Outbox, faults, hanging
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 BRIEF = {
     "DISPATCHER_JANITOR__INTERVAL_SECONDS": "0.1",

@@ -5,9 +5,9 @@ import json
 from datetime import datetime
 from typing import Any
 
-from tests.channels.web.far import FarSide, says
+from tests.channels.shared.web.far import FarSide, says
 from tests.conformance.flows import PAGER, Flows, graph, line, node
-from tests.store.waits import until
+from tests.support.waits import until
 
 
 async def act(flows: Flows, verb: str, run: int) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from tests.conformance.outbox import PATIENT, Outbox, faults, hanging, once
-from tests.program import Program
-from tests.store.waits import until, until_blocked
+from tests.support.program import Program
+from tests.support.waits import until, until_blocked
 
 # Housekeeping comes round while a test waits.
 BRISK = {"DISPATCHER_JANITOR__INTERVAL_SECONDS": "0.1"}

@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 
 from tests.conformance.outbox import Outbox, once
-from tests.program import Program
-from tests.store.scene import Connection
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 BLACKHOLE = {"DISPATCHER_CHANNELS__SMS__PROVIDER": "blackhole"}
 SESSIONS = "application_name LIKE 'dispatcher%' AND datname = current_database()"

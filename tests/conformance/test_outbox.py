@@ -11,11 +11,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from dispatcher.domain.keys import delivery_key
+from dispatcher.base.values.idempotency import delivery_key
 from tests.conformance.outbox import Outbox, once
-from tests.forks import ROOT
-from tests.program import Program
-from tests.store.scene import Connection
+from tests.support.forks import ROOT
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 HAND_MADE = """
 from channels.blackhole import Blackhole
@@ -28,10 +28,10 @@ async def by_hand(report: Report) -> None:
 BY_THE_MARK = """
 from channels.blackhole import Blackhole
 from channels.contract import Envelope, Report
-from dispatcher.clock import boottime
-from dispatcher.domain.life import Claimed
-from dispatcher.store.database import Database
-from dispatcher.store.marks import mark
+from dispatcher.base.clock import boottime
+from dispatcher.engine.rules.life import Claimed
+from dispatcher.db.database import Database
+from dispatcher.engine.store.marks import mark
 
 
 async def by_the_mark(database: Database, items: list[Claimed], report: Report) -> None:
@@ -96,7 +96,7 @@ def test_OB_01_a_licence_is_minted_in_one_place() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("__new__") and "Licence" in ast.unparse(node)
     ]
-    assert minted == ["dispatcher/store/marks.py"]
+    assert minted == ["dispatcher/engine/store/marks.py"]
 
 
 def test_OB_01_nothing_but_a_sender_calls_a_channel() -> None:
@@ -106,7 +106,7 @@ def test_OB_01_nothing_but_a_sender_calls_a_channel() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "deliver"
     }
-    assert callers == {"dispatcher/actors/sender.py"}
+    assert callers == {"dispatcher/engine/sender.py"}
 
 
 async def test_OB_01_a_delivery_is_committed_before_its_provider_is_called(program: Program, outbox: Outbox) -> None:

@@ -6,11 +6,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from dispatcher.config import CHANNELS
-from tests.channels.web.far import LOOPBACK, FarSide
+from dispatcher.config.settings import CHANNELS
+from tests.channels.shared.web.far import LOOPBACK, FarSide
 from tests.conformance.outbox import QUICK, Outbox
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 CALL = json.dumps({"body": '{"action": "create", "payload": {}}'})
 FUNCTION = {"recipient": "bill", "template": CALL}

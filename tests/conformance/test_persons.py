@@ -1,11 +1,11 @@
 """OP-11: the people of a workspace, what each was sent and why, and how everything of one is exported and erased."""
 
-from tests.api.caller import Caller, delivery, make_key
 from tests.conformance.flows import Flows, line, node
-from tests.program import Program
-from tests.store import flows
-from tests.store.scene import Connection
-from tests.store.traces import traces
+from tests.support import flows
+from tests.support.caller import Caller, delivery, make_key
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.traces import traces
 
 ANN = "ann@example.org"
 LATER = "2040-01-01T00:00:00Z"

@@ -9,12 +9,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.api.caller import Caller, delivery, make_key
 from tests.conformance.outbox import PATIENT, QUICK, Outbox
 from tests.faults.provider import Provider
-from tests.pgbouncer import SERVER_CONNECTIONS, Pgbouncer, keeps_statements, why_not
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.caller import Caller, delivery, make_key
+from tests.support.pgbouncer import SERVER_CONNECTIONS, Pgbouncer, keeps_statements, why_not
+from tests.support.program import Program
+from tests.support.waits import until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it is there")
 

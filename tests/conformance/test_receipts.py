@@ -14,13 +14,13 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tests import receipts
 from tests.channels.resend.fake import FakeResend, taken_and_dropped
 from tests.conformance.outbox import QUICK, Outbox, faults
 from tests.conformance.test_resend import at
-from tests.program import Program
-from tests.receipts import Sns
-from tests.store.waits import until
+from tests.features.receipts import support
+from tests.features.receipts.support import Sns
+from tests.support.program import Program
+from tests.support.waits import until
 
 PUBLIC = "https://mail.example.org/post"
 SECRET = "whsec_" + base64.b64encode(b"resend-" * 5).decode()
@@ -56,13 +56,13 @@ class Poster:
 
     def resend(self, body: bytes, secret: str = SECRET, at: float | None = None, message_id: str = "") -> int:
         """A receipt of Resend's; answers the status."""
-        headers = receipts.webhook(secret, body, time.time() if at is None else at, message_id)
+        headers = support.webhook(secret, body, time.time() if at is None else at, message_id)
         return self.post("/receipts/resend", body, headers)[0]
 
     def ours(self, **said: Any) -> int:
         """A receipt in our own form; answers the status."""
         body = json.dumps(said).encode()
-        return self.post("/receipts/generic", body, receipts.webhook(OURS, body, time.time(), prefix="webhook-"))[0]
+        return self.post("/receipts/generic", body, support.webhook(OURS, body, time.time(), prefix="webhook-"))[0]
 
     def close(self) -> None:
         """Hang up."""
@@ -102,8 +102,8 @@ async def test_OP_06_a_receipt_is_recorded_on_its_delivery_and_shown(
     program: Program, outbox: Outbox, poster: Poster
 ) -> None:
     delivery = await _sent(outbox)
-    assert poster.resend(receipts.resend("email.delivered", delivery)) == 204
-    assert poster.resend(receipts.resend("email.sent", delivery)) == 204
+    assert poster.resend(support.resend("email.delivered", delivery)) == 204
+    assert poster.resend(support.resend("email.sent", delivery)) == 204
     assert await _said(outbox, delivery) == ["sent", "delivered"]
     shown = json.loads(program.run("deliveries", "show", str(delivery), "--json").stdout)
     assert (shown["receipt"], shown["status"]) == ("delivered", "sent")
@@ -119,17 +119,17 @@ async def test_OP_06_what_is_not_signed_by_who_may_is_refused_without_a_word_why
     program: Program, outbox: Outbox, poster: Poster
 ) -> None:
     delivery = await _sent(outbox)
-    body, now = receipts.resend("email.complained", delivery), time.time()
-    right = receipts.webhook(SECRET, body, now)
+    body, now = support.resend("email.complained", delivery), time.time()
+    right = support.webhook(SECRET, body, now)
     said = []
     for headers, sent in (
         ({}, body),
         (right, body + b" "),
         (right | {"svix-id": "another"}, body),
         (right | {"svix-timestamp": str(int(now) + 1)}, body),
-        (receipts.webhook(OURS, body, now), body),
-        (receipts.webhook(SECRET, body, now - 301), body),
-        (receipts.webhook(SECRET, body, now + 310), body),
+        (support.webhook(OURS, body, now), body),
+        (support.webhook(SECRET, body, now - 301), body),
+        (support.webhook(SECRET, body, now + 310), body),
         (right, b""),
     ):
         said.append(poster.post("/receipts/resend", sent, headers))
@@ -155,7 +155,7 @@ async def test_OP_06_what_has_no_page_is_not_there_and_what_is_no_receipt_is_ref
     assert poster.post("/receipts/resend", b"", {}, "GET")[0] == 405
     for body in (b"[]", b"nonsense", b"{}"):
         assert poster.resend(body) == 400
-    status, answer, _ = poster.post("/receipts/generic", b"{}", receipts.webhook(OURS, b"{}", time.time()))
+    status, answer, _ = poster.post("/receipts/generic", b"{}", support.webhook(OURS, b"{}", time.time()))
     assert (status, "status" in json.loads(answer)["detail"]) == (400, True)
     assert await _nothing_heard(outbox)
 
@@ -173,11 +173,11 @@ async def test_OP_06_a_body_that_is_too_large_is_refused(program: Program, outbo
 
 async def test_OP_06_a_replay_is_taken_and_says_nothing(program: Program, outbox: Outbox, poster: Poster) -> None:
     delivery = await _sent(outbox)
-    body = receipts.resend("email.delivered", delivery)
-    headers = receipts.webhook(SECRET, body, time.time(), "msg_once")
+    body = support.resend("email.delivered", delivery)
+    headers = support.webhook(SECRET, body, time.time(), "msg_once")
     assert [poster.post("/receipts/resend", body, headers)[0] for _ in range(5)] == [204] * 5
     # The same id with other words, as nobody who is honest would have it.
-    assert poster.resend(receipts.resend("email.complained", delivery), message_id="msg_once") == 204
+    assert poster.resend(support.resend("email.complained", delivery), message_id="msg_once") == 204
     assert await _said(outbox, delivery) == ["delivered"]
     assert await _count(outbox, "suppressions") == 0
     assert program.metric("dispatcher_receipts_total", became="known") == 5
@@ -190,7 +190,7 @@ async def test_OP_06_late_evidence_settles_what_is_held(program: Program, outbox
     ids = {event: await outbox.put("email", **MAIL, recipient=f"{event}@example.org") for event in kinds}
     for event, delivery in ids.items():
         await outbox.until_life(delivery, "held")
-        assert poster.resend(receipts.resend(event, delivery, f"{event}@example.org")) == 204
+        assert poster.resend(support.resend(event, delivery, f"{event}@example.org")) == 204
         assert await outbox.life(delivery) == kinds[event]
     assert (await outbox.row(ids["email.delivered"]))["provider_message_id"] == "4ef9a417"
     assert program.run("check").returncode == 0
@@ -208,7 +208,7 @@ async def test_OP_06_what_resend_took_and_never_said_is_settled_by_the_tag_that_
         await outbox.until_life(delivery, "held")
         mail = fake.sent[0]
         poster = Poster(program)
-        body = receipts.resend("email.delivered", to=mail.message["to"][0], tags=mail.message["tags"], email_id=mail.id)
+        body = support.resend("email.delivered", to=mail.message["to"][0], tags=mail.message["tags"], email_id=mail.id)
         assert poster.resend(body) == 204
         poster.close()
     assert (await outbox.row(delivery))["status"] == "sent"
@@ -222,7 +222,7 @@ async def test_OP_06_a_receipt_that_came_before_the_owner_died_settles_what_is_h
     delivery = await outbox.put("email", **MAIL)
     await outbox.until_life(delivery, "sending")
     poster = Poster(program)
-    assert poster.resend(receipts.resend("email.delivered", delivery)) == 204
+    assert poster.resend(support.resend("email.delivered", delivery)) == 204
     poster.close()
     await program.kill()
     await second.start(**SET, **QUICK)
@@ -241,7 +241,7 @@ async def test_OP_06_hard_bounces_and_complaints_suppress_and_soft_ones_do_not(o
         to = f"{name}@example.org"
         delivery = await _sent(outbox, recipient=f"{name.title()} <{to.title()}>")
         waiting = await outbox.put("email", **MAIL, recipient=to, scheduled_for=await _later(outbox))
-        assert poster.resend(receipts.resend(event, delivery, to, **data)) == 204
+        assert poster.resend(support.resend(event, delivery, to, **data)) == 204
         await outbox.until_life(waiting, "skipped" if life == "skipped" else "pending")
         assert await outbox.until_life(await outbox.put("email", **MAIL, recipient=to), "sent", "skipped") == life
     rows = await outbox.connection.fetch("SELECT address, source, reason FROM dispatcher.suppressions ORDER BY address")
@@ -255,13 +255,13 @@ async def test_OP_06_what_a_provider_says_again_takes_no_address_back_that_was_r
     """As where somebody has all events of a week sent again, in messages that are new."""
     delivery = await _sent(outbox)
     dead = {"type": "Permanent", "message": "550 5.1.1 no such user"}
-    said = receipts.resend("email.bounced", delivery, bounce=dead)
+    said = support.resend("email.bounced", delivery, bounce=dead)
     assert poster.resend(said) == 204
     assert await _count(outbox, "suppressions") == 1
     assert program.run("suppressions", "remove", ANN, "--reason", "a new mailbox", "--actor", "bob").returncode == 0
     assert poster.resend(said) == 204
     assert await _count(outbox, "suppressions") == 0
-    again = receipts.resend("email.bounced", await _sent(outbox), bounce=dead)
+    again = support.resend("email.bounced", await _sent(outbox), bounce=dead)
     assert poster.resend(again) == 204
     assert await _count(outbox, "suppressions") == 1
 
@@ -293,7 +293,7 @@ async def test_OP_06_twilio_signs_the_public_url(outbox: Outbox, poster: Poster)
     delivery = await _sent(outbox, "sms", template='{"body": "x"}', recipient=to)
     fields = {"MessageSid": "SM1", "MessageStatus": "delivered", "To": to, "From": "+1555", "Body": "\u00fc & more"}
     query = f"delivery={delivery}"
-    headers = receipts.callback(TOKEN, f"{PUBLIC}/receipts/twilio?{query}", fields)
+    headers = support.callback(TOKEN, f"{PUBLIC}/receipts/twilio?{query}", fields)
     for path, body in (
         (f"/receipts/twilio?delivery={delivery + 1}", fields),
         ("/receipts/twilio", fields),
@@ -309,12 +309,12 @@ async def test_OP_06_ses_comes_through_sns_and_knows_a_mail_by_its_message_id(
     program: Program, outbox: Outbox, tmp_path: Path
 ) -> None:
     sns = Sns(tmp_path)
-    topics = {"DISPATCHER_RECEIPTS__SES_TOPICS": receipts.TOPIC}
+    topics = {"DISPATCHER_RECEIPTS__SES_TOPICS": support.TOPIC}
     await program.start(**topics, DISPATCHER_RECEIPTS__SES_CERTIFICATES_FILE=str(sns.certificate))
     poster = Poster(program)
     delivery, _other = await _sent(outbox), await _sent(outbox)
     mail = email.message_from_bytes(program.run("deliveries", "mail", str(delivery)).stdout)
-    said = receipts.ses("Bounce", commonHeaders={"messageId": mail["Message-ID"]})
+    said = support.ses("Bounce", commonHeaders={"messageId": mail["Message-ID"]})
     for version in ("1", "2"):
         body = json.dumps(sns.notification(said, time.time(), version)).encode()
         assert poster.post("/receipts/ses", body, {"content-type": "text/plain"})[0] == 204
@@ -331,7 +331,7 @@ async def test_OP_06_a_subscription_is_shown_in_the_log_and_never_followed(progr
     server = await asyncio.start_server(lambda _reader, _writer: heard.set(), "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/confirm"
     sns = Sns(tmp_path)
-    await program.start(DISPATCHER_RECEIPTS__SES_TOPICS=receipts.TOPIC, DISPATCHER_RECEIPTS__SES_CERTIFICATES=sns.pem)
+    await program.start(DISPATCHER_RECEIPTS__SES_TOPICS=support.TOPIC, DISPATCHER_RECEIPTS__SES_CERTIFICATES=sns.pem)
     poster = Poster(program)
     said = sns.notification("Confirm", time.time(), Type="SubscriptionConfirmation", Token="t", SubscribeURL=url)
     assert poster.post("/receipts/ses", json.dumps(said).encode(), {})[0] == 204
@@ -351,7 +351,7 @@ async def test_OP_06_a_flood_of_receipts_of_nobody_s_is_kept_within_bounds_and_h
 
     def flood(one: Poster, number: int) -> set[int]:
         said = (
-            receipts.resend("email.delivered", 10**12 + n, f"nobody{n}@example.org", email_id=f"{number}-{n}")
+            support.resend("email.delivered", 10**12 + n, f"nobody{n}@example.org", email_id=f"{number}-{n}")
             for n in range(FLOOD // len(posters))
         )
         return {one.resend(body) for body in said}
@@ -360,7 +360,7 @@ async def test_OP_06_a_flood_of_receipts_of_nobody_s_is_kept_within_bounds_and_h
     # Meanwhile messages go out, and a receipt that has a delivery finds it.
     for _ in range(5):
         await _sent(outbox)
-    assert await asyncio.to_thread(poster.resend, receipts.resend("email.delivered", delivery)) == 204
+    assert await asyncio.to_thread(poster.resend, support.resend("email.delivered", delivery)) == 204
     assert await _said(outbox, delivery) == ["delivered"]
     assert set().union(*[await one for one in under_way]) == {204}
     for one in posters:
@@ -373,7 +373,7 @@ async def test_OP_06_a_flood_of_receipts_of_nobody_s_is_kept_within_bounds_and_h
 async def test_OP_06_secrets_come_and_go_with_a_reload(program: Program, outbox: Outbox, config_file: Path) -> None:
     config_file.write_text(f'[receipts]\nresend_secrets = "{SECRET}"\n')
     await program.start(DISPATCHER_CONFIG=str(config_file))
-    poster, body = Poster(program), receipts.resend("email.delivered", await _sent(outbox))
+    poster, body = Poster(program), support.resend("email.delivered", await _sent(outbox))
     assert (poster.resend(body), poster.resend(body, NEWER)) == (204, 401)
     changes = ((f"{NEWER} {SECRET}", (204, 204)), (NEWER, (401, 204)), ("", (404, 404)))
     for reloads, (secrets, answers) in enumerate(changes, 1):

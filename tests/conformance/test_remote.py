@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.far import Far
-from tests.acceptance.test_operate import rows, text
-from tests.acceptance.test_workflows_cli import ANN, LETTER, graph
-from tests.program import Program
+from tests.cli.test_operate import rows, text
+from tests.cli.test_workflows import ANN, LETTER, graph
+from tests.support.far import Far
+from tests.support.program import Program
 
 
 async def test_OP_03_the_command_line_does_over_http_what_it_does_on_a_database(

@@ -7,7 +7,7 @@ import pytest
 from liquid import Environment, StrictUndefined
 
 from tests.conformance.outbox import Outbox
-from tests.program import Program
+from tests.support.program import Program
 
 # More than a template is rendered by python-liquid before it is compiled.
 DELIVERIES = 20

@@ -10,8 +10,8 @@ import pytest
 
 from tests.conformance.outbox import QUICK, Outbox, hanging
 from tests.faults.provider import Provider
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 LEASE_SECONDS = 1.0
 # Those who are there already have this long to notice a newcomer.

@@ -15,8 +15,8 @@ from tests.channels.resend.fake import (
     taken_and_says,
 )
 from tests.conformance.outbox import QUICK, Outbox
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 TEMPLATE = json.dumps({"subject": "Order {{ id }}", "text": "Hello.", "html": "<p>Hello.</p>"})
 BRISK = QUICK | {"DISPATCHER_RETRY__BASE_SECONDS": "0.05"}

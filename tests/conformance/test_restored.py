@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.store import schema
+from dispatcher.db.schema import migrate
 from tests.conformance.outbox import Outbox, hanging
 from tests.conformance.servers import dump, outbox_at, run
 from tests.faults.provider import Provider
-from tests.program import Program
-from tests.store.waits import until, until_blocked, until_waits
+from tests.support.program import Program
+from tests.support.waits import until, until_blocked, until_waits
 
 BRISK = {
     "DISPATCHER_JANITOR__INTERVAL_SECONDS": "0.1",
@@ -202,7 +202,7 @@ async def test_OB_12_data_restored_beside_a_running_dispatcher_is_not_sent_again
         assert await program.stop() == 0
         await _born_before(outbox, hours)
         await dump(outbox.connection, url, tmp_path / "dump", "--data-only")
-        await schema.migrate(empty_url)
+        await migrate.migrate(empty_url)
         second.url = empty_url
         await second.start(**settings)
         async with outbox_at(empty_url) as found, outbox_at(empty_url) as observer:

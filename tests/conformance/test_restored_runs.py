@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from dispatcher.domain.life import Succeeded
-from dispatcher.store import schema
-from dispatcher.store.database import Database
+from dispatcher.db.database import Database
+from dispatcher.db.schema import migrate
+from dispatcher.engine.rules.life import Succeeded
 from tests.conformance.servers import dump, outbox_at, run
-from tests.program import Program
-from tests.store.flows import at_node, ordered, put, status, trigger
-from tests.store.scene import Connection, Scene
-from tests.store.waits import until
+from tests.support.flows import at_node, ordered, put, status, trigger
+from tests.support.program import Program
+from tests.support.scene import Connection, Scene
+from tests.support.waits import until
 
 LATER = 2_208_988_800.0  # 2040
 LEDGER = "--exclude-table-data=dispatcher.schema_migrations"
@@ -96,7 +96,7 @@ async def test_OB_12_restored_runs_rest_until_somebody_resumes_them(
     words: tuple[str, ...],
 ) -> None:
     await dump(connection, url, tmp_path / "dump", "--data-only", LEDGER)
-    await schema.migrate(empty_url)
+    await migrate.migrate(empty_url)
     await restoring.start()
     restored = await run(connection, "pg_restore", "--data-only", *words, "-d", empty_url, str(tmp_path / "dump"))
     assert restored.stderr == b""

@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 
 from tests.conformance.outbox import QUICK, Outbox, faults, hanging, once
-from tests.program import Program
-from tests.store.waits import until, until_blocked
+from tests.support.program import Program
+from tests.support.waits import until, until_blocked
 
 SLOW = faults("sms", latency=1, latency_seconds=1.5)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.channels.web.far import LOOPBACK, FarSide, Silent, dropped, says
+from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, dropped, says
 from tests.conformance.outbox import faults
 from tests.conformance.runs import BRISK, Running, Runs, call, running, sms, steps
-from tests.forks import ROOT
-from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.support.forks import ROOT
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 BUSY = says(503, {"success": False, "error": "busy"})
 FINE = says(200, {"success": True, "data": {"invoice": 17}})

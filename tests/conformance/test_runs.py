@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.domain.keys import delivery_key
-from tests.channels.web.far import FarSide, says
+from dispatcher.base.values.idempotency import delivery_key
+from tests.channels.shared.web.far import FarSide, says
 from tests.conformance.flows import PAGER, Flows, graph, line, node
 
 ANN, BOB, CAT, GONE, NOBODY = "ann", "bob", "cat", "gone", "nobody"

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dispatcher.features.schedules.cron import Cron
+from dispatcher.features.schedules.rules import Cron
 from tests.conformance.outbox import QUICK, once
-from tests.planners.plans import put_plan, telling
-from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.features.runs.plans import put_plan, telling
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 BRISK = QUICK | {"DISPATCHER_WALK__POLL_SECONDS": "0.05"}
 NAMES = [f"minutely-{number}" for number in range(10)]

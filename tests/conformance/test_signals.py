@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.outbox import PATIENT, QUICK, Outbox, hanging, once
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 LISTENER = "application_name = 'dispatcher wakeup' AND datname = current_database()"
 

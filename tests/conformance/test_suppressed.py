@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dispatcher.domain.unsubscribe import Links, Subscription
+from dispatcher.engine.rules.unsubscribe_links import Links, Subscription
 from tests.conformance.outbox import Outbox, faults, hanging
-from tests.program import Program
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.waits import until
 
 PUBLIC = "https://mail.example.org/post"
 SECRET = "a-secret-that-is-long-enough-for-links"

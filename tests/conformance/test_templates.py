@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.conformance.outbox import Outbox
-from tests.forks import ROOT
-from tests.program import Program
-from tests.store.scene import Connection
+from tests.support.forks import ROOT
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 Done = subprocess.CompletedProcess[bytes]
 
+MANUAL = "dispatcher/liquid/README.md"
 SMS = """---
 channel: sms
 locale: en
@@ -164,9 +165,9 @@ async def test_TE_01_two_that_sync_at_once_both_succeed(
     assert newest == 3
 
 
-async def test_TE_01_the_readmes_example_does_what_it_says(program: Program, outbox: Outbox, tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text()
-    section = readme[readme.index("## Templates") : readme.index("## Commands")]
+async def test_TE_01_the_manuals_example_does_what_it_says(program: Program, outbox: Outbox, tmp_path: Path) -> None:
+    page = (ROOT / MANUAL).read_text()
+    section = page[page.index("## Template files") : page.index("## Syntax")]
     for name, content in re.findall(r"`(templates/\S+)`:\n\n```\n(.*?)```\n", section, re.DOTALL):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)

@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from tests.conformance.flows import Flows, line, node
-from tests.store.scene import Connection
-from tests.store.waits import until_blocked
+from tests.support.scene import Connection
+from tests.support.waits import until_blocked
 
 GREETING = line("greeting", node("hello", "sms", body="Hello {{ name }}"))
 TEMPLATE = "---\nchannel: sms\n---\n--- body ---\nHello {{ guest.name }}{{ step_0_error }}\n"

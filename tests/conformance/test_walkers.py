@@ -6,9 +6,9 @@ import pytest
 
 from tests.conformance.flows import BRISK, UNPOLLED, Flows, line, node, put
 from tests.conformance.outbox import QUICK
-from tests.program import Program
-from tests.store.scene import Connection
-from tests.store.waits import until
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 RUNS = 300
 

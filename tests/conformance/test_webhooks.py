@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.channels.web.far import LOOPBACK, FarSide, Request, Silent, dropped, json_of, says
+from tests.channels.shared.web.far import LOOPBACK, FarSide, Request, Silent, dropped, json_of, says
 from tests.conformance.flows import BRISK
-from tests.program import Program
-from tests.store import flows
-from tests.store.scene import Connection
-from tests.store.waits import until
-from tests.webhooks import signatures, verify
+from tests.features.webhooks.support import signatures, verify
+from tests.support import flows
+from tests.support.program import Program
+from tests.support.scene import Connection
+from tests.support.waits import until
 
 WHY = ("--reason", "a test", "--actor", "ann")
 OPEN = {"DISPATCHER_CHANNELS__WEBHOOK__OPTIONS__ALLOW_ADDRESSES": LOOPBACK}

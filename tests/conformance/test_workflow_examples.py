@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from channels.mail import addresses
-from tests.channels.web.far import LOOPBACK, FarSide, json_of, says
+from channels.shared.mail import addresses
+from tests.channels.shared.web.far import LOOPBACK, FarSide, json_of, says
 from tests.conformance.runs import Running, running
 
 FOLDER = Path(__file__).parents[2] / "ops" / "workflows"

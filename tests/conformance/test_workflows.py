@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.flows import Definition, Flows, graph, line, node
 from tests.conformance.test_templates import rows, text
-from tests.program import Program
+from tests.support.program import Program
 
 FIRST = line("greeting", node("paid", "wait", event="paid"), node("hello", "sms", body="Hello {{ name }}"))
 SECOND = line("greeting", node("paid", "wait", event="paid"), node("hello", "sms", body="Good day {{ name }}"))
@@ -79,7 +79,7 @@ async def test_WF_01_runs_stay_on_the_version_that_they_began_with(flows: Flows)
 
 # WF-02
 
-# As the README lists them.
+# As the manual of the template language lists them.
 OF_LIQUIDJS = ["json", "jsonify", "inspect", "push", "pop", "shift", "where_exp", "group_by", "date_to_xmlschema"]
 HELLO = node("hello", "sms", body="Hello")
 BRANCH = graph("branch", [node("which", "branch"), HELLO], [("which", "hello", "a == 1")])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.selftest.books import Books
 from dispatcher.selftest.ledger import Faults, read_ledger
+from dispatcher.selftest.ledger_file import Books
 from tests.faults.provider import Provider, message
 
 pytestmark = pytest.mark.anyio

@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dispatcher.faultpoints import POINTS
-from dispatcher.store import checks
-from dispatcher.store.database import Database
-from dispatcher.store.deliveries import New, insert
-from tests.forks import ROOT
-from tests.program import Program
-from tests.store.scene import Scene
-from tests.store.waits import until
+from dispatcher.base.fault_points import POINTS
+from dispatcher.db import checks
+from dispatcher.db.database import Database
+from dispatcher.features.deliveries.store import New, insert
+from tests.support.forks import ROOT
+from tests.support.program import Program
+from tests.support.scene import Scene
+from tests.support.waits import until
 
 QUICK = {
     "DISPATCHER_INSTANCE__HEARTBEAT_SECONDS": "0.1",
@@ -44,11 +44,11 @@ WHERE = {
     "flush.written": "actors/flusher.py",
     "tick.before_commit": "features/schedules/worker.py",
     "tick.committed": "features/schedules/worker.py",
-    "announce.before_commit": "planners/announcer.py",
-    "announce.committed": "planners/announcer.py",
-    "walk.noted": "planners/walker.py",
-    "walk.before_commit": "planners/walker.py",
-    "walk.committed": "planners/walker.py",
+    "announce.before_commit": "features/webhooks/worker.py",
+    "announce.committed": "features/webhooks/worker.py",
+    "walk.noted": "features/runs/worker.py",
+    "walk.before_commit": "features/runs/worker.py",
+    "walk.committed": "features/runs/worker.py",
     "recovery.fenced": "actors/recoverer.py",
     "recovery.done": "actors/recoverer.py",
     "drain.begun": "pipeline.py",

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
+from dispatcher.selftest.postgres_protocol import Speaks, follow
 from dispatcher.selftest.proxy import Proxy
-from dispatcher.selftest.talk import Speaks, follow
 from tests.faults.upstream import Streams, Upstream, hang_up
 
 pytestmark = pytest.mark.anyio

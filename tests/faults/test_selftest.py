@@ -12,11 +12,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+from dispatcher.db.database import Database
 from dispatcher.selftest.audit import Audit
-from dispatcher.selftest.books import Entry
+from dispatcher.selftest.ledger_file import Entry
 from dispatcher.selftest.plan import Plan, through, upstream, with_database
-from dispatcher.store.database import Database
-from tests.forks import ROOT
+from tests.support.forks import ROOT
 
 pytestmark = pytest.mark.anyio
 

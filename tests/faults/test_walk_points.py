@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import psutil
 import pytest
 
-from dispatcher.faultpoints import POINTS
-from dispatcher.store.database import Database
-from tests.planners.stage import Stage
-from tests.program import Program
-from tests.store.scene import Scene
-from tests.store.waits import until
-from tests.unit.domain.plans.walks import plan, send
+from dispatcher.base.fault_points import POINTS
+from dispatcher.db.database import Database
+from tests.features.runs.stage import Stage
+from tests.plans.walks import plan, send
+from tests.support.program import Program
+from tests.support.scene import Scene
+from tests.support.waits import until
 
 QUICK = {
     "DISPATCHER_INSTANCE__HEARTBEAT_SECONDS": "0.1",

@@ -9,7 +9,7 @@ import yaml
 
 from tests.conformance.runs import Running, running
 from tests.conformance.servers import run
-from tests.forks import ROOT
+from tests.support.forks import ROOT
 
 RECIPES = ROOT / "ops" / "recipes"
 

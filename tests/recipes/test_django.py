@@ -6,9 +6,9 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.forks import ROOT
 from tests.recipes.conftest import RECIPES, Shop
-from tests.store.waits import until
+from tests.support.forks import ROOT
+from tests.support.waits import until
 
 PLACE = RECIPES / "django"
 COMMAND_SECONDS_MAX = 60

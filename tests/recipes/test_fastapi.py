@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 
 from dispatcher.selftest.proxy import Proxy
-from tests.api.caller import make_key
-from tests.forks import ROOT
 from tests.recipes.conftest import RECIPES, Shop
-from tests.store.waits import until
+from tests.support.caller import make_key
+from tests.support.forks import ROOT
+from tests.support.waits import until
 
 ANN = {"email": "ann@example.org", "name": "Ann"}
 NAMELESS = {"email": "ann@example.org"}

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from dispatcher.cli.caller import Caller
+from dispatcher.base.values.durations import DURATION_WORDS, duration
+from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
-from dispatcher.cli.operating import Reason
-from dispatcher.cli.output import cell, show_list, tell
-from dispatcher.domain.plans.times import DURATION_WORDS, duration
-from dispatcher.domain.roles import MATRIX, Role
+from dispatcher.cli.options import Reason
+from dispatcher.cli.terminal.output import cell, show_list, tell
 from dispatcher.features.keys import endpoints
 from dispatcher.features.keys.models import ApiKey, KeyAction, NewSecret, RevokedKey, Secret
+from dispatcher.http.roles import MATRIX, Role
 
 app = group(help="Make, list, rotate and revoke the keys of the HTTP door.")
 

@@ -2,17 +2,17 @@
 
 import re
 
-from dispatcher.api import operators
-from dispatcher.api.cursors import ID_MAX, after_texts, below, cursor_after_texts, none_of_ours
-from dispatcher.api.endpoints import Call, Done, endpoint
-from dispatcher.api.listing import by_id, page
-from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.api.reading import over
-from dispatcher.domain.bearer import KEY_NAME
-from dispatcher.domain.roles import Right
+from dispatcher.base.workspace import Workspace
 from dispatcher.features.keys import models, store
 from dispatcher.features.keys.store import New
-from dispatcher.store.templates import Workspace
+from dispatcher.http import operators
+from dispatcher.http.bearer import KEY_NAME
+from dispatcher.http.cursors import ID_MAX, after_texts, below, cursor_after_texts, none_of_ours
+from dispatcher.http.endpoints import Call, Done, endpoint
+from dispatcher.http.listing import by_id, page
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.http.reading import over
+from dispatcher.http.roles import Right
 
 NOUN = "keys"
 LOG_NOUN = "key_actions"

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from dispatcher.api.models import Asked, Cursor, InWorkspace, Limit, LongCursor, Moment, Reason, ShortText, Tenant
-from dispatcher.domain.bearer import KEY_NAME
-from dispatcher.domain.roles import Role
+from dispatcher.http.bearer import KEY_NAME
+from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, LongCursor, Moment, Reason, ShortText, Tenant
+from dispatcher.http.roles import Role
 
 # An old secret that is good for longer is not rotated, but shared.
 OVERLAP_SECONDS_MAX = 90 * 86_400

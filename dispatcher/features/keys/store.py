@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from dispatcher.api.cursors import ID_MAX
-from dispatcher.domain import bearer
-from dispatcher.domain.bearer import Bearer
-from dispatcher.domain.roles import Role
-from dispatcher.store.database import Database
-from dispatcher.store.queries import statements
-from dispatcher.store.templates import Workspace
+from dispatcher.base.workspace import Workspace
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.http import bearer
+from dispatcher.http.bearer import Bearer
+from dispatcher.http.cursors import ID_MAX
+from dispatcher.http.roles import Role
 
-_SQL = statements("dispatcher.features.keys")
+_SQL = statements(__name__)
 
 
 class New(Struct, frozen=True):

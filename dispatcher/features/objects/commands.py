@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from dispatcher.cli.caller import Caller
+from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.operating import Yes, second
-from dispatcher.cli.output import show_facts, show_list, tell
-from dispatcher.cli.streams import standard_input
-from dispatcher.domain.shelf import is_media_type, is_name
+from dispatcher.cli.options import Yes, second
+from dispatcher.cli.terminal.output import show_facts, show_list, tell
+from dispatcher.cli.terminal.standard_streams import standard_input
+from dispatcher.engine.rules.object_cache import is_media_type, is_name
 from dispatcher.features.objects import endpoints
 from dispatcher.features.objects.models import OBJECT_BYTES_MAX, ErasedObject, Object, PutObject
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.api.cursors import after
-from dispatcher.api.endpoints import Call, Done, endpoint
-from dispatcher.api.listing import by_name, page
-from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.domain.roles import Right
-from dispatcher.domain.shelf import Name, is_name
-from dispatcher.errors import Fault
+from dispatcher.base.errors import Fault
+from dispatcher.engine.rules.object_cache import Name, is_name
 from dispatcher.features.objects import models, store
 from dispatcher.features.objects.models import OBJECT_BYTES_MAX
+from dispatcher.http.cursors import after
+from dispatcher.http.endpoints import Call, Done, endpoint
+from dispatcher.http.listing import by_name, page
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.http.roles import Right
 
 NOUN = "objects"
 

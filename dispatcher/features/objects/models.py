@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from dispatcher.api.models import Asked, Limit, LongCursor
-from dispatcher.domain.shelf import MEDIA_TYPE
+from dispatcher.engine.rules.object_cache import MEDIA_TYPE
+from dispatcher.http.models import Asked, Limit, LongCursor
 
 # What the schema allows.
 OBJECT_BYTES_MAX = 16 * 1024 * 1024

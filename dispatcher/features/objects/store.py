@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dispatcher.domain.shelf import Name, Stored
-from dispatcher.store.database import Database
-from dispatcher.store.queries import statements
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.engine.rules.object_cache import Name, Stored
 
-_SQL = statements("dispatcher.features.objects")
+_SQL = statements(__name__)
 
 
 async def put(database: Database, name: Name, content: bytes, content_type: str) -> str:

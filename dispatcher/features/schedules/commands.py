@@ -6,11 +6,11 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from dispatcher.cli.caller import Caller
+from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
-from dispatcher.cli.operating import second
-from dispatcher.cli.output import cell, show_facts, show_list, tell
-from dispatcher.cli.voice import plain
+from dispatcher.cli.options import second
+from dispatcher.cli.terminal.console import plain
+from dispatcher.cli.terminal.output import cell, show_facts, show_list, tell
 from dispatcher.features.schedules import endpoints
 from dispatcher.features.schedules.models import (
     TICKS_MAX,

@@ -5,16 +5,16 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.api import tags
-from dispatcher.api.cursors import after
-from dispatcher.api.endpoints import Call, Done, endpoint
-from dispatcher.api.listing import by_name, page
-from dispatcher.api.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.domain.roles import Right
-from dispatcher.errors import ScheduleRefused
+from dispatcher.base.errors import ScheduleRefused
+from dispatcher.db import timestamps
 from dispatcher.features.schedules import models, store
-from dispatcher.features.schedules.cron import Cron
-from dispatcher.store import times
+from dispatcher.features.schedules.rules import Cron
+from dispatcher.http import etags
+from dispatcher.http.cursors import after
+from dispatcher.http.endpoints import Call, Done, endpoint
+from dispatcher.http.listing import by_name, page
+from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.http.roles import Right
 
 NOUN = "schedules"
 ACTIONS_MAX = 20
@@ -42,7 +42,7 @@ async def get_schedule(call: Call) -> Done:
         "would_be_refused": await store.fault(call.database, call.workspace, found["name"]),
         "actions": await store.actions(call.database, found["id"], ACTIONS_MAX),
     }
-    return Done(msgspec.convert(facts, models.WholeSchedule), headers={"etag": tags.tag(found["version"])})
+    return Done(msgspec.convert(facts, models.WholeSchedule), headers={"etag": etags.tag(found["version"])})
 
 
 async def _find(call: Call) -> dict[str, Any]:
@@ -75,17 +75,17 @@ async def put_schedule(call: Call) -> Done:
     before = None
     if call.if_match is not None:
         before = (await _find(call))["version"]
-        tags.require(call, f"schedule {name}", before)
+        etags.require(call, f"schedule {name}", before)
     asked = store.Asked(name, given.workflow, given.cron.strip(), given.time_zone, call.raw("input"))
     try:
         answer = await store.put(call.database, call.workspace, asked, call.actor)
     except ScheduleRefused as refused:
         raise faulty(refused.faults) from refused
     found = await _find(call)
-    tags.require_next(f"schedule {name}", before, found["version"], created=answer == "changed")
+    etags.require_next(f"schedule {name}", before, found["version"], created=answer == "changed")
     fault = await store.fault(call.database, call.workspace, name)
     saved = msgspec.convert(found | {"would_be_refused": fault, "answer": answer}, models.SavedSchedule)
-    return Done(saved, 201 if answer == "created" else 200, {"etag": tags.tag(found["version"])})
+    return Done(saved, 201 if answer == "created" else 200, {"etag": etags.tag(found["version"])})
 
 
 @endpoint("DELETE", _ONE, _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND, CHANGED), tagged=True)
@@ -93,7 +93,7 @@ async def delete_schedule(call: Call) -> Done:
     """Delete a schedule; its runs stay."""
     name = call.named("schedule")
     if call.if_match is not None and (newest := await store.keep(call.database, call.workspace, name)) is not None:
-        tags.require(call, f"schedule {name}", newest)
+        etags.require(call, f"schedule {name}", newest)
     return _switched(call, await store.delete(call.database, call.workspace, name, call.actor))
 
 
@@ -146,7 +146,7 @@ async def get_schedule_ticks(call: Call) -> Done:
         cron = Cron(found["cron"], found["time_zone"])
     except ScheduleRefused as refused:
         raise _unreadable(call, refused) from refused
-    some = islice(cron.ticks(await times.now(call.database)), call.query.count)
+    some = islice(cron.ticks(await timestamps.now(call.database)), call.query.count)
     return Done(models.Ticks([models.Tick(tick, cron.local(tick)) for tick in some]))
 
 

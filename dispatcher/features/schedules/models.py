@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field, structs
 
-from dispatcher.api.models import Asked, Json, Limit, LongCursor, ShortText
-from dispatcher.domain.zones import ZONE_MAX
-from dispatcher.features.schedules.cron import EXPRESSION_MAX
+from dispatcher.base.values.time_zones import ZONE_MAX
+from dispatcher.features.schedules.rules import EXPRESSION_MAX
+from dispatcher.http.models import Asked, Json, Limit, LongCursor, ShortText
 
 TICKS_MAX = 100
 

@@ -8,14 +8,14 @@ import asyncpg
 import msgspec
 from msgspec import Struct
 
-from dispatcher.errors import Fault, ScheduleRefused
-from dispatcher.features.schedules.cron import Cron
-from dispatcher.store import times
-from dispatcher.store.database import Database
-from dispatcher.store.queries import statements
-from dispatcher.store.templates import Workspace
+from dispatcher.base.errors import Fault, ScheduleRefused
+from dispatcher.base.workspace import Workspace
+from dispatcher.db import timestamps
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.features.schedules.rules import Cron
 
-_SQL = statements("dispatcher.features.schedules")
+_SQL = statements(__name__)
 
 _NAMED = "expected 1 to 100 letters, digits and . _ / -, a letter or digit first"
 # What the schema refuses, in words. (Expressions and time zones were read before.)
@@ -74,7 +74,7 @@ class Ticked(Struct, frozen=True):
 async def put(database: Database, here: Workspace, asked: Asked, actor: str) -> str:
     """Save a schedule; answers created, changed or same. ScheduleRefused says what is wrong with it."""
     cron = Cron(asked.cron, asked.time_zone)
-    next_at = cron.after(await times.now(database))
+    next_at = cron.after(await timestamps.now(database))
     said = asked.name, asked.workflow, asked.cron, asked.time_zone, asked.input
     try:
         return str(await database.value(_SQL["put"], *_place(here), *said, next_at, actor))
@@ -93,7 +93,7 @@ async def activate(database: Database, here: Workspace, name: str, actor: str, *
     """Let it tick again; answers done, same or unknown. The latest tick that it missed runs, unless that is skipped."""
     next_at = None
     if skip_missed and (found := await show(database, here, name)) is not None:
-        next_at = Cron(found["cron"], found["time_zone"]).after(await times.now(database))
+        next_at = Cron(found["cron"], found["time_zone"]).after(await timestamps.now(database))
     return str(await database.value(_SQL["set_active"], *_place(here), name, True, actor, next_at))
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from dispatcher import faultpoints
-from dispatcher.config import Walk as Settings
+from dispatcher.base import fault_points
+from dispatcher.base.metrics import Metrics
+from dispatcher.config.settings import Walk as Settings
+from dispatcher.db.database import Database
 from dispatcher.features.schedules import store
-from dispatcher.features.schedules.cron import Cron
+from dispatcher.features.schedules.rules import Cron
 from dispatcher.features.schedules.store import Due, Tick, Ticked
-from dispatcher.metrics import Metrics
-from dispatcher.store.database import Database
 
 log = structlog.get_logger(__name__)
 
@@ -66,10 +66,10 @@ class Ticker:
                 return []
             # Years of missed ticks take their time; meanwhile others go on.
             ticked = await store.tick(connection, await asyncio.to_thread(self._plan, batch))
-            if faultpoints.ARMED:
-                faultpoints.passing("tick.before_commit")
-        if faultpoints.ARMED:
-            faultpoints.passing("tick.committed")
+            if fault_points.ARMED:
+                fault_points.passing("tick.before_commit")
+        if fault_points.ARMED:
+            fault_points.passing("tick.committed")
         return ticked
 
     def _plan(self, batch: Sequence[Due]) -> list[Tick]:

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from dispatcher.api.problems import Problem
-from dispatcher.cli.caller import Caller
+from dispatcher.base.values.durations import DURATION_WORDS, duration
+from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
-from dispatcher.cli.operating import Reason, second
-from dispatcher.cli.output import show_list, tell
-from dispatcher.domain.plans.times import DURATION_WORDS, duration
-from dispatcher.domain.webhooks import EVENTS, OVERLAP_SECONDS_MAX, WILDCARDS, events_faults, is_name
+from dispatcher.cli.options import Reason, second
+from dispatcher.cli.terminal.output import show_list, tell
 from dispatcher.features.webhooks import endpoints
 from dispatcher.features.webhooks.models import Webhook, WebhookAction, WebhookChanged, WebhookSecret
+from dispatcher.features.webhooks.rules import EVENTS, OVERLAP_SECONDS_MAX, WILDCARDS, events_faults, is_name
+from dispatcher.http.problems import Problem
 
 app = group(help="Let endpoints be told what happens to deliveries and runs, in signed messages.")
 

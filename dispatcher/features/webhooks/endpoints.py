@@ -2,15 +2,15 @@
 
 import msgspec
 
-from dispatcher.api.cursors import after, below
-from dispatcher.api.endpoints import Call, Done, endpoint
-from dispatcher.api.listing import by_id, by_name, page
-from dispatcher.api.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.domain.roles import Right
-from dispatcher.domain.webhooks import CHANNEL, ENDPOINTS_MAX, events_faults, is_name, url_fault
-from dispatcher.errors import Fault
+from dispatcher.base.errors import Fault
 from dispatcher.features.webhooks import models, store
+from dispatcher.features.webhooks.rules import CHANNEL, ENDPOINTS_MAX, events_faults, is_name, url_fault
 from dispatcher.features.webhooks.store import Refused
+from dispatcher.http.cursors import after, below
+from dispatcher.http.endpoints import Call, Done, endpoint
+from dispatcher.http.listing import by_id, by_name, page
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.http.roles import Right
 
 NOUN = "webhooks"
 LOG_NOUN = "webhook_actions"

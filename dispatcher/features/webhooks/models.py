@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from dispatcher.api.models import Asked, Cursor, Limit, LongCursor, Reason, ShortText
-from dispatcher.domain.webhooks import ENDPOINTS_MAX, EVENTS_MAX, OVERLAP_SECONDS_MAX, URL_CHARACTERS_MAX, Event
+from dispatcher.features.webhooks.rules import ENDPOINTS_MAX, EVENTS_MAX, OVERLAP_SECONDS_MAX, URL_CHARACTERS_MAX, Event
+from dispatcher.http.models import Asked, Cursor, Limit, LongCursor, Reason, ShortText
 
 Name = Annotated[
     str,

@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from dispatcher.api.cursors import ID_MAX
-from dispatcher.domain import webhooks
-from dispatcher.domain.webhooks import ENDPOINTS_MAX, Target
-from dispatcher.store.database import Database
-from dispatcher.store.queries import statements
-from dispatcher.store.templates import Workspace
+from dispatcher.base.workspace import Workspace
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.features.webhooks import rules
+from dispatcher.features.webhooks.rules import ENDPOINTS_MAX, Target
+from dispatcher.http.cursors import ID_MAX
 
-_SQL = statements("dispatcher.features.webhooks")
+_SQL = statements(__name__)
 
 # An endpoint as a delivery names it: tenant, workspace, number.
 Key = tuple[str, str, int]
@@ -36,7 +36,7 @@ class Refused(Struct, frozen=True):
 
 async def create(database: Database, whose: Workspace, new: Endpoint, actor: str, reason: str) -> str | Refused:
     """Make an endpoint; answers its secret."""
-    made = webhooks.secret(secrets.token_bytes)
+    made = rules.secret(secrets.token_bytes)
     told = whose.tenant_id, whose.workspace_id, *_columns(new), made, ENDPOINTS_MAX, actor, reason
     answer = str(await database.value(_SQL["create"], *told))
     return made if answer == "created" else Refused(answer)
@@ -52,7 +52,7 @@ async def rotate(
     database: Database, whose: Workspace, name: str, overlap_seconds: float, actor: str, reason: str
 ) -> str | Refused:
     """Give an endpoint another secret; answers it."""
-    made = webhooks.secret(secrets.token_bytes)
+    made = rules.secret(secrets.token_bytes)
     told = whose.tenant_id, whose.workspace_id, name, overlap_seconds, made, actor, reason
     answer = str(await database.value(_SQL["rotate"], *told))
     return made if answer == "rotated" else Refused(answer)

@@ -17,12 +17,10 @@ from channels.functions.answers import judged
 from channels.functions.channel import Functions
 from channels.functions.data import DEPTH_MAX
 from channels.functions.requests import REQUEST_BYTES_MAX, seconds_of
-from channels.web import Answer
-from channels.web.keys import delivery_key
-from dispatcher.config import Function
-from tests.channels.smtp.support import envelope
-from tests.channels.suite import Verdicts
-from tests.channels.web.far import (
+from channels.shared.web import Answer
+from channels.shared.web.idempotency_keys import delivery_key
+from dispatcher.config.settings import Function
+from tests.channels.shared.web.far import (
     LOOPBACK,
     METADATA,
     Behaviour,
@@ -34,7 +32,9 @@ from tests.channels.web.far import (
     half,
     says,
 )
-from tests.store.waits import until
+from tests.channels.smtp.support import envelope
+from tests.channels.suite import Verdicts
+from tests.support.waits import until
 
 NAME = "create-invoice"
 TOKEN = "sesame-4711"

@@ -7,10 +7,10 @@ import pytest
 from channels.contract import Envelope, Verdict
 from channels.resend import ResendOptions
 from channels.resend.channel import Resend
-from dispatcher.store.database import Database
+from dispatcher.db.database import Database
 from tests.channels.resend.fake import KEY, FakeResend
 from tests.channels.suite import SENDER, Post, Verdicts
-from tests.store.scene import Scene
+from tests.support.scene import Scene
 
 Opened = Callable[..., Resend]
 

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Unready, Verdict
 from channels.resend import answers
 from channels.resend.wire import ANSWER_BYTES_MAX
-from channels.web import Answer
-from channels.web.waits import WAIT_SECONDS_MAX
+from channels.shared.web import Answer
+from channels.shared.web.retry_after import WAIT_SECONDS_MAX
 from tests.channels.resend.conftest import Opened, delivered
 from tests.channels.resend.fake import (
     KEY,
@@ -30,7 +30,7 @@ from tests.channels.resend.fake import (
     taken_and_says,
 )
 from tests.channels.suite import CONTENT, RECIPIENT, Post, Verdicts
-from tests.store.waits import until
+from tests.support.waits import until
 
 
 async def test_a_message_is_accepted_under_its_key(fake: FakeResend, opened: Opened, post: Post) -> None:

@@ -26,7 +26,7 @@ from tests.channels.resend.fake import (
     taken_and_says,
 )
 from tests.channels.suite import CONTENT, Post, Verdicts
-from tests.store.waits import until
+from tests.support.waits import until
 
 FILE = {"name": "a.txt", "content": b64encode(b"x").decode()}
 

@@ -9,17 +9,17 @@ import pytest
 from msgspec import structs
 
 from channels.contract import Envelope
-from channels.mail.errors import MailFault
 from channels.registry import PROVIDERS
 from channels.resend import ResendOptions
 from channels.resend import message as module
 from channels.resend.message import Messages, batch_key
-from channels.web.keys import delivery_key
-from dispatcher.config import Config
-from dispatcher.configfile import load, show
-from dispatcher.errors import ConfigError
-from tests.channels.mail.mailbox import envelope as an_envelope
+from channels.shared.mail.errors import MailFault
+from channels.shared.web.idempotency_keys import delivery_key
+from dispatcher.base.errors import ConfigError
+from dispatcher.config import load, show
+from dispatcher.config.settings import Config
 from tests.channels.resend.fake import KEY
+from tests.channels.shared.mail.mailbox import envelope as an_envelope
 
 OPTIONS = ResendOptions(api_key=KEY, sender="Shop <shop@example.net>", reply_to="help@example.net")
 FILE = {"name": "größe.txt", "content": b64encode(b"x").decode()}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from channels.resend.pace import PATIENCE_SECONDS, Pace
+from channels.resend.rate_limit import PATIENCE_SECONDS, Pace
 
 
 class Hands:

@@ -11,10 +11,10 @@ from msgspec import structs
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.slack import SlackOptions
 from channels.slack.channel import Slack
-from dispatcher.config import Webhook
+from dispatcher.config.settings import Webhook
+from tests.channels.shared.web.far import LOOPBACK, METADATA, Behaviour, FarSide, Silent, dropped, half, json_of, says
 from tests.channels.smtp.support import envelope
 from tests.channels.suite import Verdicts
-from tests.channels.web.far import LOOPBACK, METADATA, Behaviour, FarSide, Silent, dropped, half, json_of, says
 
 NAME = "acquisition"
 BLOCKS = '[{"type": "section", "text": {"type": "mrkdwn", "text": "*Ann* asks"}}]'

@@ -12,7 +12,7 @@ from textwrap import dedent
 from typing import Self
 
 from tests.channels.mailbox import parsed
-from tests.store.waits import until
+from tests.support.waits import until
 
 POSTFIX = shutil.which("postfix", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin")))
 SECONDS_MAX = 60.0

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from channels.contract import Accepted, Envelope, NotCalled, RetryAfter, Unknown, Unready, Verdict
-from channels.mail.composer import Composed, Composer
+from channels.shared.mail.composer import Composed, Composer
 from channels.smtp import Smtp
 from tests.channels.smtp.scripted import EHLO, SILENCE, Scripted, on
 from tests.channels.smtp.support import channel, envelope, envelopes, options, sent
 from tests.channels.suite import Verdicts
-from tests.store.waits import until
+from tests.support.waits import until
 
 LONG = b"250 " + b"x" * 1_000_000 + b"\r\n"
 

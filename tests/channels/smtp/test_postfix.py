@@ -9,7 +9,7 @@ from channels.contract import Accepted, Refused
 from tests.channels.smtp.certificates import Authority
 from tests.channels.smtp.postfix import Postfix, why_not
 from tests.channels.smtp.support import channel, envelope, sent
-from tests.store.waits import until
+from tests.support.waits import until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it is there")
 

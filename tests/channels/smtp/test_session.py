@@ -8,7 +8,7 @@ from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttle
 from tests.channels.smtp.scripted import EHLO, Answer, Scripted, on
 from tests.channels.smtp.support import channel, envelope, envelopes, sent
 from tests.channels.suite import Verdicts
-from tests.store.waits import until
+from tests.support.waits import until
 
 CHUNKING = EHLO.replace(b"250 8BITMIME", b"250-CHUNKING\r\n250 8BITMIME")
 PLAIN = b"250 scripted.example\r\n"

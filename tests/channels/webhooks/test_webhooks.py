@@ -14,10 +14,10 @@ from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled
 from channels.webhooks import WebhooksOptions
 from channels.webhooks import channel as hooks
 from channels.webhooks.channel import Webhooks
+from tests.channels.shared.web.far import ELSEWHERE, LOOPBACK, METADATA, Behaviour, FarSide, Silent, dropped, half, says
 from tests.channels.smtp.support import envelope
 from tests.channels.suite import SECRET, Verdicts
-from tests.channels.web.far import ELSEWHERE, LOOPBACK, METADATA, Behaviour, FarSide, Silent, dropped, half, says
-from tests.webhooks import signatures, verify
+from tests.features.webhooks.support import signatures, verify
 
 OTHER = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = '{"type":"delivery.sent","timestamp":"2030-01-31T08:00:00Z","data":{"id":17}}'

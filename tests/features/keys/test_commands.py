@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.domain import bearer
-from tests.acceptance.test_operate import rows, text
-from tests.program import Program
+from dispatcher.http import bearer
+from tests.cli.test_operate import rows, text
+from tests.support.program import Program
 
 WHY = ("--reason", "asked", "--actor", "bob")
 

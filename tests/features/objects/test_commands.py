@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dispatcher.features.objects.models import OBJECT_BYTES_MAX
-from tests.program import Program
+from tests.support.program import Program
 
 Done = subprocess.CompletedProcess[bytes]
 

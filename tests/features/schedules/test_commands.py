@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.planners.plans import idle, put_plan
-from tests.program import Program
-from tests.store.scene import Connection
+from tests.features.runs.plans import idle, put_plan
+from tests.support.program import Program
+from tests.support.scene import Connection
 
 Done = subprocess.CompletedProcess[bytes]
 WEEKLY = ("schedules", "put", "weekly", "--workflow", "report", "--cron", "0 9 * * 1", "--time-zone", "Europe/Berlin")

@@ -1,0 +1,1 @@
+"""What several channels use: composing mail, the HTTP client."""

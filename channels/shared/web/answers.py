@@ -1,0 +1,45 @@
+"""Answers: what a status says by itself, whoever is asked."""
+
+from channels.contract import Refused, RetryAfter, Verdict
+from channels.shared.web.client import Answer, Lost
+from channels.shared.web.retry_after import retry_after
+
+OK, REDIRECT, BAD, TOO_MANY, SERVER = 200, 300, 400, 429, 500
+# Refused before anything was done, and not for good: a request that came too slowly, or too early.
+_TOO_SOON = frozenset({408, 425, TOO_MANY})
+# What a gateway says when it has no answer from the one behind it: nobody knows whether that one was called.
+_NO_ANSWER = frozenset({502, 504, 524})
+
+
+def succeeded(answer: Answer) -> bool:
+    """Whether the status says that all went well."""
+    return OK <= answer.status < REDIRECT
+
+
+def passes(answer: Answer) -> bool:
+    """Whether a failure with this status may pass by itself."""
+    return answer.status >= SERVER or answer.status in _TOO_SOON
+
+
+def of_a_gateway(answer: Answer) -> bool:
+    """Whether the status says that a gateway had no answer."""
+    return answer.status in _NO_ANSWER
+
+
+def redirects(answer: Answer) -> bool:
+    """Whether the answer leads elsewhere."""
+    return REDIRECT <= answer.status < BAD
+
+
+def asked_wait(answer: Answer) -> float | None:
+    """For how long an answer asks to be left alone, in seconds."""
+    return retry_after(answer.headers.get("retry-after", ""))
+
+
+def not_called(lost: Lost) -> Verdict:
+    """The verdict where nothing of a request had left."""
+    if lost.forbidden:
+        return Refused(
+            "recipient: its URL leads to an address that is not public; if that is meant, name it in allow_addresses"
+        )
+    return RetryAfter(f"no connection: {lost.why}")

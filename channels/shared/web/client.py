@@ -1,0 +1,161 @@
+"""The client: one POST over a kept connection to a guarded address, and how far it came when there was no answer.
+
+It never follows a redirect, never repeats a request, takes no proxy from the environment, and reads no more of an
+answer than it was told to.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from msgspec import Struct
+
+from channels.contract import Envelope
+from channels.shared.web.guard import Forbidden, Guard
+
+CONNECT_SECONDS_MAX = 10.0
+
+
+class Bounds(Struct, frozen=True):
+    """What a client may use up."""
+
+    # Calls under way at a time; others wait for their turn.
+    connections: int
+    # The longest answer that is read.
+    answer_bytes_max: int
+    # For how long an idle connection is kept: shorter than its server keeps it. One that it closes as a request leaves
+    # makes that unknown.
+    keep_seconds: float
+
+
+class Call(Struct, eq=False):
+    """One request, for one message or several. `seconds` is for all of it, from its turn to the answer's last byte."""
+
+    envelopes: Sequence[Envelope]
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float | None = None
+    written: bool = False
+
+
+class Answer(Struct, frozen=True):
+    """What came back, its headers by their names in lower case. Without a body: it was too long, or was cut off."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes | None
+    cut_off: bool = False
+
+
+class Lost(Struct, frozen=True):
+    """No answer. `written` says whether any of the request may have left; `forbidden`, that it was not allowed to."""
+
+    written: bool
+    why: str
+    forbidden: bool = False
+
+
+class LicenceOver(Exception):  # noqa: N818 - it is no error: it is too late
+    """It is too late to begin."""
+
+
+class Client:
+    """Connections to wherever its guard lets them go."""
+
+    def __init__(self, guard: Guard, bounds: Bounds, resolver: AbstractResolver | None = None) -> None:
+        self._guard = guard
+        self._bounds = bounds
+        self._resolver = resolver
+        self._turns = asyncio.Semaphore(bounds.connections)
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def reach(self, url: str) -> None:
+        """Return when a server answers, whatever it says: its connection is kept for what comes."""
+        async with asyncio.timeout(CONNECT_SECONDS_MAX), self._open().head(url, allow_redirects=False):
+            pass
+
+    async def post(self, call: Call) -> Answer | Lost:
+        """Make a call. LicenceOver where it was too late, directly before the first byte."""
+        call.written = False
+        head: Answer | None = None
+        async with self._turns:
+            try:
+                async with (
+                    asyncio.timeout(call.seconds),
+                    self._open().post(
+                        call.url, data=call.body, headers=call.headers, allow_redirects=False, trace_request_ctx=call
+                    ) as response,
+                ):
+                    headers = {name.lower(): value for name, value in response.headers.items()}
+                    head = Answer(response.status, headers, None, cut_off=True)
+                    body = await _read(response, self._bounds.answer_bytes_max)
+                    return Answer(response.status, headers, body)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
+                return head or _lost(call, trouble)
+
+    async def close(self) -> None:
+        """Let connections go, for good: what was about to begin finds none."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise aiohttp.ClientConnectionError("closed")
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_request_headers_sent.append(_about_to_write)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=self._bounds.connections,
+                    keepalive_timeout=self._bounds.keep_seconds,
+                    enable_cleanup_closed=False,
+                    resolver=self._resolver,
+                    socket_factory=self._guard.socket,
+                ),
+                # Each call as a whole has its own bound.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
+                headers={
+                    "User-Agent": "dispatcher",
+                    "Accept": "application/json",
+                    "Accept-Encoding": "identity",
+                    "Content-Type": "application/json",
+                },
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                trace_configs=[trace],
+            )
+        return self._session
+
+
+async def _about_to_write(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: Any) -> None:  # noqa: ANN401 - a signal's parameters are its own
+    """Called with the connection at hand, the head of the request composed, and nothing of it written."""
+    call = context.trace_request_ctx
+    if isinstance(call, Call):
+        if any(envelope.licence.expired() for envelope in call.envelopes):
+            raise LicenceOver
+        call.written = True
+
+
+def _lost(call: Call, trouble: Exception) -> Lost:
+    cause = trouble.os_error if isinstance(trouble, aiohttp.ClientConnectorError) else trouble
+    return Lost(call.written, type(trouble).__name__, forbidden=isinstance(cause, Forbidden))
+
+
+async def _read(response: aiohttp.ClientResponse, bytes_max: int) -> bytes | None:
+    """The body, or None where it is too long: then nothing more of it is read."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > bytes_max:
+            response.close()
+            return None
+    return b"".join(pieces)

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, clock, metrics, logs, health, fault points."""

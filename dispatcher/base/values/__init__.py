@@ -1,0 +1,1 @@
+"""Values that several rooms read and write: addresses, durations, locales, time zones, keys."""

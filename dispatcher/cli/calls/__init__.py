@@ -1,0 +1,1 @@
+"""Calls of endpoints, in this process or over HTTP."""

@@ -1,0 +1,143 @@
+"""Bulk: acting on named things one by one, or on everything that a filter matches, page by page."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+import typer
+from msgspec import Struct, structs
+
+from dispatcher.cli.calls.caller import Caller
+from dispatcher.cli.failures import FAILED
+from dispatcher.cli.options import confirm
+from dispatcher.cli.terminal.output import tell
+from dispatcher.cli.terminal.progress import progress_bar
+from dispatcher.http.bulk import NotDone, Swept
+from dispatcher.http.cursors import FIRST
+from dispatcher.http.endpoints import Endpoint
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem
+
+# So many are acted on at a time; more take another command.
+COUNTED_MAX = 100_000
+# By one request, whose transaction holds its rows for some 100 ms.
+PAGE = 500
+# Beyond these a person stops reading; JSON names them all.
+REFUSED_SHOWN_MAX = 20
+
+T = TypeVar("T")
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a thing: whether it was done, the answer in one word, and in a sentence."""
+
+    id: int
+    done: bool
+    answer: str
+    message: str
+
+
+class Words(Struct, frozen=True):
+    """How a command speaks of many: of what it finds, what it does to that, and what the others are."""
+
+    one: str
+    many: str
+    found: str
+    doing: str
+    done: str
+    done_as: str
+    none: str
+    others: str
+
+    def counted(self, count: int) -> str:
+        """How many, for a sentence."""
+        return f"{count:,} {self.one if count == 1 else self.many}"
+
+
+class Matched(Struct, frozen=True):
+    """Everything that a filter matches: how much that is, and the request that acts on it."""
+
+    count: int
+    endpoint: Endpoint
+    body: Mapping[str, object]
+    # What tells a refused thing from one of another kind.
+    kind: Mapping[str, object] = {}
+
+
+def attempt(
+    caller: Caller, endpoint: Endpoint, number: int, body: Mapping[str, object], *, anywhere: bool = False
+) -> Outcome:
+    """Act on one thing. That it does not exist, or is not in a state for it, is an outcome, too."""
+    try:
+        done = (caller.ask_by_id if anywhere else caller.ask)(endpoint, number, body=body)
+    except Problem as refused:
+        answer = {NOT_FOUND: "unknown", CONFLICT: refused.answer}.get(refused.kind)
+        if not answer:
+            raise
+        return Outcome(number, False, answer, refused.detail)
+    return Outcome(number, True, done.answer, done.message)
+
+
+def act_on_named(caller: Caller, named: Iterable[T], act: Callable[[T], Any]) -> None:
+    """Act on each, and tell its outcome. Exits with FAILED unless it was done to all of them."""
+    all_done = True
+    for one in named:
+        outcome = act(one)
+        all_done = all_done and outcome.done
+        tell(caller, outcome, outcome.message)
+    if not all_done:
+        raise typer.Exit(FAILED)
+
+
+def count(
+    caller: Caller, endpoint: Endpoint, time: Callable[[Any], datetime], query: Mapping[str, Any]
+) -> tuple[int, datetime]:
+    """Count what a list has, up to COUNTED_MAX; with the time before which all of that was there already."""
+    number, latest = 0, FIRST
+    for row in islice(caller.every(endpoint, **query), COUNTED_MAX):
+        number, latest = number + 1, max(latest, time(row))
+    return number, latest + timedelta(microseconds=1)
+
+
+def act_on_all(caller: Caller, words: Words, matched: Sequence[Matched], *, yes: bool) -> None:
+    """Act on everything that was counted, once somebody confirms it. Exits with FAILED unless it was done to all."""
+    total = sum(one.count for one in matched)
+    if total:
+        sentence = f"{words.counted(total)} would be {words.done_as}"
+        confirm(caller.voice, yes, total, sentence, words.many.replace(" ", "_"))
+    done = refused = 0
+    try:
+        with progress_bar(caller.voice, words.doing, total) as at:
+            for kind, page in (found for one in matched for found in _pages(caller, one)):
+                for number, not_done in enumerate(page.refused, refused + 1):
+                    _tell_refused(caller, not_done, kind, number)
+                done, refused = done + page.done, refused + page.not_done
+                at(done + refused)
+    except BaseException:
+        said = f"stopped: {words.counted(done)} {words.done}, which stays so; the others are {words.others}"
+        caller.voice.note(said, {"stopped": True, words.done: done, f"not_{words.done}": refused})
+        raise
+    left = f", {refused:,} not" if refused else ""
+    record = {words.found: total, words.done: done, f"not_{words.done}": refused}
+    tell(caller, record, f"{words.counted(done)} {words.done_as}{left}" if total else words.none)
+    if refused:
+        raise typer.Exit(FAILED)
+
+
+def _pages(caller: Caller, one: Matched) -> Iterator[tuple[Mapping[str, object], Swept]]:
+    """Act page by page, on as many as were counted."""
+    left, cursor = one.count, None
+    while left > 0:
+        page: Swept = caller.ask(one.endpoint, body={**one.body, "limit": min(PAGE, left), "cursor": cursor})
+        yield one.kind, page
+        left, cursor = left - page.done - page.not_done, page.next_cursor
+        if cursor is None:
+            break
+
+
+def _tell_refused(caller: Caller, one: NotDone, kind: Mapping[str, object], number: int) -> None:
+    if not caller.voice.as_json and number > REFUSED_SHOWN_MAX:
+        if number == REFUSED_SHOWN_MAX + 1:
+            caller.voice.say("others to which that cannot be done are only counted; --json names them all")
+        return
+    caller.voice.note(one.message, {"id": one.id, "done": False, **structs.asdict(one), **kind})

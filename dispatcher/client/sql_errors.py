@@ -1,0 +1,65 @@
+"""Refusals: what the schema's functions raise, as the errors that the same refusals are over HTTP."""
+
+from collections.abc import Mapping
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+
+from dispatcher.base.errors import Fault
+from dispatcher.client.encoding import FAULTY
+from dispatcher.client.errors import ClientError, Conflict, Forbidden, NotFound, Refused, Unexpected
+
+
+class _Detail(Struct, frozen=True):
+    """A fault as the schema's functions write it."""
+
+    path: str
+    words: str
+
+
+_details = msgspec.json.Decoder(list[_Detail]).decode
+
+_KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
+    asyncpg.NoDataFoundError: (NotFound, "not-found"),
+    asyncpg.ObjectNotInPrerequisiteStateError: (Conflict, "conflict"),
+    asyncpg.DataError: (Refused, FAULTY),
+    asyncpg.ProgramLimitExceededError: (Refused, FAULTY),
+    asyncpg.InsufficientPrivilegeError: (Forbidden, "forbidden"),
+    asyncpg.UndefinedFunctionError: (Unexpected, "schema-behind"),
+    asyncpg.InvalidSchemaNameError: (Unexpected, "schema-behind"),
+}
+
+
+def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
+    """The error that a refusal is; None for what is not about the call, and for the transaction to mind."""
+    if isinstance(fault, asyncpg.LockNotAvailableError):
+        # By its class it would be a conflict.
+        return None
+    for raised, (error, kind) in _KINDS.items():
+        if isinstance(fault, raised):
+            message = str(fault.args[0]) if fault.args else str(fault)
+            if _is_of_nul(fault):
+                message = "has a NUL character, which Postgres cannot keep"
+            return error(message, kind=kind, faults=_faults(error, fault, message))
+    return None
+
+
+def _is_of_nul(fault: asyncpg.PostgresError) -> bool:
+    """Whether it is about a NUL, in JSON or elsewhere: nothing else that is no UTF-8 comes as far as that."""
+    if isinstance(fault, asyncpg.UntranslatableCharacterError):
+        return "\\u0000" in (getattr(fault, "detail", None) or "")
+    return isinstance(fault, asyncpg.CharacterNotInRepertoireError)
+
+
+def _faults(error: type[ClientError], fault: asyncpg.PostgresError, message: str) -> list[Fault]:
+    """What the schema lists; at least what it says, where a refusal over HTTP always has a fault."""
+    if error not in (Refused, Conflict, NotFound):
+        return []
+    # Its own fields are typed as absent.
+    detail: str | None = getattr(fault, "detail", None)
+    try:
+        found = [Fault(one.path, one.words) for one in _details(detail or "")]
+    except msgspec.MsgspecError:
+        found = []
+    return found or ([] if error is NotFound else [Fault("$", message)])

@@ -1,0 +1,54 @@
+"""Fingerprints: what replicas compare of their configurations. They are hashes, since any reader of the database sees
+them and a configuration has secrets."""
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from dispatcher.config.settings import Config, Faults
+
+# How fast and how patiently a channel works, and not where and how its messages go: replicas may differ in these, so
+# that a change of them can be rolled out while all of them work.
+PACE = frozenset(
+    {
+        "answer_bytes_max",
+        "answer_seconds_max",
+        "batch_max",
+        "breaker_failures",
+        "breaker_seconds",
+        "connect_seconds_max",
+        "connection_seconds",
+        "connections",
+        "idle_seconds",
+        "messages_per_connection",
+        "throttle_seconds",
+        "timeout_seconds",
+    }
+)
+
+
+def of_config(config: Config) -> str:
+    """What replicas must have in common: everything but who they are, where they listen and how they log."""
+    beat = (config.instance.heartbeat_seconds, config.instance.lease_seconds, config.instance.licence_seconds)
+    deciding = (config.claim, config.flush, config.retry, config.limits, config.unsubscribe)
+    return _hash((beat, deciding, config.channels, config.functions, config.webhooks))
+
+
+def of_channel(provider: str, options: Mapping[str, object], faults: Faults, named: Mapping[str, object]) -> str:
+    """What decides how a channel treats a delivery: its provider by name, and a hash of the rest."""
+    targets = {name: _paceless(msgspec.to_builtins(target)) for name, target in named.items()}
+    return f"{provider}:{_hash((_paceless(options), faults, targets))}"
+
+
+def provider_of(fingerprint: str) -> str:
+    """The provider of a channel's fingerprint."""
+    return fingerprint.partition(":")[0]
+
+
+def _paceless(options: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in options.items() if name not in PACE}
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]

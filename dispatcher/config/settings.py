@@ -1,0 +1,329 @@
+"""The configuration: frozen structs in which every bound has a name, a unit, a range and a default."""
+
+import socket
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from dispatcher.config.values import (
+    AddressRanges,
+    Bytes,
+    Certificates,
+    Count,
+    FunctionUrl,
+    LongText,
+    Name,
+    Option,
+    PostgresUrl,
+    PublicUrl,
+    Rate,
+    Seconds,
+    Secrets,
+    Share,
+    ShortText,
+    SnsTopics,
+    TargetName,
+    WebhookSecrets,
+    WebhookUrl,
+)
+
+CHANNELS = ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "http", "webhook")
+# What is not captured where nobody names its provider: it goes nowhere before somebody has said where.
+PROVIDERS_OF_THEIR_OWN = {"webhook": "webhooks"}
+
+
+class Database(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which Postgres, and how it is spoken to. Without a URL the embedded one in `data_dir` is started."""
+
+    url: PostgresUrl = ""
+    # Where `url` leads through a pooler: Postgres itself, for LISTEN and migrations.
+    listen_url: PostgresUrl = ""
+    # The pooler supports prepared statements: pgbouncer from 1.21 on, with max_prepared_statements.
+    pooler_prepares: bool = False
+    data_dir: LongText = "~/.local/share/dispatcher"
+    pool_max: Annotated[int, Meta(ge=4, le=200)] = 10
+    connect_seconds_max: Seconds = 10.0
+    statement_seconds_max: Seconds = 30.0
+
+
+class Instance(Struct, frozen=True, forbid_unknown_fields=True):
+    """This process among the replicas: how it proves that it lives, and how long its marks are good for."""
+
+    name: ShortText = field(default_factory=socket.gethostname)
+    heartbeat_seconds: Seconds = 2.0
+    # Others take over after this long without a heartbeat.
+    lease_seconds: Seconds = 10.0
+    # A provider call may begin this long after its mark was asked for, then never: shorter than the lease.
+    licence_seconds: Seconds = 5.0
+    # SIGTERM: calls in flight may take this long before they are given up as unknown.
+    grace_seconds: Seconds = 25.0
+
+
+class Claim(Struct, frozen=True, forbid_unknown_fields=True):
+    """How work is taken from the outbox."""
+
+    batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    # Deliveries of one lane of one channel that may be between claim and result.
+    lane_capacity: Annotated[int, Meta(ge=1, le=100_000)] = 6_000
+    poll_seconds: Seconds = 1.0
+    poll_jitter: Share = 0.2
+
+
+class Flush(Struct, frozen=True, forbid_unknown_fields=True):
+    """How results are written: a full batch at once, fewer after a short wait for company."""
+
+    batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    linger_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    # Results that may wait for Postgres; above it senders stop marking.
+    pending_max: Count = 20_000
+
+
+class Walk(Struct, frozen=True, forbid_unknown_fields=True):
+    """How runs of workflows are taken up: so many in one transaction, fewer with a short wait for company before the
+    next, and how often without being woken. Schedules are looked at as often."""
+
+    batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 500
+    linger_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    poll_seconds: Seconds = 1.0
+
+
+class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+    """Wait after attempt n: base * 2^(n-1), capped; jitter is a share of the wait that is added at random."""
+
+    base_seconds: Seconds = 60.0
+    cap_seconds: Seconds = 3_600.0
+    jitter: Share = 0.0
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one delivery may weigh. Over it the delivery fails with the field's name."""
+
+    template_bytes_max: Bytes = 256 * 1024
+    variables_bytes_max: Bytes = 256 * 1024
+    rendered_bytes_max: Bytes = 1024 * 1024
+    templates_cached_max: Count = 1_000
+    # Stored objects in memory, for each lane that sends any.
+    objects_bytes_max: Bytes = 32 * 1024 * 1024
+
+
+class Http(Struct, frozen=True, forbid_unknown_fields=True):
+    """The listener of health, metrics and API. Port 0 picks a free one and logs it; `enabled = false` opens none."""
+
+    enabled: bool = True
+    # Never empty: asyncio would take that for every interface.
+    host: ShortText = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8085
+    # Over this, whoever has been longest without a request gives up its place.
+    connections_max: Annotated[int, Meta(ge=8, le=10_000)] = 500
+    # For the head of a request to arrive.
+    head_seconds_max: Seconds = 10.0
+
+
+class Api(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the HTTP API takes, from each of its callers and from all of them."""
+
+    # Of its own, so that callers cannot keep the dispatcher from the database.
+    connections: Annotated[int, Meta(ge=4, le=200)] = 10
+    body_bytes_max: Annotated[int, Meta(ge=1_024, le=16 * 1024 * 1024)] = 2 * 1024 * 1024
+    # Of many deliveries at once.
+    batch_bytes_max: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 16 * 1024 * 1024
+    body_seconds_max: Seconds = 5.0
+    request_seconds_max: Seconds = 15.0
+    # Of each key, in each process; a rate of 0 is no limit.
+    key_rate_per_second: Rate = 5_000.0
+    key_rate_burst: Rate = 5_000.0
+    # While what is due in a channel, and not in bulk, has waited for this long, more is refused. 0 never refuses.
+    shed_after_seconds: Annotated[float, Meta(ge=0, le=604_800)] = 600.0
+    # The workspace (tenant/workspace) whose administrators may reach beyond it: pause what is everybody's, and make
+    # keys for all. Empty: there is none.
+    operators: Annotated[
+        str,
+        Meta(
+            pattern=r"^(\Z|[^/\0]{1,100}/[^/\0]{1,100}\Z)",
+            extra={"expects": "a tenant and a workspace with a slash between them, such as default/default"},
+        ),
+    ] = "default/default"
+    # Pages of these origins may call it.
+    allow_origins: Annotated[
+        str,
+        Meta(
+            pattern=r"^\s*(\Z|https?://[A-Za-z0-9.:\[\]-]+(\s+https?://[A-Za-z0-9.:\[\]-]+)*\s*\Z)",
+            max_length=4_096,
+            extra={"expects": "origins such as https://shop.example.org, spaces between them"},
+        ),
+    ] = ""
+
+
+class Unsubscribe(Struct, frozen=True, forbid_unknown_fields=True):
+    """Links by which recipients unsubscribe. Both or neither: without them there are no links, and no pages."""
+
+    # Where the listener's /u/ can be reached from outside.
+    public_url: PublicUrl = ""
+    # The first signs, all verify: a new one goes before the old ones, which stay for as long as their mails are read.
+    secrets: Secrets = ""
+
+
+class Receipts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may tell what became of deliveries, at /receipts/PROVIDER. Who has no secret here has no page there.
+
+    Several secrets of one provider all count, so that one can be replaced by another.
+    """
+
+    # Where the listener's /receipts/ can be reached from outside: Twilio signs the URL that it calls.
+    public_url: PublicUrl = ""
+    twilio_tokens: Secrets = ""
+    resend_secrets: WebhookSecrets = ""
+    generic_secrets: WebhookSecrets = ""
+    # Anybody's messages are signed with SNS's key: these are the topics that are ours.
+    ses_topics: SnsTopics = ""
+    # What SNS signs with, in PEM: the one of our region, fetched once by a person.
+    ses_certificates: Certificates = ""
+
+
+class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Errors of the dispatcher itself, told to people. Without a URL nobody is told."""
+
+    # An incoming webhook of Slack.
+    slack: WebhookUrl = ""
+    allow_addresses: AddressRanges = ""
+    # What a message begins with, before the instance's name.
+    environment: Annotated[str, Meta(max_length=64, extra={"expects": "a text of at most 64 characters"})] = ""
+    # The first error waits for so long for company.
+    collect_seconds: Seconds = 5.0
+    # Between two messages; what comes meanwhile is in the next one.
+    every_seconds: Seconds = 60.0
+    # An outage of the database is told once it has lasted for so long.
+    database_away_seconds: Seconds = 30.0
+
+
+class Log(Struct, frozen=True, forbid_unknown_fields=True):
+    """Logs carry ids, never content."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+
+
+class Supervisor(Struct, frozen=True, forbid_unknown_fields=True):
+    """How often a crashed pipeline or service may be started again before the process gives up."""
+
+    restarts_max: Annotated[int, Meta(ge=0, le=1_000)] = 5
+    window_seconds: Seconds = 60.0
+
+
+class Janitor(Struct, frozen=True, forbid_unknown_fields=True):
+    """Housekeeping: spent claims go, deliveries past their time are skipped, gauges of the backlog are read."""
+
+    interval_seconds: Seconds = 10.0
+    page_max: Annotated[int, Meta(ge=1, le=100_000)] = 5_000
+
+
+class Faults(Struct, frozen=True, forbid_unknown_fields=True):
+    """Misbehaviour on purpose, for capture and blackhole: each is a probability per message, drawn from the seed."""
+
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    latency: Share = 0.0
+    latency_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 0.1
+    refuse: Share = 0.0
+    # Refused for the address's sake, which is suppressed.
+    bounce: Share = 0.0
+    retry: Share = 0.0
+    throttle: Share = 0.0
+    throttle_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
+    unknown: Share = 0.0
+    hang: Share = 0.0
+
+
+class Channel(Struct, frozen=True, forbid_unknown_fields=True):
+    """One channel: its provider, and how hard it may be driven."""
+
+    provider: Name = "capture"
+    # Deliveries that may be between mark and result: what a kill can leave held. Lanes share it.
+    marked_max: Annotated[int, Meta(ge=3, le=10_000)] = 500
+    # Tokens a second and the size of the bucket; 0 is no limit. In any second no more
+    # than both together go out. A burst of 0 is a fiftieth of a second's worth.
+    rate_per_second: Rate = 0.0
+    rate_burst: Rate = 0.0
+    tenant_rate_per_second: Rate = 0.0
+    domain_rate_per_second: Rate = 0.0
+    call_seconds_max: Seconds = 30.0
+    # An unknown outcome is sent again instead of held: only where a duplicate does no harm.
+    at_least_once: bool = False
+    # A held delivery counts as failed after this; 0 is never: somebody decides.
+    held_timeout_seconds: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
+    # Declared, bounded and checked by the provider; 64 is far above what any of them has.
+    options: Annotated[dict[Name, Option], Meta(max_length=64)] = {}
+    faults: Faults = Faults()
+
+    @property
+    def rates(self) -> tuple[float, float, float, float]:
+        """Tokens a second and the bucket, then those of each tenant and each domain."""
+        return self.rate_per_second, self.rate_burst, self.tenant_rate_per_second, self.domain_rate_per_second
+
+
+class Function(Struct, frozen=True, forbid_unknown_fields=True):
+    """A function of yours that deliveries on a channel with the provider `functions` call by its name."""
+
+    url: FunctionUrl = ""
+    # Sent as `Authorization: Bearer`; without one there is no such header.
+    token: Annotated[
+        str,
+        Meta(
+            pattern=r"^[!-~]{0,4096}\Z",
+            extra={"secret": True, "expects": "a token of at most 4096 printable characters without spaces"},
+        ),
+    ] = ""
+    # For one call as a whole. A delivery's option `timeout_seconds` can lower it.
+    timeout_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 20.0
+    # It knows the keys that it was given: an unknown outcome is asked for again with the same key, and not held.
+    idempotent: bool = False
+    # Which failures pass: `transient` ones by their status or their own word, `never` any, or `always` all.
+    retry: Literal["transient", "never", "always"] = "transient"
+    # An answer becomes part of its run: a megabyte is far above what anybody wants there.
+    answer_bytes_max: Annotated[int, Meta(ge=256, le=1024 * 1024)] = 64 * 1024
+    # Calls of this function under way at a time, in each process.
+    connections: Annotated[int, Meta(ge=1, le=256)] = 16
+    allow_addresses: AddressRanges = ""
+
+
+class Webhook(Struct, frozen=True, forbid_unknown_fields=True):
+    """A URL that takes messages for one place, such as a room of a chat: whoever knows it can write there."""
+
+    url: WebhookUrl = ""
+    allow_addresses: AddressRanges = ""
+
+
+def _every_channel_captures() -> dict[str, Channel]:
+    made = {name: Channel() for name in CHANNELS}
+    return made | {name: Channel(provider=provider) for name, provider in PROVIDERS_OF_THEIR_OWN.items()}
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything. With nothing configured: embedded Postgres, and every channel captures."""
+
+    database: Database = Database()
+    instance: Instance = field(default_factory=Instance)
+    claim: Claim = Claim()
+    flush: Flush = Flush()
+    walk: Walk = Walk()
+    retry: Retry = Retry()
+    limits: Limits = Limits()
+    http: Http = Http()
+    api: Api = Api()
+    unsubscribe: Unsubscribe = Unsubscribe()
+    receipts: Receipts = Receipts()
+    alerts: Alerts = Alerts()
+    log: Log = Log()
+    supervisor: Supervisor = Supervisor()
+    janitor: Janitor = Janitor()
+    # Each channel has its own lanes and sender: 64 is far above any real list and keeps start-up bounded.
+    channels: Annotated[dict[Name, Channel], Meta(max_length=64)] = field(default_factory=_every_channel_captures)
+    # Each has connections of its own.
+    functions: Annotated[dict[TargetName, Function], Meta(max_length=256)] = {}
+    webhooks: Annotated[dict[TargetName, Webhook], Meta(max_length=256)] = {}
+
+    @property
+    def database_of_callers(self) -> Database:
+        """The database as those reach it who call the API: none takes longer than a request."""
+        seconds = min(self.database.statement_seconds_max, self.api.request_seconds_max)
+        return replace(self.database, pool_max=self.api.connections, statement_seconds_max=seconds)

@@ -1,0 +1,1 @@
+"""Postgres: the pool, transactions, statements, row-level security, failover, the embedded server."""

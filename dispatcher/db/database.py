@@ -1,0 +1,293 @@
+"""The one pool, and the one place where trouble with Postgres is told from a bug and tried again."""
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import asyncpg
+import structlog
+
+from dispatcher.base.errors import ConfigError, DatabaseUnavailable, Fault, UnsafeDatabase
+from dispatcher.config.settings import Database as Settings
+from dispatcher.db.failover import Lookout
+from dispatcher.db.renaming import CONNECTION
+from dispatcher.db.statements import statements
+from dispatcher.db.timestamps import say_times
+
+log = structlog.get_logger(__name__)
+
+_SQL = statements(__name__)
+
+T = TypeVar("T")
+
+POSTGRES_MIN = 150_000
+# Of each connection: what asyncpg keeps unless it is told otherwise.
+STATEMENTS_CACHED_MAX = 100
+BACKOFF_FIRST_SECONDS = 0.05
+BACKOFF_MAX_SECONDS = 5.0
+
+# The one startup parameter that poolers accept.
+NAME = "application_name"
+# The session's own planner settings. Queue tables swing between empty and millions of rows faster than statistics
+# follow, and a plan that was cached while the table was empty scans it whole later: the hot statements have exactly
+# one good plan each, by index, so the others are switched off. JIT never pays for statements this small. It is
+# switched off by its cost: asyncpg sets `jit` for the session, and when it finds `off` in a transaction it leaves `off`
+# in the session, where a pooler's next client would have it.
+SESSION = {
+    NAME: "dispatcher",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit_above_cost": "-1",
+    "timezone": "UTC",
+}
+
+# Trouble that passes: lost connections, a server that starts, stops or fails over, serialization, deadlock, a lock
+# time-out, too many connections. Everything else is a bug and crashes. (asyncpg's InterfaceError is both: `connection`
+# makes a ConnectionError of it where the session was lost.)
+PASSING: tuple[type[Exception], ...] = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InternalClientError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+# pgbouncer's answer to any other startup parameter.
+REFUSED_BY_POOLER = "unsupported startup parameter"
+SUPPORT = "pgbouncer does from 1.21 on, with max_prepared_statements"
+PASSING_OR_CANCELLED: tuple[type[BaseException], ...] = (asyncio.CancelledError, *PASSING)
+
+
+class Database:
+    """A pool that discards what was cancelled, and says since when Postgres has been away.
+
+    Where `listen_url` is set, `url` leads through a pooler in transaction mode: each transaction may run in another
+    session of Postgres, which other clients use before and after it. So every statement runs in a transaction that
+    begins with our settings as SET LOCAL, and no statement is prepared unless the pooler supports it
+    (`pooler_prepares`).
+    """
+
+    def __init__(self, settings: Settings, url: str, session: Mapping[str, str] = SESSION) -> None:
+        self._settings = settings
+        wanted = {**session, "statement_timeout": str(int(settings.statement_seconds_max * 1000))}
+        self._is_pooled = bool(settings.listen_url)
+        # What begins a transaction, in one message.
+        self.begin = _begin(wanted) if self._is_pooled else "BEGIN"
+        self._pool: asyncpg.Pool[asyncpg.Record] = asyncpg.create_pool(
+            url,
+            min_size=0,
+            max_size=settings.pool_max,
+            timeout=settings.connect_seconds_max,
+            command_timeout=settings.statement_seconds_max,
+            server_settings={NAME: wanted[NAME]} if self._is_pooled else wanted,
+            statement_cache_size=0 if self._is_pooled and not settings.pooler_prepares else STATEMENTS_CACHED_MAX,
+            init=self._admit,
+            connection_class=CONNECTION,
+            # Nothing here leaves session state behind; asyncpg's reset would be one more round trip a statement.
+            reset=_leave_as_it_is,
+        )
+        self.lookout = Lookout(self._pool.expire_connections)
+        self.away_since: float | None = None
+
+    async def open(self) -> None:
+        """Make the pool usable. No connection is made yet: a database that is away keeps nobody from starting."""
+        await self._pool
+
+    async def close(self) -> None:
+        """Let connections go, by force where one does not answer."""
+        try:
+            await asyncio.wait_for(self._pool.close(), timeout=self._settings.connect_seconds_max)
+        except PASSING:
+            self._pool.terminate()
+
+    async def watch(self) -> None:
+        """From now on no connection is used before it was seen where it leads."""
+        async with self.session() as connection:
+            await self.lookout.watch(connection)
+
+    async def look(self) -> None:
+        """See where a connection leads that we have had for a while: a pooler may have exchanged what is behind it."""
+        async with self.session() as connection:
+            await self.lookout.look(connection)
+
+    async def _admit(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+        await say_times(connection)
+        if self._settings.pooler_prepares:
+            await _require_kept_statements(connection)
+        await self.lookout.admit(connection)
+
+    def connection(self) -> AbstractAsyncContextManager[Any]:
+        """A connection for single statements; through a pooler, all of them are in one transaction."""
+        return self.transaction() if self._is_pooled else self.session()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A connection inside a transaction: all or nothing."""
+        async with self.session() as connection, within(connection, self.begin):
+            yield connection
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        """A connection of one's own for a while. One that was cancelled or failed in mid-flight is not given back."""
+        connection = await connecting(self._pool.acquire())
+        try:
+            yield connection
+        except asyncpg.InterfaceError as fault:
+            # Nobody else uses this connection: but for arguments that do not fit (a ValueError, a bug of ours) this is
+            # how a session that was just cut off looks, whether it knows already that it is closed or not.
+            if isinstance(fault, ValueError):
+                raise
+            _discard(connection)
+            raise ConnectionResetError(str(fault)) from fault
+        except PASSING_OR_CANCELLED:
+            _discard(connection)
+            raise
+        finally:
+            # One that was cut off may have gone from the pool by itself: its work is done or failed all the same.
+            with suppress(asyncpg.InterfaceError, asyncpg.InternalClientError):
+                await asyncio.shield(self._pool.release(connection))
+
+    async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
+        """Rows of one autocommit statement, run once."""
+        async with self.connection() as connection:
+            return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # asyncpg's pool is generic
+
+    async def fetch_while(self, holds: Callable[[], bool], query: str, *arguments: object) -> Sequence[Any] | None:
+        """The same. None, and nothing is run, where the condition no longer holds once there is a connection."""
+        async with self.connection() as connection:
+            return await connection.fetch(query, *arguments) if holds() else None
+
+    async def value(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever the column holds
+        """The first column of the first row, or None."""
+        rows = await self.fetch(query, *arguments)
+        return rows[0][0] if rows else None
+
+    async def fetch_unwritten(self, query: str, *arguments: object) -> Sequence[Any] | None:
+        """Rows of one statement that may write nothing; None where it comes to writing."""
+        begin = f"{self.begin}; SET LOCAL transaction_read_only = on"
+        try:
+            async with self.session() as connection, within(connection, begin):
+                return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # as above
+        except asyncpg.ReadOnlySQLTransactionError:
+            return None
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """What may fail alone. Here whatever fails does; inside a transaction it takes a savepoint."""
+        yield
+
+    async def persist(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run an operation that may be run twice until Postgres has taken it."""
+        wait = BACKOFF_FIRST_SECONDS
+        while True:
+            try:
+                result = await operation()
+            except PASSING as trouble:
+                self.note_trouble(what, trouble)
+                await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - spreads retries, hides nothing
+                wait = min(wait * 2, BACKOFF_MAX_SECONDS)
+            else:
+                self.note_health()
+                return result
+
+    def note_trouble(self, what: str, trouble: BaseException) -> None:
+        """Remember since when Postgres has been away; the first failure is a warning, the rest are not repeated."""
+        if self.away_since is None:
+            self.away_since = time.monotonic()
+            log.warning("database.away", during=what, error=type(trouble).__name__, detail=str(trouble)[:200])
+
+    def note_health(self) -> None:
+        """Postgres answered."""
+        if self.away_since is not None:
+            log.info("database.back", away_seconds=round(time.monotonic() - self.away_since, 3))
+            self.away_since = None
+
+    async def require_safety(self) -> None:
+        """Refuse a server on which no promise holds."""
+        row = (await self.persist("safety", lambda: self.fetch(_SQL["safety"])))[0]
+        if not row["fsync"]:
+            raise UnsafeDatabase("fsync is off: a crash of the server would forget what was sent")
+        if row["standby"]:
+            raise UnsafeDatabase("the server is a standby, which cannot be written")
+        if row["version"] < POSTGRES_MIN:
+            raise UnsafeDatabase(f"the server is version {row['version'] // 10_000}; 15 to 18 are supported")
+        if not row["as_asked"]:
+            raise _behind_pooler("it ignores startup parameters")
+
+
+@asynccontextmanager
+async def within(connection: Any, begin: str) -> AsyncIterator[None]:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """A transaction from `begin` to its commit.
+
+    After a cancellation or trouble that passes nothing more is sent: `session` discards the connection, and the
+    transaction ends with it.
+    """
+    try:
+        await connection.execute(begin)
+        yield
+    except PASSING_OR_CANCELLED:
+        raise
+    except BaseException:
+        await connection.execute("ROLLBACK")
+        raise
+    if await connection.execute("COMMIT") != "COMMIT":
+        raise RuntimeError("a statement had failed, and nothing was done: whoever survives that does it in `attempt`")
+
+
+def _begin(session: Mapping[str, str]) -> str:
+    """A transaction's begin, with what else the session would have had from its own."""
+    settings = (f"SET LOCAL {name} = '{value}'" for name, value in session.items() if name != NAME)
+    return "; ".join(("BEGIN", *settings))
+
+
+def _discard(connection: Any) -> None:  # noqa: ANN401 - the pool's proxy has no type of its own
+    """End a session in an unknown state. One that was cut off has gone from the pool by itself."""
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
+
+
+async def connecting(attempt: Awaitable[T]) -> T:
+    """Whatever Postgres answers to a connection (starting, no such database, not now) is one kind of trouble."""
+    try:
+        return await attempt
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as refused:
+        require_no_pooler(refused)
+        raise DatabaseUnavailable(str(refused)) from refused
+
+
+async def _require_kept_statements(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """Raise ConfigError where the server has a prepared statement under the name that we gave it.
+
+    A pooler that supports prepared statements gives them names of its own. Without that, another client of the same
+    session that uses the same name would execute our statement.
+    """
+    name = f"dispatcher_{secrets.token_hex(8)}"
+    async with connection.transaction():
+        known = await connection.prepare(_SQL["is_prepared"], name=name)
+        if await known.fetchval(name):
+            words = "must be false: the pooler does not support prepared statements"
+            raise ConfigError([Fault("database.pooler_prepares", f"{words} ({SUPPORT})")])
+
+
+def require_no_pooler(refused: Exception) -> None:
+    """Raise ConfigError where a pooler refuses the settings that a session begins with."""
+    if isinstance(refused, asyncpg.ProtocolViolationError) and REFUSED_BY_POOLER in str(refused):
+        raise _behind_pooler(str(refused)) from refused
+
+
+def _behind_pooler(why: str) -> ConfigError:
+    words = f"must be a URL of Postgres itself, for LISTEN and migrations: a pooler answered ({why})"
+    return ConfigError([Fault("database.listen_url", words)])
+
+
+async def _leave_as_it_is(connection: object) -> None:
+    """Keep the session as it is."""

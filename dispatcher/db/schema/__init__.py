@@ -1,0 +1,1 @@
+"""The schema's baseline and its migrations."""

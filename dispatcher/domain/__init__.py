@@ -1,1 +1,0 @@
-"""Pure decisions: no I/O, no await, no clock of their own."""

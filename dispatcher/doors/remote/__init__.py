@@ -1,1 +1,0 @@
-"""The doors of a server: everything over HTTP, with a key that opens one workspace."""

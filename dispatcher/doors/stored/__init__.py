@@ -1,1 +1,0 @@
-"""The doors to a database: everything as the store has it."""

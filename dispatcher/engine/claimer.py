@@ -1,0 +1,242 @@
+"""The claimer: finds the lanes that have something due and takes as much as each has room for."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import structlog
+
+from dispatcher.base import fault_points
+from dispatcher.base.errors import Fenced
+from dispatcher.config.settings import Claim as Settings
+from dispatcher.engine.rules.life import SUSPICIONS, Claimed, Lane, Lost, Suspicion
+from dispatcher.engine.store import claims, instances, suppression
+from dispatcher.engine.streams import Epoch, LaneState
+
+log = structlog.get_logger(__name__)
+
+# Small claims cost as much as large ones: below this share of a full one, wait a moment for more room.
+ROOM_SHARE_MIN = 0.5
+ROOM_WAIT_SECONDS = 0.02
+# While some lanes are busy, the others are looked at this often.
+LOOK_SECONDS = 0.01
+# Found busy for this long without a pause, inserts need not notify any more.
+BUSY_SECONDS = 0.25
+# An insert that looked for idle dispatchers just before we said that we are may commit just after our last look.
+SETTLE_SECONDS = (0.02, 0.08, 0.3)
+
+
+class Claimer:
+    """Claims for one epoch. `woken` ends its sleep; `send` hands batches to the renderer."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        settings: Settings,
+        woken: asyncio.Event,
+        send: Callable[[list[Claimed]], None],
+    ) -> None:
+        self._epoch = epoch
+        self._database = epoch.database
+        self._lanes = epoch.lanes
+        self.settings = settings
+        self._woken = woken
+        self._send = send
+        # Lanes that have more than was taken, as far as we know.
+        self._hot: set[LaneState] = set()
+        self._looked_at = float("-inf")
+        self._suspected_at = float("-inf")
+        # The open claims of suspects.
+        self._suspected: dict[tuple[str, Suspicion], int] = {}
+        self._stopped = False
+        self._claimed_at: dict[LaneState, float] = {}
+        self._busy_since: float | None = None
+        self._worked_at = float("-inf")
+        self._notified = True
+        self._settling = 0
+
+    async def run(self) -> None:
+        """Claim until stopped; sleep only when nothing was due or nothing had room."""
+        while not self._stopped:
+            self._woken.clear()
+            self._lanes.freed.clear()
+            try:
+                wait = await self._database.persist("claim", self.run_once)
+            except Fenced:
+                # Another epoch has tokens again; what is in flight in this one still ends.
+                self._epoch.fenced.set()
+                return
+            if wait > 0:
+                await self._sleep(wait)
+
+    def stop(self) -> None:
+        """Claim no more. A claim under way ends as it does: cut off, it would count as an owner's death."""
+        self._stopped = True
+        self._woken.set()
+
+    async def run_once(self) -> float:
+        """One round over the lanes. Answers how long there will be nothing to do, unless somebody wakes us."""
+        if self._epoch.fenced.is_set():
+            raise Fenced
+        claimed = 0
+        for state in sorted(self._hot, key=lambda state: state.lane):
+            if not self._epoch.stands_still(state):
+                claimed += await self._claim(state)
+        wait = float("inf")
+        now = self._epoch.clock.monotonic()
+        look = not self._hot or now - self._looked_at >= LOOK_SECONDS
+        if look:
+            self._looked_at = now
+            due, wait = await self._look()
+            for state in due:
+                claimed += await self._claim(state)
+            claimed += await self._suspect()
+        if claimed:
+            await self._work()
+            return 0.0
+        if not look:
+            return LOOK_SECONDS
+        if any(state.room() > 0 and not self._epoch.stands_still(state) for state in self._hot):
+            return ROOM_WAIT_SECONDS
+        if self._hot and now - self._worked_at < BUSY_SECONDS:
+            # Full lanes wake us when they have room; the others may get work meanwhile.
+            return min(wait, LOOK_SECONDS)
+        # Lanes that stay full (a hung channel) are no reason to keep the others from waking us.
+        return await self._rest(min(wait, self._usable_after()))
+
+    def _usable_after(self) -> float:
+        """How long until a limit that keeps a lane from claiming lets something through."""
+        waits = [
+            max(state.until_usable(), LOOK_SECONDS)
+            for state in self._hot
+            if state.outstanding < state.capacity and not self._epoch.stands_still(state)
+        ]
+        return min(waits, default=float("inf"))
+
+    async def _look(self) -> tuple[list[LaneState], float]:
+        """The other lanes that have something due, and how long until the next one has."""
+        asked = [state for state in self._lanes if state not in self._hot and not self._epoch.stands_still(state)]
+        # A lane without room cannot be asked now: count on more until a claim of it falls short.
+        self._hot.update(state for state in asked if state.room() <= 0)
+        keys = [(state.channel, state.lane) for state in asked if state.room() > 0]
+        found = await claims.due(self._database, keys)
+        due = [self._lanes[one.channel, one.lane] for one in found if one.due]
+        wait = min((one.wait_seconds for one in found if not one.due), default=float("inf"))
+        return sorted(due, key=lambda state: state.lane), max(wait, 0.001)
+
+    async def _claim(self, state: LaneState) -> int:
+        """Claim from one lane as much as it has room for; says how many it were."""
+        now = self._epoch.clock.monotonic()
+        count = min(state.room(), self.settings.batch_max)
+        enough = ROOM_SHARE_MIN * min(self.settings.batch_max, state.capacity)
+        recent = now - self._claimed_at.get(state, float("-inf")) < ROOM_WAIT_SECONDS
+        if count <= 0 or (count < enough and recent):
+            self._hot.add(state)
+            return 0
+        token = self._token()
+        self._claimed_at[state] = now
+        with self._epoch.metrics.claim_seconds.time():
+            if fault_points.ARMED:
+                fault_points.passing("claim.asked")
+            batch = await claims.claim(self._database, self._epoch.number, _wanted(state, token, count))
+            if fault_points.ARMED:
+                fault_points.passing("claim.taken")
+        (self._hot.add if len(batch) == count else self._hot.discard)(state)
+        if batch:
+            self._epoch.tokens.claimed(token, len(batch))
+            await self._take(state, batch)
+        return len(batch)
+
+    def _token(self) -> int:
+        if self._epoch.tokens.spent_out():
+            raise Fenced("every token of this epoch was used")
+        return self._epoch.tokens.issue()
+
+    async def _take(self, state: LaneState, batch: list[Claimed]) -> None:
+        state.outstanding += len(batch)
+        self._epoch.metrics.claim_size.observe(len(batch))
+        if batch[0].watched:
+            batch = await self._allowed(batch)
+        if batch:
+            self._send(batch)
+
+    async def _allowed(self, batch: list[Claimed]) -> list[Claimed]:
+        """Those that may be sent to where they go. The others have their end already: nothing is left to write."""
+        database = self._database
+        why = await database.persist("suppressions", lambda: suppression.reasons(database, batch))
+        if not why:
+            return batch
+        await database.persist("suppressions", lambda: suppression.bar(database, why))
+        allowed: list[Claimed] = []
+        for item in batch:
+            if item.id in why:
+                self._epoch.inbox.put(item, Lost())
+            else:
+                allowed.append(item)
+        self._epoch.metrics.barred.labels(batch[0].channel).inc(len(batch) - len(allowed))
+        return allowed
+
+    async def _suspect(self) -> int:
+        """Take deliveries whose owners have died, of each channel the next few, once the last few are through."""
+        now = self._epoch.clock.monotonic()
+        if now - self._suspected_at < self.settings.poll_seconds:
+            return 0
+        tokens = self._epoch.tokens
+        self._suspected = {key: token for key, token in self._suspected.items() if token in tokens.open}
+        free = [s for s in self._lanes if s.lane is Lane.NORMAL and s.room() > 0 and not self._epoch.stands_still(s)]
+        asked = [(state.channel, suspicion) for state in free for suspicion in SUSPICIONS]
+        found = await claims.suspects(self._database, [key for key in asked if key not in self._suspected])
+        if not found and not self._suspected:
+            # Hardly ever is there one: then look again at the next one's turn only.
+            self._suspected_at = now
+        return sum([await self._take_suspects(*key) for key in found])
+
+    async def _take_suspects(self, channel: str, suspicion: Suspicion) -> int:
+        token = self._suspected[channel, suspicion] = self._token()
+        state = self._lanes[channel, Lane.NORMAL]
+        wanted = _wanted(state, token, state.room())
+        batch = await claims.claim_suspects(self._database, self._epoch.number, wanted, suspicion)
+        if batch:
+            self._epoch.tokens.claimed(token, len(batch))
+        for lane in Lane:
+            some = [item for item in batch if item.lane is lane]
+            if some:
+                await self._take(self._lanes[channel, lane], some)
+        return len(batch)
+
+    async def _work(self) -> None:
+        """There was work. When there has been for a while without a pause, inserts need not notify us."""
+        self._settling = 0
+        now = self._worked_at = self._epoch.clock.monotonic()
+        self._busy_since = self._busy_since or now
+        if self._notified and now - self._busy_since > BUSY_SECONDS:
+            await instances.ask_to_be_woken(self._database, self._epoch.number, False)
+            self._notified = False
+
+    async def _rest(self, wait: float) -> float:
+        """Nothing is due: ask to be woken, look once more, and then sleep."""
+        self._busy_since = None
+        if not self._notified:
+            await instances.ask_to_be_woken(self._database, self._epoch.number, True)
+            self._notified = True
+            return 0.0
+        if self._settling < len(SETTLE_SECONDS):
+            self._settling += 1
+            return min(wait, SETTLE_SECONDS[self._settling - 1])
+        poll = self.settings.poll_seconds
+        jitter = random.uniform(-1, 1) * self.settings.poll_jitter  # noqa: S311 - spreads the polls of replicas
+        return min(wait, poll * (1 + jitter))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until woken: by new work, or by room where that was what was missing."""
+        events = [self._woken, self._lanes.freed] if self._hot else [self._woken]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+
+
+def _wanted(state: LaneState, token: int, count: int) -> claims.Wanted:
+    return claims.Wanted(state.channel, state.lane, count, token, state.resend, state.settle_seconds)

@@ -1,0 +1,93 @@
+"""The flusher: writes results in bulk, as fast as Postgres takes them, and never drops one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+
+from dispatcher.base import fault_points
+from dispatcher.config.settings import Flush as Settings
+from dispatcher.engine.rules.life import Claimed, Held, Lost, Outcome, Result
+from dispatcher.engine.store import flushes
+from dispatcher.engine.streams import Epoch
+
+log = structlog.get_logger(__name__)
+
+# So many are worth a transaction of their own: their slots and their room are waited for.
+ENOUGH = 200
+
+
+class Flusher:
+    """Writes what comes into the inbox. It outlives the actors that fill it, so that what they know is not lost."""
+
+    def __init__(self, epoch: Epoch, settings: Settings, walking: asyncio.Event) -> None:
+        self._database = epoch.database
+        self._inbox = epoch.inbox
+        self._tokens = epoch.tokens
+        self._lanes = epoch.lanes
+        self._metrics = epoch.metrics
+        self.settings = settings
+        # Set when something has ended that a run waits for: the wake itself stands in the database.
+        self._walking = walking
+        # Open claims of which something is held.
+        self._held: set[int] = set()
+
+    async def run(self) -> None:
+        """Flush until the inbox is closed and empty."""
+        inbox = self._inbox
+        while not (inbox.closed and not inbox.waiting):
+            if not inbox.waiting:
+                inbox.filled.clear()
+                await inbox.filled.wait()
+            if len(inbox.waiting) < min(ENOUGH, self.settings.batch_max) and not inbox.closed:
+                await asyncio.sleep(self.settings.linger_seconds)
+            if inbox.waiting:
+                await self.run_once()
+
+    async def run_once(self) -> None:
+        """Write one batch, however often it takes."""
+        results = self._inbox.take(self.settings.batch_max)
+        # Ids go in order, which is the lock order.
+        results.sort(key=lambda result: result[0].id)
+        complete = self._tokens.settle(results)
+        # A claim in which something is held stays: it says whose it was.
+        self._held.update(item.token for item, outcome in results if type(outcome) is Held)
+        spent = [token for token in complete if token not in self._held]
+        if fault_points.ARMED:
+            fault_points.passing("flush.asked")
+        with self._metrics.flush_seconds.time():
+            fenced = await self._database.persist("flush", lambda: flushes.flush(self._database, results, spent))
+        if fault_points.ARMED:
+            fault_points.passing("flush.written")
+        self._metrics.flush_size.observe(len(results))
+        self._tokens.close(complete)
+        self._held.difference_update(complete)
+        self._inbox.done(len(results))
+        self._lanes.returned(results)
+        if any(item.run_id is not None for item, _ in results):
+            self._walking.set()
+        await self._late(fenced)
+        self._count(results)
+
+    async def _late(self, fenced: Sequence[Result]) -> None:
+        """Results whose claim was no longer ours: their writes are fenced, what they know is kept."""
+        for item, outcome in fenced:
+            became = await self._keep(item, outcome)
+            if became != "applied":
+                self._metrics.fenced_writes.labels(item.channel, became).inc()
+                log.warning(
+                    "flush.fenced", delivery_id=item.id, channel=item.channel, outcome=_name(outcome), became=became
+                )
+
+    async def _keep(self, item: Claimed, outcome: Outcome) -> str:
+        return await self._database.persist("evidence", lambda: flushes.keep_evidence(self._database, item, outcome))
+
+    def _count(self, results: Sequence[Result]) -> None:
+        counts = Counter((item.channel, _name(outcome)) for item, outcome in results)
+        for (channel, name), count in counts.items():
+            self._metrics.outcomes.labels(channel, name).inc(count)
+
+
+def _name(outcome: Outcome) -> str:
+    return "lost" if type(outcome) is Lost else type(outcome).__name__.lower()

@@ -1,0 +1,34 @@
+"""The heartbeat: proves to others that this epoch lives, and finds out when they think otherwise."""
+
+import asyncio
+
+from dispatcher.engine.store import instances
+from dispatcher.engine.streams import Epoch
+
+
+class Heartbeat:
+    """Beats for one epoch until it is fenced."""
+
+    def __init__(self, epoch: Epoch, interval_seconds: float, config_hash: str) -> None:
+        self._database = epoch.database
+        self._epoch = epoch
+        self._interval_seconds = interval_seconds
+        self.config_hash = config_hash
+
+    async def run(self) -> None:
+        """Beat until fenced."""
+        while not self._epoch.fenced.is_set():
+            await self.run_once()
+            await asyncio.sleep(self._interval_seconds)
+
+    async def run_once(self) -> None:
+        """One beat, a look at where we are and at how many. When our row is gone, what we had claimed is others'."""
+        number, config_hash = self._epoch.number, self.config_hash
+        if not await self._database.persist("heartbeat", lambda: instances.beat(self._database, number, config_hash)):
+            self._epoch.fenced.set()
+            return
+        # Behind a pooler the server can be exchanged while every connection of ours lasts.
+        await self._database.persist("heartbeat", self._database.look)
+        asked_at = self._epoch.clock.monotonic()
+        alive = await self._database.persist("heartbeat", lambda: instances.beats(self._database))
+        self._epoch.shares.see(asked_at, len(alive))

@@ -1,0 +1,62 @@
+"""Pauses: what somebody has stopped, and whether a delivery is among it."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct, field
+
+from dispatcher.engine.rules.life import Claimed
+
+# What an operator pauses by name. A run is paused as a run, which pauses its deliveries too.
+Scope = Literal["channel", "provider", "tenant", "template", "workspace"]
+SCOPES: tuple[Scope, ...] = ("channel", "provider", "tenant", "template", "workspace")
+# What there is in a workspace; a pause of the others holds everywhere.
+PLACED: tuple[Scope, ...] = ("channel", "template", "workspace")
+
+
+class Inside(Struct, frozen=True):
+    """What is paused in one workspace: itself, channels and templates, each with the pause's id."""
+
+    whole: int | None = None
+    channels: Mapping[str, int] = field(default_factory=dict)
+    templates: Mapping[str, int] = field(default_factory=dict)
+
+    def parks(self, channel: str, template: str | None) -> int | None:
+        """The pause that a delivery of the workspace waits for."""
+        found = self.whole if self.whole is not None else self.channels.get(channel)
+        return found if found is not None or template is None else self.templates.get(template)
+
+
+class Pauses(Struct, frozen=True):
+    """The open pauses: each name with the pause's id."""
+
+    channels: Mapping[str, int] = field(default_factory=dict)
+    providers: Mapping[str, int] = field(default_factory=dict)
+    tenants: Mapping[str, int] = field(default_factory=dict)
+    templates: Mapping[str, int] = field(default_factory=dict)
+    # By the run's id, as text.
+    runs: Mapping[str, int] = field(default_factory=dict)
+    # By tenant and workspace.
+    places: Mapping[tuple[str, str], Inside] = field(default_factory=dict)
+
+    def stops(self, channel: str, provider: str) -> bool:
+        """Whether a whole channel stands still."""
+        return channel in self.channels or provider in self.providers
+
+    def parks(self, item: Claimed) -> int | None:
+        """The pause that a delivery of a running channel waits for."""
+        if self.tenants and (pause := self.tenants.get(item.tenant_id)) is not None:
+            return pause
+        if self.runs and item.run_id is not None and (pause := self.runs.get(str(item.run_id))) is not None:
+            return pause
+        if self.places and (place := self.places.get((item.tenant_id, item.workspace_id))) is not None:
+            pause = place.parks(item.channel, item.template_name)
+            if pause is not None:
+                return pause
+        if self.templates and item.template_name is not None:
+            return self.templates.get(item.template_name)
+        return None
+
+    def parks_some(self) -> bool:
+        """Whether any delivery has to be looked at by itself."""
+        return bool(self.tenants or self.templates or self.runs or self.places)

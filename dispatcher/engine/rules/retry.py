@@ -1,0 +1,47 @@
+"""The policy: what becomes of a delivery after a verdict. The channel judges, this decides."""
+
+from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
+from dispatcher.engine.rules.life import Again, Back, Failed, Held, Outcome, Resend, Succeeded
+
+EXHAUSTED = "exhausted"
+# What a provider writes into Retry-After is foreign input; past some years Postgres could not even store it.
+WISH_SECONDS_MAX = 86_400.0
+# By the leave of one receiver, which knows every key that it was ever given.
+BY_KEY = Resend("key", None)
+
+
+def wish_seconds(wish: float) -> float:
+    """A provider's wish, as far as it is one; what is no number is taken to be the longest."""
+    return min(max(wish, 0.0), WISH_SECONDS_MAX) if wish == wish else WISH_SECONDS_MAX  # noqa: PLR0124 - not NaN
+
+
+def wait_seconds(attempt: int, base: float, cap: float, spread: float) -> float:
+    """The wait after attempt n: base * 2^(n-1), capped; `spread` is the part of it that is added."""
+    doublings = min(attempt - 1, 64)
+    return min(base * float(2**doublings), cap) * (1.0 + spread)
+
+
+def decide(  # noqa: PLR0911 - one return a verdict
+    verdict: Verdict, attempt: int, max_attempts: int, wait: float, resend: Resend, recipient: str = ""
+) -> Outcome:
+    """The outcome of attempt number `attempt`, where `wait` is what the policy makes of that number."""
+    match verdict:
+        case Accepted(provider_message_id=message_id, data=data):
+            return Succeeded(message_id, data)
+        case Refused(reason=reason, suppresses=suppresses, by_key=by_key):
+            # Under a key the answer is about every attempt: a provider that had taken one would say so again.
+            return Failed(reason, conclusive=by_key or resend.by == "key", suppresses=suppresses)
+        case RetryAfter(reason=reason, delay_seconds=wish):
+            if attempt >= max_attempts:
+                return Failed(f"{EXHAUSTED}: {reason}")
+            return Again(wait if wish is None else wish_seconds(wish), reason)
+        case Throttled(seconds=seconds):
+            return Back(wish_seconds(seconds), "throttled", throttled=True)
+        case NotCalled(why=why):
+            return Back(0.0, why)
+        case Unknown(phase=phase, hold=hold):
+            leave = BY_KEY if recipient in resend.keyed_recipients and resend.by != "key" else resend
+            # An unknown last attempt is not exhaustion: nobody knows that it failed.
+            if leave.by is None or hold or attempt >= max_attempts:
+                return Held(f"unknown: {phase}")
+            return Again(wait, f"unknown: {phase}", leave)

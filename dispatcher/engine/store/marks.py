@@ -1,0 +1,55 @@
+"""The mark: the durable note that a provider is about to be called, and the licence that it gives."""
+
+from collections.abc import Callable, Sequence
+
+from channels.contract import Licence
+from dispatcher.base.errors import Fenced, PausesChanged
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.engine.rules.life import Claimed
+
+_SQL = statements(__name__)
+_ALIVE = _SQL["alive"]
+_MARK = _SQL["mark"]
+
+
+async def mark(
+    database: Database,
+    epoch: int,
+    batch: Sequence[Claimed],
+    clock: Callable[[], float],
+    licence_seconds: float,
+    same_pauses: Callable[[], bool] = lambda: True,
+) -> tuple[Licence, dict[int, int]]:
+    """Mark what is still ours, and say which attempt each is. Run once: an error means that the outcome is unknown.
+
+    A saturated pool makes a mark wait for its connection. Raises PausesChanged, and marks nothing, where the pauses are
+    not the same after that.
+    """
+    batch = sorted(batch, key=lambda item: item.id)  # the lock order
+    # The end of the licence counts from before the mark, since a fence may come as soon as the mark is committed.
+    deadline = clock() + licence_seconds
+    asked = epoch, [item.id for item in batch], [item.token for item in batch]
+    rows = await database.fetch_while(same_pauses, _MARK, *asked)
+    if rows is None:
+        raise PausesChanged
+    attempts: dict[int, int] = dict(rows)
+    if len(attempts) < len(batch):
+        left = [item for item in batch if item.id not in attempts]
+        await database.persist("settle unmarked", lambda: _settle(database, left))
+    if not attempts and not await database.value(_ALIVE, epoch):
+        raise Fenced
+    return _mint(deadline, clock), attempts
+
+
+async def _settle(database: Database, left: Sequence[Claimed]) -> None:
+    """What the mark left out is somebody else's by now, or it ends here: expired, or held for its key's sake."""
+    await database.fetch(_SQL["settle_unmarked"], [item.id for item in left], [item.token for item in left])
+
+
+def _mint(deadline: float, clock: Callable[[], float]) -> Licence:
+    """The one place where a licence comes into being. Its constructor takes what no caller has."""
+    licence = object.__new__(Licence)
+    licence.deadline = deadline
+    licence._clock = clock
+    return licence

@@ -1,0 +1,42 @@
+"""Pauses as the pipeline asks for them: what is stopped now, and what waited for a pause that is over."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.engine.rules.pauses import PLACED, SCOPES, Inside, Pauses
+
+_SQL = statements(__name__)
+
+
+async def current(database: Database) -> Pauses:
+    """The open pauses."""
+    return _sorted(await database.fetch(_SQL["open"]))
+
+
+def _sorted(found: Iterable[Mapping[str, Any]]) -> Pauses:
+    everywhere: dict[str, dict[str, int]] = {scope: {} for scope in (*SCOPES, "run")}
+    places: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+    for one in found:
+        if one["tenant_id"] is None or one["scope"] == "run":
+            everywhere[one["scope"]][one["name"]] = one["id"]
+        else:
+            place = places.setdefault((one["tenant_id"], one["workspace_id"]), {scope: {} for scope in PLACED})
+            place[one["scope"]][one["name"]] = one["id"]
+    return Pauses(
+        channels=everywhere["channel"],
+        providers=everywhere["provider"],
+        tenants=everywhere["tenant"],
+        templates=everywhere["template"],
+        runs=everywhere["run"],
+        places={
+            at: Inside(next(iter(of["workspace"].values()), None), of["channel"], of["template"])
+            for at, of in places.items()
+        },
+    )
+
+
+async def unpark(database: Database, page: int) -> int:
+    """Make ready what waited for a pause that is over; says how many it were."""
+    return int(await database.value(_SQL["unpark"], page))

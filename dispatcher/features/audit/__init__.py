@@ -1,0 +1,1 @@
+"""Audit: what was done by whom in a workspace."""

@@ -1,0 +1,185 @@
+"""Models of contacts: what requests say and what answers say about the people of a workspace."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Raw, Struct
+
+from dispatcher.base.errors import Fault
+from dispatcher.base.values.locales import LOCALE
+from dispatcher.features.contacts.rules import ADDRESSES_MAX, KEY_FORM, TAGS_MAX, TEXT_MAX, WORD_MAX, ContactKind
+from dispatcher.http.models import SEEN, Asked, Json, Limit, Text
+
+IMPORT_MAX = 1_000
+LongCursor = Annotated[str, Meta(max_length=400, description="next_cursor of the answer before.")]
+Name = Annotated[str, Meta(min_length=1, max_length=TEXT_MAX, pattern=SEEN)]
+Locale = Annotated[
+    str, Meta(max_length=WORD_MAX, pattern=rf"^\s*{LOCALE}\s*$", description="A language and what tells it apart.")
+]
+Word = Annotated[str, Meta(min_length=1, max_length=WORD_MAX, pattern=SEEN)]
+AddressText = Annotated[str, Meta(min_length=1, max_length=1_000)]
+OfKind = Annotated[Literal["email", "phone", "other"] | None, Meta(description="Of the address.")]
+
+
+class ContactAddress(Asked, frozen=True):
+    """An address. Without a kind it is seen whether it is an e-mail address or a phone number."""
+
+    address: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=SEEN)]
+    kind: ContactKind | None = None
+
+
+class ContactFields(Asked, frozen=True, kw_only=True):
+    """What is said of a person. The first address of a kind is the one that is written to."""
+
+    name: Name | None = None
+    company: Name | None = None
+    status: Annotated[Word | None, Meta(description="A word of the application's own; active without one.")] = None
+    time_zone: Annotated[Word | None, Meta(examples=["Europe/Berlin"])] = None
+    locale: Annotated[Locale | None, Meta(examples=["pt-BR"])] = None
+    tags: Annotated[list[Word], Meta(max_length=TAGS_MAX)] | None = None
+    attributes: Annotated[Json | None, Meta(description="Whatever else the application knows; 16 KiB.")] = None
+    addresses: Annotated[list[ContactAddress], Meta(max_length=ADDRESSES_MAX)] | None = None
+
+
+class NewContact(ContactFields, frozen=True, kw_only=True):
+    """A contact with its key, which the application chooses."""
+
+    key: Annotated[str, Meta(pattern=rf"^{KEY_FORM}$(?!\n)")]
+
+
+# One that is none is refused by itself.
+AnyContact = Annotated[
+    Any,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"$ref": "#/components/schemas/NewContact"},
+                {"description": "Whatever else stands here is refused by itself, and the others are written."},
+            ]
+        }
+    ),
+]
+
+
+class NewContacts(Asked, frozen=True):
+    """Many at once, each for itself: sound ones are written, whatever the others are."""
+
+    contacts: Annotated[list[AnyContact], Meta(min_length=1, max_length=IMPORT_MAX)]
+    mode: Literal["upsert", "create", "put", "update"] = "upsert"
+    each: Annotated[bool, Meta(description="Say of each that is sound what became of it, too.")] = False
+
+
+class PatchQuery(Asked, frozen=True):
+    """How a contact is changed."""
+
+    create: Annotated[bool, Meta(description="Create it where there is none.")] = False
+
+
+class Traits(Asked, frozen=True, kw_only=True):
+    """Which contacts: all that is given has to hold."""
+
+    company: Text | None = None
+    status: Text | None = None
+    tag: Text | None = None
+    after: Annotated[Text | None, Meta(description="Only those whose keys come after this one.")] = None
+
+
+class ContactQuery(Traits, frozen=True, kw_only=True):
+    """Which contacts of a list: all that is given has to hold."""
+
+    address: AddressText | None = None
+    kind: OfKind = None
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class ContactSearch(Traits, frozen=True, kw_only=True):
+    """Who is looked for: the one behind an address, where all that is given holds of it."""
+
+    address: AddressText
+    kind: OfKind = None
+
+
+class Contact(Struct, frozen=True, kw_only=True):
+    """A contact as it is kept."""
+
+    id: int
+    key: str
+    name: str | None
+    company: str | None
+    status: str
+    time_zone: str | None
+    locale: str | None
+    tags: list[str]
+    # As they were written: reading them would round their numbers.
+    attributes: Raw
+    addresses: Raw
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    updated_by: str
+
+
+class Contacts(Struct, frozen=True):
+    """A page, in the order of keys."""
+
+    contacts: list[Contact]
+    next_cursor: str | None
+
+
+class SavedContact(Struct, frozen=True):
+    """What became of it: created, changed or same."""
+
+    key: str
+    answer: str
+    version: int
+
+
+class DeletedContact(Struct, frozen=True):
+    """It is gone."""
+
+    key: str
+    answer: str
+
+
+class RefusedContact(Struct, frozen=True):
+    """One that was not written, by its place in the request, and why."""
+
+    number: int
+    key: str | None
+    faults: list[Any]
+
+
+class Imported(Struct, frozen=True):
+    """What became of them, and each that was refused; each of the others where that was asked for."""
+
+    created: int
+    changed: int
+    same: int
+    refused: list[RefusedContact]
+    contacts: list[SavedContact]
+
+
+_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
+CONTACT = Contact(
+    id=17,
+    key="customer-17",
+    name="Ann Lee",
+    company="Lee & Sons",
+    status="customer",
+    time_zone="Europe/Berlin",
+    locale="de",
+    tags=["newsletter"],
+    attributes=Raw(b'{"plan":"gold"}'),
+    addresses=Raw(b'[{"kind":"email","address":"Ann@example.org"}]'),
+    version=2,
+    created_at=_BEGUN,
+    updated_at=_ENDED,
+    updated_by="key shop",
+)
+CONTACTS = Contacts([CONTACT], next_cursor=None)
+SAVED_CONTACT = SavedContact("customer-17", "changed", 2)
+DELETED_CONTACT = DeletedContact("customer-17", "deleted")
+_FAULT = Fault("$.contacts[1].time_zone", "there is no such time zone")
+IMPORTED = Imported(1, 0, 0, [RefusedContact(1, "customer-18", [_FAULT])], [SavedContact("customer-17", "created", 1)])

@@ -1,0 +1,121 @@
+"""Contacts: writing, finding and deleting the people of a workspace."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.base.errors import Fault
+from dispatcher.base.values.addresses import Address
+from dispatcher.base.workspace import Workspace
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.features.contacts.rules import Said, contact_address
+
+_SQL = statements(__name__)
+
+# create: there must be none; update: there must be one; put: what is said is all that there is to say.
+Mode = Literal["create", "update", "upsert", "put"]
+Answer = Literal["created", "changed", "same", "exists", "unknown", "stale", "taken", "large"]
+
+_WORDS = {
+    "exists": "there is a contact with this key",
+    "unknown": "there is no contact with this key",
+    "stale": "it has been changed meanwhile",
+    "large": "its attributes would be too large: Postgres writes them with over 32768 bytes",
+}
+
+
+class Put(Struct, frozen=True):
+    """What became of a contact that was to be written; `taken` is the address that is somebody else's."""
+
+    answer: Answer
+    id: int | None
+    version: int | None
+    taken: str | None = None
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why nothing was written, or None."""
+        if self.taken:
+            return Fault("$.addresses", f"the address {self.taken} is another contact's")
+        words = _WORDS.get(self.answer)
+        return None if words is None else Fault("$.attributes" if self.answer == "large" else "$", words)
+
+
+async def put(
+    database: Database,
+    here: Workspace,
+    contacts: Sequence[Said],
+    mode: Mode,
+    actor: str,
+    version: int | None = None,
+) -> list[Put]:
+    """Write contacts, each for itself; says what became of each."""
+    # In one order, so that two that write the same ones do not wait for each other in a ring.
+    order = sorted(range(len(contacts)), key=lambda number: contacts[number].key)
+    rows = await database.fetch(
+        _SQL["put"],
+        here.tenant_id,
+        here.workspace_id,
+        [contacts[number].key for number in order],
+        [json.dumps(contacts[number].fields, ensure_ascii=False) for number in order],
+        mode,
+        version,
+        actor,
+    )
+    became = {number: Put(row[1], row[2], row[3], row[4]) for number, row in zip(order, rows, strict=True)}
+    return [became[number] for number in range(len(contacts))]
+
+
+async def show(database: Database, here: Workspace, key: str) -> dict[str, Any] | None:
+    """One by its key, or None."""
+    rows = await database.fetch(_SQL["show"], here.tenant_id, here.workspace_id, key)
+    return _shown(rows[0]) if rows else None
+
+
+async def listed(
+    database: Database,
+    here: Workspace,
+    behind: str,
+    count: int,
+    *,
+    company: str | None = None,
+    status: str | None = None,
+    tag: str | None = None,
+    address: Address | None = None,
+) -> list[dict[str, Any]]:
+    """Contacts in the order of their keys, behind one of them."""
+    contact_id = None if address is None else await by_address(database, here, address)
+    if address is not None and contact_id is None:
+        return []
+    asked = here.tenant_id, here.workspace_id, behind, company, status, tag, contact_id, count
+    return [_shown(row) for row in await database.fetch(_SQL["list"], *asked)]
+
+
+async def by_address(database: Database, here: Workspace, address: Address) -> int | None:
+    """The number of the contact behind an address."""
+    kinds = ["push", "chat", "social"] if address.kind == "other" else [address.kind]
+    found = await database.value(_SQL["by_address"], here.tenant_id, here.workspace_id, kinds, address.text)
+    return None if found is None else int(found)
+
+
+def addresses(shown: dict[str, Any]) -> list[Address]:
+    """The addresses of a contact that was found, as they are compared."""
+    found: list[dict[str, Any]] = msgspec.json.decode(shown["addresses"])
+    return [contact_address(one["kind"], one["address"])[0] for one in found]
+
+
+async def delete(database: Database, here: Workspace, key: str, version: int | None = None) -> Answer | None:
+    """Delete one: None where that is done. What was sent to it stays: erasing is another thing."""
+    rows = await database.fetch(_SQL["delete"], here.tenant_id, here.workspace_id, key, version)
+    if not rows:
+        return "unknown"
+    return None if rows[0]["gone"] else "stale"
+
+
+def _shown(row: Any) -> dict[str, Any]:  # noqa: ANN401 - asyncpg's record
+    raw = {name: msgspec.Raw(row[name].encode()) for name in ("attributes", "addresses")}
+    return {**row, **raw}

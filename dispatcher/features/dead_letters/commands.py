@@ -1,0 +1,232 @@
+"""The `dead` commands: runs and deliveries that have failed for good, to be looked at, replayed or discarded."""
+
+import inspect
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, get_args
+
+import typer
+from msgspec import Struct, structs
+
+from dispatcher.cli.arguments import moment
+from dispatcher.cli.calls import bulk
+from dispatcher.cli.calls.bulk import Matched, Outcome, Words
+from dispatcher.cli.calls.caller import PAGE_MAX, Caller
+from dispatcher.cli.commands import Body, command, group
+from dispatcher.cli.failures import FAILED
+from dispatcher.cli.options import Reason, Yes, require_filter, require_reason, second
+from dispatcher.cli.terminal.output import show_list
+from dispatcher.features.dead_letters import endpoints
+from dispatcher.features.dead_letters.models import KINDS, Kind, Verb
+from dispatcher.features.deliveries.commands import show_delivery
+from dispatcher.features.deliveries.endpoints import get_delivery
+from dispatcher.features.deliveries.rules import NO_LETTER
+from dispatcher.features.runs.commands import show_run
+from dispatcher.http.cursors import ID_MAX
+
+TIME = "RFC 3339, or so long ago, such as 2h30m."
+NAMED_AS = "run:ID or delivery:ID, as `dead list` shows them"
+_LETTERS = Words("dead letter", "dead letters", "dead", "", "", "", "there is no dead letter", "as they were")
+WORDS = {
+    "replay": structs.replace(_LETTERS, doing="replaying", done="replayed", done_as="replayed"),
+    "discard": structs.replace(_LETTERS, doing="discarding", done="discarded", done_as="discarded"),
+}
+
+app = group(help="List and show what has failed for good; replay or discard it.")
+
+LetterNames = Annotated[list[str] | None, typer.Argument(metavar="[LETTER...]", help=NAMED_AS)]
+Everything = Annotated[bool, typer.Option("--all", help="All that the filters leave, in place of LETTERs.")]
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which dead letters are meant: of which kinds, and what is true of them."""
+
+    kinds: Sequence[Kind] = KINDS
+    name: str | None = None
+    channel: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self) -> dict[str, Any]:
+        """What is asked of an endpoint of one kind."""
+        return {name: value for name, value in structs.asdict(self).items() if name != "kinds"}
+
+
+def _filter(
+    *,
+    kind: Annotated[str | None, typer.Option("--kind", help=f"Of one kind: {' or '.join(KINDS)}.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Runs of one workflow.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Deliveries of one channel.")] = None,
+    template: Annotated[str | None, typer.Option(help="Deliveries with one stored template.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Failed since then: {TIME}")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help=f"Failed before then: {TIME}")] = None,
+    error: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Whose error has this in it, in capitals or not.")
+    ] = None,
+) -> Filter:
+    """What the options of a filter mean."""
+    texts = {"--workflow": workflow, "--channel": channel, "--template": template, "--error": error}
+    for option, text in texts.items():
+        require_filter(option, text)
+    kinds: set[Kind] = {one for one in KINDS if kind in (None, one)}
+    if not kinds:
+        raise typer.BadParameter(f"expected {' or '.join(KINDS)}", param_hint="--kind")
+    if workflow is not None:
+        kinds &= {"run"}
+    if channel is not None or template is not None:
+        kinds &= {"delivery"}
+    if not kinds:
+        words = "runs have a workflow, deliveries have a channel and a template: nothing has both"
+        raise typer.BadParameter(words, param_hint="--kind, --workflow, --channel, --template")
+    return Filter(
+        kinds=tuple(one for one in KINDS if one in kinds),
+        name=template if workflow is None else workflow,
+        channel=channel,
+        error=error,
+        since=None if since is None else moment("--since", since),
+        until=None if until is None else moment("--until", until),
+    )
+
+
+_OPTIONS = inspect.signature(_filter, eval_str=True).parameters
+
+
+def filtered(body: Body) -> Body:
+    """A command that is given a filter, as `meant`: it has the options of one."""
+
+    def run(caller: Caller, **given: Any) -> None:  # noqa: ANN401 - whatever the command takes
+        body(caller, _filter(**{name: given.pop(name) for name in _OPTIONS}), **given)
+
+    own = inspect.signature(body, eval_str=True).parameters
+    taken = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own.values(), *_OPTIONS.values())]
+    run.__doc__ = body.__doc__
+    run.__signature__ = inspect.Signature([one for one in taken if one.name != "meant"])  # type: ignore[attr-defined]  # what `command` reads
+    return run
+
+
+def _letter(text: str, option: str = "LETTER") -> tuple[Kind, int]:
+    """The dead letter that a text names."""
+    kind, _, number = text.partition(":")
+    if kind in get_args(Kind) and number.isascii() and number.isdigit() and 0 < (found := int(number[:20])) <= ID_MAX:
+        return kind, found  # type: ignore[return-value]  # it is one of them
+    raise typer.BadParameter(f"expected {NAMED_AS}", param_hint=option)
+
+
+@command(app, "list", limit=20, after=False, spans=True)
+@filtered
+def list_(
+    caller: Caller,
+    meant: Filter,
+    *,
+    before: Annotated[str | None, typer.Option(metavar="LETTER", help="Only what is listed below this one.")] = None,
+) -> None:
+    """List dead letters: the newest runs, then the newest deliveries."""
+    first, below = (KINDS[0], ID_MAX) if before is None else _letter(before, "--before")
+    found: list[dict[str, Any]] = []
+    for kind in KINDS[KINDS.index(first) :]:
+        if kind in meant.kinds:
+            left = caller.given.limit - len(found)
+            found += _newest(caller, kind, below if kind == first else ID_MAX, left, meant)
+    columns = ("letter", "workflow or template", "failed", "replays", "at", "to", "error")
+    show_list(caller, found, columns, _cells, "There are no dead letters.")
+    if len(found) == caller.given.limit:
+        caller.voice.say(f"further ones: --before {found[-1]['letter']}")
+
+
+def _newest(caller: Caller, kind: Kind, below: int, count: int, meant: Filter) -> list[dict[str, Any]]:
+    """The newest of a kind below an id, each with the name that commands give it."""
+    size = min(PAGE_MAX, count)
+    rows = islice(caller.every(endpoints.LIST[kind], size=size, before=below, **meant.query()), count)
+    return [structs.asdict(row) | {"letter": f"{row.kind}:{row.id}"} for row in rows]
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    at = row["node"] or row["channel"]
+    return row["letter"], row["name"], second(row["failed_at"]), row["retries"], at, row["recipient"], row["error"]
+
+
+@command(app, "show", spans=True)
+def show(caller: Caller, named: Annotated[str, typer.Argument(metavar="LETTER", help=NAMED_AS)]) -> None:
+    """Show a dead letter: a run with its log and deliveries, or a delivery with its attempts."""
+    kind, number = _letter(named)
+    newest = _newest(caller, kind, min(number + 1, ID_MAX), 1, Filter())
+    if [row["id"] for row in newest] != [number]:
+        caller.voice.fail("NotDead", f"{kind} {number} is no dead letter")
+        raise typer.Exit(FAILED)
+    if kind == "run":
+        show_run(caller, number)
+    else:
+        show_delivery(caller, caller.ask(get_delivery, number))
+
+
+@command(app, "replay", acts=True, spans=True)
+@filtered
+def replay(
+    caller: Caller,
+    meant: Filter,
+    reason: Reason,
+    *,
+    named: LetterNames = None,
+    everything: Everything = False,
+    yes: Yes = False,
+) -> None:
+    """Let runs go on from the node that failed, and send deliveries again. What was sent is not sent again.
+
+    By their names, or with --all everything that the filters leave, which says first how much that is.
+    """
+    _act(caller, "replay", named or [], meant, reason, everything=everything, yes=yes)
+
+
+@command(app, "discard", acts=True, spans=True)
+@filtered
+def discard(
+    caller: Caller,
+    meant: Filter,
+    reason: Reason,
+    *,
+    named: LetterNames = None,
+    everything: Everything = False,
+    yes: Yes = False,
+) -> None:
+    """Take them out of the dead letters: they stay failed, and nobody is asked to look at them any more.
+
+    By their names, or with --all everything that the filters leave, which says first how much that is.
+    """
+    _act(caller, "discard", named or [], meant, reason, everything=everything, yes=yes)
+
+
+def _act(
+    caller: Caller, verb: Verb, named: Sequence[str], meant: Filter, reason: str, *, everything: bool, yes: bool
+) -> None:
+    require_reason(reason)
+    letters = [_letter(one) for one in dict.fromkeys(named)]
+    if bool(letters) == everything:
+        raise typer.BadParameter("name dead letters, or all with --all", param_hint="LETTER")
+    if letters and (meant != Filter() or caller.given.tenant is not None or caller.given.workspace is not None):
+        raise typer.BadParameter("filters go with --all", param_hint="LETTER")
+    if everything:
+        matched = [_matched(caller, verb, kind, meant, reason) for kind in meant.kinds]
+        bulk.act_on_all(caller, WORDS[verb], matched, yes=yes)
+    else:
+        bulk.act_on_named(caller, letters, lambda one: _act_on(caller, verb, *one, reason))
+
+
+def _matched(caller: Caller, verb: Verb, kind: Kind, meant: Filter, reason: str) -> Matched:
+    """Those of a kind that are dead letters now, and none that fails later."""
+    count, until = bulk.count(caller, endpoints.LIST[kind], lambda row: row.failed_at, meant.query())
+    body = meant.query() | {"reason": reason, "until": until}
+    return Matched(count, endpoints.ACT_ON_ALL[verb, kind], body, {"kind": kind})
+
+
+class LetterOutcome(Outcome, frozen=True):
+    """What became of a dead letter."""
+
+    kind: Kind
+
+
+def _act_on(caller: Caller, verb: Verb, kind: Kind, number: int, reason: str) -> LetterOutcome:
+    done = bulk.attempt(caller, endpoints.ACT[verb, kind], number, {"reason": reason})
+    answer = NO_LETTER if done.answer == "unknown" else done.answer
+    return LetterOutcome(number, done.done, answer, done.message, kind)

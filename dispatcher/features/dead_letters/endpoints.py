@@ -1,0 +1,119 @@
+"""Dead letters over HTTP: which they are, and replaying and discarding one, or all that a filter matches."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dispatcher.db import timestamps
+from dispatcher.features.dead_letters import models, store
+from dispatcher.features.dead_letters.models import KINDS, MANY, VERBS, Kind, Verb
+from dispatcher.features.deliveries import store as deliveries
+from dispatcher.features.deliveries.rules import NO_LETTER, letter_sentence
+from dispatcher.features.runs import store as runs
+from dispatcher.http.bulk import GOES_ON, SWEPT, NotDone, Swept, sweep
+from dispatcher.http.cursors import ID_MAX, behind, below, cursor, microseconds, moment
+from dispatcher.http.endpoints import Call, Done, Endpoint
+from dispatcher.http.listing import cut
+from dispatcher.http.models import Why
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, not_found
+from dispatcher.http.roles import Right
+
+
+def _listing(kind: Kind) -> Endpoint:
+    many, noun = MANY[kind], f"dead_{MANY[kind]}"
+
+    async def list_(call: Call) -> Done:
+        asked: models.LetterQuery = call.query
+        whose = call.part.tenant_id, call.part.workspace_id
+        start = min(below(noun, asked.cursor), asked.before)
+        ids = await store.page(call.database, kind, whose, asked, asked.until, below=start, count=asked.limit + 1)
+        some, more = cut(ids, asked.limit, lambda last: cursor(noun, last))
+        found = await store.rows(call.database, kind, some)
+        return Done(models.Letters([msgspec.convert(row, models.Letter) for row in found], more))
+
+    return Endpoint(
+        operation=f"listDead{many.capitalize()}",
+        method="GET",
+        path=f"/dead-letters/{many}",
+        right=Right.DEAD_LETTERS,
+        summary=f"List {many} that have failed for good, the newest first",
+        query=models.LetterQuery,
+        answer=models.Letters,
+        answered=models.LETTERS,
+        handle=list_,
+    )
+
+
+def _acting(verb: Verb, kind: Kind) -> Endpoint:
+    owner = runs.owner if kind == "run" else deliveries.owner
+    does = "Discard it: it stays failed" if verb == "discard" else "Try it again; what was sent is not sent again"
+
+    async def act(call: Call) -> Done:
+        number = call.number(f"{kind}_id", kind)
+        if not call.owns(await owner(call.database, number)):
+            raise not_found(f"{kind} {number}")
+        answers = await store.act(call.database, verb, kind, [number], call.given.reason, call.actor)
+        answer = answers.get(number, NO_LETTER)
+        done, words = letter_sentence(verb, kind, number, answer)
+        if not done:
+            raise Problem(CONFLICT, words, answer=answer)
+        return Done(models.LetterActed(kind, number, answer, words))
+
+    return Endpoint(
+        operation=f"{verb}Dead{kind.capitalize()}",
+        method="POST",
+        path=f"/dead-letters/{MANY[kind]}/{{{kind}_id}}/{verb}",
+        right=Right.DEAD_LETTERS,
+        summary=does,
+        given=Why,
+        example={"reason": "the address is right now"},
+        answer=models.LetterActed,
+        answered=models.LETTER_ACTED,
+        problems=(NOT_FOUND, CONFLICT),
+        handle=act,
+    )
+
+
+def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
+    many, noun = MANY[kind], f"{verb}_{MANY[kind]}"
+
+    async def act_on_all(call: Call) -> Done:
+        asked: models.SweepLetters = call.given
+        if asked.cursor is None:
+            place, begun = ID_MAX, await timestamps.now(call.database)
+        else:
+            place, number = behind(noun, asked.cursor, 2, "$.cursor")
+            begun = moment(number)
+        # What fails later is left alone.
+        until = begun if asked.until is None else min(begun, asked.until)
+        whose = call.part.tenant_id, call.part.workspace_id
+        ids = await store.page(call.database, kind, whose, asked, until, below=place, count=asked.limit + 1)
+        some, more = cut(ids, asked.limit, lambda last: cursor(noun, last, microseconds(begun)))
+
+        async def act(page: Sequence[int]) -> list[NotDone]:
+            answers = await store.act(call.database, verb, kind, page, asked.reason, call.actor)
+            told = ((one, answers.get(one, NO_LETTER)) for one in page)
+            said = ((one, answer, *letter_sentence(verb, kind, one, answer)) for one, answer in told)
+            return [NotDone(one, answer, words) for one, answer, done, words in said if not done]
+
+        return Done(await sweep(some, act, more))
+
+    return Endpoint(
+        operation=f"{verb}Dead{many.capitalize()}",
+        method="POST",
+        path=f"/dead-letters/{many}/{verb}",
+        right=Right.DEAD_LETTERS,
+        summary=f"{verb.capitalize()} all of the dead {many} that a filter matches, as many as one request may",
+        description=f"{GOES_ON} What fails after the first of them is left alone.",
+        given=models.SweepLetters,
+        example={"reason": "the carrier is back", "error": "exhausted", "limit": 500},
+        answer=Swept,
+        answered=SWEPT,
+        handle=act_on_all,
+    )
+
+
+LIST = {kind: _listing(kind) for kind in KINDS}
+ACT = {(verb, kind): _acting(verb, kind) for kind in KINDS for verb in VERBS}
+ACT_ON_ALL = {(verb, kind): _sweeping(verb, kind) for kind in KINDS for verb in VERBS}
+ENDPOINTS = (*LIST.values(), *ACT.values(), *ACT_ON_ALL.values())

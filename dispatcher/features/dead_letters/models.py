@@ -1,0 +1,96 @@
+"""Models of dead letters: what requests say of them, and what answers say."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from dispatcher.http.bulk import AtOnce
+from dispatcher.http.cursors import ID_MAX
+from dispatcher.http.models import Asked, Before, Cursor, Limit, Reason, ShortText, Text
+
+Kind = Literal["run", "delivery"]
+Verb = Literal["replay", "discard"]
+# In the order in which they are listed.
+KINDS: tuple[Kind, ...] = ("run", "delivery")
+VERBS: tuple[Verb, ...] = ("replay", "discard")
+MANY = {"run": "runs", "delivery": "deliveries"}
+
+
+class LetterFilter(Asked, frozen=True, kw_only=True):
+    """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
+
+    name: Annotated[ShortText | None, Meta(description="A run's workflow, or a delivery's template.")] = None
+    channel: Text | None = None
+    error: Annotated[Text | None, Meta(description="What stands in its error.")] = None
+    since: Annotated[datetime, Meta(description="Failed then or later.", tz=True)] | None = None
+    until: Annotated[datetime, Meta(description="Failed before.", tz=True)] | None = None
+
+
+class LetterQuery(LetterFilter, frozen=True, kw_only=True):
+    """Which dead letters. A name is a run's workflow, or a delivery's template."""
+
+    before: Before = ID_MAX
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class SweepLetters(LetterFilter, frozen=True, kw_only=True):
+    """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
+
+    reason: Reason
+    cursor: Cursor | None = None
+    limit: AtOnce = 500
+
+
+class Letter(Struct, frozen=True, kw_only=True):
+    """A run or a delivery that has failed for good, until somebody replays or discards it."""
+
+    kind: Kind
+    id: int
+    tenant_id: str
+    workspace_id: str
+    name: str | None
+    node: str | None
+    channel: str | None
+    recipient: str | None
+    idempotency_key: str | None
+    error: str | None
+    created_at: datetime
+    failed_at: datetime
+    retries: int
+
+
+class Letters(Struct, frozen=True):
+    """A page, the newest first."""
+
+    dead_letters: list[Letter]
+    next_cursor: str | None
+
+
+class LetterActed(Struct, frozen=True):
+    """What became of one."""
+
+    kind: Kind
+    id: int
+    answer: str
+    message: str
+
+
+_LETTER = Letter(
+    kind="delivery",
+    id=19,
+    tenant_id="default",
+    workspace_id="default",
+    name=None,
+    node=None,
+    channel="sms",
+    recipient="+4917012345",
+    idempotency_key="order-19:shipped",
+    error="exhausted",
+    created_at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
+    failed_at=datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC),
+    retries=0,
+)
+LETTERS = Letters([_LETTER], next_cursor=None)
+LETTER_ACTED = LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again")

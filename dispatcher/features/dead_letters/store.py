@@ -1,0 +1,39 @@
+"""Dead letters in the database: finding them by filter, replaying and discarding them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+from dispatcher.features.dead_letters.models import MANY, Kind, LetterFilter, Verb
+
+_SQL = statements(__name__)
+
+
+async def page(
+    database: Database,
+    kind: Kind,
+    whose: tuple[str | None, str | None],
+    meant: LetterFilter,
+    until: datetime | None,
+    *,
+    below: int,
+    count: int,
+) -> list[int]:
+    """Return the newest of a kind below an id, of a tenant and a workspace or of all, that failed before a time."""
+    asked = meant.name, meant.channel, *whose, meant.since, until, meant.error
+    return [row["id"] for row in await database.fetch(_SQL[f"newest_{MANY[kind]}"], below, count, *asked)]
+
+
+async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Return those of a kind that are dead letters now, the newest first."""
+    return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
+
+
+async def act(
+    database: Database, verb: Verb, kind: Kind, ids: Sequence[int], reason: str, actor: str
+) -> dict[int, str]:
+    """Replay or discard those of a kind, all in one transaction; the answer about each that there is."""
+    found = await database.fetch(_SQL[f"{verb}_{MANY[kind]}"], ids, reason, actor)
+    return {row["id"]: row["answer"] for row in found}

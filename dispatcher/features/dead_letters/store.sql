@@ -1,0 +1,51 @@
+-- name: newest_runs
+-- The ids of the newest dead runs below $1, $2 at most. A page reads as many as it has, which the view does not do.
+SELECT r.id FROM dispatcher.runs r
+ WHERE r.dead AND r.id < $1 AND ($3::text IS NULL OR r.workflow = $3) AND $4::text IS NULL
+   AND ($5::text IS NULL OR r.tenant_id = $5) AND ($6::text IS NULL OR r.workspace_id = $6)
+   AND ($7::timestamptz IS NULL OR r.finished_at >= $7) AND ($8::timestamptz IS NULL OR r.finished_at < $8)
+   AND ($9::text IS NULL OR position(lower($9) IN lower(r.error)) > 0)
+ ORDER BY r.id DESC LIMIT $2;
+
+-- name: newest_deliveries
+-- The same of deliveries.
+SELECT l.delivery_id AS id
+  FROM dispatcher.dead_deliveries l JOIN dispatcher.deliveries d ON d.id = l.delivery_id
+  JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
+ WHERE l.discarded_at IS NULL AND l.delivery_id < $1 AND ($3::text IS NULL OR d.template_name = $3)
+   AND ($4::text IS NULL OR d.channel = $4)
+   AND ($5::text IS NULL OR d.tenant_id = $5) AND ($6::text IS NULL OR d.workspace_id = $6)
+   AND ($7::timestamptz IS NULL OR s.finished_at >= $7) AND ($8::timestamptz IS NULL OR s.finished_at < $8)
+   AND ($9::text IS NULL OR position(lower($9) IN lower(s.error)) > 0)
+ ORDER BY l.delivery_id DESC LIMIT $2;
+
+-- name: rows
+-- Those of these ids that are dead letters of kind $1, newest first.
+SELECT kind, id, tenant_id, workspace_id, name, node, channel, recipient, idempotency_key, error, created_at, failed_at, retries
+  FROM dispatcher.visible_dead_letters WHERE kind = $1 AND id = ANY ($2::bigint[]) ORDER BY id DESC;
+
+-- name: replay_runs
+-- Replay runs in one transaction. All are locked before the first is replayed, which goes on to its deliveries.
+WITH locked AS MATERIALIZED (
+    SELECT id, dead FROM dispatcher.runs WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE
+), buried AS MATERIALIZED (
+    SELECT array_agg(id ORDER BY id) AS ids FROM locked WHERE dead
+)
+SELECT r.id, dispatcher.replay_run(r.id, $2, r.tenant_id, r.workspace_id, $3) AS answer
+  FROM unnest((SELECT ids FROM buried)) AS one (id) JOIN dispatcher.runs r USING (id);
+
+-- name: replay_deliveries
+-- Send deliveries again in one transaction; in the order of ids, as everybody takes locks.
+SELECT l.delivery_id AS id, dispatcher.reopen_delivery(l.delivery_id, $3, $2) AS answer
+  FROM (SELECT delivery_id FROM dispatcher.dead_deliveries
+         WHERE delivery_id = ANY ($1::bigint[]) AND discarded_at IS NULL ORDER BY delivery_id) AS l;
+
+-- name: discard_runs
+-- Discard runs in one transaction.
+SELECT r.id, dispatcher.discard_run(r.id, $2, r.tenant_id, r.workspace_id, $3) AS answer
+  FROM (SELECT id, tenant_id, workspace_id FROM dispatcher.runs WHERE id = ANY ($1::bigint[]) ORDER BY id) AS r;
+
+-- name: discard_deliveries
+-- Discard deliveries in one transaction.
+SELECT d.id, dispatcher.discard_delivery(d.id, $2, d.tenant_id, d.workspace_id, $3) AS answer
+  FROM (SELECT id, tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = ANY ($1::bigint[]) ORDER BY id) AS d;

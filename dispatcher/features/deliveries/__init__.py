@@ -1,0 +1,1 @@
+"""Deliveries: single messages, each to one recipient over one channel."""

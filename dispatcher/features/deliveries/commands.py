@@ -1,0 +1,190 @@
+"""The `deliveries` commands: what became of deliveries, and what an operator may do to some of them."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, get_args
+
+import typer
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from dispatcher.base.errors import Fault
+from dispatcher.base.values.durations import instant
+from dispatcher.cli.calls import bulk
+from dispatcher.cli.calls.bulk import Outcome
+from dispatcher.cli.calls.caller import Caller
+from dispatcher.cli.commands import command, group
+from dispatcher.cli.failures import FAILED, UNUSABLE
+from dispatcher.cli.options import Actor, Reason, known_as, reason_fault, require_filter, require_reason, words_fault
+from dispatcher.cli.terminal.output import cell, show_facts, show_list
+from dispatcher.features.deliveries import endpoints
+from dispatcher.features.deliveries.models import Delivery, DeliveryLife, WholeDelivery
+from dispatcher.features.deliveries.rules import STOPPED
+from dispatcher.http.cursors import ID_MAX
+from dispatcher.http.endpoints import Endpoint
+
+LIVES = get_args(DeliveryLife)
+TRACE = ("attempts", "evidence", "receipts", "actions", "captured")
+
+app = group(help="List and show deliveries; retry, cancel or move them.")
+
+Id = Annotated[int, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
+Ids = Annotated[list[int], typer.Argument(min=1, max=ID_MAX, metavar="ID...")]
+AnyIds = Annotated[list[int] | None, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
+Keys = Annotated[list[str] | None, typer.Option("--key", help="By its key; any number of times.")]
+
+
+@command(app, "list", limit=20, after=False, spans=True)
+def list_(
+    caller: Caller,
+    *,
+    life: Annotated[str | None, typer.Option("--life", "--status", help=f"One of {', '.join(LIVES)}.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Of one channel.")] = None,
+    before: Annotated[int, typer.Option(min=1, max=ID_MAX, metavar="ID", help="Only older ones.")] = ID_MAX,
+) -> None:
+    """List the newest deliveries."""
+    if life is not None and life not in LIVES:
+        raise typer.BadParameter(f"expected one of {', '.join(LIVES)}", param_hint="--life")
+    require_filter("--channel", channel)
+    found = caller.listed(endpoints.list_deliveries, life=life, channel=channel, before=before)
+    columns = ("id", "channel", "life", "tries", "due or ended", "to", "error")
+    show_list(caller, found, columns, _cells, "There are no such deliveries.")
+    if len(found) == caller.given.limit:
+        caller.voice.say(f"older ones: --before {found[-1].id}")
+
+
+def _cells(row: Delivery) -> tuple[object, ...]:
+    when = row.finished_at or row.run_at
+    tries = f"{row.attempt}/{row.max_attempts}"
+    return row.id, row.channel, row.life, tries, f"{when:%Y-%m-%d %H:%M:%S}", row.recipient, row.error
+
+
+@command(app, "show")
+def show(
+    caller: Caller,
+    delivery_id: Annotated[int | None, typer.Argument(min=1, max=ID_MAX, metavar="ID")] = None,
+    key: Annotated[str | None, typer.Option(help="By its key instead.")] = None,
+) -> None:
+    """Show one delivery with everything that happened to it."""
+    if (delivery_id is None) == (key is None):
+        raise typer.BadParameter("name the delivery by its ID or by --key", param_hint="ID")
+    require_filter("--key", key)
+    if key is not None and (delivery_id := _holder(caller, key)) is None:
+        caller.voice.fail("NotFound", f"there is no delivery with the key {key}")
+        raise typer.Exit(FAILED)
+    show_delivery(caller, caller.ask_by_id(endpoints.get_delivery, delivery_id or 0))
+
+
+def _holder(caller: Caller, key: str) -> int | None:
+    """The delivery that holds a key."""
+    found = caller.ask(endpoints.list_deliveries, idempotency_key=key, limit=1).deliveries
+    return found[0].id if found else None
+
+
+def show_delivery(caller: Caller, found: WholeDelivery) -> None:
+    """Show one with everything that happened to it."""
+    show_facts(caller, "delivery", str(found.id), found, "id", *TRACE)
+    if caller.voice.as_json:
+        return
+    for name in TRACE:
+        rows: Sequence[Struct] = getattr(found, name)
+        if rows:
+            caller.voice.text(f"\n{name}")
+            caller.voice.table(
+                rows[0].__struct_fields__, ([cell(value) for value in structs.astuple(row)] for row in rows)
+            )
+
+
+@command(app, "mail", spans=True)
+def mail(caller: Caller, delivery_id: Id) -> None:
+    """Write a captured mail to standard output, as a server would get it."""
+    found = caller.ask(endpoints.get_delivery_mail, delivery_id)
+    caller.voice.flush()
+    sys.stdout.buffer.write(found.raw)
+
+
+@command(app, "retry", acts=True, spans=True)
+def retry(caller: Caller, ids: Ids, reason: Reason) -> None:
+    """Send failed or skipped deliveries again, with all their attempts anew."""
+    require_reason(reason)
+    bulk.act_on_named(caller, ids, lambda one: bulk.attempt(caller, endpoints.retry_delivery, one, {"reason": reason}))
+
+
+@command(app, "cancel")
+def cancel(caller: Caller, reason: Reason, *, ids: AnyIds = None, keys: Keys = None, actor: Actor = None) -> None:
+    """Cancel deliveries that are not with their provider yet, named by their IDs, by --key, or both."""
+    faults = _faults(caller, ids, keys, reason, actor)
+    _act(caller, endpoints.cancel_delivery, _find(caller, ids or [], keys or [], list(faults)), {"reason": reason})
+
+
+@command(app, "move")
+def move(
+    caller: Caller,
+    at: Annotated[str, typer.Option(metavar="RFC3339", help="When they shall go out instead.")],
+    reason: Reason,
+    *,
+    ids: AnyIds = None,
+    keys: Keys = None,
+    actor: Actor = None,
+) -> None:
+    """Move deliveries that are not with their provider yet to another time, named by their IDs, by --key, or both."""
+    run_at, wrong = _when(at)
+    faults = [*wrong, *_faults(caller, ids, keys, reason, actor)]
+    named = _find(caller, ids or [], keys or [], faults)
+    _act(caller, endpoints.move_delivery, named, {"run_at": run_at, "reason": reason})
+
+
+def _when(at: str) -> tuple[datetime, list[Fault]]:
+    """The time; or any, and what is wrong with what was given."""
+    try:
+        return instant(at), []
+    except ValueError as fault:
+        return datetime.max, [Fault("--at", str(fault))]
+
+
+def _faults(
+    caller: Caller, ids: Sequence[int] | None, keys: Sequence[str] | None, reason: str, actor: str | None
+) -> Iterator[Fault]:
+    """What is wrong with what was given on the face of it."""
+    if not ids and not keys:
+        yield Fault("ID", "name deliveries by their IDs or by --key")
+    caller.operator, wrong = known_as(caller.session, actor)
+    yield from ([] if (fault := reason_fault(reason)) is None else [Fault("--reason", fault)])
+    yield from ([] if wrong is None else [Fault("--actor", wrong)])
+    yield from (Fault("--key", fault) for key in keys or [] if (fault := words_fault(key)) is not None)
+
+
+def _find(
+    caller: Caller, ids: Sequence[int], keys: Sequence[str], faults: list[Fault]
+) -> list[tuple[int, str | UnsetType]]:
+    """Each delivery once, with the key that named it; refused where there is any fault, a key that nobody has too."""
+    holders = {key: _holder(caller, key) for key in dict.fromkeys(keys) if words_fault(key) is None}
+    missing = [key for key, holder in holders.items() if holder is None]
+    code = UNUSABLE if faults else FAILED
+    if missing:
+        place = caller.workspace()
+        where = f"of tenant {place.tenant_id} in workspace {place.workspace_id}"
+        faults += [Fault("--key", f"{key} is the key of no delivery {where}") for key in missing]
+    if faults:
+        caller.voice.fail("UsageError" if code == UNUSABLE else "NotFound", "nothing was done", faults)
+        raise typer.Exit(code)
+    by_key = {holder: key for key, holder in holders.items() if holder is not None and holder not in ids}
+    return [*((one, UNSET) for one in ids), *by_key.items()]
+
+
+class KeyOutcome(Outcome, frozen=True):
+    """What became of a delivery, which a key may have named."""
+
+    key: str | UnsetType = UNSET
+
+
+def _act(caller: Caller, verb: Endpoint, named: Sequence[tuple[int, str | UnsetType]], body: Mapping[str, Any]) -> None:
+    """Do it to each, and say what became of it."""
+
+    def act(one: tuple[int, str | UnsetType]) -> Outcome:
+        delivery_id, key = one
+        outcome = bulk.attempt(caller, verb, delivery_id, body, anywhere=True)
+        done = outcome.done and outcome.answer != STOPPED
+        return KeyOutcome(delivery_id, done, outcome.answer, outcome.message, key)
+
+    bulk.act_on_named(caller, named, act)

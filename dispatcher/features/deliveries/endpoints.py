@@ -1,0 +1,307 @@
+"""Deliveries over HTTP: writing them, looking at them, and cancelling and moving them until they are marked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from dispatcher.base.breaks import Breaks
+from dispatcher.base.errors import Fault, Hints, InputError
+from dispatcher.features.deliveries import models, store
+from dispatcher.features.deliveries.intake import intake
+from dispatcher.features.deliveries.rules import STOPPED, delivery_sentence
+from dispatcher.features.deliveries.store import New, Written, readable
+from dispatcher.features.deliveries.writing import write
+from dispatcher.http.cursors import below
+from dispatcher.http.endpoints import Call, Done, endpoint
+from dispatcher.http.listing import by_id, page
+from dispatcher.http.models import ACTED, Acted, Why
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
+from dispatcher.http.roles import Right
+
+NOUN = "deliveries"
+_ONE = "/deliveries/{delivery_id}"
+_ACTING = (NOT_FOUND, CONFLICT)
+_EXAMPLE = {
+    "idempotency_key": "order-17:shipped",
+    "channel": "email",
+    "recipient": "ann@example.org",
+    "template": {"subject": "Order {{ id }}", "text": "It is on its way."},
+    "variables": {"id": 17},
+}
+_WHY = {"reason": "the order was cancelled"}
+_LATER = {"run_at": "2030-12-31T08:00:00Z", "reason": "the shop is closed"}
+_KEY = {"idempotency_key": "order-17:shipped"}
+_SCOPE = ("tenant_id", "workspace_id")
+_line = msgspec.json.Decoder(dict[str, Raw]).decode
+_each = msgspec.json.Decoder(dict[str, list[Raw]]).decode
+
+
+@endpoint(
+    "POST",
+    "/deliveries",
+    Right.DELIVERIES,
+    given=models.NewDelivery,
+    example=_EXAMPLE,
+    answered=models.WRITTEN,
+    status=201,
+    problems=(OVERLOADED,),
+    makes=("delivery_id", "id"),
+    reads_itself=True,
+)
+async def create_delivery(call: Call) -> Done:
+    """Send one message to one recipient.
+
+    Answers 201, or 200 with the delivery that holds the key already: nothing is sent again.
+    """
+    (written,) = await _written(call, [await _read(call, call.body, "$", Hints(), tree=call.given)], ["$"])
+    return Done(written, 200 if written.duplicate else 201)
+
+
+@endpoint(
+    "POST",
+    "/deliveries/batch",
+    Right.DELIVERIES,
+    given=models.NewDeliveries,
+    example={"deliveries": [_EXAMPLE]},
+    answered=models.WRITTEN_MANY,
+    problems=(OVERLOADED,),
+    reads_itself=True,
+    large=True,
+)
+async def create_deliveries(call: Call) -> Done:
+    """Send many messages, or none of them."""
+    given = call.given
+    found = given.get("deliveries") if isinstance(given, dict) else None
+    if not isinstance(found, list) or len(given) != 1:
+        raise faulty([Fault("$", 'expected an object with one field: {"deliveries": [...]}')])
+    if not 1 <= len(found) <= models.BATCH_MAX:
+        raise faulty([Fault("$.deliveries", f"expected 1 to {models.BATCH_MAX} of them, got {len(found)}")])
+    paths = [f"$.deliveries[{number}]" for number in range(len(found))]
+    hints, breaks = Hints(), Breaks()
+    read: list[New | Problem] = []
+    for line, path, one in zip(_each(call.body)["deliveries"], paths, found, strict=True):
+        # A template that was not met before takes a third of a millisecond, and a large one more.
+        await breaks.take()
+        try:
+            read.append(await _read(call, bytes(line), path, hints, tree=one))
+        except Problem as problem:
+            read.append(problem)
+    faults = [fault for one in read if isinstance(one, Problem) for fault in one.faults]
+    if faults:
+        raise faulty(faults)
+    return Done(models.WrittenMany(await _written(call, [one for one in read if isinstance(one, New)], paths)))
+
+
+async def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> New:  # noqa: ANN401 - whatever it says
+    """A delivery as the command line reads one. Whose it is, the key says."""
+    if not isinstance(tree, dict):
+        raise faulty([Fault(path, "expected an object")])
+    foreign = [Fault(f"{path}.{name}", "unknown field: the key says whose it is") for name in _SCOPE if name in tree]
+    try:
+        new = await _take_in(call, line, hints)
+    except InputError as refused:
+        raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
+    if foreign:
+        raise faulty(foreign)
+    whose = call.workspace
+    return msgspec.structs.replace(new, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id)
+
+
+async def _take_in(call: Call, line: bytes, hints: Hints) -> New:
+    tenant_id = call.part.tenant_id or "default"
+    # A local command holds up nobody else.
+    reader = intake(call.served.config(), hurried=call.shown is not None)
+    return await reader.take_in(call.served.offload, tenant_id, line, hints)
+
+
+def _under(path: str, fault: Fault) -> Fault:
+    return Fault(path if fault.path in ("line", "database") else f"{path}.{fault.path}", fault.message)
+
+
+async def _written(call: Call, new: Sequence[New], paths: Sequence[str]) -> list[models.Written]:
+    await call.served.shed(sorted({one.channel for one in new}))
+    answers = await write(call.database, new)
+    faults = [_under(path, one) for path, one in zip(paths, answers, strict=True) if isinstance(one, Fault)]
+    if faults:
+        raise faulty(faults)
+    return [
+        models.Written(answer.id, one.idempotency_key, answer.duplicate)
+        for one, answer in zip(new, answers, strict=True)
+        if not isinstance(answer, Fault)
+    ]
+
+
+@endpoint(
+    "POST",
+    "/deliveries/lines",
+    Right.DELIVERIES,
+    given=models.NewLines,
+    example={"lines": [msgspec.json.encode(_EXAMPLE).decode()]},
+    answered=models.SENT_LINES,
+    problems=(OVERLOADED,),
+    large=True,
+)
+async def send_lines(call: Call) -> Done:
+    """Send those of many messages that are sound.
+
+    Each line is a delivery as a JSON object in a text of its own, and is answered by itself, in the order of the
+    lines: by the delivery that holds its key, or by its faults.
+    """
+    given: models.NewLines = call.given
+    hints, breaks = Hints(), Breaks()
+    read: list[New | Sequence[Fault]] = []
+    for line in given.lines:
+        await breaks.take()
+        read.append(await _read_line(call, line, hints))
+    new = [one for one in read if isinstance(one, New)]
+    await call.served.shed(sorted({one.channel for one in new}))
+    answers = iter(await write(call.database, new))
+    told = [_told(one, next(answers)) if isinstance(one, New) else models.SentLine(faults=one) for one in read]
+    return Done(models.SentLines(told))
+
+
+async def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Fault]:
+    part = {"tenant_id": call.part.tenant_id, "workspace_id": call.part.workspace_id}
+    whose = {name: text for name, text in part.items() if text is not None}
+    try:
+        new = await _take_in(call, line.encode(), hints)
+    except InputError as refused:
+        return refused.faults
+    given = {name: getattr(new, name) for name in _line(line) if name in whose}
+    foreign = [Fault(name, f"the key opens {whose[name]}") for name, said in given.items() if said != whose[name]]
+    return foreign or msgspec.structs.replace(new, **whose)
+
+
+def _told(new: New, answer: Written | Fault) -> models.SentLine:
+    if isinstance(answer, Fault):
+        return models.SentLine(faults=[answer])
+    return models.SentLine(id=answer.id, idempotency_key=new.idempotency_key, duplicate=answer.duplicate)
+
+
+@endpoint("GET", "/deliveries", Right.DELIVERIES, query=models.DeliveryQuery, answered=models.DELIVERIES)
+async def list_deliveries(call: Call) -> Done:
+    """List deliveries, the newest first."""
+    asked: models.DeliveryQuery = call.query
+    rows = await store.listed(
+        call.database,
+        min(below(NOUN, asked.cursor), asked.before),
+        asked.limit + 1,
+        life=asked.life,
+        channel=asked.channel,
+        tenant_id=call.part.tenant_id,
+        workspace_id=call.part.workspace_id,
+        idempotency_key=asked.idempotency_key,
+    )
+    return Done(models.Deliveries(*page([readable(row) for row in rows], asked.limit, models.Delivery, by_id(NOUN))))
+
+
+@endpoint("GET", _ONE, Right.DELIVERIES, answered=models.WHOLE_DELIVERY, problems=(NOT_FOUND,))
+async def get_delivery(call: Call) -> Done:
+    """Show a delivery with its whole trace."""
+    delivery_id = call.number("delivery_id", "delivery")
+    found = await store.show(call.database, delivery_id)
+    if found is None or not call.owns(found):
+        raise not_found(f"delivery {delivery_id}")
+    if call.shown is not None:
+        return Done(msgspec.convert(readable(found), models.WholeDelivery))
+    claim = await store.claimed(call.database, delivery_id)
+    return Done(msgspec.convert(readable(found) | claim, models.ClaimedDelivery))
+
+
+@endpoint("GET", f"{_ONE}/mail", Right.DELIVERIES, answered=models.MAIL, problems=(NOT_FOUND, CONFLICT))
+async def get_delivery_mail(call: Call) -> Done:
+    """Show the mail that was captured of a delivery, as a server would get it."""
+    delivery_id = await _named(call)
+    found = await store.raw(call.database, delivery_id)
+    if found is None:
+        raise Problem(CONFLICT, f"no mail was captured of delivery {delivery_id}")
+    return Done(models.Mail(delivery_id, found))
+
+
+@endpoint("POST", f"{_ONE}/cancel", Right.DELIVERIES, given=Why, example=_WHY, answered=ACTED, problems=_ACTING)
+async def cancel_delivery(call: Call) -> Done:
+    """Cancel a delivery."""
+    delivery_id = await _named(call)
+    return _acted("cancel", delivery_id, await store.cancel(call.database, delivery_id, call.actor, call.given.reason))
+
+
+@endpoint("POST", f"{_ONE}/move", Right.DELIVERIES, given=models.Move, example=_LATER, answered=ACTED, problems=_ACTING)
+async def move_delivery(call: Call) -> Done:
+    """Send it at another time."""
+    delivery_id, given = await _named(call), call.given
+    answer = await store.move(call.database, delivery_id, given.run_at, call.actor, given.reason)
+    return _acted("move", delivery_id, answer)
+
+
+@endpoint("POST", f"{_ONE}/retry", Right.DELIVERIES, given=Why, example=_WHY, answered=ACTED, problems=_ACTING)
+async def retry_delivery(call: Call) -> Done:
+    """Send a failed or skipped delivery again, with all its attempts anew."""
+    delivery_id = await _named(call)
+    return _acted("retry", delivery_id, await store.reopen(call.database, delivery_id, call.actor, call.given.reason))
+
+
+@endpoint(
+    "POST",
+    "/deliveries/cancel",
+    Right.DELIVERIES,
+    given=models.CancelByKey,
+    example=_KEY | _WHY,
+    answered=ACTED,
+    problems=_ACTING,
+)
+async def cancel_delivery_by_key(call: Call) -> Done:
+    """Cancel the delivery that holds a key."""
+    return await cancel_delivery.handle(call)
+
+
+@endpoint(
+    "POST",
+    "/deliveries/move",
+    Right.DELIVERIES,
+    given=models.MoveByKey,
+    example=_KEY | _LATER,
+    answered=ACTED,
+    problems=_ACTING,
+)
+async def move_delivery_by_key(call: Call) -> Done:
+    """Send the delivery that holds a key at another time."""
+    return await move_delivery.handle(call)
+
+
+async def _named(call: Call) -> int:
+    """The delivery that is meant, by its id or by its key."""
+    if "delivery_id" in call.path:
+        delivery_id = call.number("delivery_id", "delivery")
+        if not call.owns(await store.owner(call.database, delivery_id)):
+            raise not_found(f"delivery {delivery_id}")
+        return delivery_id
+    key: str = call.given.idempotency_key
+    found = await store.find(call.database, call.workspace.tenant_id, call.workspace.workspace_id, key)
+    if found is None:
+        raise not_found("delivery with this key")
+    return found
+
+
+def _acted(action: str, delivery_id: int, answer: str) -> Done:
+    done, words = delivery_sentence(action, delivery_id, answer)
+    # What is stopped is held now, which has to last: a problem would undo it.
+    if not done and answer != STOPPED:
+        raise Problem(CONFLICT, words, answer=answer)
+    return Done(Acted(delivery_id, answer, words))
+
+
+ENDPOINTS = (
+    create_delivery,
+    create_deliveries,
+    send_lines,
+    list_deliveries,
+    get_delivery,
+    get_delivery_mail,
+    cancel_delivery,
+    move_delivery,
+    retry_delivery,
+    cancel_delivery_by_key,
+    move_delivery_by_key,
+)

@@ -1,0 +1,288 @@
+"""Models of deliveries: what requests say of them, and what answers say."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Raw, Struct, structs
+
+from dispatcher.base.errors import Fault
+from dispatcher.engine.rules.life import RECIPIENT_CHARACTERS_MAX
+from dispatcher.http.cursors import ID_MAX
+from dispatcher.http.models import Asked, Before, Cursor, Json, Limit, Moment, Reason, Text
+
+Recipient = Annotated[str, Meta(max_length=RECIPIENT_CHARACTERS_MAX)]
+DeliveryLife = Literal[
+    "pending", "claimed", "sending", "held", "parked", "queued", "sent", "called", "posted", "failed", "skipped"
+]
+BATCH_MAX = 5_000
+LINES_MAX = 1_000
+
+
+class NewDelivery(Asked, frozen=True, kw_only=True):
+    """A delivery that is to be sent. It says what it says by itself (template or body), or names a stored template."""
+
+    idempotency_key: Annotated[str, Meta(description="The same key is not sent again.", min_length=1, max_length=255)]
+    channel: Annotated[str, Meta(description="By which channel.", examples=["email"])]
+    recipient: Annotated[Recipient | None, Meta(description="To whom; a social post has nobody.")] = None
+    to: Annotated[Recipient | None, Meta(description="Another name for recipient.")] = None
+    template: Annotated[Json | None, Meta(description="Its parts, in Liquid.")] = None
+    body: Annotated[str | None, Meta(description="The part called body.")] = None
+    template_name: Annotated[str | None, Meta(description="A stored template.")] = None
+    locale: Annotated[str | None, Meta(description="In which language, with template_name.")] = None
+    variables: Annotated[Json | None, Meta(description="What its template reads.")] = None
+    options: Annotated[Json | None, Meta(description="What its provider is told.")] = None
+    lane: Literal["transactional", "normal", "bulk"] | None = None
+    scheduled_for: Annotated[str | None, Meta(description="When; RFC 3339. At once without it.")] = None
+    expires_at: Annotated[str | None, Meta(description="After this it is not sent any more.")] = None
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] | None = None
+    topic: Annotated[str | None, Meta(description="What it is about, where one can unsubscribe from that.")] = None
+
+
+class NewDeliveries(Asked, frozen=True):
+    """Many at once: all are written, or none."""
+
+    deliveries: Annotated[list[NewDelivery], Meta(min_length=1, max_length=BATCH_MAX)]
+
+
+class Written(Struct, frozen=True):
+    """The delivery that holds a key; a duplicate is one that was there before."""
+
+    id: int
+    idempotency_key: str
+    duplicate: bool
+
+
+class WrittenMany(Struct, frozen=True):
+    """In the order in which they were asked for."""
+
+    deliveries: list[Written]
+
+
+class NewLines(Asked, frozen=True):
+    """Many at once, each for itself: one delivery a line, as a JSON object in a text."""
+
+    lines: Annotated[list[Annotated[str, Meta(max_length=1024 * 1024)]], Meta(min_length=1, max_length=LINES_MAX)]
+
+
+class SentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a line: the delivery that holds its key, or everything that is wrong with it."""
+
+    id: int | None = None
+    idempotency_key: str | None = None
+    duplicate: bool = False
+    faults: Sequence[Fault] = ()
+
+
+class SentLines(Struct, frozen=True):
+    """In the order of the lines."""
+
+    lines: list[SentLine]
+
+
+class DeliveryQuery(Asked, frozen=True):
+    """Which deliveries."""
+
+    channel: Text | None = None
+    life: DeliveryLife | None = None
+    idempotency_key: Text | None = None
+    before: Before = ID_MAX
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """A delivery in short."""
+
+    id: int
+    tenant_id: str
+    workspace_id: str
+    idempotency_key: str
+    channel: str
+    recipient: str
+    lane: str
+    life: str
+    status: str
+    attempt: int
+    max_attempts: int
+    run_at: datetime | None
+    finished_at: datetime | None
+    provider_message_id: str | None
+    error: str | None
+
+
+class Deliveries(Struct, frozen=True):
+    """A page, the newest first."""
+
+    deliveries: list[Delivery]
+    next_cursor: str | None
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """An attempt that did not end it well."""
+
+    attempt: int
+    outcome: str
+    ended_at: datetime
+    next_at: datetime | None
+    reason: str | None
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """What somebody did."""
+
+    at: datetime
+    actor: str
+    action: str
+    status_before: str
+    reason: str
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What a provider answered too late."""
+
+    seen_at: datetime
+    verdict: str
+    resolved: bool
+    provider_message_id: str | None
+    reason: str | None
+
+
+class Receipt(Struct, frozen=True, kw_only=True):
+    """What its provider said about it later on."""
+
+    seen_at: datetime
+    said_at: datetime
+    provider: str
+    kind: str
+    provider_message_id: str | None
+    reason: str
+
+
+class Captured(Struct, frozen=True, kw_only=True):
+    """What the capture provider was given."""
+
+    captured_at: datetime
+    attempt: int
+    recipient: str
+    parts: Raw
+    fault: str | None
+
+
+class WholeDelivery(Delivery, frozen=True, kw_only=True):
+    """A delivery with what it says and all that became of it."""
+
+    template_name: str | None
+    template_version: int | None
+    locale: str | None
+    template: Raw
+    variables: Raw
+    options: Raw
+    topic: str | None
+    run_id: int | None
+    job_id: int | None
+    scheduled_for: datetime
+    expires_at: datetime | None
+    created_at: datetime
+    receipt: str | None
+    attempts: list[Attempt]
+    evidence: list[Evidence]
+    receipts: list[Receipt]
+    actions: list[Action]
+    captured: list[Captured]
+
+
+class ClaimedDelivery(WholeDelivery, frozen=True, kw_only=True):
+    """A delivery as local operators see it: with who has claimed it, and by which claim."""
+
+    token: int | None
+    owner: str | None
+
+
+class Mail(Struct, frozen=True):
+    """A mail as a server would get it, in base64."""
+
+    id: int
+    raw: bytes
+
+
+class Move(Asked, frozen=True):
+    """When it is sent instead, and why."""
+
+    run_at: Moment
+    reason: Reason
+
+
+class CancelByKey(Asked, frozen=True):
+    """Which delivery is not to be sent, and why."""
+
+    idempotency_key: Text
+    reason: Reason
+
+
+class MoveByKey(Asked, frozen=True):
+    """Which delivery is sent at another time, and why."""
+
+    idempotency_key: Text
+    run_at: Moment
+    reason: Reason
+
+
+_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
+WRITTEN = Written(17, "order-17:shipped", duplicate=False)
+_DELIVERY = Delivery(
+    id=17,
+    tenant_id="default",
+    workspace_id="default",
+    idempotency_key="order-17:shipped",
+    channel="email",
+    recipient="ann@example.org",
+    lane="normal",
+    life="sent",
+    status="sent",
+    attempt=2,
+    max_attempts=5,
+    run_at=_BEGUN,
+    finished_at=_ENDED,
+    provider_message_id="m-4711",
+    error=None,
+)
+WHOLE_DELIVERY = WholeDelivery(
+    **structs.asdict(_DELIVERY),
+    template_name=None,
+    template_version=None,
+    locale=None,
+    template=Raw(b'{"subject":"Order {{ id }}","text":"It is on its way."}'),
+    variables=Raw(b'{"id":17}'),
+    options=Raw(b"{}"),
+    topic=None,
+    run_id=None,
+    job_id=None,
+    scheduled_for=_BEGUN,
+    expires_at=None,
+    created_at=_BEGUN,
+    receipt="delivered",
+    attempts=[Attempt(attempt=1, outcome="retry", ended_at=_BEGUN, next_at=_ENDED, reason="451 try again")],
+    evidence=[Evidence(seen_at=_ENDED, verdict="accepted", resolved=True, provider_message_id="m-4711", reason=None)],
+    receipts=[
+        Receipt(
+            seen_at=_ENDED, said_at=_ENDED, provider="resend", kind="delivered", provider_message_id=None, reason=""
+        )
+    ],
+    actions=[Action(at=_BEGUN, actor="key shop", action="move", status_before="queued", reason="in doubt")],
+    captured=[
+        Captured(
+            captured_at=_ENDED, attempt=2, recipient="ann@example.org", parts=Raw('{"text":"…"}'.encode()), fault=None
+        )
+    ],
+)
+WRITTEN_MANY = WrittenMany([WRITTEN])
+DELIVERIES = Deliveries([_DELIVERY], next_cursor="ZGVsaXZlcmllcyAxNw")
+MAIL = Mail(17, b"Subject: Order 17\r\n\r\nIt is on its way.\r\n")
+SENT_LINES = SentLines(
+    [
+        SentLine(id=17, idempotency_key="order-17:shipped"),
+        SentLine(faults=[Fault("channel", 'unknown channel "fax"; known are: email, sms')]),
+    ]
+)

@@ -1,0 +1,105 @@
+"""The `send` command: one delivery from the command line, or one from each line of a file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+import msgspec
+import typer
+
+from dispatcher.base.errors import Fault, InputError
+from dispatcher.cli.arguments import pair, with_pairs
+from dispatcher.cli.calls.caller import Caller
+from dispatcher.cli.commands import command, group
+from dispatcher.cli.failures import REFUSED
+from dispatcher.cli.terminal.output import tell
+from dispatcher.engine.rules.life import LANES
+from dispatcher.features.deliveries.endpoints import send_lines
+from dispatcher.features.deliveries.models import Written
+from dispatcher.features.deliveries.send_file import send_file
+
+Text = str | None
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+app = group()
+
+
+@command(app, "send", spans=True)
+def send(  # noqa: PLR0913 - each is an option of the command line
+    caller: Caller,
+    *,
+    channel: Annotated[Text, typer.Option(help="By which channel.")] = None,
+    recipient: Annotated[Text, typer.Option("--to", help="To whom; a social post has nobody.")] = None,
+    body: Annotated[Text, typer.Option(help="What it says, in Liquid.")] = None,
+    part: Annotated[list[str] | None, typer.Option(metavar="NAME=LIQUID", help="A part by its name.")] = None,
+    template_name: Annotated[Text, typer.Option(help="What it says: a stored template, by its name.")] = None,
+    locale: Annotated[Text, typer.Option(help="With --template-name: in which language.")] = None,
+    var: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable: JSON, else text.")] = None,
+    variables: Annotated[Text, typer.Option("--vars", metavar="JSON", help="Variables, as an object.")] = None,
+    key: Annotated[Text, typer.Option(help="What makes it unique; without one a random key is made.")] = None,
+    lane: Annotated[Text, typer.Option(help=f"One of {', '.join(LANES)}.")] = None,
+    at: Annotated[Text, typer.Option(metavar="RFC3339", help="When; without it at once.")] = None,
+    expires_at: Annotated[Text, typer.Option(metavar="RFC3339", help="After this it is not sent any more.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
+    topic: Annotated[Text, typer.Option(help="What it is about, where one can unsubscribe from that.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="JSON lines instead, one delivery each; - is the standard input.")
+    ] = None,
+) -> None:
+    """Send one delivery, or one for each line of a file.
+
+    A key that exists is not sent again. Fields of a line: idempotency_key, channel, recipient (or to), template (or
+    body, or template_name and locale), variables, options, lane, scheduled_for, expires_at, max_attempts, topic,
+    tenant_id, workspace_id.
+    """
+    given: dict[str, object] = {
+        "channel": channel,
+        "recipient": recipient,
+        "body": body,
+        "template": dict(pair("--part", text) for text in part) if part else None,
+        "template_name": template_name,
+        "locale": locale,
+        "variables": _variables(variables, var or []),
+        "idempotency_key": key,
+        "lane": lane,
+        "scheduled_for": at,
+        "expires_at": expires_at,
+        "max_attempts": max_attempts,
+        "topic": topic,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if file is None:
+        _send_one(caller, given | {"idempotency_key": key if key is not None else f"cli-{uuid4()}"})
+        return
+    if given or caller.given.tenant is not None or caller.given.workspace is not None:
+        raise typer.BadParameter("stands for itself: what is sent is in the file", param_hint="--file")
+    tally = send_file(caller, file)
+    tell(caller, tally.counts(), str(tally))
+    if tally.refused:
+        raise typer.Exit(REFUSED)
+
+
+def _send_one(caller: Caller, given: dict[str, object]) -> None:
+    try:
+        line = msgspec.json.encode(given).decode()
+    except UnicodeEncodeError as fault:
+        raise InputError([Fault("command line", "is not UTF-8")]) from fault
+    (answer,) = caller.ask(send_lines, body={"lines": [line]}).lines
+    if answer.id is None:
+        raise InputError(answer.faults)
+    words = f"sent: delivery {answer.id} with the key {answer.idempotency_key}"
+    if answer.duplicate:
+        words = f"duplicate: delivery {answer.id} holds the key {answer.idempotency_key}; nothing is sent again"
+    tell(caller, Written(answer.id, answer.idempotency_key, answer.duplicate), words)
+
+
+def _variables(text: str | None, pairs: list[str]) -> dict[str, Any] | None:
+    """The variables; JSON is passed on as it was written."""
+    if text is None and not pairs:
+        return None
+    try:
+        values: dict[str, Any] = {} if text is None else dict(_object(text))
+    except (ValueError, RecursionError) as fault:
+        raise typer.BadParameter(f"not a JSON object: {fault}", param_hint="--vars") from fault
+    return with_pairs(values, "--var", pairs)

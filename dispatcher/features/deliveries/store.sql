@@ -1,0 +1,112 @@
+-- name: insert
+-- Write deliveries; one whose key exists is left out. Answers position and id of each that was written.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::jsonb[],
+                         $8::jsonb[], $9::jsonb[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::text[],
+                         $14::text[], $15::text[])
+      AS r (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
+            scheduled_for, expires_at, max_attempts, template_name, locale, topic)
+)
+INSERT INTO dispatcher.deliveries (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template,
+                                   variables, options, scheduled_for, expires_at, max_attempts, template_name,
+                                   locale, topic)
+SELECT tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
+       coalesce(scheduled_for, now()), expires_at, max_attempts, template_name, locale, topic
+  FROM asked
+ON CONFLICT (tenant_id, workspace_id, idempotency_key) DO NOTHING
+RETURNING tenant_id, workspace_id, idempotency_key, id;
+
+-- name: holders
+-- Which delivery holds each of these keys, or what is left of it. (One by one: see migration 22.)
+SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (tenant_id, workspace_id, idempotency_key),
+       unnest(ARRAY[asked.idempotency_key, dispatcher.erased(asked.idempotency_key)]) AS one (key),
+       LATERAL (SELECT h.id FROM dispatcher.deliveries h
+                 WHERE h.tenant_id = asked.tenant_id AND h.workspace_id = asked.workspace_id AND h.idempotency_key = one.key
+                 LIMIT 1) AS d;
+
+-- name: list
+-- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
+SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
+       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
+  FROM dispatcher.visible_delivery_life l
+ WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
+   AND ($4::text IS NULL OR l.tenant_id = $4) AND ($6::text IS NULL OR l.workspace_id = $6)
+   AND ($7::text IS NULL OR l.idempotency_key = $7)
+ ORDER BY l.id DESC LIMIT $5;
+
+-- name: list_of_key
+-- The same of the one that holds a key, or of what is left of it: looked up, where `list` would read all of a workspace.
+SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
+       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
+  FROM unnest(ARRAY[$7, dispatcher.erased($7)]) AS known (key),
+       LATERAL (SELECT id FROM dispatcher.deliveries
+                 WHERE tenant_id = $4 AND workspace_id = $6 AND idempotency_key = known.key
+                 LIMIT 1) AS one,
+       LATERAL (SELECT * FROM dispatcher.visible_delivery_life WHERE id = one.id LIMIT 1) AS l
+ WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
+ LIMIT $5;
+
+-- name: show
+-- One delivery with its life.
+SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template_name,
+       v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
+       d.run_id, d.job_id, d.scheduled_for, d.expires_at, d.created_at,
+       l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
+       (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt
+  FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
+  LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version WHERE d.id = $1;
+
+-- name: claimed
+-- Who has claimed a delivery, and by which claim.
+SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
+
+-- name: find
+-- The id behind a key. (One by one: see migration 22.)
+SELECT d.id
+  FROM unnest(ARRAY[$3, dispatcher.erased($3)]) AS one (key),
+       LATERAL (SELECT id FROM dispatcher.deliveries
+                 WHERE tenant_id = $1 AND workspace_id = $2 AND idempotency_key = one.key
+                 LIMIT 1) AS d;
+
+-- name: owner
+-- Whose a delivery is.
+SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = $1;
+
+-- name: attempts
+-- Earlier attempts of a delivery.
+SELECT attempt, outcome, ended_at, next_at, reason FROM dispatcher.delivery_attempts WHERE delivery_id = $1 ORDER BY attempt;
+
+-- name: evidence
+-- Late results of a delivery.
+SELECT seen_at, verdict, resolved, provider_message_id, reason FROM dispatcher.delivery_evidence
+ WHERE delivery_id = $1 ORDER BY seen_at;
+
+-- name: receipts
+-- What its provider said about a delivery later on.
+SELECT seen_at, said_at, provider, kind, provider_message_id, reason FROM dispatcher.delivery_receipts
+ WHERE delivery_id = $1 ORDER BY rank;
+
+-- name: actions
+-- What operators did to a delivery.
+SELECT at, actor, action, status_before, reason FROM dispatcher.operator_actions WHERE delivery_id = $1 ORDER BY id;
+
+-- name: captured
+-- What the capture provider was given for a delivery.
+SELECT captured_at, attempt, recipient, parts::text, fault FROM dispatcher.captured_messages WHERE delivery_id = $1 ORDER BY id;
+
+-- name: cancel
+-- Cancel until it is marked.
+SELECT dispatcher.cancel_delivery_by_id($1, $2, $3);
+
+-- name: move
+-- Move to another time until it is marked.
+SELECT dispatcher.move_delivery($1, $2, $3, $4);
+
+-- name: reopen
+-- Send a failed or skipped one again.
+SELECT dispatcher.reopen_delivery($1, $2, $3);
+
+-- name: raw
+-- The mail that was captured of a delivery last, as a server would get it; none where no mail can be made of it.
+SELECT raw FROM dispatcher.captured_messages WHERE delivery_id = $1 ORDER BY id DESC LIMIT 1;

@@ -1,0 +1,104 @@
+"""Models of held deliveries: what requests say of them, and what answers say."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from dispatcher.http.bulk import AtOnce
+from dispatcher.http.models import Asked, Cursor, Limit, Reason, Text
+
+SettleAs = Literal["sent", "failed", "requeue"]
+
+
+class HeldQuery(Asked, frozen=True):
+    """Which held deliveries."""
+
+    channel: Text | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class Settle(Asked, frozen=True):
+    """What became of it, as somebody has found out, or that it is sent again."""
+
+    settle_as: SettleAs
+    reason: Reason
+    provider_message_id: Annotated[Text | None, Meta(description="What its provider calls it.")] = None
+
+
+class SweepHeld(Asked, frozen=True, kw_only=True):
+    """Which held deliveries are meant, and what became of them, or that they are sent again."""
+
+    settle_as: SettleAs
+    reason: Reason
+    channel: Text | None = None
+    until: Annotated[datetime, Meta(description="Held before.", tz=True)] | None = None
+    cursor: Cursor | None = None
+    limit: AtOnce = 500
+
+
+class HeldDelivery(Struct, frozen=True, kw_only=True):
+    """A delivery whose call was begun, and of which nobody knows how it ended."""
+
+    id: int
+    idempotency_key: str
+    channel: str
+    recipient: str
+    attempt: int
+    held_at: datetime
+    settle_after: Annotated[datetime | None, Meta(description="Before, a call of its dead owner may go on.")]
+    error: str | None
+    tenant_id: str
+    workspace_id: str
+
+
+class HeldDeliveries(Struct, frozen=True):
+    """A page, the longest held first."""
+
+    held: list[HeldDelivery]
+    next_cursor: str | None
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """Where a delivery stands, from when it can be settled, and who settled it last, if anybody did."""
+
+    id: int
+    life: str
+    held_at: datetime | None
+    settle_after: datetime | None
+    error: str | None
+    wait_seconds: float | None
+    actor: str | None
+    action: str | None
+    at: datetime | None
+    reason: str | None
+
+
+_HELD_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_SETTLE_AFTER = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
+_HELD = HeldDelivery(
+    id=18,
+    tenant_id="default",
+    workspace_id="default",
+    idempotency_key="order-18:shipped",
+    channel="sms",
+    recipient="+4917012345",
+    attempt=1,
+    held_at=_HELD_AT,
+    settle_after=_SETTLE_AFTER,
+    error="no answer",
+)
+HELD_DELIVERIES = HeldDeliveries([_HELD], next_cursor=None)
+STANDING = Standing(
+    id=18,
+    life="held",
+    held_at=_HELD_AT,
+    settle_after=_SETTLE_AFTER,
+    error="no answer",
+    wait_seconds=0.0,
+    actor=None,
+    action=None,
+    at=None,
+    reason=None,
+)

@@ -1,0 +1,38 @@
+"""Held deliveries in the database: listing them, settling them by the page, and where they stand afterwards."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from dispatcher.db.database import Database
+from dispatcher.db.statements import statements
+
+_SQL = statements(__name__)
+
+
+async def listed(
+    database: Database,
+    tenant_id: str | None,
+    workspace_id: str | None,
+    count: int,
+    *,
+    channel: str | None,
+    behind: tuple[datetime, int] | None,
+    until: datetime | None = None,
+) -> list[dict[str, Any]]:
+    """Return the longest held, behind a time and an id, of those that were held before a time."""
+    asked = tenant_id, workspace_id, count, channel, *(behind or (None, None)), until
+    return [dict(found) for found in await database.fetch(_SQL["list"], *asked)]
+
+
+async def settle(
+    database: Database, ids: Sequence[int], settle_as: str, actor: str, reason: str, message_id: str | None = None
+) -> dict[int, str]:
+    """Settle a page; answers for each settled, unknown, early, not held, or the status that it has already."""
+    rows = await database.fetch(_SQL["settle"], ids, settle_as, actor, reason, message_id)
+    return {found["id"]: found["answer"] for found in rows}
+
+
+async def standing(database: Database, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return where these stand now, held or not."""
+    return {found["id"]: dict(found) for found in await database.fetch(_SQL["standing"], ids)}

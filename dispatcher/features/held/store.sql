@@ -1,0 +1,26 @@
+-- name: list
+-- Held deliveries, the longest held first, behind a time and an id and before a time where given. Each leads to its
+-- delivery, and is not looked for among all deliveries of a workspace, whatever the planner holds these to be.
+SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, d.recipient, s.attempt, s.held_at, s.settle_after,
+       s.error
+  FROM dispatcher.delivery_state s,
+       LATERAL (SELECT tenant_id, workspace_id, idempotency_key, recipient FROM dispatcher.deliveries WHERE id = s.id LIMIT 1) AS d
+ WHERE s.held AND ($1::text IS NULL OR d.tenant_id = $1) AND ($2::text IS NULL OR d.workspace_id = $2)
+   AND ($4::text IS NULL OR s.channel = $4) AND ($5::timestamptz IS NULL OR (s.held_at, s.id) > ($5, $6::bigint))
+   AND ($7::timestamptz IS NULL OR s.held_at < $7)
+ ORDER BY s.held_at, s.id LIMIT $3;
+
+-- name: settle
+-- Settle a page in one transaction; in the order of ids, as everybody takes locks.
+SELECT asked.id, dispatcher.settle_held(asked.id, $2, $3, $4, $5) AS answer
+  FROM (SELECT id FROM unnest($1::bigint[]) AS r (id) ORDER BY id) AS asked;
+
+-- name: standing
+-- Where deliveries stand now, and which operator settled them last.
+SELECT s.id, l.life, s.held_at, s.settle_after, s.error,
+       greatest(extract(epoch FROM s.settle_after - statement_timestamp()), 0)::float8 AS wait_seconds,
+       o.actor, o.action, o.at, o.reason
+  FROM dispatcher.delivery_state s JOIN dispatcher.visible_delivery_life l USING (id)
+  LEFT JOIN LATERAL (SELECT actor, substr(action, 8) AS action, at, reason FROM dispatcher.operator_actions
+                      WHERE delivery_id = s.id AND action LIKE 'settle%' ORDER BY id DESC LIMIT 1) AS o ON true
+ WHERE s.id = ANY ($1::bigint[]);

@@ -1,0 +1,1 @@
+"""Pauses: what operators have stopped, in a workspace or everywhere."""

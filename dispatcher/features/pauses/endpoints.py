@@ -1,0 +1,147 @@
+"""Pauses over HTTP: what is stopped in a workspace, or by operators in all of them, and letting it go on."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from dispatcher.base.errors import Fault, did_you_mean
+from dispatcher.base.workspace import Workspace
+from dispatcher.engine.rules.pauses import PLACED
+from dispatcher.features.pauses import models, store
+from dispatcher.http import operators
+from dispatcher.http.cursors import behind
+from dispatcher.http.endpoints import Call, Done, endpoint
+from dispatcher.http.listing import by_id, page
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
+from dispatcher.http.roles import Right
+
+NOUN = "pauses"
+_ONE = "/pauses/{pause_id}"
+_FOR_ALL = "pause what is everybody's"
+_OPERATORS = "Only keys of the operators' workspace (`api.operators`) may stop what is everybody's."
+
+
+@endpoint("GET", "/pauses", Right.PAUSES, query=models.PauseQuery, answered=models.PAUSES)
+async def list_pauses(call: Call) -> Done:
+    """List what is paused: what is in the workspace, and what is everybody's and stops something here."""
+    asked: models.PauseQuery = call.query
+    is_all = call.shown is None and asked.tenant_id is None and asked.workspace_id is None
+    here = None if is_all else operators.meant(call, asked.tenant_id, asked.workspace_id)
+    at = 0 if asked.cursor is None else behind(NOUN, asked.cursor, 1)[0]
+    rows = await store.listed(call.database, here, at, asked.limit + 1, asked.scope)
+    return Done(models.Pauses(*page(rows, asked.limit, models.Pause, by_id(NOUN))))
+
+
+@endpoint(
+    "POST",
+    "/pauses",
+    Right.PAUSES,
+    given=models.NewPause,
+    example={"scope": "template", "name": "promotion", "reason": "wrong prices"},
+    answered=models.OPENED_PAUSE,
+    description=_OPERATORS,
+    status=201,
+    problems=(CONFLICT,),
+)
+async def create_pause(call: Call) -> Done:
+    """Stop the workspace, or a channel or a template in it; or something everywhere.
+
+    Marks stop within a second; what is with its provider is finished, what waits keeps waiting, also through restarts,
+    until it is resumed.
+    """
+    given: models.NewPause = call.given
+    where = _where(call, given)
+    name = _name(call, given, where)
+    told = operators.actor(call, where), given.reason
+    opened = await store.pause(call.database, given.scope, name, *told, where)
+    found = await store.show(call.database, opened.id)
+    if found is None:
+        raise Problem(CONFLICT, f"{given.scope} {name} was paused, and somebody has resumed it since")
+    answer = msgspec.convert(found | {"already": opened.already}, models.OpenedPause)
+    return Done(answer, 200 if opened.already else 201)
+
+
+def _where(call: Call, given: models.NewPause) -> Workspace | None:
+    """The workspace in which it is stopped; None: everywhere, which operators may."""
+    if given.scope == "workspace" and given.everywhere:
+        raise faulty([Fault("$.everywhere", "a workspace is only where it is")])
+    if given.scope in PLACED and not given.everywhere:
+        return operators.meant(call, given.tenant_id, given.workspace_id)
+    if given.tenant_id is not None or given.workspace_id is not None:
+        raise faulty([Fault("$", "what is paused everywhere is in no tenant's workspace")])
+    operators.require(call, _FOR_ALL)
+    return None
+
+
+def _name(call: Call, given: models.NewPause, where: Workspace | None) -> str:
+    """What is stopped. A pause of what does not exist stops nothing, and whoever asked for it believes that it did."""
+    if given.scope == "workspace" and where is not None:
+        if given.name not in (None, where.workspace_id):
+            raise faulty([Fault("$.name", "is another one than workspace_id, or the key's own: leave it out")])
+        return where.workspace_id
+    if given.name is None or not given.name.strip():
+        raise faulty([Fault("$.name", "is required")])
+    known = _known(call).get(given.scope)
+    if known is not None and given.name not in known:
+        hint = did_you_mean(given.name, known)
+        raise faulty([Fault("$.name", f"unknown {given.scope}{hint}; there are {', '.join(sorted(known))}")])
+    return given.name
+
+
+def _known(call: Call) -> Mapping[str, Collection[str]]:
+    """What there is of each scope; of the others any may come to be."""
+    channels = call.served.config().channels
+    return {"channel": channels, "provider": {one.provider for one in channels.values()}}
+
+
+@endpoint("GET", _ONE, Right.PAUSES, answered=models.PAUSE, problems=(NOT_FOUND,), elsewhere=True)
+async def get_pause(call: Call) -> Done:
+    """Show a pause that is open."""
+    return Done(msgspec.convert(await _open(call), models.Pause))
+
+
+@endpoint(
+    "POST",
+    f"{_ONE}/resume",
+    Right.PAUSES,
+    answered=models.RESUMED,
+    description=_OPERATORS,
+    problems=(NOT_FOUND, CONFLICT),
+    elsewhere=True,
+)
+async def resume_pause(call: Call) -> Done:
+    """Let what a pause stops go on."""
+    found = await _open(call)
+    if found["scope"] == "run":
+        raise Problem(CONFLICT, f"run {found['name']} is paused by itself: resume the run")
+    where = None
+    if found["tenant_id"] is None:
+        operators.require(call, _FOR_ALL)
+    else:
+        where = Workspace(found["tenant_id"], found["workspace_id"])
+    if not await store.resume(call.database, found["id"], operators.actor(call, where)):
+        raise not_found(f"pause {found['id']} any more")
+    return Done(msgspec.convert(found | {"resumed": True}, models.Resumed))
+
+
+async def _open(call: Call) -> dict[str, Any]:
+    """The pause in the path, where it is the workspace's own or everybody's."""
+    number = call.number("pause_id", "pause")
+    found = await store.show(call.database, number)
+    if found is None or not (operators.is_operators(call) or call.owns(found) or _is_everybodys(call, found)):
+        raise not_found(f"pause {number}")
+    return found
+
+
+def _is_everybodys(call: Call, found: Mapping[str, Any]) -> bool:
+    of_another = found["scope"] == "tenant" and found["name"] != call.workspace.tenant_id
+    return found["tenant_id"] is None and not of_another
+
+
+ENDPOINTS = (
+    list_pauses,
+    create_pause,
+    get_pause,
+    resume_pause,
+)

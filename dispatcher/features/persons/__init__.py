@@ -1,0 +1,1 @@
+"""Persons: what somebody was sent and why, everything there is about them, and taking them away."""

@@ -1,0 +1,1 @@
+"""Receipts: what providers say later about messages that they took."""

@@ -1,0 +1,1 @@
+"""Runs: triggers, walks through workflows, and what operators do to them."""

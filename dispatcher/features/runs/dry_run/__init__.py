@@ -1,0 +1,1 @@
+"""Dry runs: what a trigger would do, without doing any of it."""

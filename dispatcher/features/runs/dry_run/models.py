@@ -1,0 +1,62 @@
+"""Models of dry runs: what is asked about a trigger, with an example of what it would come to."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from dispatcher.features.runs.models import NewTrigger
+from dispatcher.http.models import Json, Text
+from dispatcher.plans.simulation.planned import PlannedMessage, PlannedRun, PlannedStep
+
+# More than a definition has nodes.
+ASSUMED_MAX = 1_000
+
+
+class NewPlan(NewTrigger, frozen=True):
+    """What a trigger would begin with, and what is taken for granted of what is not known before."""
+
+    assume: Annotated[
+        dict[Text, Json],
+        Meta(
+            max_length=ASSUMED_MAX, description="By node: what its function answers, or its event brings. Else made up."
+        ),
+    ] = field(default_factory=dict)
+
+
+_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+PLANNED_RUN = PlannedRun(
+    workflow="order_shipped",
+    version=3,
+    duplicate_of=None,
+    at=_AT,
+    fails_at=None,
+    steps=[
+        PlannedStep(
+            step=0,
+            node="mail",
+            kind="send",
+            skipped=False,
+            at=_AT,
+            until=None,
+            leads_to=[],
+            assumed="each message is sent",
+            depends_on=[],
+            error=None,
+            messages=[
+                PlannedMessage(
+                    channel="email",
+                    recipient="ann@example.org",
+                    template="order_shipped",
+                    version=2,
+                    locale="en",
+                    parts={"subject": "Order 17 is on its way"},
+                    bytes=22,
+                    rendered=True,
+                    skipped=None,
+                    error=None,
+                )
+            ],
+        )
+    ],
+)

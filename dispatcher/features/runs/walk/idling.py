@@ -1,0 +1,50 @@
+"""Idling: how a walker without work sleeps, and asks to be woken, so that no run is forgotten."""
+
+from dispatcher.base.clock import Clock
+from dispatcher.db.database import Database
+from dispatcher.engine.store import instances
+from dispatcher.features.runs.walk import walking
+
+# Found busy for this long without a pause, triggers and wakes need not notify any more.
+BUSY_SECONDS = 0.25
+# Whoever looked for idle walkers just before we said that we are may commit just after our last look.
+SETTLE_SECONDS = (0.02, 0.08, 0.3)
+# What is due and cannot be taken is locked by somebody, who may take long.
+LOCKED_SECONDS = 0.05
+
+
+class Idling:
+    """That of one walker."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        # The epoch that has asked to be woken.
+        self._asking: int | None = None
+        self._busy_since: float | None = None
+        self._settling = 0
+
+    async def work(self, epoch: int) -> None:
+        """Busy for a while: nobody has to wake us."""
+        now = self._clock.monotonic()
+        self._settling = 0
+        if self._busy_since is None:
+            self._busy_since = now
+        elif self._asking == epoch and now - self._busy_since > BUSY_SECONDS:
+            await instances.ask_to_be_woken_for_runs(self._database, epoch, wanted=False)
+            self._asking = None
+
+    async def rest(self, epoch: int, poll_seconds: float) -> float:
+        """Nothing was due: ask to be woken, look once more, and say how long to sleep."""
+        self._busy_since = None
+        if self._asking != epoch:
+            await instances.ask_to_be_woken_for_runs(self._database, epoch, wanted=True)
+            self._asking = epoch
+            self._settling = 0
+            return SETTLE_SECONDS[0]
+        self._settling += 1
+        due = await walking.next_due(self._database)
+        wait = poll_seconds
+        if due is not None:
+            wait = min(wait, due if due > 0 else LOCKED_SECONDS)
+        return min(wait, SETTLE_SECONDS[self._settling]) if self._settling < len(SETTLE_SECONDS) else wait

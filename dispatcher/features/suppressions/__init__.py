@@ -1,0 +1,1 @@
+"""Suppressions: addresses that get nothing more, or nothing more about a topic."""

@@ -1,0 +1,114 @@
+"""Unsubscribing over HTTP: looking at a link changes nothing, a POST to it unsubscribes (RFC 8058)."""
+
+from collections.abc import Callable, Sequence
+from urllib.parse import parse_qsl
+
+import asyncpg
+import structlog
+from litestar import HttpMethod, MediaType, Request, Response, post, route
+from litestar.datastructures import State
+from litestar.exceptions import ClientException
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
+from litestar.handlers import HTTPRouteHandler
+
+from dispatcher.db.database import PASSING, Database
+from dispatcher.engine.rules.unsubscribe_links import PATH, Links, Subscription
+from dispatcher.engine.store import suppression
+from dispatcher.features.suppressions import store
+from dispatcher.features.suppressions import unsubscribe_page as page
+from dispatcher.features.suppressions.store import Entry
+from dispatcher.http.server.public_bodies import Strangers
+
+log = structlog.get_logger(__name__)
+
+# One field is what a mail program sends, and what the page's buttons do; multipart puts some 200 bytes around it.
+BODY_BYTES_MAX = 4_096
+FIELDS_MAX = 8
+RETRY_SECONDS = "30"
+ACTOR = "recipient"
+WHY = "the link in a message"
+# How a mail program that knows RFC 8058 asks, and how our own page does.
+ONE_CLICK = ("List-Unsubscribe", "One-Click")
+FROM_TOPIC = ("from", "topic")
+FROM_EVERYTHING = ("from", "everything")
+# Addresses that are looked through right after it was said; what is left is the suppressor's.
+CATCH_UP = 100
+
+# Also before the schema is there.
+TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.PostgresError)
+
+HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": f"default-src 'none'; style-src '{page.STYLE_HASH}'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-robots-tag": "noindex",
+}
+
+Fields = Sequence[tuple[str, str]]
+
+
+def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Database]) -> list[HTTPRouteHandler]:
+    """The routes. Without links configured there is nothing behind any of them."""
+    strangers = Strangers()
+
+    def read(token: str) -> Subscription | None:
+        made = links()
+        return None if made is None else made.read(token)
+
+    @route(PATH + "{token:str}", http_method=[HttpMethod.GET, HttpMethod.HEAD], sync_to_thread=False)
+    def look(token: str) -> Response[str]:
+        one = read(token)
+        return _answer(404, page.unknown()) if one is None else _answer(200, page.asking(one))
+
+    @post(PATH + "{token:str}", request_max_body_size=BODY_BYTES_MAX)
+    async def unsubscribe(request: Request[object, object, State], token: str) -> Response[str]:
+        one = read(token)
+        if one is None:
+            return _answer(404, page.unknown())
+        try:
+            async with strangers.body():
+                fields = await _fields(request)
+        except TimeoutError:
+            return _answer(408, page.unavailable())
+        if ONE_CLICK in fields or (FROM_TOPIC in fields and one.topic is not None):
+            topic = one.topic
+        elif FROM_EVERYTHING in fields:
+            topic = None
+        else:
+            return _answer(400, page.asking(one))
+        try:
+            await _take_off(database(), one, topic)
+        except TROUBLE as trouble:
+            log.warning("unsubscribe.failed", error=type(trouble).__name__)
+            return _answer(503, page.unavailable(), {"retry-after": RETRY_SECONDS})
+        return _answer(200, page.done(one, topic))
+
+    return [look, unsubscribe]
+
+
+def _answer(status: int, text: str, more: dict[str, str] | None = None) -> Response[str]:
+    return Response(text, status_code=status, media_type=MediaType.HTML, headers=HEADERS | (more or {}))
+
+
+async def _fields(request: Request[object, object, State]) -> Fields:
+    """What a form says, in either of the two ways in which forms are sent; nothing where it is none."""
+    try:
+        if request.content_type[0] == "multipart/form-data":
+            return [(name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str)]
+        return parse_qsl((await request.body()).decode("ascii"), max_num_fields=FIELDS_MAX)
+    except RequestEntityTooLarge:
+        raise
+    except (ValueError, ClientException):
+        return []
+
+
+async def _take_off(database: Database, one: Subscription, topic: str | None) -> None:
+    """Durable first; then what is queued already is skipped, at once where that is little."""
+    if topic is None:
+        entry = Entry(one.contact, "unsubscribe", WHY)
+        await store.add(database, one.tenant_id, ACTOR, [entry])
+    else:
+        await store.prefer(database, one.tenant_id, [one.contact], topic, False, ACTOR, WHY)
+    await suppression.catch_up(database, CATCH_UP)

@@ -1,0 +1,1 @@
+"""Templates: what messages say, kept as versions."""

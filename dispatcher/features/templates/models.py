@@ -1,0 +1,237 @@
+"""Models of templates: what requests and answers say about them."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct, field, structs
+
+from dispatcher.base.values.locales import UNNAMED
+from dispatcher.features.templates.rules import Draft
+from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text
+
+# Of a server, whose event loop reads them.
+SAVED_AT_ONCE_MAX = 500
+Number = Annotated[int, Meta(ge=1, le=VERSION_MAX, description="Which version; the newest without it.")]
+
+
+class TemplateQuery(Asked, frozen=True):
+    """Which templates."""
+
+    channel: Annotated[Text | None, Meta(description="For which channel.")] = None
+    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class TemplateVersionQuery(Asked, frozen=True):
+    """Which versions of a template."""
+
+    cursor: LongCursor | None = None
+    limit: Limit = 50
+
+
+class OneTemplateQuery(Asked, frozen=True):
+    """Which version of a template."""
+
+    version: Number | None = None
+
+
+class NewLocale(Asked, frozen=True):
+    """What a template says in one language."""
+
+    parts: Annotated[dict[str, str], Meta(description="Liquid by part.", examples=[{"subject": "Hello"}])]
+
+
+class NewVersion(Asked, frozen=True, kw_only=True):
+    """A template as people write it."""
+
+    channel: Annotated[ShortText | None, Meta(description="What it is for; null: a partial, which others take in.")]
+    locales: Annotated[dict[str, NewLocale], Meta(description="What it says, by language: de, pt-BR.")]
+    default_locale: Annotated[str, Meta(max_length=100, description="What those get whose language it lacks.")] = (
+        UNNAMED
+    )
+    rights: Annotated[list[str], Meta(max_length=10, description="raw_html, where it needs that.")] = field(
+        default_factory=list
+    )
+
+
+class PutTemplate(NewVersion, frozen=True, kw_only=True):
+    """A template that is to be saved as a version."""
+
+    publish: Annotated[bool, Meta(description="Publish it as well.")] = False
+
+
+class NamedTemplate(NewVersion, frozen=True, kw_only=True):
+    """One of several templates."""
+
+    name: ShortText
+
+
+class SaveTemplates(Asked, frozen=True, kw_only=True):
+    """Templates that belong together: all are saved, or none. They take in each other's partials first."""
+
+    templates: Annotated[list[NamedTemplate], Meta(min_length=1, extra_json_schema={"maxItems": SAVED_AT_ONCE_MAX})]
+    publish: Annotated[bool, Meta(description="Publish them as well.")] = False
+    check: Annotated[bool, Meta(description="Save nothing, only answer what would be.")] = False
+
+
+class SavedTemplate(Struct, frozen=True):
+    """Which version says it, whether that is another one than before, and which is published."""
+
+    name: str
+    version: Annotated[int | None, Meta(description="Null where it was only checked and would be another one.")]
+    created: bool
+    published: int | None
+
+
+class SavedTemplates(Struct, frozen=True):
+    """In the order in which they were given."""
+
+    templates: list[SavedTemplate]
+    others: Annotated[list[str], Meta(description="What is stored and was not given: it is left alone.")]
+
+
+class Template(Struct, frozen=True, kw_only=True):
+    """A template in short: its newest version."""
+
+    name: str
+    channel: str | None
+    latest: int
+    published: int | None
+    locales: list[str]
+    rights: list[str]
+    variables: list[str]
+    author: str
+    created_at: datetime
+
+
+class Templates(Struct, frozen=True):
+    """A page, by name."""
+
+    templates: list[Template]
+    next_cursor: str | None
+
+
+class Locale(Struct, frozen=True):
+    """What a version says in one language, with all that it takes in."""
+
+    parts: dict[str, str]
+    partials: dict[str, str]
+
+
+class WholeTemplate(Struct, frozen=True, kw_only=True):
+    """A version with what it says, and the variables that it reads."""
+
+    name: str
+    channel: str | None
+    version: int
+    latest: int
+    published: int | None
+    default_locale: str
+    rights: tuple[str, ...]
+    variables: tuple[str, ...]
+    locales: dict[str, Locale]
+    author: str
+    created_at: datetime
+
+    @property
+    def draft(self) -> Draft:
+        """The template as it was written."""
+        return draft_of(self.name, self)
+
+
+def draft_of(name: str, one: NewVersion | WholeTemplate) -> Draft:
+    """A template as it was written, under a name."""
+    return Draft(
+        name=name,
+        channel=one.channel,
+        default_locale=one.default_locale,
+        locales={locale: said.parts for locale, said in one.locales.items()},
+        rights=frozenset(one.rights),
+    )
+
+
+class TemplateVersion(Struct, frozen=True, kw_only=True):
+    """A version, and when it was published last."""
+
+    number: int
+    author: str
+    created_at: datetime
+    locales: list[str]
+    published_at: datetime | None
+    published_by: str | None
+
+
+class TemplateVersions(Struct, frozen=True):
+    """A page, the newest first."""
+
+    versions: list[TemplateVersion]
+    next_cursor: str | None
+
+
+class PublishTemplate(Asked, frozen=True):
+    """Which version is published."""
+
+    version: Number | None = None
+
+
+class PublishedTemplate(Struct, frozen=True):
+    """Which version is published now, and which was before."""
+
+    name: str
+    published: int
+    before: int | None
+
+
+class PreviewTemplate(Asked, frozen=True, kw_only=True):
+    """What is rendered: a stored version, or a draft that is not saved, in one language."""
+
+    version: Number | None = None
+    draft: Annotated[NewVersion | None, Meta(description="In place of what is stored under this name.")] = None
+    locale: Annotated[str, Meta(max_length=100, description="The one that comes nearest is taken.")] | None = None
+    variables: Annotated[Json | None, Meta(description="Made up without them, to fit to what it reads.")] = None
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """A template as it would be sent."""
+
+    name: str
+    version: int | None
+    locale: str
+    # As they were written: reading them would round their numbers.
+    variables: Raw
+    made_up: bool
+    parts: dict[str, str] = field(default_factory=dict)
+
+
+_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+_TEMPLATE = Template(
+    name="welcome",
+    channel="email",
+    latest=3,
+    published=2,
+    locales=["de", "en"],
+    rights=[],
+    variables=["name"],
+    author="key ann",
+    created_at=_AT,
+)
+TEMPLATES = Templates([_TEMPLATE], next_cursor=None)
+_LOCALE = Locale({"subject": "Hello", "text": "Hello {{ name }}"}, {})
+_VERSION = {"version": 3, "default_locale": "en", "locales": {"en": _LOCALE}, "rights": (), "variables": ("name",)}
+WHOLE_TEMPLATE = WholeTemplate(**structs.asdict(_TEMPLATE) | _VERSION)
+SAVED_TEMPLATE = SavedTemplate("welcome", 3, created=True, published=2)
+SAVED_TEMPLATES = SavedTemplates([SAVED_TEMPLATE], others=["old"])
+TEMPLATE_VERSIONS = TemplateVersions(
+    [TemplateVersion(number=3, author="key ann", created_at=_AT, locales=["en"], published_at=None, published_by=None)],
+    next_cursor="dmVyc2lvbnMgMw",
+)
+PUBLISHED_TEMPLATE = PublishedTemplate("welcome", published=3, before=2)
+PREVIEW = Preview(
+    name="welcome",
+    version=3,
+    locale="en",
+    variables=Raw(b'{"name":"Ann Sample"}'),
+    made_up=True,
+    parts={"subject": "Hello", "text": "Hello Ann Sample"},
+)

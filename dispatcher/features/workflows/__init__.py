@@ -1,0 +1,1 @@
+"""Workflows: definitions of what runs do, kept as versions."""

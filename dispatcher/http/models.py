@@ -1,0 +1,56 @@
+"""Models: what requests say and what answers say, as the program and its OpenAPI document know them."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from dispatcher.http.cursors import ID_MAX
+
+Text = Annotated[str, Meta(min_length=1, max_length=255)]
+ShortText = Annotated[str, Meta(min_length=1, max_length=100)]
+Limit = Annotated[int, Meta(ge=1, le=500, description="How many.")]
+Cursor = Annotated[str, Meta(max_length=200, description="next_cursor of the answer before.")]
+# Of a list in the order of texts, which stand in it.
+LongCursor = Annotated[str, Meta(max_length=4_500, description="next_cursor of the answer before.")]
+# Something to see. What is a blank in one of the two languages of patterns, Python's and ECMA's, is one.
+SEEN = r"[^\s\u001c-\u001f\u0085\ufeff]"
+Reason = Annotated[str, Meta(min_length=1, max_length=1_000, pattern=SEEN, description="Why; it is kept.")]
+Moment = Annotated[datetime, Meta(tz=True, description="A time with its zone, in RFC 3339.")]
+Json = dict[str, Any]
+# What only operators may name: all others have the workspace of their key.
+Tenant = Annotated[ShortText, Meta(description="Of another tenant: for operators only.")]
+InWorkspace = Annotated[ShortText, Meta(description="Of another workspace: for operators only.")]
+# What the number of a version can be.
+VERSION_MAX = 2**31 - 1
+Before = Annotated[int, Meta(ge=1, le=ID_MAX, description="Only those with a smaller id.")]
+
+
+class Asked(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a request says: nothing that is not known."""
+
+
+class Why(Asked, frozen=True):
+    """Why it is done."""
+
+    reason: Reason
+
+
+class Acted(Struct, frozen=True):
+    """What became of it."""
+
+    id: int
+    answer: str
+    message: str
+
+
+ACTED = Acted(17, "cancelled", "delivery 17 is cancelled")
+
+
+class OwnKey(Struct, frozen=True):
+    """What a key is called, what it is good for, and which workspace it opens."""
+
+    name: str
+    role: str
+    tenant_id: str
+    workspace_id: str

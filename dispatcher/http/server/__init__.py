@@ -1,0 +1,1 @@
+"""The HTTP server: listener, admission, backpressure, authentication, idempotency."""

@@ -1,0 +1,212 @@
+"""The HTTP listener: metrics and probes, and what else it is given: the recipients' pages and the API."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+from uuid import uuid4
+
+import anyio
+import structlog
+import uvicorn
+from litestar import HttpMethod, Litestar, MediaType, Response, get, route
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from uvicorn._types import (
+    ASGI3Application,
+    ASGIReceiveCallable,
+    ASGIReceiveEvent,
+    ASGISendCallable,
+    ASGISendEvent,
+    Scope,
+)
+
+from dispatcher.base.errors import ListenerError
+from dispatcher.base.health import Health
+from dispatcher.config.settings import Http as Settings
+from dispatcher.http.problems import CROWDED, MEDIA_TYPE, Problem
+from dispatcher.http.server.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
+from dispatcher.http.server.encodings import saying_plainly
+from dispatcher.http.server.paths import keeping_slashes
+from dispatcher.http.server.routes import compression, cors, crashed, refused
+
+log = structlog.get_logger(__name__)
+
+REQUESTS_AT_ONCE_MAX = 300
+# What says whether we live is answered however many others are.
+PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
+RETRY_SECONDS = b"1"
+# For what is being served to be answered, once no more is let in.
+END_SECONDS_MAX = 5.0
+
+
+def application(
+    health: Health,
+    registry: CollectorRegistry,
+    measure: Callable[[], None],
+    pages: Sequence[HTTPRouteHandler] = (),
+    allow_origins: str = "",
+) -> Litestar:
+    """The routes. `measure` brings the gauges up to date before they are read."""
+    # Some balancers ask with HEAD.
+    looks = [HttpMethod.GET, HttpMethod.HEAD]
+
+    @route("/healthz", http_method=looks, media_type=MediaType.JSON, sync_to_thread=False)
+    def healthz() -> Response[dict[str, object]]:
+        alive = health.alive()
+        return Response({"alive": alive}, status_code=200 if alive else 503)
+
+    @route("/readyz", http_method=looks, media_type=MediaType.JSON, sync_to_thread=False)
+    def readyz() -> Response[dict[str, object]]:
+        reasons = health.unready()
+        return Response(
+            {"ready": not reasons, "reasons": reasons, "warnings": list(health.yielded().values())},
+            status_code=503 if reasons else 200,
+        )
+
+    @get("/metrics", sync_to_thread=False)
+    def metrics() -> Response[bytes]:
+        measure()
+        text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # the library has no annotation here
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    return Litestar(
+        [healthz, readyz, metrics, *pages],
+        openapi_config=None,
+        logging_config=None,
+        cors_config=cors(allow_origins),
+        compression_config=compression(),
+        exception_handlers={HTTPException: refused, Exception: crashed},
+    )
+
+
+class Gate:
+    """Lets so many requests in at a time, and never leaves a body on its way that nobody will read."""
+
+    def __init__(self, app: ASGI3Application, requests_max: int = REQUESTS_AT_ONCE_MAX) -> None:
+        self._app = app
+        self._requests_max = requests_max
+        self._under_way = 0
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Serve one, or not."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"{scope['type']} is not served here")
+        if self._under_way >= self._requests_max and scope["path"] not in PROBES:
+            await _send_crowded(send)
+            return
+        self._under_way += 1
+        try:
+            if any(name == b"expect" for name, _ in scope["headers"]):
+                receive, send = _closing_unless_read(receive, send)
+            await self._app(scope, receive, send)
+        finally:
+            self._under_way -= 1
+
+
+async def _send_crowded(send: ASGISendCallable) -> None:
+    called = uuid4().hex
+    body = Problem(CROWDED, "please try again").document(called)
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", RETRY_SECONDS),
+        (b"x-request-id", called.encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": CROWDED.status, "headers": headers, "trailers": False})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _closing_unless_read(
+    receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> tuple[ASGIReceiveCallable, ASGISendCallable]:
+    """Whoever waits to be told to go on, and is not, may send its body or another request: nobody could tell which."""
+    asked = False
+
+    async def receiving() -> ASGIReceiveEvent:
+        nonlocal asked
+        asked = True
+        return await receive()
+
+    async def sending(message: ASGISendEvent) -> None:
+        if message["type"] == "http.response.start" and not asked:
+            message["headers"] = [*message["headers"], (b"connection", b"close")]
+        await send(message)
+
+    return receiving, sending
+
+
+class _Server(uvicorn.Server):
+    """Signals are the application's: uvicorn must not take them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _sweep(server: uvicorn.Server) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        now = time.monotonic()
+        for one in list(server.server_state.connections):
+            if isinstance(one, Connection):
+                one.sweep(now)
+
+
+class Listener:
+    """Serves until cancelled, and then to the end what it has begun. `address` is set once it listens."""
+
+    def __init__(self, app: Litestar, settings: Settings) -> None:
+        class Ours(Connection):
+            """As it is configured."""
+
+            head_seconds_max = settings.head_seconds_max
+            connections_max = settings.connections_max
+
+        self._settings = settings
+        self._config = uvicorn.Config(
+            Gate(cast("ASGI3Application", saying_plainly(keeping_slashes(app)))),
+            http=Ours,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_keep_alive=int(KEEP_ALIVE_SECONDS),
+            server_header=False,
+        )
+        self.address: str | None = None
+
+    async def run(self) -> None:
+        """Listen, and say where."""
+        # Bound here: uvicorn leaves the process when it cannot bind.
+        bound = self._bind()
+        host, port = bound.getsockname()[:2]
+        self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        server = _Server(self._config)
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        sweeping = asyncio.create_task(_sweep(server))
+        log.info("http.listening", address=self.address)
+        try:
+            ended, _ = await asyncio.wait((serving, sweeping), return_when=asyncio.FIRST_COMPLETED)
+            for one in ended:
+                one.result()
+        finally:
+            server.should_exit = True
+            with anyio.move_on_after(END_SECONDS_MAX, shield=True):
+                await asyncio.wait((serving,))
+            server.force_exit = True
+            sweeping.cancel()
+            bound.close()
+
+    def _bind(self) -> socket.socket:
+        host, port = self._settings.host, self._settings.port
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            return socket.create_server((host, port), family=family, backlog=self._settings.connections_max)
+        except OSError as refused:
+            raise ListenerError(f"cannot listen on {host}:{port}: {refused.strerror or refused}") from refused

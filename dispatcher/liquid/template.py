@@ -1,0 +1,258 @@
+"""Rendering: python-liquid's dialect, strict about variables, compiled once per source and kept."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.base.errors import NeedsWorker, TemplateError
+from dispatcher.liquid.compiler.filters import filters_of
+from dispatcher.liquid.language import BoundedEnvironment, Partials, count_nodes
+from dispatcher.liquid.pace import UNHURRIED, Pace
+from dispatcher.liquid.sources import ESCAPED_PARTS, RAW_HTML, Fault, Reader, Sources, excess, faults, parse, variables
+from dispatcher.liquid.template_part import RENDERED_BEFORE_COMPILED, Part, is_larger
+
+__all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "variables"]
+
+# Nodes that are kept parsed, of all templates that are not compiled. Python's collector looks at seven objects of each,
+# 3 us a node, in one go.
+NODES_KEPT_MAX = 5_000
+ROOM_SHARE = 0.75
+COUNTED_MAX = 10_000
+# A message has no more of them. Where there are more, the clock is looked at between them, which would cost a message a
+# twentieth of its rendering; and none is compiled, since all of them would be in the same moment.
+UNWATCHED_PARTS_MAX = 3
+
+_decode_source = msgspec.json.Decoder(dict[str, str]).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_EMPTY: dict[str, Any] = {}
+
+
+class _Kept:
+    """A template that is kept: its parts, None where even parsing them is for the worker process."""
+
+    __slots__ = ("is_slow", "parts", "sources")
+
+    def __init__(self, sources: Sources, parts: tuple[Part, ...] | None) -> None:
+        self.sources = sources
+        self.parts = parts
+        # Its last rendering was too much for the event loop: the next one is not tried there.
+        self.is_slow = parts is None
+
+    @property
+    def nodes(self) -> int:
+        """How many parsed nodes are kept."""
+        return sum(part.nodes_kept for part in self.parts or ())
+
+
+class Bounds(Struct, frozen=True):
+    """How large what goes in and comes out may be, and how many templates are kept."""
+
+    template_bytes_max: int
+    variables_bytes_max: int
+    rendered_bytes_max: int
+    kept_max: int
+
+
+class Renderer:
+    """Renders the parts of a template; what a source compiles to is kept, least used out first.
+
+    Hurried, it raises NeedsWorker for what would take too long where it is.
+    """
+
+    def __init__(
+        self,
+        template_bytes_max: int,
+        variables_bytes_max: int,
+        rendered_bytes_max: int,
+        kept_max: int,
+        pace: Pace = UNHURRIED,
+    ) -> None:
+        self.bounds = Bounds(template_bytes_max, variables_bytes_max, rendered_bytes_max, kept_max)
+        self._pace = pace
+        self._template_bytes_max = template_bytes_max
+        self._variables_bytes_max = variables_bytes_max
+        self._kept_max = kept_max
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._nodes_kept = 0
+        # How often those that had to make room are still to be rendered before they are compiled; by the hash of the
+        # key, since a template is long.
+        self._renderings_left: OrderedDict[int, int] = OrderedDict()
+        # What was checked, with its fault.
+        self._checked: dict[str, TemplateError | None] = {}
+        self._reader = Reader()
+        self._plain = BoundedEnvironment(autoescape=False, text_max=rendered_bytes_max, pace=pace)
+        self._escaping = BoundedEnvironment(autoescape=True, text_max=rendered_bytes_max, pace=pace)
+        self._filters = {one: filters_of(one) for one in (self._plain, self._escaping)}
+
+    @classmethod
+    def of(cls, bounds: Bounds, pace: Pace = UNHURRIED) -> "Renderer":
+        """One within these bounds."""
+        sizes = bounds.template_bytes_max, bounds.variables_bytes_max, bounds.rendered_bytes_max
+        return cls(*sizes, bounds.kept_max, pace)
+
+    def render(self, source: str, variables: str) -> dict[str, str]:
+        """Render every part of a template with `variables` (a JSON object).
+
+        `source` is a JSON object of Liquid by part, or a key under which a version was added; one that was not, or
+        was forgotten since, is refused like any text that is no JSON.
+        """
+        kept = self._kept.get(source)
+        if kept is None:
+            kept = self._keep(source, self._read(source))
+        else:
+            self._kept.move_to_end(source)
+        parts = self.require_light(source)
+        values = _EMPTY if variables == "{}" else self._variables(variables)
+        try:
+            if len(parts) > UNWATCHED_PARTS_MAX:
+                return _watched(parts, values, self._pace)
+            return {part.name: part.render(values) for part in parts}
+        except NeedsWorker:
+            kept.is_slow = True
+            raise
+
+    def require_light(self, key: str) -> tuple[Part, ...]:
+        """The parts of a template that is kept; raises NeedsWorker where it is not for this place."""
+        kept = self._kept[key]
+        if kept.is_slow or kept.parts is None:
+            raise NeedsWorker
+        return kept.parts
+
+    def sources(self, key: str) -> Sources:
+        """What a template that is kept was made of."""
+        return self._kept[key].sources
+
+    def was_quick(self, key: str) -> None:
+        """The last rendering took the worker no longer than it would take here: the next one is tried here again."""
+        kept = self._kept.get(key)
+        if kept is not None:
+            kept.is_slow = kept.parts is None
+
+    def has(self, key: str) -> bool:
+        """Whether a version is there to be rendered; what was rendered longest ago is forgotten when there are many."""
+        return key in self._kept
+
+    def add(self, key: str, sources: Sources) -> None:
+        """Keep a version under a short key, which is no JSON object; raises where a part does not parse."""
+        if key.startswith("{"):
+            raise ValueError("a key that looks like a template")
+        self.keep(key, sources)
+
+    def keep(self, key: str, sources: Sources) -> None:
+        """Keep a template under its source, or a version under its key; raises where a part does not parse."""
+        for part, text in [*sources.parts.items(), *sources.partials.items()]:
+            if is_larger(text, self._template_bytes_max):
+                raise TemplateError(f"template.{part}", f"larger than {self._template_bytes_max} bytes")
+        self._keep(key, sources)
+
+    def check(self, source: str) -> None:
+        """Raise unless a JSON object of Liquid by part can be rendered, given its variables. Hurried, NeedsWorker says
+        which template is not for this place."""
+        # Looking for every fault takes half a millisecond, and most deliveries say what others have said.
+        if source not in self._checked:
+            self.checked(source, self._fault(source))
+        fault = self._checked[source]
+        if fault is not None:
+            raise TemplateError(fault.field, fault.reason)
+
+    def checked(self, source: str, fault: TemplateError | None) -> None:
+        """Remember what a check has found."""
+        if len(self._checked) >= self._kept_max:
+            self._checked.clear()
+        self._checked[source] = fault
+
+    def _fault(self, source: str) -> TemplateError | None:
+        try:
+            sources = self._read(source)
+            _require_few(sources)
+            if self._parts(source, sources) is None:
+                raise NeedsWorker(template=source)
+        except TemplateError as fault:
+            return fault
+        for one in self._reader.faults(sources):
+            return TemplateError(f"template.{one.part}", str(one))
+        return None
+
+    def _variables(self, variables: str) -> Mapping[str, Any]:
+        if len(variables) * 4 > self._variables_bytes_max and is_larger(variables, self._variables_bytes_max):
+            raise TemplateError("variables", f"larger than {self._variables_bytes_max} bytes")
+        try:
+            return _decode_object(variables)
+        except (msgspec.MsgspecError, RecursionError) as fault:
+            raise TemplateError("variables", f"not a JSON object: {fault}") from fault
+
+    def _read(self, source: str) -> Sources:
+        if is_larger(source, self._template_bytes_max):
+            raise TemplateError("template", f"larger than {self._template_bytes_max} bytes")
+        try:
+            return Sources(_decode_source(source))
+        except msgspec.MsgspecError as fault:
+            raise TemplateError("template", f"not an object of texts: {fault}") from fault
+
+    def _keep(self, key: str, sources: Sources) -> _Kept:
+        _require_few(sources)
+        self._kept[key] = kept = _Kept(sources, self._parts(key, sources))
+        self._nodes_kept += kept.nodes
+        self._make_room()
+        return kept
+
+    def _make_room(self) -> None:
+        """Forget what was used least lately, where there is more than may be kept."""
+        if len(self._kept) > self._kept_max:
+            self._forget(next(iter(self._kept)))
+        if self._nodes_kept <= NODES_KEPT_MAX:
+            return
+        # What was compiled meanwhile is kept no more.
+        self._nodes_kept = sum(one.nodes for one in self._kept.values())
+        for key in list(self._kept)[:-1]:
+            if self._nodes_kept <= NODES_KEPT_MAX * ROOM_SHARE:
+                break
+            if self._kept[key].nodes > len(self._kept[key].parts or ()):
+                self._nodes_kept -= self._kept[key].nodes
+                self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        left = [part.renderings_left for part in self._kept.pop(key).parts or ()]
+        self._renderings_left[hash(key)] = min(left, default=0)
+        if len(self._renderings_left) > COUNTED_MAX:
+            self._renderings_left.popitem(last=False)
+
+    def _parts(self, key: str, sources: Sources) -> tuple[Part, ...] | None:
+        """A version, parsed; None where that takes too long here."""
+        texts = [*sources.parts.values(), *sources.partials.values()]
+        if sum(map(count_nodes, texts)) > self._pace.nodes_max:
+            return None
+        partials = {one: Partials(sources.partials) for one in (self._plain, self._escaping)}
+        left = self._renderings_left.get(hash(key), RENDERED_BEFORE_COMPILED)
+        parts = []
+        for part, text in sources.parts.items():
+            environment = self._escaping if part in ESCAPED_PARTS else self._plain
+            around = environment, self._filters[environment], partials[environment]
+            parse_it = partial(parse, part, text, environment, sources, partials[environment])
+            made = Part(part, parse_it, *around, left if len(sources.parts) <= UNWATCHED_PARTS_MAX else 0)
+            if made.nodes > self._pace.nodes_max:
+                return None
+            parts.append(made)
+        return tuple(parts)
+
+
+def _require_few(sources: Sources) -> None:
+    if (many := excess(sources)) is not None:
+        raise TemplateError(f"template.{many.part}", many.words)
+
+
+def _watched(parts: Iterable[Part], values: Mapping[str, Any], pace: Pace) -> dict[str, str]:
+    """The texts of many parts, which have no more time together than one has."""
+    began, texts = time.thread_time(), dict[str, str]()
+    for part in parts:
+        if time.thread_time() - began > pace.cpu_seconds:
+            if pace.is_hurried:
+                raise NeedsWorker
+            raise TemplateError(f"template.{part.name}", "work limit reached, with the parts before it")
+        texts[part.name] = part.render(values)
+    return texts

@@ -1,0 +1,328 @@
+"""A definition: what people write, as a graph or as a list of steps, and the plan that it becomes unless it has faults.
+
+Everything that is wrong is found at once, each with its place. Whatever comes in, the answer is a plan or faults.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from dispatcher.base.errors import Fault, quoted
+from dispatcher.base.values.names import NAME, NAME_WORDS
+from dispatcher.engine.rules.life import ATTEMPTS_MAX
+from dispatcher.plans.definition import graph, source
+from dispatcher.plans.definition.fields import Fields, Known, Shared, kind_of
+from dispatcher.plans.definition.nodes import ATTEMPTS, node, step_node
+from dispatcher.plans.definition.paths import ROOT, Faults, inside
+from dispatcher.plans.definition.provided import Provided
+from dispatcher.plans.definition.variables_read import Found, Reader, lone
+from dispatcher.plans.plan import Branch, Edge, Node, Plan, Read, Send, Stored
+from dispatcher.plans.texts import has_liquid
+from dispatcher.plans.walk.missing_steps import step_of
+
+__all__ = ["Known", "compile_definition", "read_definition"]
+
+NODES_MAX = 1_000
+EDGES_MAX = 5_000
+ID_CHARACTERS_MAX = 100
+REQUIRED_FIELDS_MAX = 200
+FIELD_CHARACTERS_MAX = 200
+# A month of work, waiting aside; and one call, which holds a connection all the while.
+TIMEOUT_SECONDS_MAX = 31 * 86_400.0
+CALL_SECONDS_MAX = 3_600.0
+CALL_SECONDS = 60.0
+LIST_TIMEOUT_SECONDS = 300.0
+
+# A node's results go by its id: a dot in it could not be written in Liquid.
+ID = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{ID_CHARACTERS_MAX - 1}}}")
+ID_WORDS = f"1 to {ID_CHARACTERS_MAX} letters, digits, _ and -"
+_NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class _Made(Struct):
+    """A definition under way."""
+
+    nodes: dict[str, Node]
+    # Where each node is written; also of those that say nothing.
+    places: dict[str, str]
+    reads: dict[str, list[Found]]
+    ways: list[graph.Way]
+    edges: dict[str, list[Edge]]
+    entry: str | None = None
+
+
+def compile_definition(given: object, known: Known) -> Plan | list[Fault]:
+    """The plan that a definition becomes, or everything that is wrong with it.
+
+    It is given as a text of JSON or YAML, or as the object that such a text has.
+    """
+    faults = Faults()
+    value = _value(given, faults)
+    if value is None:
+        return faults.found
+    plan = _plan(Fields(ROOT, value, Shared(known, faults, Reader(faults))))
+    return plan if plan is not None and not faults.found else faults.found
+
+
+def read_definition(text: str | bytes) -> Mapping[str, Any] | list[Fault]:
+    """The object that a text of JSON or YAML has, as it is kept; whether it is a workflow is another question."""
+    faults = Faults()
+    value = _value(text, faults)
+    return value if value is not None and not faults.found else faults.found
+
+
+def _value(given: object, faults: Faults) -> Mapping[str, Any] | None:
+    """The object of a definition; None where it cannot be looked at any further."""
+    read = source.read(given, faults) if isinstance(given, str | bytes) else source.Read(given)
+    if read.value is None and faults.found:
+        return None
+    if not isinstance(read.value, dict):
+        faults.add(ROOT, f"expected an object with name, and nodes or steps, got {kind_of(read.value)}")
+        return None
+    _count(read.value, faults)
+    is_json = not faults.found and source.check(read, faults)
+    return read.value if is_json else None
+
+
+def _count(given: Mapping[str, Any], faults: Faults) -> None:
+    """Refuse what is too much to be looked at."""
+    for key, most in (("nodes", NODES_MAX), ("steps", NODES_MAX), ("edges", EDGES_MAX)):
+        several = given.get(key)
+        if isinstance(several, list) and len(several) > most:
+            faults.add(inside(ROOT, key), f"has {len(several)} {key}, over {most}: cut the workflow in two")
+
+
+def _plan(fields: Fields) -> Plan | None:
+    name = fields.text("name", required=True)
+    if name is not None and not NAME.fullmatch(name):
+        fields.fault("name", f"{quoted(name)} is no name: {NAME_WORDS}")
+    fields.describe()
+    required = _required(fields)
+    attempts = _attempts(fields)
+    timeout = fields.number("timeout_seconds", TIMEOUT_SECONDS_MAX)
+    call_seconds = fields.number("visibility_timeout", CALL_SECONDS_MAX)
+    is_list = fields.has("steps")
+    if is_list and fields.has("nodes"):
+        fields.fault("nodes", "is given beside steps: a workflow is a graph of nodes or a list of steps")
+    elif not is_list and not fields.has("nodes"):
+        fields.wrong("has neither nodes, as a graph, nor steps, as a list")
+    made = _list(fields, attempts) if is_list else _graph(fields, attempts)
+    fields.done()
+    faults = fields.shared.faults
+    # Who comes before whom in a graph that has faults, nobody can say.
+    if faults.found and not is_list:
+        return None
+    provided = Provided(made.nodes, graph.Order(made.nodes, made.ways), is_list=is_list)
+    provided.check(made.reads, faults)
+    if faults.found:
+        return None
+    return Plan(
+        name=name or "",
+        entry=made.entry or "",
+        nodes=made.nodes,
+        edges={start: tuple(several) for start, several in made.edges.items()},
+        required_fields=required,
+        reads=_reads(made, provided, fields.places()),
+        templates=_templates(made, provided),
+        merges_data=is_list,
+        timeout_seconds=timeout or (LIST_TIMEOUT_SECONDS if is_list else None),
+        call_seconds_max=call_seconds or CALL_SECONDS,
+    )
+
+
+def _attempts(fields: Fields) -> int:
+    if fields.get("max_retries") == 0:
+        fields.fault("max_retries", "counts every attempt, the first one too: 1 is no retry")
+        return ATTEMPTS
+    return fields.whole("max_retries", 1, ATTEMPTS_MAX) or ATTEMPTS
+
+
+def _required(fields: Fields) -> tuple[str, ...]:
+    value = fields.get("required_fields")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > REQUIRED_FIELDS_MAX:
+        got = f"{len(value)} of them" if isinstance(value, list) else kind_of(value)
+        fields.fault("required_fields", f"expected a list of up to {REQUIRED_FIELDS_MAX} names, got {got}")
+        return ()
+    place, faults = inside(fields.place, "required_fields"), fields.shared.faults
+    for number, one in enumerate(value):
+        at = inside(place, number)
+        if not isinstance(one, str):
+            faults.add(at, f"expected a name, got {kind_of(one)}")
+        elif not one.strip() or len(one) > FIELD_CHARACTERS_MAX or has_liquid(one):
+            faults.add(at, f"expected a name of 1 to {FIELD_CHARACTERS_MAX} characters, without braces")
+        elif one in value[:number]:
+            faults.add(at, f"{quoted(one)} is named twice")
+    return tuple(one for one in value if isinstance(one, str))
+
+
+def _objects(fields: Fields, key: str, *, required: bool) -> list[Fields]:
+    """The objects of a list, those that are none left out."""
+    value = fields.get(key)
+    if value is None and not required:
+        return []
+    if not isinstance(value, list) or (required and not value):
+        got = "an empty one" if isinstance(value, list) else kind_of(value)
+        fields.fault(key, f"expected a list of objects, got {got}")
+        return []
+    place = inside(fields.place, key)
+    found: list[Fields] = []
+    for number, one in enumerate(value):
+        if isinstance(one, dict):
+            found.append(Fields(inside(place, number), one, fields.shared))
+        else:
+            fields.shared.faults.add(inside(place, number), f"expected an object, got {kind_of(one)}")
+    return found
+
+
+def _list(fields: Fields, attempts: int) -> _Made:
+    """A list of steps, as a graph in a line."""
+    made = _Made({}, {}, {}, [], {})
+    before: str | None = None
+    for step, one in enumerate(_objects(fields, "steps", required=True)):
+        name = _unique(one.text("name", ID_CHARACTERS_MAX, required=True), step, made.places)
+        built = step_node(one, step, attempts)
+        made.places[name] = one.place
+        made.reads[name] = one.reads
+        if built is not None:
+            made.nodes[name] = built
+        if before is not None:
+            made.ways.append(graph.Way(before, name, one.place))
+            made.edges[before] = [Edge(name)]
+        before = name
+    made.entry = next(iter(made.places), None)
+    return made
+
+
+def _unique(name: str | None, step: int, taken: Mapping[str, object]) -> str:
+    """A step's name as an id that no other step has."""
+    plain = _NO_ID.sub("_", name or "").strip("_-")
+    if not plain or step_of(plain) is not None:
+        plain = f"step_{step}"
+    found, number = plain, 2
+    while found in taken:
+        found, number = f"{plain}_{number}", number + 1
+    return found
+
+
+def _graph(fields: Fields, attempts: int) -> _Made:
+    made = _Made({}, {}, {}, [], {})
+    for step, one in enumerate(_objects(fields, "nodes", required=fields.has("nodes"))):
+        name = _id(one, made)
+        built = node(one, step, attempts)
+        if name is None:
+            continue
+        made.places[name] = one.place
+        made.reads[name] = one.reads
+        if built is not None:
+            made.nodes[name] = built
+    for one in _objects(fields, "edges", required=False):
+        _edge(one, made)
+    _choices(fields, made)
+    made.entry = fields.text("entryNodeId", required=fields.has("nodes"))
+    entry = made.entry
+    if entry is not None and entry not in made.places:
+        fields.fault("entryNodeId", _no_node(fields, entry, made))
+        entry = None
+    graph.check(entry, made.places, made.ways, fields.shared.faults)
+    return made
+
+
+def _id(fields: Fields, made: _Made) -> str | None:
+    name = fields.text("id", required=True)
+    if name is None:
+        return None
+    if not ID.fullmatch(name):
+        fields.fault("id", f"{quoted(name)} is no id: {ID_WORDS}")
+    elif step_of(name) is not None:
+        fields.fault("id", f"{name} is where the result of another node goes")
+    elif name in made.places:
+        fields.fault("id", f"{name} is the id of {made.places[name]} too")
+        return None
+    return name
+
+
+def _no_node(fields: Fields, name: str, made: _Made) -> str:
+    return f"there is no node {quoted(name)}{fields.shared.faults.near(name, made.places)}"
+
+
+def _edge(fields: Fields, made: _Made) -> None:
+    ends = [fields.text(key, required=True) for key in ("from", "to")]
+    for key, name in zip(("from", "to"), ends, strict=True):
+        if name is not None and name not in made.places:
+            fields.fault(key, _no_node(fields, name, made))
+    condition = fields.text("condition")
+    reads = [] if condition is None else fields.shared.reader.condition(inside(fields.place, "condition"), condition)
+    fields.describe()
+    fields.done()
+    start, end = ends
+    if start is None or end is None or start not in made.places or end not in made.places:
+        return
+    made.reads[start] += reads
+    made.ways.append(graph.Way(start, end, fields.place))
+    made.edges.setdefault(start, []).append(Edge(end, condition))
+
+
+def _choices(fields: Fields, made: _Made) -> None:
+    """Refuse conditions where nothing is chosen, and choices that are none."""
+    ways: dict[str, list[graph.Way]] = {}
+    for way in made.ways:
+        ways.setdefault(way.start, []).append(way)
+    for name, built in made.nodes.items():
+        leaving = ways.get(name, [])
+        edges = made.edges.get(name, [])
+        if isinstance(built, Branch):
+            _branching(fields, made.places[name], leaving, edges)
+            continue
+        seen: set[str] = set()
+        for way, edge in zip(leaving, edges, strict=True):
+            if edge.condition is not None:
+                words = f"only the edges of a branch have conditions: put a node of type branch behind {name}"
+                fields.shared.faults.add(inside(way.place, "condition"), words)
+            if edge.to in seen:
+                fields.shared.faults.add(way.place, f"leads from {name} to {edge.to} once more: take it out")
+            seen.add(edge.to)
+
+
+def _branching(fields: Fields, place: str, ways: Sequence[graph.Way], edges: Sequence[Edge]) -> None:
+    faults = fields.shared.faults
+    if not edges:
+        faults.add(place, "is a branch with nothing to choose from: lead edges with conditions out of it")
+    for way in [way for way, edge in zip(ways, edges, strict=True) if edge.condition is None][:-1]:
+        faults.add(way.place, f"is a second edge of {way.start} without a condition: one is taken otherwise")
+    if edges and edges[-1].condition is not None:
+        for way, edge in zip(ways, edges, strict=True):
+            if edge.condition is None:
+                words = f"has no condition, so that no edge behind it is taken: put it last of those of {way.start}"
+                faults.add(way.place, words)
+
+
+def _reads(made: _Made, provided: Provided, places: Mapping[str, int]) -> tuple[Read, ...]:
+    """What a trigger must bring, in order of appearance."""
+    needed = [one for name, reads in made.reads.items() for one in reads if not provided.has(name, one.name)]
+    found: dict[tuple[str, ...], Read] = {}
+    for one in sorted(needed, key=lambda one: places.get(one.place, 0)):
+        found.setdefault(one.read.at, one.read)
+    return tuple(found.values())
+
+
+def _templates(made: _Made, provided: Provided) -> tuple[Stored, ...]:
+    """The stored templates that can be looked up before the run: not those that a step will name."""
+    found: list[Stored] = []
+    for name, built in made.nodes.items():
+        if not isinstance(built, Send) or built.template is None:
+            continue
+        own = tuple(sorted(built.variables))
+        number = provided.steps_before(name)
+        steps = lone(built.template)
+        if steps is None:
+            found.append(Stored(name, built.channel, steps=number, name=built.template, provides=own))
+            continue
+        at = tuple(map(str, steps))
+        variable = next((one.read for one in made.reads[name] if one.read.at == at), Read(".".join(at), at))
+        if not provided.has(name, at[0]):
+            found.append(Stored(name, built.channel, steps=number, variable=variable, provides=own))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The walk through a plan: what follows from what has happened."""

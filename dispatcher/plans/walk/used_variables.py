@@ -1,0 +1,39 @@
+"""Freezing: the variables of a delivery are those that its template reads, and no others."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from dispatcher.plans.walk.missing_steps import Path, filled, step_of
+
+# A path as Liquid's analysis writes it: order.lines[0].name, labels["a b"].
+_STEP = re.compile(r"""\["([^"]*)"\]|\['([^']*)'\]|\[(-?\d+)\]|([^.\[\]]+)""")
+
+
+def cut(variables: Mapping[str, Any], reads: Sequence[str]) -> dict[str, Any]:
+    """The top-level names that are read; what a step has not provided is there, and is empty."""
+    names, absent = _parsed(tuple(reads))
+    return filled({name: variables[name] for name in names if name in variables}, absent)
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(reads: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """The names that paths begin with, and the paths of which a step may provide something."""
+    paths = [path_of(read) for read in reads]
+    names = dict.fromkeys(str(path[0]) for path in paths if path)
+    return tuple(names), tuple(path for path in paths if path and step_of(path[0]) is not None)
+
+
+def path_of(read: str) -> Path:
+    """The steps of a path."""
+    return tuple(_steps(read))
+
+
+def _steps(read: str) -> Iterable[str | int]:
+    for found in _STEP.finditer(read):
+        double, single, number, name = found.groups()
+        if number is not None:
+            yield int(number)
+        else:
+            yield next(text for text in (double, single, name) if text is not None)

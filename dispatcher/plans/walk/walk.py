@@ -1,0 +1,390 @@
+"""The walk: what becomes of a run, given what the world says. It is pure, and the same history gives the same result.
+
+A run is at the nodes of its cursor. Each that has ended (its deliveries are over, its time has come, its event is
+there) leaves the cursor, and what its edges lead to is entered; a walk goes on until everything left has to wait.
+
+    entered ─▶ sending    until none of its deliveries is queued
+            ─▶ delaying   until its time
+            ─▶ waiting    until its event, or its time
+            ─▶ digesting  until the window is over; or it has joined another run's, and the path ends
+            ─▶ (nothing)  branches, joins and delays of no time are passed at once
+    arrived ─▶ joining    where several edges lead: until nothing else in the cursor can still come here
+
+A run that is over, or paused, is not walked. When a node fails the run, everything that this walk has begun goes back
+to `joining`, which means arrived and not entered: a run that is set to running again goes on from there.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dispatcher.base.errors import TemplateError
+from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Node, Send, Wait
+from dispatcher.plans.walk import results
+from dispatcher.plans.walk.journal import Journal
+from dispatcher.plans.walk.run import (
+    Advance,
+    Collected,
+    Facts,
+    Joined,
+    Leading,
+    Order,
+    Run,
+    RunStatus,
+    Signal,
+    State,
+    Visit,
+    Wish,
+)
+from dispatcher.plans.walk.walkable import Place, Walkable
+from dispatcher.plans.walk.working_time import Working
+
+__all__ = ["Walkable", "advance", "failed"]
+
+TIMEOUT: Final = "timeout"
+_NOT_WALKED: Final = frozenset({"paused", "completed", "failed", "cancelled"})
+
+
+def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
+    """Go on with a run as far as it can go. Nothing that is handed in is changed.
+
+    Where it has wishes, the same run is to be walked again with their answers among the facts, and the first answer
+    forgotten: the second has all that was in it.
+    """
+    if run.status in _NOT_WALKED:
+        return Advance(state=run.state, status=run.status, cancels=run.status == "cancelled")
+    walkable.begin()
+    walk = _Walk(walkable, run, facts)
+    walk.go()
+    return walk.answer()
+
+
+def failed(run: Run, words: str) -> Advance:
+    """A run that cannot be walked at all, whatever its plan says."""
+    return Advance(state=run.state, status="failed", error=words, cancels=True)
+
+
+class _Walk:
+    """One walk of one run."""
+
+    __slots__ = (
+        "_arrived",
+        "_cursor",
+        "_facts",
+        "_failed",
+        "_is_cut_short",
+        "_journal",
+        "_now",
+        "_ordered",
+        "_orders",
+        "_run",
+        "_taken",
+        "_walkable",
+        "_wishes",
+        "_working",
+    )
+
+    def __init__(self, walkable: Walkable, run: Run, facts: Facts) -> None:
+        self._walkable = walkable
+        self._run = run
+        self._facts = facts
+        self._now = facts.now
+        self._cursor = dict(run.state.cursor)
+        self._journal = Journal(run)
+        self._working = Working(run.state, facts.now, walkable.plan.timeout_seconds)
+        self._arrived: deque[Place] = deque()
+        self._orders: list[Order] = []
+        self._ordered = 0
+        self._wishes: list[Wish] = []
+        self._taken: list[int] = []
+        self._failed: tuple[Place, str] | None = None
+        self._is_cut_short = False
+
+    def go(self) -> None:
+        """Look at every node of the cursor, and enter what they lead to, until nothing moves."""
+        cursor, places = self._cursor, self._walkable.places
+        if not cursor:
+            self._arrive(self._walkable.entry)
+        # In the order of the plan: a cursor out of the database has an order of its own.
+        for name in sorted(cursor, key=lambda one: places[one].number) if len(cursor) > 1 else tuple(cursor):
+            self._look(places[name], cursor[name])
+            if self._failed is not None:
+                return
+        while self._arrived or self._meet():
+            place = self._arrived.popleft()
+            _ENTER[type(place.node)](self, place)
+            if self._failed is not None:
+                return
+            if self._ordered >= self._walkable.bounds.deliveries_max:
+                self._cut_short()
+                return
+
+    def _meet(self) -> bool:
+        """Take up those that wait for others and have nobody left to wait for."""
+        free = self._walkable.free(self._cursor)
+        for place in free:
+            del self._cursor[place.id]
+        self._arrived.extend(free)
+        return bool(free)
+
+    def _cut_short(self) -> None:
+        """Leave what is not entered yet to the next walk."""
+        for place in self._arrived:
+            self._cursor[place.id] = Visit("joining", self._now)
+        self._is_cut_short = bool(self._arrived or self._walkable.free(self._cursor))
+        self._arrived.clear()
+
+    # What has become of the nodes of the cursor
+
+    def _look(self, place: Place, visit: Visit) -> None:
+        match visit.standing:
+            case "sending":
+                self._look_at_deliveries(place)
+            case "delaying":
+                if visit.until is None or self._now >= visit.until:
+                    self._succeed(place)
+            case "waiting":
+                self._look_for_event(place, visit)
+            case "digesting":
+                self._look_at_digest(place, visit)
+            case "joining":
+                pass
+
+    def _look_at_deliveries(self, place: Place) -> None:
+        sents = self._facts.results.get(place.id, ())
+        has_ended = results.has_ended(sents)
+        self._working.see(sents, ended=has_ended)
+        if not has_ended:
+            return
+        words = results.failure(sents)
+        if words is not None:
+            self._fail(place, words)
+        elif isinstance(place.node, Call):
+            data = results.of_call(sents)
+            added = {place.id: data, place.result: data}
+            self._succeed(place, {**data, **added} if self._walkable.plan.merges_data else added)
+        else:
+            result = results.of_send(sents)
+            self._succeed(place, {place.id: result, place.result: result})
+
+    def _look_for_event(self, place: Place, visit: Visit) -> None:
+        signal = self._signal(place.node)
+        if signal is not None:
+            self._taken.append(signal.id)
+            self._succeed(place, {place.id: signal.data, place.result: signal.data})
+        elif visit.until is not None and self._now >= visit.until:
+            self._fail(place, TIMEOUT)
+
+    def _signal(self, node: Node) -> Signal | None:
+        """The oldest event that a node waits for and no other has taken."""
+        if not self._facts.signals or not isinstance(node, Wait):
+            return None
+        signals = [one for one in self._facts.signals if one.name == node.event and one.id not in self._taken]
+        return min(signals, key=lambda one: one.id) if signals else None
+
+    def _look_at_digest(self, place: Place, visit: Visit) -> None:
+        match self._facts.digests.get(place.id):
+            case Collected(items=items):
+                result = {"count": len(items), "items": list(items)}
+                self._succeed(place, {place.id: result, place.result: result})
+            case Joined(run=other):
+                self._journal.skipped(place, f"collected by run {other}")
+                self._leave(place, ())
+            case Leading(until=until):
+                self._cursor[place.id] = Visit("digesting", visit.since, until)
+            case None:
+                self._cursor[place.id] = visit
+                if visit.until is None:
+                    self._wish(place)
+
+    def _wish(self, place: Place) -> None:
+        try:
+            self._wishes.append(place.ready.wish(self._journal.context(), self._run.input))
+        except TemplateError as fault:
+            self._fail(place, _words(fault))
+
+    # Entering
+
+    def _arrive(self, place: Place) -> None:
+        if not place.is_meeting:
+            self._arrived.append(place)
+        elif place.id not in self._cursor:
+            self._cursor[place.id] = Visit("joining", self._now)
+
+    def _enter_delivery(self, place: Place) -> None:
+        context = self._journal.context()
+        self._journal.started(place, context)
+        words = self._facts.refused.get(place.id)
+        if words is not None:
+            self._fail(place, words)
+            return
+        try:
+            order = place.ready.order(context)
+        except TemplateError as fault:
+            self._fail(place, _words(fault))
+            return
+        self._orders.append(order)
+        self._ordered += len(order.recipients)
+        self._cursor[place.id] = Visit("sending", self._now)
+
+    def _enter_delay(self, place: Place) -> None:
+        node = place.node
+        seconds = node.seconds if isinstance(node, Delay) else None
+        context = self._journal.context() if seconds is None else None
+        self._journal.started(place, context)
+        try:
+            until = self._now + seconds if seconds is not None else place.ready.of(context)
+        except TemplateError as fault:
+            self._fail(place, _words(fault))
+            return
+        if until <= self._now:
+            self._succeed(place)
+        else:
+            self._cursor[place.id] = Visit("delaying", self._now, until)
+
+    def _enter_branch(self, place: Place) -> None:
+        context = self._journal.context()
+        self._journal.started(place, context)
+        try:
+            taken = place.ready.taken(context)
+        except TemplateError as fault:
+            self._fail(place, _words(fault))
+            return
+        self._journal.succeeded(place)
+        self._leave(place, () if taken is None else (taken,))
+
+    def _enter_join(self, place: Place) -> None:
+        self._journal.started(place)
+        self._succeed(place)
+
+    def _enter_wait(self, place: Place) -> None:
+        self._journal.started(place)
+        node = place.node
+        seconds = node.timeout_seconds if isinstance(node, Wait) else None
+        visit = Visit("waiting", self._now, None if seconds is None else self._now + seconds)
+        self._cursor[place.id] = visit
+        self._look_for_event(place, visit)
+
+    def _enter_digest(self, place: Place) -> None:
+        self._journal.started(place, self._journal.context())
+        self._look_at_digest(place, Visit("digesting", self._now))
+
+    # Leaving
+
+    def _succeed(self, place: Place, added: Mapping[str, Any] | None = None) -> None:
+        self._journal.succeeded(place, added)
+        self._leave(place, place.targets)
+
+    def _fail(self, place: Place, words: str) -> None:
+        """A node has failed: it is passed, or the run fails."""
+        if place.node.on_failure != "continue":
+            self._fail_run(place, words)
+            return
+        self._journal.passed(place, words)
+        self._leave(place, place.otherwise if isinstance(place.node, Branch) else place.targets)
+
+    def _leave(self, place: Place, targets: tuple[Place, ...]) -> None:
+        self._cursor.pop(place.id, None)
+        for target in targets:
+            self._arrive(target)
+        if targets is not place.targets:
+            for one in self._walkable.cut_off(place, self._cursor, self._arrived):
+                self._journal.skipped(one)
+
+    def _fail_run(self, place: Place, words: str) -> None:
+        """It stops here: what this walk has begun and not finished is undone, so that it can be begun anew."""
+        self._failed = (place, words)
+        self._journal.failed(place, words)
+        begun = {one.node for one in self._orders} | {one.node for one in self._wishes}
+        self._journal.forget_starts(begun)
+        visit = self._cursor.get(place.id)
+        # What has deliveries keeps them, to be opened again.
+        if visit is None or visit.standing != "sending":
+            begun.add(place.id)
+        for name in (*begun, *(one.id for one in self._arrived)):
+            self._cursor[name] = Visit("joining", self._now)
+
+    # The answer
+
+    def answer(self) -> Advance:
+        """What it comes to."""
+        is_working = self._is_working()
+        if self._failed is None:
+            self._working.settle(is_working=is_working)
+            self._check_deadline()
+        if self._failed is not None:
+            return self._failure(*self._failed)
+        status: RunStatus = "completed"
+        if self._cursor:
+            status = "running" if is_working else "waiting"
+        return Advance(
+            state=self._state(self._working.worked_seconds, self._working.since),
+            status=status,
+            available_at=self._available_at(),
+            orders=self._orders,
+            wishes=self._wishes,
+            entries=self._journal.entries,
+            taken=self._taken,
+        )
+
+    def _is_working(self) -> bool:
+        return any(visit.standing == "sending" for visit in self._cursor.values())
+
+    def _check_deadline(self) -> None:
+        deadline = self._working.deadline()
+        if deadline is not None and self._now >= deadline:
+            places = self._walkable.places
+            sending = [places[name] for name, visit in self._cursor.items() if visit.standing == "sending"]
+            words = f"{TIMEOUT}: worked for more than {self._walkable.plan.timeout_seconds:g} seconds"
+            self._fail_run(min(sending, key=lambda one: one.number), words)
+
+    def _failure(self, place: Place, words: str) -> Advance:
+        # Nothing is ordered. Whoever goes on with it has all of the time again.
+        return Advance(
+            state=self._state(0.0, None),
+            status="failed",
+            error=words,
+            error_node=place.id,
+            entries=self._journal.entries,
+            taken=self._taken,
+            cancels=any(self._is_under_way(name, visit) for name, visit in self._cursor.items()),
+        )
+
+    def _is_under_way(self, name: str, visit: Visit) -> bool:
+        return visit.standing == "sending" and not results.has_ended(self._facts.results.get(name, ()))
+
+    def _state(self, worked_seconds: float, working_since: float | None) -> State:
+        before, entries = self._run.state, len(self._journal.entries)
+        made = State(
+            vars=self._journal.vars,
+            cursor=self._cursor,
+            entries=before.entries + entries,
+            worked_seconds=worked_seconds,
+            working_since=working_since,
+        )
+        return before if not entries and made == before else made
+
+    def _available_at(self) -> float | None:
+        """When to look at it without being woken: at the first time that is up."""
+        if self._wishes or self._is_cut_short:
+            return self._now
+        times = [visit.until for visit in self._cursor.values() if visit.until is not None]
+        deadline = self._working.deadline()
+        if deadline is not None:
+            times.append(deadline)
+        return min(times) if times else None
+
+
+def _words(fault: TemplateError) -> str:
+    return f"{fault.field.removeprefix('template.')}: {fault.reason}"
+
+
+_ENTER: Final[Mapping[type, Callable[[_Walk, Place], None]]] = {
+    Send: _Walk._enter_delivery,
+    Call: _Walk._enter_delivery,
+    Delay: _Walk._enter_delay,
+    Branch: _Walk._enter_branch,
+    Join: _Walk._enter_join,
+    Wait: _Walk._enter_wait,
+    Digest: _Walk._enter_digest,
+}

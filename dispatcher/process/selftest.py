@@ -1,0 +1,166 @@
+"""The `selftest` command: replicas that are killed and cut off while they send, and whether every promise was kept."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dispatcher.cli.failures import FAILED
+from dispatcher.cli.session import Session, hush
+from dispatcher.cli.terminal.console import Voice
+from dispatcher.db import embedded, pooler
+from dispatcher.selftest.audit import Violation
+from dispatcher.selftest.director import Progress as Done
+from dispatcher.selftest.plan import Plan
+from dispatcher.selftest.trial import Report, trial
+
+# An embedded server has 100 connections, and each replica may open eleven.
+REPLICAS_MAX = 7
+IDS_SHOWN_MAX = 5
+
+KillOption = Annotated[int, typer.Option("--kill", min=0, max=10_000, help="How often a replica is killed or stopped.")]
+MessagesOption = Annotated[int, typer.Option("--messages", min=2, max=10_000_000, help="How many are sent.")]
+ReplicasOption = Annotated[int, typer.Option("--replicas", min=1, max=REPLICAS_MAX, help="Processes at a time.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="What all disturbances are drawn from.")]
+LeaseOption = Annotated[float, typer.Option("--lease", min=0.5, max=60, help="Seconds until others take over.")]
+CutsOption = Annotated[
+    int, typer.Option("--cuts", min=-1, max=10_000, help="How often lines to Postgres are cut; -1: as often as killed.")
+]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the books.")]
+
+
+def selftest(
+    session: Session,
+    *,
+    kill: KillOption = 20,
+    messages: MessagesOption = 10_000,
+    replicas: ReplicasOption = 2,
+    seed: SeedOption = 1,
+    lease: LeaseOption = 1.0,
+    cuts: CutsOption = -1,
+    keep: KeepOption = False,
+) -> None:
+    """Kill replicas and cut their connections while they send, and check that nothing is lost and nothing sent twice.
+
+    It uses the configured server with a database of its own, which is dropped at the end, and providers of its own on
+    this machine: nothing leaves it. The exit code is 0 when every promise was kept.
+    """
+    session.require_local()
+    hush()
+    plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
+    url, server = embedded.unless_configured(session.config.database)
+    # It cuts connections itself, and makes a database that a pooler need not know.
+    past_pooler = pooler.url_of(session.config.database, url)
+    try:
+        with _progress(session.voice, plan) as show:
+            report = session.launch(_interruptible(plan, past_pooler, show, keep))
+    finally:
+        if server is not None:
+            server.cleanup()
+    if session.voice.as_json:
+        session.voice.record(report)
+    else:
+        _tell(session.voice, report)
+    if not report.passed:
+        raise typer.Exit(FAILED)
+
+
+async def _interruptible(plan: Plan, url: str, show: Callable[[Done], None], keep: bool) -> Report:
+    """A CI that has waited long enough sends SIGTERM: that ends it as Ctrl-C does, with everything put away."""
+    me = asyncio.current_task()
+    if me is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
+    try:
+        return await trial(plan, url, show, keep)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
+def _progress(voice: Voice, plan: Plan) -> Iterator[Callable[[Done], None]]:
+    """A bar on a terminal, and nothing elsewhere."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[tally]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    shown = voice.talk.is_terminal and not voice.as_json
+    with Progress(*columns, console=voice.talk, transient=True, disable=not shown) as progress:
+        bar = progress.add_task("starting", total=plan.messages, tally="")
+
+        def show(done: Done) -> None:
+            tally = f"{done.written:,} messages, {done.kills} kills, {done.cuts} cuts"
+            progress.update(bar, description=done.phase, completed=done.written, tally=tally)
+
+        yield show
+
+
+def _tell(voice: Voice, report: Report) -> None:
+    done = report.disturbed
+    columns = (
+        "",
+        "messages",
+        "sent",
+        "accepted",
+        "asked again",
+        "duplicates",
+        "lost",
+        "failed",
+        "held",
+        "of them accepted",
+    )
+    voice.table(
+        columns,
+        [
+            (
+                name,
+                t.messages,
+                t.sent,
+                t.accepted,
+                t.asked_again,
+                t.duplicates,
+                t.lost,
+                t.failed,
+                t.held,
+                t.held_accepted,
+            )
+            for name, t in report.providers.items()
+        ],
+    )
+    voice.text()
+    voice.text(f"kills        {_counts(done.kills)}")
+    voice.text(f"fault points {_counts(done.points)}")
+    voice.text(f"cuts         {_counts(done.cuts)}")
+    voice.text(
+        f"in flight    {done.in_flight_average:g} calls at a kill on average, {done.in_flight_max} at most in a class"
+    )
+    held = max((tally.held_max_per_kill for tally in report.providers.values()), default=0)
+    voice.text(f"held         {held} at most by one kill")
+    recovery, leave = done.recovery_seconds, done.exit_seconds
+    voice.text(f"recovery     {recovery.p50:g} s (p50), {recovery.max:g} s at most, {recovery.missing} did not come")
+    for slow in done.slowest:
+        voice.text(f"             {slow}")
+    voice.text(f"SIGTERM      {leave.p50:g} s to the exit (p50), {leave.max:g} s at most")
+    voice.text(f"time         {report.seconds:g} s, seed {report.plan.seed}")
+    for what, where in report.kept.items():
+        voice.text(f"{what:<12} {where}")
+    voice.text()
+    for violation in report.violations:
+        voice.text(f"VIOLATED: {_words(violation)}")
+    voice.text("Every promise was kept." if report.passed else "Not every promise was kept.")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _words(violation: Violation) -> str:
+    if not violation.ids:
+        return violation.what
+    ids = ", ".join(map(str, violation.ids[:IDS_SHOWN_MAX]))
+    return f"{violation.what}: {violation.count} of them, for example {ids}"

@@ -1,1 +1,0 @@
-"""Postgres: one module per noun, its SQL beside it."""

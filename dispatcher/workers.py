@@ -1,0 +1,77 @@
+"""The workers of the features: what they do in the background, beside the pipeline."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from channels.shared.mail.message_id import message_identity
+from dispatcher.base.clock import Clock
+from dispatcher.base.metrics import Metrics
+from dispatcher.config.settings import Config, Walk
+from dispatcher.db.database import Database
+from dispatcher.engine.wakeup import Wakeup
+from dispatcher.features.persons.worker import erase
+from dispatcher.features.receipts.providers.receipt import Candidate
+from dispatcher.features.receipts.worker import Matcher
+from dispatcher.features.runs.walk.poison_worker import Gravedigger
+from dispatcher.features.runs.walk.worker import Walker
+from dispatcher.features.schedules.worker import Ticker
+from dispatcher.features.suppressions.worker import Suppressor
+from dispatcher.features.webhooks.worker import Announcer
+from dispatcher.http.server import idempotency
+
+# What the janitor does for others in each of its rounds.
+CHORES = (idempotency.drop, erase)
+
+
+class Worker(Protocol):
+    """Works for ever, or until it is cancelled."""
+
+    async def run(self) -> None:
+        """Work."""
+
+
+class Walking(Worker, Protocol):
+    """One that goes by the settings of walks."""
+
+    settings: Walk
+
+
+class Workers:
+    """All of them, on one database."""
+
+    def __init__(
+        self,
+        database: Database,
+        config: Config,
+        epoch: Callable[[], int | None],
+        clock: Clock,
+        metrics: Metrics,
+        wakeup: Wakeup,
+    ) -> None:
+        settings, wake = config.walk, wakeup.walking
+        self.walker = Walker(database, settings, epoch, clock, metrics, wakeup.woken.set, wake)
+        self._walking: Mapping[str, Walking] = {
+            "walker": self.walker,
+            "gravedigger": Gravedigger(database, settings, metrics, wake.set),
+            "ticker": Ticker(database, settings, metrics, wake.set),
+            "announcer": Announcer(database, settings, metrics),
+        }
+        self._others: Mapping[str, Worker] = {
+            "suppressor": Suppressor(database, wakeup.suppressed),
+            "matcher": Matcher(database, identity, metrics),
+        }
+
+    def runs(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What each of them runs, for ever."""
+        return {name: worker.run for name, worker in {**self._walking, **self._others}.items()}
+
+    def adopt(self, config: Config) -> None:
+        """Take over what a reload has changed."""
+        for worker in self._walking.values():
+            worker.settings = config.walk
+
+
+def identity(one: Candidate) -> str:
+    """The message id that a mail of ours has."""
+    key = one.tenant_id, one.workspace_id, one.idempotency_key
+    return message_identity(*key, one.id, one.dated, one.recipient)

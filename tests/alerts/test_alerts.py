@@ -1,0 +1,358 @@
+"""Properties of alerts: equal errors are counted, messages are few, memory is bounded, and no content is told."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import structlog
+from msgspec import structs
+
+from dispatcher.alerts import Courier, slack
+from dispatcher.alerts.collected import KINDS_MAX, Batch, Collected, Kind, Seen
+from dispatcher.alerts.log_handler import FOREIGN, UNTOLD, Ear
+from dispatcher.alerts.message import message
+from dispatcher.base.clock import Clock
+from dispatcher.base.metrics import Metrics
+from dispatcher.config import logs
+from dispatcher.config.settings import Alerts, Log
+from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, dropped, json_of, says
+from tests.support.forks import ROOT
+
+OK = says(200, raw=b"ok")
+CRASH = Kind("part.crashed", "pipeline", "Fenced", "dispatcher/pipeline.py:1")
+SECRET = "hunter2 for ann@example.org"
+
+
+# What is collected
+
+
+def test_equal_errors_are_one_kind_with_their_count_and_their_times() -> None:
+    collected = Collected()
+    for at in (1.0, 3.0, 2.0):
+        assert collected.add(CRASH, at)
+    assert collected.take() == Batch({CRASH: Seen(3, 1.0, 3.0)})
+    assert not collected
+
+
+def test_kinds_are_bounded_and_what_is_over_is_counted() -> None:
+    collected = Collected()
+    kept = [collected.add(structs.replace(CRASH, part=str(number)), 1.0) for number in range(KINDS_MAX + 3)]
+    assert kept == [True] * KINDS_MAX + [False] * 3
+    assert collected.add(structs.replace(CRASH, part="0"), 2.0)
+    batch = collected.take()
+    assert (len(batch.kinds), batch.left_out, batch.errors) == (KINDS_MAX, 3, KINDS_MAX + 4)
+
+
+def test_what_is_put_back_is_together_with_what_came_meanwhile() -> None:
+    collected = Collected()
+    collected.add(CRASH, 1.0)
+    batch = collected.take()
+    collected.add(CRASH, 5.0)
+    assert collected.put_back(batch) == 0
+    assert collected.take() == Batch({CRASH: Seen(2, 1.0, 5.0)})
+
+
+def test_what_is_put_back_comes_before_what_came_meanwhile_where_there_is_no_room_for_both() -> None:
+    collected = Collected()
+    collected.add(CRASH, 1.0)
+    batch = collected.take()
+    for number in range(KINDS_MAX):
+        collected.add(structs.replace(CRASH, part=str(number)), 2.0)
+    assert collected.put_back(batch) == 1
+    again = collected.take()
+    assert CRASH in again.kinds
+    assert (len(again.kinds), again.left_out) == (KINDS_MAX, 1)
+
+
+# The words
+
+
+def text(batch: Batch, environment: str = "production", instance: str = "one") -> str:
+    said = json.loads(message(batch, environment, instance))
+    assert set(said) == {"text"}
+    return str(said["text"])
+
+
+def test_a_message_has_environment_instance_kinds_counts_and_times() -> None:
+    batch = Batch({CRASH: Seen(3, 0.0, 61.0), Kind("api.failed", "runs"): Seen(1, 86_400.0, 86_400.0)}, 2)
+    assert text(batch).splitlines() == [
+        "production: one has 6 errors",
+        "• part.crashed pipeline: Fenced at dispatcher/pipeline.py:1 (3 times, 1970-01-01 00:00:00 to 00:01:01 UTC)",
+        "• api.failed runs (once, 1970-01-02 00:00:00 UTC)",
+        "• and 2 of further kinds, which only the log has",
+    ]
+
+
+def test_a_name_is_no_markup_and_no_line_of_its_own() -> None:
+    said = text(Batch({Kind("a", "<!channel>\n• forged & \udfff"): Seen(1, 0.0, 0.0)}), "", "x" * 5)
+    assert "&lt;!channel&gt;• forged &amp;" in said
+    assert len(said.splitlines()) == 2
+    assert said.startswith("xxxxx has 1 error\n")
+
+
+def test_the_longest_message_is_one_that_slack_takes_whole() -> None:
+    kinds = {Kind("e" * 999, f"{n}" * 999, "x" * 999, "y" * 999): Seen(10**9, 0.0, 1e9) for n in range(KINDS_MAX)}
+    assert len(text(Batch(kinds, 10**9), "e" * 64, "i" * 255)) < 40_000
+
+
+# What is heard
+
+
+@pytest.fixture
+def heard() -> Iterator[list[Kind]]:
+    """What an ear on the program's own log hears."""
+    root, found = logging.getLogger(), list[Kind]()
+    before, level, ear = root.handlers, root.level, Ear(found.append)
+    configured = structlog.get_config()
+    try:
+        logs.configure(Log(level="error"))
+        root.addHandler(ear)
+        yield found
+    finally:
+        root.handlers, structlog_as_it_was = before, configured
+        root.setLevel(level)
+        structlog.configure(**structlog_as_it_was)
+
+
+def crash() -> None:
+    """A bug, whose words quote what they must not."""
+    raise ValueError(SECRET)
+
+
+def test_an_error_is_heard_by_its_event_its_part_its_class_and_its_place(heard: list[Kind]) -> None:
+    log = structlog.get_logger()
+    try:
+        logs.set_level(None)  # type: ignore[arg-type]  # a crash inside our own code
+    except AttributeError:
+        log.exception("part.crashed", part="pipeline", error=SECRET, recipient=SECRET)
+    (kind,) = heard
+    assert (kind.event, kind.part, kind.error) == ("part.crashed", "pipeline", "AttributeError")
+    assert kind.place.startswith("dispatcher/base/logs.py:")
+
+
+@pytest.mark.parametrize("how", ["current", "given", "grouped"])
+def test_the_class_is_that_of_the_exception_itself(heard: list[Kind], how: str) -> None:
+    log = structlog.get_logger()
+    try:
+        crash()
+    except ValueError as error:
+        match how:
+            case "current":
+                log.error("api.failed", operation="listRuns")  # noqa: TRY400 - the line is without a traceback
+            case "given":
+                log.error("api.failed", operation="listRuns", exc_info=error)  # noqa: TRY400 - as above
+            case _:
+                group = ExceptionGroup("outer", [ExceptionGroup(SECRET, [error])])
+                log.error("api.failed", operation="listRuns", exc_info=group)  # noqa: TRY400 - as above
+    (kind,) = heard
+    assert (kind.event, kind.part, kind.error) == ("api.failed", "listRuns", "ValueError")
+    assert kind.place.startswith("test_alerts.py:")
+
+
+def test_what_others_log_as_an_error_is_heard_without_its_words(heard: list[Kind]) -> None:
+    logging.getLogger("asyncio").error(SECRET)
+    assert heard == [Kind(FOREIGN, "asyncio")]
+
+
+def test_no_warning_is_heard_and_nothing_that_users_have_saved(heard: list[Kind]) -> None:
+    log = structlog.get_logger()
+    log.warning("channel.unready", channel="sms")
+    for event in UNTOLD:
+        log.error(event)
+    log.error("run.poison", run_id=17)
+    assert heard == [Kind("run.poison")]
+
+
+def test_what_is_not_told_is_still_logged_by_somebody() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "dispatcher").rglob("*.py") if path.name != "ear.py")
+    assert [event for event in UNTOLD if f'("{event}"' not in source] == []
+
+
+# What is told
+
+
+class Told:
+    """A courier whose time stands still until it is moved, and the Slack that it posts to."""
+
+    def __init__(self, far: FarSide) -> None:
+        self.far = far
+        self.now = 1_000.0
+        self.away_since: float | None = None
+        self.metrics = Metrics()
+        settings = Alerts(slack=far.url, allow_addresses=LOOPBACK, collect_seconds=5.0, every_seconds=60.0)
+        clock = Clock(monotonic=lambda: self.now)
+        self.courier = Courier(settings, "one", lambda: self.away_since, clock, self.metrics, lambda: 0.0)
+
+    async def after(self, seconds: float) -> int:
+        """How many messages there were once so much time has passed."""
+        self.now += seconds
+        await self.courier.run_once()
+        return len(self.far.requests)
+
+    def set(self, **changed: Any) -> None:
+        """Another configuration."""
+        self.courier.adopt(structs.replace(self.courier.settings, **changed))
+
+    def last(self) -> str:
+        """The last message."""
+        return str(json_of(self.far.requests[-1])["text"])
+
+    def counted(self, result: str) -> float | None:
+        """How many messages came to this end."""
+        return self.metrics.registry.get_sample_value("dispatcher_alerts_total", {"result": result})
+
+
+@pytest.fixture
+async def told() -> AsyncIterator[Told]:
+    """Nothing has happened yet."""
+    async with FarSide(OK) as far:
+        yield Told(far)
+
+
+async def test_the_first_error_waits_for_company_and_then_there_is_one_message(told: Told) -> None:
+    assert await told.after(1) == 0
+    for _ in range(3):
+        told.courier.hear(CRASH)
+        assert await told.after(1) == 0
+    assert await told.after(3) == 1
+    assert "one has 3 errors" in told.last()
+    assert "(3 times, " in told.last()
+    assert await told.after(1_000) == 1
+    assert told.counted("sent") == 1
+
+
+async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_meanwhile(told: Told) -> None:
+    told.courier.hear(CRASH)
+    assert await told.after(0) == 0
+    assert await told.after(5) == 1
+    for _ in range(50):
+        told.courier.hear(CRASH)
+        assert await told.after(1) == 1
+    assert await told.after(9) == 1
+    assert await told.after(1) == 2
+    assert "(50 times, " in told.last()
+
+
+@pytest.mark.parametrize(
+    "trouble", [dropped, says(500), says(404, raw=b"no_service"), says(302, Location="https://example.org")]
+)
+async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhile(told: Told, trouble: Any) -> None:
+    told.far.next.append(trouble)
+    told.courier.hear(CRASH)
+    await told.after(0)
+    assert await told.after(5) == 1
+    assert told.counted("failed") == 1
+    told.courier.hear(CRASH)
+    assert await told.after(59) == 1
+    assert await told.after(1) == 2
+    assert "one has 2 errors" in told.last()
+    assert (told.counted("failed"), told.counted("sent")) == (1, 1)
+
+
+async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url(told: Told) -> None:
+    told.far.next += [says(429, retry_after="3000")] * 2
+    told.courier.hear(CRASH)
+    await told.after(0)
+    assert await told.after(5) == 1
+    assert await told.after(2_999) == 1
+    assert await told.after(1) == 2
+    told.set(environment="production")
+    assert await told.after(100) == 2
+    told.set(slack=told.far.url + "/other")
+    assert await told.after(0) == 3
+    assert told.last().startswith("production: one has 1 error")
+
+
+async def test_who_may_not_be_connected_to_is_not(told: Told) -> None:
+    told.set(allow_addresses="")
+    told.courier.hear(CRASH)
+    await told.after(0)
+    assert await told.after(5) == 0
+    assert told.counted("failed") == 1
+
+
+async def test_without_a_url_nothing_is_kept(told: Told) -> None:
+    url = told.courier.settings.slack
+    told.courier.hear(CRASH)
+    told.set(slack="")
+    told.courier.hear(CRASH)
+    await told.after(100)
+    told.set(slack=url)
+    assert await told.after(100) == 0
+    assert await told.after(100) == 0
+
+
+async def test_kinds_that_were_forgotten_are_counted_and_told(told: Told) -> None:
+    for number in range(KINDS_MAX + 4):
+        told.courier.hear(structs.replace(CRASH, part=str(number)))
+    await told.after(0)
+    assert await told.after(5) == 1
+    assert told.metrics.registry.get_sample_value("dispatcher_alerts_dropped_total") == 4
+    assert "and 4 of further kinds" in told.last()
+
+
+async def test_an_outage_is_told_once_and_the_next_one_again(told: Told, heard: list[Kind]) -> None:
+    told.away_since = told.now
+    await told.after(29)
+    assert heard == []
+    await told.after(1)
+    await told.after(100)
+    assert heard == [Kind("database.away_long")]
+    told.away_since = None
+    await told.after(1)
+    told.away_since = told.now
+    await told.after(31)
+    assert heard == [Kind("database.away_long")] * 2
+
+
+# While the program runs
+
+
+async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(told: Told, heard: list[Kind]) -> None:
+    async def run() -> None:
+        async with told.courier.listening():
+            structlog.get_logger().error("results.unwritten")
+            crash()
+
+    with pytest.raises(ValueError, match="hunter2"):
+        await run()
+    assert [line.split(" (")[0].split(" at ")[0] for line in told.last().splitlines()] == [
+        "one has 2 errors",
+        "• results.unwritten",
+        "• process.failed: ValueError",
+    ]
+    assert "hunter2" not in told.last()
+    assert len(told.far.requests) == 1
+
+
+async def test_an_end_without_an_error_tells_nothing(told: Told, heard: list[Kind]) -> None:
+    async with told.courier.listening():
+        pass
+    assert told.far.requests == []
+
+
+async def test_no_end_waits_for_a_slack_that_is_silent(
+    told: Told, heard: list[Kind], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slack, "FAREWELL_SECONDS_MAX", 0.05)
+    told.far.always = silent = Silent()
+    async with asyncio.timeout(slack.CALL_SECONDS_MAX):
+        async with told.courier.listening():
+            structlog.get_logger().error("results.unwritten")
+    assert silent.begun.is_set()
+    silent.let_go.set()
+
+
+async def test_it_goes_on_by_itself(told: Told, heard: list[Kind]) -> None:
+    told.set(collect_seconds=0.001)
+    told.far.always = silent = Silent()
+    silent.let_go.set()
+    async with told.courier.listening():
+        structlog.get_logger().error("results.unwritten")
+        while not silent.begun.is_set():
+            told.now += 1
+            await asyncio.sleep(0.01)
+    assert "results.unwritten" in told.last()

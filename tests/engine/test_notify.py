@@ -1,0 +1,84 @@
+"""NOTIFY: sent when somebody idle has asked for it, and not otherwise."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from dispatcher.engine.rules.life import Failed
+from dispatcher.engine.store import instances
+from dispatcher.engine.wakeup import WORK
+from dispatcher.features.deliveries import store as deliveries
+from tests.support.scene import Connection, Scene
+
+
+class Ear:
+    """Counts what it hears on the topic."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.heard = 0
+
+    def hear(self, *_: object) -> None:
+        """One notification."""
+        self.heard += 1
+
+    async def count(self) -> int:
+        """How many came until now: an answer comes after the notifications that were sent before it."""
+        await self._connection.execute("SELECT 1")
+        await asyncio.sleep(0)
+        return self.heard
+
+
+@pytest.fixture
+async def ear(url: str) -> AsyncIterator[Ear]:
+    """Somebody who listens."""
+    connection = await asyncpg.connect(url)
+    ear = Ear(connection)
+    await connection.add_listener(WORK, ear.hear)
+    yield ear
+    connection.terminate()
+
+
+async def test_an_insert_notifies_who_is_idle(scene: Scene, ear: Ear) -> None:
+    await scene.write(1)
+    assert await ear.count() == 1
+
+
+async def test_an_insert_notifies_nobody_when_all_are_busy(scene: Scene, ear: Ear) -> None:
+    await instances.ask_to_be_woken(scene.database, scene.epoch, False)
+    await scene.write(1)
+    assert await ear.count() == 0
+
+
+async def test_one_idle_among_busy_ones_is_enough(scene: Scene, ear: Ear) -> None:
+    await instances.ask_to_be_woken(scene.database, scene.epoch, False)
+    await Scene.open(scene.database)
+    await scene.write(1)
+    assert await ear.count() == 1
+
+
+async def test_a_statement_notifies_once_however_many_rows_it_writes(scene: Scene, ear: Ear) -> None:
+    await scene.write(500)
+    assert await ear.count() == 1
+
+
+@pytest.mark.parametrize("action", ["move", "reopen", "recover", "forget"])
+async def test_whatever_becomes_ready_again_notifies(scene: Scene, ear: Ear, action: str) -> None:
+    await instances.ask_to_be_woken(scene.database, scene.epoch, False)
+    (waiting,) = await scene.write(1)
+    (item,) = await scene.claim()
+    if action == "reopen":
+        await scene.flush((item, Failed("no")))
+    assert await ear.count() == 0
+    match action:
+        case "move":
+            await scene.value("SELECT dispatcher.move_delivery($1, now(), 'me', 'now')", waiting)
+        case "reopen":
+            await deliveries.reopen(scene.database, waiting, "me", "again")
+        case "recover":
+            await scene.die()
+        case _:
+            await scene.value("SELECT dispatcher.forget_claim($1, $2)", scene.epoch, item.token)
+    assert await ear.count() == 1

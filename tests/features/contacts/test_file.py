@@ -1,0 +1,52 @@
+"""A file of contacts: JSON and CSV say the same, and each line is read for itself."""
+
+from dispatcher.base.errors import Fault
+from dispatcher.cli.lines import Line
+from dispatcher.features.contacts.file import ContactFile
+from dispatcher.features.contacts.rules import Said, read
+
+
+def _read(*texts: str) -> list[Said | list[Fault] | None]:
+    file = ContactFile()
+    found = [file.read(Line(number, text.encode())) for number, text in enumerate(texts, 1)]
+    return [one if one is None or isinstance(one, list) else read(one, whole=False) for one in found]
+
+
+def test_json_and_csv_say_the_same() -> None:
+    (of_json,) = _read(
+        '{"key": "a", "name": "Lee, Ann", "tags": ["x", "y"], "attributes": {"plan": "gold", "seats": 3}, '
+        '"addresses": [{"address": "ann@example.org"}, {"kind": "push", "address": "t1"}]}'
+    )
+    header, of_csv = _read(
+        "key,name,tags,email,push,attributes,attributes.plan,company",
+        'a,"Lee, Ann",x; y,ann@example.org,t1,"{""seats"": 3}",gold,',
+    )
+    assert header is None
+    assert isinstance(of_csv, Said)
+    assert of_csv == of_json
+
+
+def test_a_line_with_a_fault_is_named_and_the_next_one_is_read() -> None:
+    header, short, bad, sound = _read("key,time_zone", "a", "b,Mars/Base", "c,UTC")
+    assert header is None
+    assert short == [Fault("line", "has 1 columns, not 2")]
+    assert isinstance(bad, list)
+    assert bad[0].path == "$.time_zone"
+    assert isinstance(sound, Said)
+
+
+def test_columns_that_are_not_known_are_said_and_nothing_is_read() -> None:
+    file = ContactFile()
+    faults = file.read(Line(1, b"kay,name"))
+    assert isinstance(faults, list)
+    assert [("did you mean" in one.message, "no column key" in one.message) for one in faults] == [
+        (True, False),
+        (False, True),
+    ]
+    assert file.columns_are_faulty
+
+
+def test_what_cannot_be_read_at_all_is_said() -> None:
+    file = ContactFile()
+    answers = [file.read(Line(1, b'{"key": "a"')), file.read(Line(2, None)), file.read(Line(3, b'{"key": "\xff"}'))]
+    assert [isinstance(one, list) and one[0].path for one in answers] == ["line"] * 3

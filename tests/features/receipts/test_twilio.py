@@ -1,0 +1,140 @@
+"""Twilio's callbacks: its own vector, and nothing else than what was signed for our URL."""
+
+from urllib.parse import urlencode
+
+import pytest
+
+from dispatcher.features.receipts.providers import twilio
+from dispatcher.features.receipts.providers.providers import doors_of
+from dispatcher.features.receipts.providers.receipt import Kind, Receipt
+from dispatcher.features.receipts.providers.request import Answer, Forged, Garbled, Heard, Request
+from tests.features.receipts import support
+
+TOKEN, OLDER = "t" * 32, "o" * 32
+PUBLIC = "https://mail.example.org/post"
+URL = "https://mail.example.org/post/receipts/twilio?delivery=17"
+FIELDS = {"MessageSid": "SM1", "MessageStatus": "delivered", "To": "+4917012345", "From": "+1 500", "Body": ""}
+DOOR = doors_of(PUBLIC, twilio_tokens=f"{TOKEN} {OLDER}")["twilio"]
+
+
+def _answer(fields: dict[str, str], query: str = "delivery=17", url: str = URL, token: str = TOKEN) -> Answer:
+    body = urlencode(fields).encode()
+    return DOOR(Request(support.callback(token, url, fields), query, body, 0))
+
+
+def test_the_published_vector_is_right() -> None:
+    fields = {"CallSid": "CA1234567890ABCDE", "Digits": "1234", "From": "+14158675309", "To": "+18005551212"}
+    fields["Caller"] = "+14158675309"
+    url = "https://mycompany.com/myapp.php?foo=1&bar=2"
+    assert twilio.sign(b"12345", url, list(fields.items())) == "RSOYDt4T1cUTdK1PDd93/VVr8B8="
+
+
+def test_the_url_that_a_message_is_given_is_the_one_that_counts() -> None:
+    assert twilio.callback(PUBLIC, 17) == twilio.callback(PUBLIC + "/", 17) == URL
+    answer = _answer(FIELDS)
+    assert isinstance(answer, Heard)
+    assert answer.receipts == (Receipt("delivered", None, 17, None, ("SM1",), "+4917012345"),)
+
+
+def test_every_token_counts_and_either_way_to_write_the_port() -> None:
+    assert isinstance(_answer(FIELDS, token=OLDER), Heard)
+    assert isinstance(_answer(FIELDS, token="x" * 32), Forged)
+    assert isinstance(_answer(FIELDS, url=URL.replace("example.org", "example.org:443")), Heard)
+    assert isinstance(_answer(FIELDS, url=URL.replace("example.org", "example.org:80")), Forged)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        URL.replace("https", "http"),
+        URL.replace("mail.", "other."),
+        URL.replace("=17", "=18"),
+        URL.replace("/post", ""),
+        URL.partition("?")[0],
+    ],
+)
+def test_what_was_signed_for_another_url_is_refused(url: str) -> None:
+    assert isinstance(_answer(FIELDS, url=url), Forged)
+
+
+def test_the_query_is_signed_as_it_came() -> None:
+    assert isinstance(_answer(FIELDS, "delivery=18"), Forged)
+    assert isinstance(_answer(FIELDS, ""), Forged)
+    assert isinstance(_answer(FIELDS, "delivery=%31%37"), Forged)
+
+
+def test_no_byte_of_the_body_can_be_changed_added_or_left_out() -> None:
+    body, headers = urlencode(FIELDS).encode(), support.callback(TOKEN, URL, FIELDS)
+    assert isinstance(DOOR(Request(headers, "delivery=17", body, 0)), Heard)
+    for at in range(len(body)):
+        for changed in (body[:at] + bytes([body[at] ^ 2]) + body[at + 1 :], body[:at] + b"x" + body[at:]):
+            assert isinstance(DOOR(Request(headers, "delivery=17", changed, 0)), Forged), changed
+    assert isinstance(DOOR(Request(headers, "delivery=17", body + b"&More=1", 0)), Forged)
+
+
+def test_no_character_of_the_signature_can_be_changed() -> None:
+    body, headers = urlencode(FIELDS).encode(), support.callback(TOKEN, URL, FIELDS)
+    right = headers["x-twilio-signature"]
+    for wrong in ("", right[:-1], right + "=", right.lower(), "\u00fc", *(right[:at] + "!" for at in range(28))):
+        assert isinstance(DOOR(Request({"x-twilio-signature": wrong}, "delivery=17", body, 0)), Forged)
+    assert isinstance(DOOR(Request({}, "delivery=17", body, 0)), Forged)
+
+
+def test_a_body_that_is_no_form_is_refused() -> None:
+    for body in (b"\xff\xfe", b"&".join(b"a=1" for _ in range(500))):
+        assert isinstance(DOOR(Request(support.callback(TOKEN, URL, {}), "delivery=17", body, 0)), Forged)
+    assert isinstance(_answer({"Hello": "x"}), Garbled)
+
+
+def test_a_form_has_so_many_fields_whoever_has_signed_it() -> None:
+    fields = FIELDS | {f"More{number}": "x" for number in range(twilio.FIELDS_MAX - len(FIELDS))}
+    assert isinstance(_answer(fields), Heard)
+    assert isinstance(_answer(fields | {"One": "x"}), Forged)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "reason"),
+    [
+        *(({"MessageStatus": said}, "sent", "") for said in ("accepted", "scheduled", "queued", "sending", "sent")),
+        ({"MessageStatus": "delivered"}, "delivered", ""),
+        ({"MessageStatus": "canceled"}, "failed", "canceled"),
+        ({"MessageStatus": "read"}, "opened", ""),
+        ({"SmsStatus": "sent"}, "sent", ""),
+        ({"MessageStatus": "undelivered", "ErrorCode": "30003"}, "failed", "undelivered 30003"),
+        ({"MessageStatus": "undelivered", "ErrorCode": "30005"}, "bounced_hard", "undelivered 30005"),
+        ({"MessageStatus": "delivered", "ErrorCode": "30005"}, "delivered", ""),
+        ({"MessageStatus": "failed"}, "failed", "failed"),
+        *(({"CallStatus": said}, "sent", "") for said in ("queued", "initiated", "ringing")),
+        *(({"CallStatus": said}, "delivered", "") for said in ("in-progress", "answered", "completed")),
+        ({"CallStatus": "busy"}, "failed", "busy"),
+        ({"CallStatus": "no-answer"}, "failed", "no-answer"),
+    ],
+)
+def test_each_status_is_one_kind(fields: dict[str, str], kind: Kind, reason: str) -> None:
+    answer = _answer(fields | {"To": "whatsapp:+4917012345"})
+    assert isinstance(answer, Heard)
+    (one,) = answer.receipts
+    assert (one.kind, one.reason, one.recipient) == (kind, reason, "+4917012345")
+
+
+@pytest.mark.parametrize("field", ["MessageSid", "SmsSid", "CallSid"])
+def test_it_is_called_what_twilio_calls_it(field: str) -> None:
+    answer = _answer({"MessageStatus": "sent", field: "X1"})
+    assert isinstance(answer, Heard)
+    assert answer.receipts[0].names == ("X1",)
+
+
+def test_the_same_callback_has_the_same_name_and_another_has_another() -> None:
+    first, again, other = _answer(FIELDS), _answer(FIELDS), _answer(FIELDS | {"MessageStatus": "read"})
+    assert isinstance(first, Heard)
+    assert isinstance(again, Heard)
+    assert isinstance(other, Heard)
+    assert first.event == again.event != other.event
+    # Nothing that is signed says when: it is known for as long as anybody might say it again.
+    assert (first.kept_seconds, twilio.KEPT_SECONDS) == (twilio.KEPT_SECONDS, 86_400)
+
+
+def test_a_status_of_tomorrow_says_nothing() -> None:
+    answer = _answer({"MessageStatus": "teleported"})
+    assert isinstance(answer, Heard)
+    assert answer.receipts == ()

@@ -1,0 +1,118 @@
+"""What walks read: the runs that are due, and none of the many that wait, whatever the statistics say."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from dispatcher.db.database import SESSION
+from dispatcher.db.statements import statements
+from tests.support.explained import explained
+from tests.support.flows import put
+from tests.support.scene import Connection, Scene
+
+WAITING = 30_000
+DUE = 10
+_SQL = statements("dispatcher.features.runs.walk.walking")
+
+
+@pytest.fixture(params=["statistics_of_empty_tables", "fresh_statistics"])
+async def session(url: str, scene: Scene, request: pytest.FixtureRequest) -> AsyncIterator[Connection]:
+    """A session with the program's own settings, on a database where many runs wait and a few are due or woken."""
+    connection = await asyncpg.connect(url, server_settings=SESSION)
+    await put(connection)
+    tables = "dispatcher.runs, dispatcher.wakes, dispatcher.walks, dispatcher.deliveries, dispatcher.delivery_state"
+    if "fresh" not in request.param:
+        await connection.execute(f"ANALYZE {tables}")
+    await _wait(connection, WAITING)
+    await connection.execute(
+        """INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template)
+           SELECT id, 'mail', id, 'sms', '+49', '{"body": "x"}' FROM dispatcher.runs"""
+    )
+    first = await connection.fetchval("SELECT min(id) FROM dispatcher.runs")
+    await connection.execute(
+        "UPDATE dispatcher.runs SET available_at = now() - interval '1 s' WHERE id < $1", first + DUE
+    )
+    await connection.execute(
+        "INSERT INTO dispatcher.wakes SELECT $1 + n % 10 FROM generate_series(1, 100) AS n", first + DUE
+    )
+    await connection.execute(
+        "UPDATE dispatcher.runs SET takes = 1, available_at = now() - interval '1 s' WHERE id = $1", first + 3 * DUE
+    )
+    if "fresh" in request.param:
+        await connection.execute(f"ANALYZE {tables}")
+    yield connection
+    await connection.close()
+
+
+async def _wait(session: Connection, count: int) -> None:
+    """Let so many runs wait."""
+    await session.execute(
+        """INSERT INTO dispatcher.runs (workflow_id, version_id, status, available_at, tenant_id, workspace_id,
+                                        workflow, triggered_by, input)
+           SELECT 1, 1, 'waiting', now() + make_interval(days => 1, secs => n), 'default', 'default', 'welcome', 'ann',
+                  '{}'
+             FROM generate_series(1, $1::int) AS n""",
+        count,
+    )
+
+
+def _reads_little(plan: str) -> None:
+    for table in ("runs", "deliveries", "delivery_state", "wakes"):
+        assert f"Seq Scan on {table} " not in plan, plan
+    # A whole index is no better than a whole table.
+    rows = [
+        int(line.split("rows=")[1].split()[0].split(".")[0]) for line in plan.splitlines() if "actual rows=" in line
+    ]
+    assert max(rows) <= 200, plan
+
+
+async def test_due_and_woken_runs_are_found_by_index(session: Connection) -> None:
+    plan = await explained(session, (_SQL["take"], (50,)))
+    assert "runs_due" in plan
+    assert "Rows Removed by Filter: 3" not in plan, plan
+    _reads_little(plan)
+
+
+async def test_a_plan_from_before_anything_was_known_reads_no_waiting_runs_either(url: str, scene: Scene) -> None:
+    # A session keeps the plan that it made when there were few runs and nobody had counted them, or what wakes them.
+    session = await asyncpg.connect(url, server_settings=SESSION)
+    await put(session)
+    await _wait(session, WAITING // 20)
+    plan = await explained(session, (_SQL["take"], (50,)))
+    await session.close()
+    _reads_little(plan)
+
+
+async def test_a_suspect_is_found_by_index(session: Connection) -> None:
+    plan = await explained(session, (_SQL["take_suspect"], (5,)))
+    assert "runs_suspect" in plan
+    _reads_little(plan)
+
+
+async def test_who_is_to_be_buried_is_found_by_index(session: Connection) -> None:
+    plan = await explained(session, (_SQL["bury"], (5,)))
+    assert "runs_suspect" in plan
+    _reads_little(plan)
+
+
+async def test_the_next_time_is_the_first_of_an_index(session: Connection) -> None:
+    plan = await explained(session, (_SQL["next_due"] + " AND $1", (True,)))
+    assert "runs_due" in plan
+    _reads_little(plan)
+
+
+async def test_results_are_found_by_run_and_node(session: Connection) -> None:
+    ids = [row["id"] for row in await session.fetch("SELECT id FROM dispatcher.runs ORDER BY id LIMIT 50")]
+    plan = await explained(session, (_SQL["results"], (ids, ["mail"] * len(ids))))
+    assert "deliveries_of_run" in plan
+    assert "delivery_state_pkey" in plan
+    _reads_little(plan)
+
+
+async def test_runs_are_written_by_key(session: Connection) -> None:
+    ids = [row["id"] for row in await session.fetch("SELECT id FROM dispatcher.runs ORDER BY id LIMIT 50")]
+    walked = (ids, ["running"] * 50, [None] * 50, [None] * 50, [None] * 50, ['"{}"'] * 50)
+    plan = await explained(session, (_SQL["advance"], (1, *walked, *([[]] * 8))))
+    assert "runs_pkey" in plan
+    _reads_little(plan)

@@ -1,0 +1,262 @@
+"""OP-06: what ends deliveries and runs leaves a happening for who wants to know it, and nothing where nobody does."""
+
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from dispatcher.base.workspace import Workspace
+from dispatcher.engine.rules.life import Again, Failed, Held, Outcome, Skipped, Succeeded
+from tests.features.webhooks import hooks
+from tests.support import flows
+from tests.support.scene import RESEND, Connection, Scene
+
+ENDS: dict[str, tuple[Outcome, str]] = {
+    "sent": (Succeeded("m-1"), "delivery.sent"),
+    "failed": (Failed("no such number"), "delivery.failed"),
+    "skipped": (Skipped("not needed"), "delivery.skipped"),
+    "held": (Held("no answer"), "delivery.held"),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_what_ends_or_holds_a_delivery_happens_once_and_with_how_it_stands(scene: Scene, how: str) -> None:
+    outcome, event = ENDS[how]
+    await hooks.make(scene.database)
+    (item,) = await scene.marked()
+    await scene.flush((item, outcome))
+    await scene.flush((item, outcome))
+    (row,) = await scene.database.fetch("SELECT type, subject, facts, workspace_id FROM dispatcher.happenings")
+    assert (row["type"], row["subject"], row["workspace_id"]) == (event, item.id, "default")
+    facts = json.loads(row["facts"])
+    assert (facts["status"], facts["attempt"]) == ("queued" if how == "held" else how, 1)
+    assert facts["provider_message_id"] == ("m-1" if how == "sent" else None)
+
+
+@pytest.mark.parametrize("channel", ["voice", "social"])
+async def test_what_is_called_or_posted_is_sent(scene: Scene, channel: str) -> None:
+    await hooks.make(scene.database, "delivery.sent")
+    await scene.write(channel=channel)
+    items = await scene.claim(channel=channel)
+    await scene.mark(items)
+    await scene.flush((items[0], Succeeded("c-1")))
+    assert await hooks.happened(scene.database) == [("delivery.sent", items[0].id)]
+
+
+async def test_an_attempt_is_no_end(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    (item,) = await scene.marked()
+    await scene.flush((item, Again(0.0, "busy")))
+    assert await hooks.happened(scene.database) == []
+
+
+async def test_each_end_of_one_that_is_reopened_happens(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    (item,) = await scene.marked()
+    await scene.flush((item, Failed("gone")))
+    await scene.value("SELECT dispatcher.reopen_delivery($1, 'ann', 'it is back')", item.id)
+    (again,) = await scene.claim()
+    await scene.mark([again])
+    await scene.flush((again, Failed("gone")))
+    assert await hooks.happened(scene.database) == [("delivery.failed", item.id)] * 2
+
+
+async def test_what_would_be_skipped_and_may_have_gone_out_is_held_and_told_so(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    (item,) = await scene.marked(resend=RESEND)
+    await scene.flush((item, Again(0.0, "unknown: no answer", RESEND)))
+    assert await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", item.id) == "stopped"
+    assert await hooks.happened(scene.database) == [("delivery.held", item.id)]
+
+
+OTHER_ENDS: dict[str, tuple[str, Callable[[Scene, int], Awaitable[object]]]] = {
+    "cancelled": (
+        "delivery.skipped",
+        lambda scene, one: scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one),
+    ),
+    "through the view": (
+        "delivery.skipped",
+        lambda scene, one: scene.database.fetch(
+            "UPDATE dispatcher.channel_outbox SET status = 'skipped' WHERE id = $1", one
+        ),
+    ),
+    "quarantined": (
+        "delivery.held",
+        lambda scene, _: scene.value("SELECT dispatcher.quarantine_deliveries('infinity', 'ann', 'restored')"),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", OTHER_ENDS)
+async def test_whoever_ends_it_it_happens(scene: Scene, how: str) -> None:
+    event, end = OTHER_ENDS[how]
+    await hooks.make(scene.database)
+    (one,) = await scene.write()
+    await end(scene, one)
+    assert await hooks.happened(scene.database) == [(event, one)]
+
+
+async def test_what_recovery_holds_happens(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    (item,) = await scene.marked()
+    await scene.die()
+    assert await hooks.happened(scene.database) == [("delivery.held", item.id)]
+
+
+async def test_what_an_ended_run_leaves_behind_is_skipped_and_told(scene: Scene, connection: Connection) -> None:
+    """Its claim is recovered, which sets nothing but `ready`: the end of its run makes that a skip."""
+    await hooks.make(scene.database, "delivery.*")
+    await flows.put(connection)
+    run = (await flows.trigger(connection))["execution_id"]
+    await connection.execute(
+        """INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template)
+           VALUES ($1, 'mail', 'of-it', 'sms', '+49170', '{"body": "x"}')""",
+        run,
+    )
+    (item,) = await scene.claim()
+    await connection.execute(
+        "UPDATE dispatcher.runs SET status = 'cancelled', finished_at = now(), available_at = NULL WHERE id = $1", run
+    )
+    await scene.die()
+    assert await scene.life(item.id) == "skipped"
+    assert await hooks.happened(scene.database) == [("delivery.skipped", item.id)]
+
+
+async def test_what_is_born_failed_is_told(scene: Scene) -> None:
+    await hooks.make(scene.database, "delivery.failed")
+    written = await scene.database.fetch(
+        """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template_name)
+           VALUES ('k', 'sms', '+49170', 'none') RETURNING id"""
+    )
+    assert await hooks.happened(scene.database) == [("delivery.failed", written[0]["id"])]
+
+
+async def test_nothing_of_the_channel_itself_is_told(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    await scene.write(channel="webhook")
+    (item,) = await scene.claim(channel="webhook")
+    await scene.mark([item])
+    await scene.flush((item, Failed("no")))
+    assert await hooks.happened(scene.database) == []
+
+
+async def test_nothing_is_told_of_what_was_written_before_anybody_listened(scene: Scene) -> None:
+    items = await scene.marked(2)
+    await hooks.make(scene.database)
+    await scene.flush(*((item, Succeeded("m")) for item in items))
+    assert await hooks.happened(scene.database) == []
+    row = await scene.row(items[0].id)
+    assert row["announced"] is None
+
+
+async def test_nothing_is_told_of_copies(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    await scene.database.fetch(
+        """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, created_at)
+           VALUES ('k', 'sms', '+49170', '{"body": "x"}', now() - interval '1 day')"""
+    )
+    assert await hooks.happened(scene.database) == []
+    settle = "SELECT dispatcher.settle_held(id, 'sent', 'ann', 'it was') FROM dispatcher.deliveries"
+    assert await scene.value(settle) == "settled"
+    assert await hooks.happened(scene.database) == []
+
+
+async def test_each_is_told_what_it_asked_for_and_a_foreign_workspace_nothing(scene: Scene) -> None:
+    await hooks.make(scene.database, "delivery.failed", name="failures")
+    await hooks.make(scene.database, "delivery.*", name="all")
+    await hooks.make(scene.database, "run.*", name="runs")
+    await hooks.make(scene.database, name="elsewhere", whose=Workspace("default", "other"))
+    await hooks.make(scene.database, name="elsewhere", whose=Workspace("acme", "default"))
+    sent, failed = await scene.marked(2)
+    await scene.flush((sent, Succeeded("m")), (failed, Failed("no")))
+    rows = await scene.database.fetch(
+        """SELECT e.name, h.type, h.subject FROM dispatcher.happenings h
+             JOIN dispatcher.webhook_endpoints e ON e.id = h.endpoint_id ORDER BY e.name, h.type"""
+    )
+    assert [tuple(row) for row in rows] == [
+        ("all", "delivery.failed", failed.id),
+        ("all", "delivery.sent", sent.id),
+        ("failures", "delivery.failed", failed.id),
+    ]
+
+
+async def test_who_is_disabled_is_told_nothing(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    first, second = await scene.marked(2)
+    await hooks.enable(scene.database, False)
+    await scene.flush((first, Succeeded("m")))
+    await hooks.enable(scene.database, True)
+    await scene.flush((second, Succeeded("m")))
+    assert await hooks.happened(scene.database) == [("delivery.sent", second.id)]
+
+
+async def test_what_is_rolled_back_has_not_happened(scene: Scene, connection: Connection) -> None:
+    await hooks.make(scene.database)
+    (one,) = await scene.write()
+    rolled_back = connection.transaction()
+    await rolled_back.start()
+    await connection.execute("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one)
+    assert await connection.fetchval("SELECT count(*) FROM dispatcher.happenings") == 1
+    await rolled_back.rollback()
+    assert await hooks.happened(scene.database) == []
+
+
+async def test_the_first_receipt_of_each_kind_is_told(scene: Scene) -> None:
+    await hooks.make(scene.database)
+    (item,) = await scene.marked()
+    await scene.flush((item, Succeeded("abc")))
+    for kind in ("delivered", "opened", "delivered", "bounced_soft", "bounced_hard", "complained", "sent"):
+        await hooks.hear_about(scene, item.id, kind)
+    assert [event for event, _ in await hooks.happened(scene.database)] == [
+        "delivery.sent",
+        "delivery.delivered",
+        "delivery.opened",
+        "delivery.bounced",
+        "delivery.bounced",
+        "delivery.complained",
+    ]
+
+
+async def test_receipts_of_what_nobody_listened_to_are_not_told(scene: Scene) -> None:
+    (item,) = await scene.marked()
+    await scene.flush((item, Succeeded("abc")))
+    await hooks.make(scene.database)
+    await hooks.hear_about(scene, item.id, "delivered")
+    assert await hooks.happened(scene.database) == []
+
+
+RUN_ENDS = {
+    "cancelled": "SELECT dispatcher.cancel_run($1, 'no')",
+    "failed": "SELECT dispatcher.bury_run($1, 'poison', 'poison')",
+    "completed": """UPDATE dispatcher.runs SET status = 'completed', finished_at = now(), available_at = NULL
+                     WHERE id = $1""",
+}
+
+
+@pytest.mark.parametrize("how", RUN_ENDS)
+async def test_what_ends_a_run_is_told(scene: Scene, connection: Connection, how: str) -> None:
+    await flows.put(connection)
+    run = (await flows.trigger(connection))["execution_id"]
+    await hooks.make(scene.database, "run.*")
+    await connection.execute("UPDATE dispatcher.runs SET status = 'running', started_at = now() WHERE id = $1", run)
+    await connection.fetchval(RUN_ENDS[how], run)
+    assert await hooks.happened(scene.database) == [(f"run.{how}", run)]
+
+
+async def test_a_run_that_is_replayed_ends_again(scene: Scene, connection: Connection) -> None:
+    await flows.put(connection)
+    run = (await flows.trigger(connection))["execution_id"]
+    await hooks.make(scene.database, "run.*")
+    await connection.fetchval(RUN_ENDS["failed"], run)
+    await connection.fetchval("SELECT dispatcher.replay_run($1)", run)
+    await connection.fetchval(RUN_ENDS["completed"], run)
+    assert [event for event, _ in await hooks.happened(scene.database)] == ["run.failed", "run.completed"]
+
+
+async def test_where_nobody_listens_the_column_takes_no_room_and_it_is_in_no_index(scene: Scene) -> None:
+    (item,) = await scene.marked()
+    assert (await scene.row(item.id))["announced"] is None
+    indexed = """SELECT count(*) FROM pg_index i
+                   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+                  WHERE i.indrelid = 'dispatcher.delivery_state'::regclass AND a.attname = 'announced'"""
+    assert await scene.value(indexed) == 0

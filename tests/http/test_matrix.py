@@ -1,0 +1,259 @@
+"""The matrix: every endpoint with every role, and with a key of another tenant and of another workspace."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+
+from dispatcher.endpoints import ENDPOINTS
+from dispatcher.http.endpoints import Endpoint
+from dispatcher.http.roles import Right, Role
+from tests.http.test_roles import AGREED
+from tests.support.caller import Answer, Caller, delivery, make_key
+from tests.support.program import Program
+from tests.support.scene import Connection
+
+# What the requirements say that each endpoint is about; a new one has to be put here. None: any key may. Clients are
+# made of the names: one that changes breaks them.
+ABOUT: dict[str, str | None] = {
+    "createDelivery": "deliveries",
+    "createDeliveries": "deliveries",
+    "sendLines": "deliveries",
+    "listDeliveries": "deliveries",
+    "getDelivery": "deliveries",
+    "getDeliveryMail": "deliveries",
+    "retryDelivery": "deliveries",
+    "cancelDelivery": "deliveries",
+    "moveDelivery": "deliveries",
+    "cancelDeliveryByKey": "deliveries",
+    "moveDeliveryByKey": "deliveries",
+    "listHeld": "held",
+    "getHeld": "held",
+    "resolveHeld": "held",
+    "listDeadRuns": "dead_letters",
+    "listDeadDeliveries": "dead_letters",
+    "replayDeadRun": "dead_letters",
+    "discardDeadRun": "dead_letters",
+    "replayDeadDelivery": "dead_letters",
+    "discardDeadDelivery": "dead_letters",
+    "replayDeadRuns": "dead_letters",
+    "discardDeadRuns": "dead_letters",
+    "replayDeadDeliveries": "dead_letters",
+    "discardDeadDeliveries": "dead_letters",
+    "resolveAllHeld": "held",
+    "listWorkflows": "workflows",
+    "getWorkflow": "workflows",
+    "putWorkflow": "workflows",
+    "putWorkflows": "workflows",
+    "compareWorkflows": "workflows",
+    "deleteWorkflow": "workflows",
+    "activateWorkflow": "workflows",
+    "deactivateWorkflow": "workflows",
+    "listTemplates": "templates",
+    "saveTemplates": "templates",
+    "getTemplate": "templates",
+    "putTemplate": "templates",
+    "listTemplateVersions": "templates",
+    "publishTemplate": "templates",
+    "previewTemplate": "templates",
+    "triggerWorkflow": "triggers",
+    "planWorkflow": "triggers",
+    "listRuns": "logs",
+    "getRun": "logs",
+    "getRunLog": "logs",
+    "listRunDeliveries": "logs",
+    "getRunProgress": "logs",
+    "pauseRun": "triggers",
+    "resumeRun": "triggers",
+    "cancelRun": "triggers",
+    "replayRun": "triggers",
+    "signalRun": "triggers",
+    "workflowEnqueue": "triggers",
+    "listWebhooks": "webhooks",
+    "createWebhook": "webhooks",
+    "getWebhook": "webhooks",
+    "changeWebhook": "webhooks",
+    "rotateWebhook": "webhooks",
+    "deleteWebhook": "webhooks",
+    "getWebhookLog": "webhooks",
+    "getOwnKey": None,
+    "listSuppressions": "suppressions",
+    "addSuppressions": "suppressions",
+    "removeSuppressions": "suppressions",
+    "checkAddress": "suppressions",
+    "listTopicPreferences": "suppressions",
+    "subscribeToTopic": "suppressions",
+    "unsubscribeFromTopic": "suppressions",
+    "listKeys": "keys",
+    "createKey": "keys",
+    "rotateKey": "keys",
+    "revokeKey": "keys",
+    "getKeyLog": "keys",
+    "listSchedules": "schedules",
+    "getSchedule": "schedules",
+    "putSchedule": "schedules",
+    "deleteSchedule": "schedules",
+    "activateSchedule": "schedules",
+    "deactivateSchedule": "schedules",
+    "getScheduleTicks": "schedules",
+    "listAudit": "audit",
+    "listObjects": "objects",
+    "getObject": "objects",
+    "putObject": "objects",
+    "eraseObject": "objects",
+    "listPauses": "pauses",
+    "createPause": "pauses",
+    "getPause": "pauses",
+    "resumePause": "pauses",
+    "listContacts": "contacts",
+    "createContact": "contacts",
+    "getContact": "contacts",
+    "putContact": "contacts",
+    "patchContact": "contacts",
+    "deleteContact": "contacts",
+    "searchContacts": "contacts",
+    "importContacts": "contacts",
+    "findPerson": "contacts",
+    "lookUpTimeline": "contacts",
+    "lookUpPerson": "contacts",
+    "getTimeline": "contacts",
+    "exportPerson": "contacts",
+    "erasePerson": "contacts",
+    "listErasures": "contacts",
+    "getErasure": "contacts",
+}
+# What has to be asked for.
+QUERIES = {"getTimeline": "?address=%2B4917012345", "exportPerson": "?address=%2B4917012345"}
+FOREIGN = (("acme", "default"), ("default", "other"))
+# What of it belongs to a workspace.
+ROWS = (
+    "* FROM dispatcher.templates",
+    "id, name, revoked_at FROM dispatcher.api_keys",
+    "* FROM dispatcher.pauses",
+    "* FROM dispatcher.schedules",
+    "* FROM dispatcher.objects",
+    "* FROM dispatcher.webhook_endpoints",
+    "* FROM dispatcher.contacts",
+)
+_HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
+WAITING = "waits"
+LATER = "2040-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def keys(serving: Program) -> dict[str, str]:
+    """A key of each role, and administrators of elsewhere."""
+    made = {role.value: make_key(serving, role.value) for role in Role}
+    return made | {f"{t}/{w}": make_key(serving, "systemAdmin", t, w) for t, w in FOREIGN}
+
+
+def _call(caller: Caller, one: Endpoint, names: dict[str, str], headers: Sequence[tuple[str, str]] = ()) -> Answer:
+    path = re.sub(r"\{(\w+)\}", lambda match: quote(names.get(f"{one.tag}.{match[1]}", names[match[1]]), ""), one.path)
+    path += QUERIES.get(one.operation, "")
+    if one.example is None:
+        return caller.call(one.method, path, headers=headers)
+    own = {"idempotency_key": WAITING} if one.operation.endswith("ByKey") else {}
+    return caller.call(one.method, path, dict(one.example) | own, headers)
+
+
+async def _names(admin: Caller) -> dict[str, str]:
+    """Something of each kind in the default workspace, by what stands for it in paths."""
+    waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
+    endpoint = {"name": "welcome", "url": "https://example.org/", "events": ["run.*"], "reason": "a test"}
+    assert admin.post("/webhooks", endpoint).status in (201, 409)
+    run = admin.post("/workflows/welcome/triggers", {"idempotency_key": "of-the-matrix"}).json["execution_id"]
+    said = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello {{ name }}"}}}}
+    # Of its own each time: what administrators of elsewhere have put there is theirs.
+    fresh = uuid4().hex
+    assert admin.call("PUT", f"/templates/{fresh}", said).status == 201
+    key = {"name": fresh, "role": "workerService", "reason": "a test"}
+    assert admin.post("/keys", key).status == 201
+    pause = admin.post("/pauses", {"scope": "template", "name": fresh, "reason": "a test"}).json["id"]
+    assert admin.call("PUT", f"/schedules/{fresh}", {"workflow": "welcome", "cron": "0 8 31 1 *"}).status == 201
+    file = {"content": "YWJj", "content_type": "application/pdf"}
+    assert admin.call("PUT", f"/objects/{fresh}", file).status == 201
+    own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects")}
+    assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
+    erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
+    own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
+    return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
+
+
+def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
+    assert {one.operation: one.right and one.right.value for one in ENDPOINTS} == ABOUT
+    assert set(ABOUT.values()) <= {*(right.value for right in Right), None}
+
+
+@pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
+async def test_who_may_is_let_through_and_who_may_not_is_not(
+    one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
+) -> None:
+    names = await _names(admin)
+    for role, rights in AGREED.items():
+        answer = _call(Caller(admin.program, keys[role]), one, names)
+        if ABOUT[one.operation] in (None, *rights):
+            assert answer.status not in (401, 403, 404, 500), (role, answer)
+        else:
+            assert answer.status == 403, (role, answer)
+    assert _call(Caller(admin.program, None), one, names).status == 401
+
+
+@pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
+async def test_what_is_elsewhere_is_not_there(
+    one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
+) -> None:
+    names = await _names(admin)
+    before = await _state(inside)
+    for place in FOREIGN:
+        answer = _call(Caller(admin.program, keys["/".join(place)]), one, names)
+        assert b"+4917012345" not in answer.body
+        assert b"of-the-matrix" not in answer.body
+        if one.enveloped:
+            assert (answer.status, answer.json["error"][:20]) == (400, "Workflow not found: "), answer
+        elif one.method != "PUT" and (one.names or one.operation.endswith("ByKey")):
+            assert answer.status == 404, answer
+        elif one.operation == "getOwnKey":
+            assert (answer.json["tenant_id"], answer.json["workspace_id"]) == place
+        elif one.method == "GET":
+            assert names["templates.name"].encode() not in answer.body
+            here = {"deliveries": "delivery_id", "runs": "run_id"}.get(one.tag)
+            assert here is None or names[here] not in {
+                str(row.get("id", row.get("execution_id"))) for row in _listed(answer)
+            }
+    assert await _state(inside) == before
+
+
+@pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.method == "POST"], ids=lambda one: one.operation)
+async def test_every_post_is_done_once_under_its_key(one: Endpoint, admin: Caller, inside: Connection) -> None:
+    names = await _names(admin)
+    fresh, spent = ([("idempotency-key", uuid4().hex)] for _ in range(2))
+    assert admin.call("POST", "/suppressions/check", {"address": "x@example.org"}, spent).status == 200
+    assert _call(admin, one, names, spent).status == 422
+    first, again = (_call(admin, one, names, fresh) for _ in range(2))
+    if first.status >= 400:
+        assert "idempotency-replayed" not in again.headers
+    elif one.shown_once:
+        assert again.status == 409
+    else:
+        assert (again.status, again.body, again.headers["idempotency-replayed"]) == (first.status, first.body, "true")
+
+
+def _listed(answer: Answer) -> list[dict[str, object]]:
+    """The rows of a page, whatever they are called."""
+    (rows,) = (rows for name, rows in answer.json.items() if name != "next_cursor")
+    return list(rows)
+
+
+async def _state(inside: Connection) -> object:
+    """What the endpoints could have changed: how what waits stands, and what was done by whom."""
+    deliveries = await inside.fetch(
+        """SELECT s.status, s.run_at FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
+            WHERE d.tenant_id = 'default' AND d.workspace_id = 'default' AND d.idempotency_key = $1""",
+        WAITING,
+    )
+    events = "SELECT run_id, event FROM dispatcher.run_entries WHERE event = ANY ($1) ORDER BY run_id, number"
+    acted = await inside.fetch(events, ["paused", "resumed", "cancelled", "replayed"])
+    here = [await inside.fetch(f"SELECT {rows} {_HERE}") for rows in ROWS]
+    return [deliveries, acted, await inside.fetch("SELECT * FROM dispatcher.operator_actions ORDER BY id"), here]

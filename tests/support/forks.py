@@ -1,0 +1,292 @@
+"""Programs by fork: a process that has imported the program forks for each one that a test starts.
+
+The suite starts over a thousand, and importing takes each of them a third of a second. A fork is a process like any
+other: arguments, environment, directory and streams of its own, the same `main`, and the same end. What Python and
+libraries read of the environment when they start is that of the process which forks: who needs another one starts anew.
+"""
+
+import atexit
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import channels
+
+ROOT = Path(__file__).parents[2]
+# What a request carries: what is asked for, standard input, output and error, and where to write pid and end.
+STREAMS = 5
+NUMBER = struct.Struct("<i")
+# Which test is under way: another one for each.
+TEST = "PYTEST_CURRENT_TEST"
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment without what is meant for the program, which the tests may have as well, or for pytest."""
+    kept = {name: text for name, text in os.environ.items() if not _is_ours(name) and name != TEST}
+    return kept | {"PYTHONPATH": str(ROOT)}
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("DISPATCHER_") or name == "FAULT"
+
+
+class Child:
+    """A forked program; what `subprocess.Popen` tells of another one."""
+
+    def __init__(self, told: int) -> None:
+        self._told = os.fdopen(told, "rb", buffering=0)
+        self.pid = self._number()
+        self.returncode: int | None = None
+
+    def _number(self) -> int:
+        told = self._told.read(NUMBER.size)
+        if len(told or b"") != NUMBER.size:
+            raise RuntimeError("the process that forks has ended")
+        (number,) = NUMBER.unpack(told)
+        return int(number)
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; its exit code."""
+        if self.returncode is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._told, selectors.EVENT_READ)
+                if not selector.select(timeout):
+                    raise subprocess.TimeoutExpired("dispatcher", timeout or 0)
+            self.returncode = self._number()
+            self._told.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+class Forks:
+    """The process that forks, from the side of the tests."""
+
+    def __init__(self) -> None:
+        self.environment = plain_environment()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            # Its standard input is a pipe, as the children's is: what is known of it when it starts holds for theirs.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.forks", str(theirs.fileno())],
+                env=self.environment,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+            )
+        atexit.register(self.end)
+
+    def suits(self, environment: dict[str, str]) -> bool:
+        """Whether a program with this environment may be a fork."""
+        return {name: text for name, text in environment.items() if not _is_ours(name)} == self.environment
+
+    def start(self, arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]) -> Child:
+        """Fork a program with these standard streams."""
+        asked = os.memfd_create("asked")
+        told, tells = os.pipe()
+        try:
+            with os.fdopen(os.dup(asked), "wb") as file:
+                file.write(json.dumps([list(arguments), environment]).encode())
+            socket.send_fds(self._control, [b"!"], [asked, *streams, tells])
+        finally:
+            os.close(asked)
+            os.close(tells)
+        return Child(told)
+
+    def run(
+        self, arguments: Sequence[str], environment: dict[str, str], stdin: bytes, seconds: float
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run one to its end, with what it says."""
+        said = [os.memfd_create("out"), os.memfd_create("err")]
+        reads, writes = os.pipe()
+        try:
+            child = self.start(arguments, environment, (reads, said[0], said[1]))
+        finally:
+            os.close(reads)
+        writing = threading.Thread(target=_write, args=(writes, stdin))
+        writing.start()
+        try:
+            code = child.wait(seconds)
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            writing.join()
+            out, err = (_content(one) for one in said)
+        return subprocess.CompletedProcess(list(arguments), code, out, err)
+
+    def end(self) -> None:
+        """End it, and with it whatever it has forked."""
+        self._control.close()
+        self._process.communicate()
+
+
+@cache
+def forks() -> Forks:
+    """The one of this process; it is started when it is first needed."""
+    return Forks()
+
+
+def _write(writes: int, content: bytes) -> None:
+    with suppress(BrokenPipeError), os.fdopen(writes, "wb") as file:
+        file.write(content)
+
+
+def _content(said: int) -> bytes:
+    with os.fdopen(said, "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
+# The process that forks.
+
+
+def _import_all() -> None:
+    """Import what programs import, but for what does more than that when it is imported."""
+    root = import_module("dispatcher.cli.root")
+    for name in sorted({place.module for place in root.COMMANDS.values()}):
+        import_module(name)
+    for name in (
+        "dispatcher.app",
+        "dispatcher.cli.calls.local",
+        "dispatcher.cli.calls.remote",
+        "dispatcher.client.transport",
+    ):
+        import_module(name)
+    for module in walk_packages(channels.__path__, "channels."):
+        import_module(module.name)
+    # What is made, or imported, when it is first needed.
+    import_module("dispatcher.config.fields").table_of(import_module("dispatcher.config.settings").Config)
+    import_module("typer._adapters")
+    import_module("anyio._backends._asyncio")
+    litestar = import_module("litestar")
+    litestar.Litestar([litestar.get("/", sync_to_thread=False)(_nothing)], openapi_config=None, logging_config=None)
+    # Nothing of it is ever garbage, and who looked would copy its pages into each child.
+    gc.collect()
+    gc.freeze()
+
+
+def _nothing() -> None:
+    """A handler of no use."""
+
+
+def _serve(control: socket.socket) -> list[int] | None:
+    """Fork for each request, and tell how each child ended. In a child the streams of its request; None at the end."""
+    children: dict[int, tuple[int, int]] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fd != control.fileno():
+                    selector.unregister(key.fd)
+                    _tell_end(key.fd, *children.pop(key.fd))
+                    continue
+                streams = socket.recv_fds(control, 1, STREAMS)[1]
+                if not streams:
+                    for pid, _tells in children.values():
+                        os.kill(pid, signal.SIGKILL)
+                    return None
+                pid = os.fork()
+                if pid == 0:
+                    _forget(control, children)
+                    return streams
+                *ours, tells = streams
+                for one in ours:
+                    os.close(one)
+                with suppress(BrokenPipeError):
+                    os.write(tells, NUMBER.pack(pid))
+                ended = os.pidfd_open(pid)
+                children[ended] = pid, tells
+                selector.register(ended, selectors.EVENT_READ)
+
+
+def _tell_end(ended: int, pid: int, tells: int) -> None:
+    os.close(ended)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(BrokenPipeError), os.fdopen(tells, "wb") as file:
+        file.write(NUMBER.pack(code))
+
+
+def _forget(control: socket.socket, children: dict[int, tuple[int, int]]) -> None:
+    """A child has nothing of its parent's."""
+    control.close()
+    for ended, (_, tells) in children.items():
+        os.close(ended)
+        os.close(tells)
+
+
+def _become(streams: list[int]) -> None:
+    """Be the program that was asked for, up to its first line."""
+    asked, *standard, tells = streams
+    os.close(tells)
+    arguments, environment = json.loads(_content(asked))
+    for number, stream in enumerate(standard):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [str(ROOT / "dispatcher" / "__main__.py"), *arguments]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Leaving:
+    """Ends a child once Python has done all that programs notice: to free each object would copy pages for 40 ms."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        # The first to be registered is the last to be called.
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if self.code is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code)
+
+
+def main() -> None:
+    """Be the process that forks, and each of its children."""
+    leaving = _Leaving()
+    # Ctrl-C is meant for the tests; they end this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    _import_all()
+    streams = _serve(control)
+    if streams is not None:
+        _become(streams)
+        try:
+            import_module("dispatcher.cli").main()
+        except SystemExit as end:
+            leaving.code = end.code if isinstance(end.code, int) else None
+            raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Home: a workspace in which there is something of everything that the API shows or changes, and a request to it."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from litestar import Litestar
+from msgspec import Struct
+
+from dispatcher.base.workspace import Workspace
+from dispatcher.http.endpoints import Endpoint
+from tests.support import flows
+from tests.support.scene import Connection
+
+HOME = Workspace()
+FOREIGN = (Workspace("acme", "default"), Workspace("default", "other"))
+# What only the workspace at home knows, and what only its tenant.
+SECRETS = (b"+4917012345", b"of-home")
+OF_TENANT = b"of-tenant"
+# Tables of what all workspaces of a tenant share.
+SHARED = {
+    f"dispatcher.{name}" for name in ("suppressions", "suppression_log", "topic_preferences", "erased_suppressions")
+}
+ONCE = "once"
+_NAMES = {"webhooks": "crm", "schedules": "nightly", "objects": "contract.pdf", "keys": "shop"}
+_ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
+# It would tell what it was told.
+_OF_HOME = {"findPerson": {"addresses": [], "contact": "customer-17"}}
+_FURNITURE = """
+    SELECT dispatcher.create_webhook('default', 'default', 'crm', 'https://of-home.example', '{run.failed}', true,
+                                        'whsec_' || repeat('a', 32), 9, 'of-home', 'of-home');
+    SELECT dispatcher.put_templates('[{"tenant_id": "default", "workspace_id": "default", "name": "welcome",
+        "channel": "email", "default_locale": "en", "rights": [], "variables": [],
+        "sources": {"en": {"parts": {"subject": "of-home", "text": "of-home"}, "partials": {}}}}]', true, 'of-home');
+    SELECT dispatcher.put_contact('default', 'default', 'customer-17', '{"name": "of-home", "addresses": [
+        {"kind": "phone", "address": "+4917012345", "written": "+4917012345"}]}', 'put', NULL, 'of-home');
+    SELECT dispatcher.put_schedule('default', 'default', name, 'welcome', '0 8 * * *', 'UTC', '{"of": "of-home"}',
+                                      '2040-01-01', 'of-home')
+      FROM unnest('{nightly,of-home}'::text[]) AS name;
+    SELECT dispatcher.put_object('contract.pdf', 'of-home', 'text/of-home');
+    SELECT dispatcher.create_api_key('default', 'default', name, 'triggerOperator', NULL,
+                                        'dsp_0123456789A' || number, sha256('of-home'), 'of-home', 'of-home')
+      FROM unnest('{shop,of-home}'::text[]) WITH ORDINALITY AS made (name, number);
+    INSERT INTO dispatcher.suppressions (kind, address, actor, reason)
+    VALUES ('email', 'bob@example.org', 'of-tenant', 'of-tenant');
+    INSERT INTO dispatcher.topic_preferences (kind, address, topic, subscribed, actor, reason)
+    VALUES ('email', 'bob@example.org', 'news', true, 'of-tenant', 'of-tenant');
+    INSERT INTO dispatcher.erased_suppressions (tenant_id, kind, hash, channel, source, topic, added_at)
+    VALUES ('default', 'email', sha256('bob@example.org'), '', 'complaint', '', now()),
+           ('default', 'email', sha256('bob@example.org'), '', '', 'news', now());
+    INSERT INTO dispatcher.api_answers (tenant_id, workspace_id, key, asked, status, answer)
+    VALUES ('default', 'default', 'once', '', 200, 'of-home');
+    SELECT dispatcher.pause('tenant', 'default', NULL, NULL, 'of-tenant', 'of-tenant');
+    SELECT dispatcher.pause('provider', 'unused', NULL, NULL, 'operators', 'of all');
+"""
+
+
+class Asked(Struct, frozen=True):
+    """A request."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        return " ".join((self.method, self.path, *map(str, (self.body or {}).values())))
+
+
+class Home(Struct):
+    """What there is at home, by the operations that are about it."""
+
+    deliveries: dict[str, int]
+    runs: dict[str, int]
+    pause: int
+    erasure: int
+
+    def ask(self, one: Endpoint) -> Asked:
+        """A request for what is here."""
+        names = {
+            "delivery_id": str(self.deliveries.get(one.operation, self.deliveries[""])),
+            "run_id": str(self.runs.get(one.operation, self.runs[""])),
+            "pause_id": str(self.pause),
+            "erasure_id": str(self.erasure),
+            "key": "customer-17",
+            "name": _NAMES.get(one.tag, "welcome"),
+        }
+        own = {"idempotency_key": "of-home"} if one.operation.endswith("ByKey") else {}
+        own |= {"error": "of-home"} if one.example and "error" in one.example else {}
+        return Asked(
+            one.method,
+            re.sub(r"\{(\w+)\}", lambda match: names[match[1]], one.path),
+            None if one.example is None else dict(one.example) | own | _OF_HOME.get(one.operation, {}),
+            {"address": _ABOUT[one.operation]} if one.operation in _ABOUT else {},
+        )
+
+
+class Answer(Struct):
+    """What came back."""
+
+    status: int = 0
+    body: bytes = b""
+
+
+async def _delivery(connection: Connection, key: str, state: str = "ready") -> int:
+    number: int = await connection.fetchval(
+        """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
+           VALUES ($1, 'sms', '+4917012345', '{"body": "x"}', '2040-01-01') RETURNING id""",
+        key,
+    )
+    await connection.execute(f"UPDATE dispatcher.delivery_state SET {state} WHERE id = $1", number)
+    return number
+
+
+async def _run(connection: Connection, key: str, done: str = "") -> int:
+    run: int = (await flows.trigger(connection, key=key))["execution_id"]
+    if done:
+        await connection.execute(f"SELECT dispatcher.{done}", run)
+    return run
+
+
+async def furnish(connection: Connection) -> Home:
+    """Of everything that the API shows or changes one."""
+    await flows.put(connection, author="of-home")
+    await connection.execute(_FURNITURE)
+    waits = await _delivery(connection, "of-home", "ready = ready")
+    lost = await _delivery(
+        connection, "of-home-held", "ready = false, marked = true, held = true, token = 1, held_at = now(), error = 'x'"
+    )
+    failed = await _delivery(
+        connection, "of-home-dead", "ready = false, status = 'failed', finished_at = now(), error = 'of-home'"
+    )
+    goes = await _run(connection, "of-home")
+    await flows.ordered(connection, goes)
+    rests = await _run(connection, "of-home-paused", "pause_run($1)")
+    buried = await _run(connection, "of-home-dead", "bury_run($1, 'of-home', 'of-home')")
+    pause = await connection.fetchval(
+        "SELECT pause_id FROM dispatcher.pause('template', 'promotion', 'default', 'default', 'of-home', 'of-home')"
+    )
+    erasure = await connection.fetchval(
+        """INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, finished_at)
+           VALUES ('default', 'default', 'of-home', 'of-home', '{of-home}', now()) RETURNING id"""
+    )
+    dead = dict.fromkeys(("retryDelivery", "replayDeadDelivery", "discardDeadDelivery"), failed)
+    return Home(
+        {"": waits, "resolveHeld": lost, "getHeld": lost} | dead,
+        {"": goes, "resumeRun": rests, "replayRun": buried, "replayDeadRun": buried, "discardDeadRun": buried},
+        pause,
+        erasure,
+    )
+
+
+async def seen(connection: Connection) -> dict[str, list[str]]:
+    """All rows of the workspace at home, by table."""
+    async with connection.transaction():
+        await connection.execute(
+            "SET LOCAL ROLE dispatcher_tenant; SET LOCAL dispatcher.tenant = 'default';"
+            " SET LOCAL dispatcher.workspace = 'default'; SET LOCAL jit = off"
+        )
+        tables = await connection.fetch(
+            "SELECT oid::regclass::text AS name FROM pg_class WHERE relnamespace = 'dispatcher'::regnamespace"
+            " AND relkind = 'r' AND has_table_privilege('dispatcher_tenant', oid, 'SELECT')"
+        )
+        # One statement: it is the same each time, and a connection plans it once.
+        rows = await connection.fetch(
+            " UNION ALL ".join(f"SELECT '{name}' AS name, t::text AS row FROM {name} t" for (name,) in tables)
+        )
+    found: dict[str, list[str]] = {name: [] for (name,) in tables}
+    for name, row in sorted(map(tuple, rows)):
+        found[name].append(row)
+    return found
+
+
+async def call(app: Litestar, key: str, asked: Asked) -> Answer:
+    """Make a request, as a server hands it over."""
+    content = b"" if asked.body is None else json.dumps(asked.body).encode()
+    sent = {"authorization": f"Bearer {key}", "content-type": "application/json", "idempotency-key": ONCE}
+    answer = Answer()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: Any) -> None:
+        answer.status = message.get("status", answer.status)
+        answer.body += message.get("body", b"")
+
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": asked.method,
+        "scheme": "http",
+        "path": asked.path,
+        "raw_path": asked.path.encode(),
+        "query_string": urlencode(asked.query).encode(),
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    await app(scope, receive, send)  # type: ignore[arg-type]  # as a server has them
+    return answer
