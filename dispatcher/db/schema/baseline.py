@@ -7,6 +7,7 @@ FILES = (
     "db/schema/row_security",
     "db/schema/refusals",
     "engine/schema/outbox",
+    "engine/schema/job_results",
     "engine/schema/engine",
     "engine/schema/operators",
     "engine/schema/outbox_view",
@@ -29,6 +30,13 @@ FILES = (
     "features/webhooks/schema",
     "features/contacts/schema",
     "features/persons/schema",
+    "features/contacts/audience",
+    "features/campaigns/schema/tables",
+    "features/campaigns/schema/deploy",
+    "features/campaigns/schema/expand",
+    "features/campaigns/schema/closing",
+    "features/campaigns/schema/operate",
+    "features/campaigns/schema/views",
     "features/deliveries/older_views",
 )
 

@@ -44,7 +44,7 @@ END $$;
 -- anew, and so is the life of its key. It is the same key: a provider that still knows it sends nothing twice, and one that has forgotten
 -- it begins to know it with the first attempt from now on. Either way it is sent once more at most, as was asked for.
 -- Answers reopened, unknown, queued, or a status that means that the message has gone out.
--- What was erased cannot be sent again.
+-- What was erased cannot be sent again, nor what was written as ended: it may lack its address, or what it says.
 CREATE FUNCTION dispatcher.reopen_delivery(p_id bigint, p_actor text, p_reason text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -54,6 +54,7 @@ BEGIN
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
     IF was.status NOT IN ('failed', 'skipped') THEN RETURN was.status; END IF;
     IF was.error = 'erased' THEN RETURN 'erased'; END IF;
+    IF EXISTS (SELECT FROM dispatcher.deliveries d WHERE d.id = p_id AND d.ended IS NOT NULL) THEN RETURN 'never queued'; END IF;
     IF was.marked THEN
         INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, reason)
         VALUES (p_id, was.token, was.attempt, was.status, was.finished_at, was.error)

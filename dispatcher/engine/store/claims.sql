@@ -15,7 +15,7 @@ WITH me AS MATERIALIZED (
              ORDER BY run_at
              LIMIT (SELECT $8::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
-    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at, s.job_id
 ), noted AS (
     INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
     SELECT $2, $1, $3, $4, $5, array_agg(id), $9::text[] FROM taken HAVING count(*) > 0
@@ -23,7 +23,8 @@ WITH me AS MATERIALIZED (
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
-       d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
+       d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, CASE WHEN t.job_id IS NOT NULL THEN d.run_id END,
+       (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
                      OR EXISTS (SELECT FROM dispatcher.erased_suppressions)
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
@@ -45,7 +46,7 @@ WITH me AS MATERIALIZED (
              ORDER BY recoveries, run_at
              LIMIT (SELECT $9::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
-    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.lane
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.lane, s.job_id
 ), noted AS (
     INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
     SELECT $2, $1, $3, $4, $5, array_agg(id), $10::text[] FROM taken HAVING count(*) > 0
@@ -53,7 +54,8 @@ WITH me AS MATERIALIZED (
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
-       d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
+       d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, CASE WHEN t.job_id IS NOT NULL THEN d.run_id END,
+       (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
                      OR EXISTS (SELECT FROM dispatcher.erased_suppressions)
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()

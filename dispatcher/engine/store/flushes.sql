@@ -5,14 +5,17 @@
 WITH asked AS MATERIALIZED (
     SELECT id, token, status, provider_message_id, true AS marked, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS r (id, token, status, provider_message_id),
-           (SELECT set_config('synchronous_commit', 'on', true)) AS durable
+           (SELECT set_config('synchronous_commit', 'on', true), set_config('dispatcher.flushing', 'on', true)) AS durable
 ), ended AS (
     UPDATE dispatcher.delivery_state s
        SET status = a.status, finished_at = statement_timestamp(), error = NULL,
            provider_message_id = a.provider_message_id
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
         AND s.held = a.was_held
-    RETURNING s.id, s.token
+    RETURNING s.id, s.token, s.job_id
+), counted AS (
+    INSERT INTO dispatcher.job_results (job_id, class, count)
+    SELECT job_id, 'sent', count(*) FROM ended WHERE job_id IS NOT NULL GROUP BY job_id
 ), spent AS (
     DELETE FROM dispatcher.claims WHERE token = ANY ($5::bigint[])
 )
@@ -37,7 +40,7 @@ WITH asked AS MATERIALIZED (
                   $8::boolean[], $9::bigint[], $10::text[], $11::float8[], $12::boolean[])
            AS r (id, token, status, held, reason, delay_seconds, give_back, throttled, pause_id, resent_by, key_seconds,
                  conclusive),
-           (SELECT set_config('synchronous_commit', 'on', true)) AS durable
+           (SELECT set_config('synchronous_commit', 'on', true), set_config('dispatcher.flushing', 'on', true)) AS durable
 ), moved AS (
     UPDATE dispatcher.delivery_state s
        SET status = a.status, held = a.held,
@@ -58,7 +61,13 @@ WITH asked AS MATERIALIZED (
                                    s.key_used_at + make_interval(secs => a.key_seconds), 'infinity')) END,
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
-    RETURNING s.id, s.attempt, s.run_at, s.ready, a.token, a.reason, a.give_back, a.pause_id, a.resent_by
+    RETURNING s.id, s.attempt, s.run_at, s.ready, s.status, s.held, s.error, s.job_id, a.token, a.reason, a.give_back,
+              a.pause_id, a.resent_by
+), counted AS (
+    INSERT INTO dispatcher.job_results (job_id, class, reason, count)
+    SELECT m.job_id, m.class, CASE WHEN m.class IN ('sent', 'held') THEN '' ELSE dispatcher.result_reason(m.error) END, count(*)
+      FROM (SELECT job_id, error, dispatcher.result_class(status, held, error) AS class FROM moved WHERE job_id IS NOT NULL) AS m
+     WHERE m.class IS NOT NULL GROUP BY 1, 2, 3
 ), kept AS (
     INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
     SELECT id, token, attempt, CASE WHEN resent_by IS NULL THEN 'retry' ELSE 'unknown' END, run_at, reason, resent_by

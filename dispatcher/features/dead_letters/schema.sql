@@ -22,7 +22,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER z_the_dead_are_listed BEFORE UPDATE OF status ON dispatcher.delivery_state
-    FOR EACH ROW WHEN (NEW.wakes IS NULL AND OLD.status <> NEW.status AND (OLD.status = 'failed' OR NEW.status = 'failed'))
+    FOR EACH ROW WHEN (NEW.wakes IS NULL AND NEW.job_id IS NULL AND OLD.status <> NEW.status AND (OLD.status = 'failed' OR NEW.status = 'failed'))
     EXECUTE FUNCTION dispatcher.the_dead_are_listed();
 
 -- Discard a failed delivery that belongs to no run: it is no dead letter any more, and stays what it is. Answers discarded,

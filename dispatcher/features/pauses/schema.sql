@@ -11,7 +11,7 @@ CREATE TABLE dispatcher.pauses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     since        timestamptz NOT NULL DEFAULT statement_timestamp(),
     ended_at     timestamptz,
-    scope        text NOT NULL CHECK (scope IN ('channel', 'provider', 'tenant', 'template', 'run', 'workspace')),
+    scope        text NOT NULL CHECK (scope IN ('channel', 'provider', 'tenant', 'template', 'run', 'workspace', 'campaign_run')),
     name         text NOT NULL CHECK (name <> ''),
     actor        text NOT NULL CHECK (actor <> ''),
     reason       text NOT NULL,
