@@ -24,7 +24,7 @@ from dispatcher.liquid.language import (
     count_nodes,
     refuse_bombs,
 )
-from dispatcher.liquid.pace import NODES_RENDERED_MAX
+from dispatcher.liquid.render_limits import NODES_RENDERED_MAX
 
 ESCAPED_PARTS = frozenset({"html"})
 # What a template needs to put something out as it is where everything else is escaped, and the filters that do it.

@@ -71,7 +71,7 @@ class Part:
         return self._renderings_left
 
     @property
-    def nodes_kept(self) -> int:
+    def nodes_cached(self) -> int:
         """How many of them are kept."""
         return 1 if self._parsed is None else self._nodes
 

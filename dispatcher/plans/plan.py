@@ -103,7 +103,7 @@ class Edge(Struct, frozen=True, omit_defaults=True):
     condition: str | None = None
 
 
-class Read(Struct, frozen=True):
+class RequiredVariable(Struct, frozen=True):
     """A variable that a trigger must bring: as it is written, and as the steps to it (`["order", "items", "0"]`).
 
     Each step has to lead somewhere, as Liquid takes it: into an object by the key; into a list by a whole number within
@@ -116,7 +116,7 @@ class Read(Struct, frozen=True):
     at: tuple[str, ...]
 
 
-class Stored(Struct, frozen=True, omit_defaults=True):
+class TemplateUse(Struct, frozen=True, omit_defaults=True):
     """A stored template that a node uses: its name, or the variable that has it; and which names the node provides.
 
     It may read `step_N_result` and `step_N_error` of the first `steps` steps: in a list those before it, in a graph
@@ -127,7 +127,7 @@ class Stored(Struct, frozen=True, omit_defaults=True):
     channel: str
     steps: int = 0
     name: str | None = None
-    variable: Read | None = None
+    variable: RequiredVariable | None = None
     provides: tuple[str, ...] = ()
 
 
@@ -140,8 +140,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     edges: Mapping[str, tuple[Edge, ...]] = {}
     required_fields: tuple[str, ...] = ()
     # What nodes read and no node provides, without what stored templates read.
-    reads: tuple[Read, ...] = ()
-    templates: tuple[Stored, ...] = ()
+    reads: tuple[RequiredVariable, ...] = ()
+    templates: tuple[TemplateUse, ...] = ()
     # A function's data becomes part of the context, as in a list of steps.
     merges_data: bool = False
     # How long a run may work, waiting aside; and one call.

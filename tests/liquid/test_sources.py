@@ -4,11 +4,11 @@ import pytest
 
 from dispatcher.base.errors import TemplateError
 from dispatcher.liquid.sources import Texts
-from dispatcher.liquid.template import RAW_HTML, Fault, Renderer, Sources, faults, variables
+from dispatcher.liquid.template import RAW_HTML, Bounds, Fault, Renderer, Sources, faults, variables
 
 
 def _renderer() -> Renderer:
-    return Renderer(262_144, 262_144, 100_000, 100)
+    return Renderer(Bounds(262_144, 262_144, 100_000, 100))
 
 
 def test_every_fault_of_every_part_is_told_with_its_line() -> None:
@@ -133,7 +133,7 @@ def test_a_key_is_no_template_and_a_version_no_larger_than_a_template() -> None:
     with pytest.raises(ValueError, match="looks like"):
         _renderer().add('{"text": "x"}', Sources({"text": "y"}))
     with pytest.raises(TemplateError, match=r"template\.text: larger"):
-        Renderer(50, 50, 50, 5).add("v:1", Sources({"text": "x" * 100}))
+        Renderer(Bounds(50, 50, 50, 5)).add("v:1", Sources({"text": "x" * 100}))
 
 
 def test_a_fault_reads_as_one_line() -> None:

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from dispatcher.plans.definition.definition import EDGES_MAX, NODES_MAX, Known, compile_definition, read_definition
-from dispatcher.plans.plan import Branch, Call, Delay, Digest, Edge, Join, Plan, Read, Send, Stored, Wait
+from dispatcher.plans.plan import (
+    Branch,
+    Call,
+    Delay,
+    Digest,
+    Edge,
+    Join,
+    Plan,
+    RequiredVariable,
+    Send,
+    TemplateUse,
+    Wait,
+)
 
 KNOWN = Known(
     ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "pager", "http"),
@@ -519,8 +531,8 @@ def test_what_a_trigger_must_bring_is_what_no_step_provides() -> None:
         "given.y",  # what one node's texts are given no other has
         "total",
     ]
-    assert Read("to[0].mail", ("to", "0", "mail")) in made.reads
-    assert Read("odd['a b']", ("odd", "a b")) in made.reads
+    assert RequiredVariable("to[0].mail", ("to", "0", "mail")) in made.reads
+    assert RequiredVariable("odd['a b']", ("odd", "a b")) in made.reads
     first = made.nodes["a"]
     assert isinstance(first, Send)
     assert first.reads == ("a", "d", "e", "given", "odd", "rows", "shop", "z")
@@ -550,8 +562,8 @@ def test_stored_templates_are_named_unless_a_step_names_them() -> None:
         )
     )
     assert made.templates == (
-        Stored("a", "email", steps=4, name="mail/welcome", provides=("a", "b")),
-        Stored("b", "email", steps=4, variable=Read("order.template", ("order", "template"))),
+        TemplateUse("a", "email", steps=4, name="mail/welcome", provides=("a", "b")),
+        TemplateUse("b", "email", steps=4, variable=RequiredVariable("order.template", ("order", "template"))),
     )
     several = [EMAIL | {"payload_template": {"to_email": "x", "template_id": f"t{number}"}} for number in range(2)]
     # In a list those before it.

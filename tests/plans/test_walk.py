@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Wait
 from dispatcher.plans.texts import Bounds
-from dispatcher.plans.walk.run import Collected, Entry, Joined, Leading, Order, Sent, Signal
+from dispatcher.plans.walk.run import DeliveryResult, DigestItems, DigestLeader, DigestMember, Entry, Order, Signal
 from tests.plans.walks import Ways, World, plan, send
 
 NOW = 1_000.0
@@ -413,25 +413,25 @@ DIGEST = {"one": Digest(step=1, key="{{ user }}", window_seconds=60.0, items_max
 
 def test_a_digest_is_wished_for_until_somebody_tells_who_leads() -> None:
     world = World(plan(DIGEST), {"user": 7})
-    (wish,) = world.walk().wishes
-    assert (wish.node, wish.key, wish.window_seconds, wish.items_max) == ("one", "7", 60.0, 5)
-    assert wish.item == {"user": 7}
+    (request,) = world.walk().digest_requests
+    assert (request.node, request.key, request.window_seconds, request.items_max) == ("one", "7", 60.0, 5)
+    assert request.item == {"user": 7}
     assert world.answer is not None
     assert world.answer.available_at == NOW
-    assert world.walk().wishes == [wish]
+    assert world.walk().digest_requests == [request]
     assert world.events("one") == ["started"]
 
 
 def test_who_leads_a_digest_goes_on_with_what_was_collected() -> None:
     world = World(plan(DIGEST), {"user": "u"})
-    world.digests["one"] = Leading(NOW + 60)
+    world.digests["one"] = DigestLeader(NOW + 60)
     answer = world.walk()
-    assert (answer.status, answer.available_at, answer.wishes) == ("waiting", NOW + 60, [])
+    assert (answer.status, answer.available_at, answer.digest_requests) == ("waiting", NOW + 60, [])
     world.digests = {}
     world.now = NOW + 60
     answer = world.walk()
-    assert (answer.status, answer.wishes) == ("waiting", [])
-    world.digests["one"] = Collected(({"user": "u"}, {"user": "u", "n": 2}))
+    assert (answer.status, answer.digest_requests) == ("waiting", [])
+    world.digests["one"] = DigestItems(({"user": "u"}, {"user": "u", "n": 2}))
     assert [one.node for one in world.walk().orders] == ["two"]
     assert world.vars["one"] == {"count": 2, "items": [{"user": "u"}, {"user": "u", "n": 2}]}
     assert world.vars["step_1_result"] is not None
@@ -440,7 +440,7 @@ def test_who_leads_a_digest_goes_on_with_what_was_collected() -> None:
 def test_who_joins_a_digest_ends_there() -> None:
     world = World(plan(DIGEST), {"user": "u"})
     world.walk()
-    world.digests["one"] = Joined(12)
+    world.digests["one"] = DigestMember(12)
     answer = world.walk()
     assert (answer.status, answer.orders) == ("completed", [])
     assert world.log[1:] == [
@@ -460,10 +460,10 @@ def test_a_delivery_under_way_beside_a_delay_makes_the_run_running() -> None:
     world = World(plan(nodes, {"start": ["one", "rest"]}))
     answer = world.walk()
     assert (answer.status, answer.available_at) == ("running", NOW + 60)
-    world.deliveries["one"] = [Sent(recipient="ann", status="sent")]
+    world.deliveries["one"] = [DeliveryResult(recipient="ann", status="sent")]
     assert world.walk().status == "waiting"
 
 
-def test_a_plan_with_a_circle_is_none() -> None:
-    with pytest.raises(ValueError, match="circle"):
+def test_a_plan_with_a_circle_is_refused() -> None:
+    with pytest.raises(ValueError, match="cycle"):
         World(plan({"start": Join(step=1), "one": Join(step=2)}, {"start": ["one"], "one": ["start"]}))

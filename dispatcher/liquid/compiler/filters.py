@@ -17,7 +17,7 @@ TEXT_MAX: Final = 1_024
 # No filter here makes more of a text than so many times its length.
 GROWTH_MAX: Final = 8
 NUMBER_MAX: Final = 2**53
-DATES_KEPT: Final = 1_000
+DATES_CACHED_MAX: Final = 1_000
 
 
 def _text(change: Callable[[str], str]) -> Callable[[Filter, int], Filter]:
@@ -112,7 +112,7 @@ def _size(slow: Filter, text_max: int) -> Filter:
 
 def _date(slow: Filter, text_max: int) -> Filter:
     """Of one moment and one format comes one text: what a batch has in common is read once."""
-    once = lru_cache(maxsize=DATES_KEPT, typed=True)(slow)
+    once = lru_cache(maxsize=DATES_CACHED_MAX, typed=True)(slow)
 
     def fast(value: object, *given: object, **options: object) -> object:
         is_plain = type(value) is str and len(given) == 1 and isinstance(given[0], str) and not options

@@ -28,10 +28,10 @@ from dispatcher.liquid.compiler.expressions import HELPERS, Expressions
 from dispatcher.liquid.compiler.scopes import Assigned, Loop, NotCompiled, Scope
 from dispatcher.liquid.compiler.writer import JOIN, Writer
 from dispatcher.liquid.language import FILTER_CALLS_MAX, BoundedEnvironment
-from dispatcher.liquid.pace import LOOP_ITERATIONS_MAX, iterations_max
+from dispatcher.liquid.render_limits import LOOP_ITERATIONS_MAX, iterations_max
 
 # Values that are put together in one go, before anybody looks how long they have become.
-TOGETHER_MAX: Final = 32
+VALUES_JOINED_MAX: Final = 32
 # Loops and partials around each other; the library allows more, and so does it then.
 DEPTH_MAX: Final = 10
 
@@ -87,7 +87,7 @@ class Statements:
             return writer.function("def render(v)")
         self._flush()
         limits(
-            f"out = []; size = 0; left = {iterations_max(self._nodes, self._environment.work.pace)}; "
+            f"out = []; size = 0; left = {iterations_max(self._nodes, self._environment.work.limits)}; "
             f"calls = {FILTER_CALLS_MAX - self._expressions.calls}"
         )
         if self._has_captures:
@@ -121,7 +121,7 @@ class Statements:
     # Output
 
     def _add(self, code: str) -> None:
-        if len(self._pending) >= TOGETHER_MAX:
+        if len(self._pending) >= VALUES_JOINED_MAX:
             self._flush()
         self._pending.append(code)
 

@@ -12,9 +12,8 @@ from liquid.limits import to_int
 from liquid.stringify import to_liquid_string
 from markupsafe import Markup
 
-from dispatcher.liquid import pace
+from dispatcher.liquid.render_limits import ITEMS_MAX as LIST_ITEMS_MAX
 
-ITEMS_WALKED_MAX: Final = pace.ITEMS_MAX
 # Past this the library is asked, which counts what such values cost.
 TEXT_MAX: Final = 4_096
 ITEMS_MAX: Final = 256
@@ -162,7 +161,7 @@ def window(value: Sequence[Any], limit: object, offset: object, *, backwards: bo
     start = 0 if offset is MISSING else to_int(offset)
     stop = None if limit is MISSING else to_int(limit) + start
     last = min(stop or len(value), len(value))
-    if last < 0 or last > ITEMS_WALKED_MAX:
+    if last < 0 or last > LIST_ITEMS_MAX:
         raise Unsure
     kept = value[min(max(start, 0), len(value)) : last]
     return kept[::-1] if backwards else kept

@@ -17,8 +17,8 @@ from dispatcher.plans.definition.fields import Fields, Known, Shared, kind_of
 from dispatcher.plans.definition.nodes import ATTEMPTS, node, step_node
 from dispatcher.plans.definition.paths import ROOT, Faults, inside
 from dispatcher.plans.definition.provided import Provided
-from dispatcher.plans.definition.variables_read import Found, Reader, lone
-from dispatcher.plans.plan import Branch, Edge, Node, Plan, Read, Send, Stored
+from dispatcher.plans.definition.variables_read import Reader, VariableRead, single_variable
+from dispatcher.plans.plan import Branch, Edge, Node, Plan, RequiredVariable, Send, TemplateUse
 from dispatcher.plans.texts import has_liquid
 from dispatcher.plans.walk.missing_steps import step_of
 
@@ -47,8 +47,8 @@ class _Made(Struct):
     nodes: dict[str, Node]
     # Where each node is written; also of those that say nothing.
     places: dict[str, str]
-    reads: dict[str, list[Found]]
-    ways: list[graph.Way]
+    reads: dict[str, list[VariableRead]]
+    ways: list[graph.GraphEdge]
     edges: dict[str, list[Edge]]
     entry: str | None = None
 
@@ -75,7 +75,7 @@ def read_definition(text: str | bytes) -> Mapping[str, Any] | list[Fault]:
 
 def _value(given: object, faults: Faults) -> Mapping[str, Any] | None:
     """The object of a definition; None where it cannot be looked at any further."""
-    read = source.read(given, faults) if isinstance(given, str | bytes) else source.Read(given)
+    read = source.read(given, faults) if isinstance(given, str | bytes) else source.ParsedText(given)
     if read.value is None and faults.found:
         return None
     if not isinstance(read.value, dict):
@@ -190,7 +190,7 @@ def _list(fields: Fields, attempts: int) -> _Made:
         if built is not None:
             made.nodes[name] = built
         if before is not None:
-            made.ways.append(graph.Way(before, name, one.place))
+            made.ways.append(graph.GraphEdge(before, name, one.place))
             made.edges[before] = [Edge(name)]
         before = name
     made.entry = next(iter(made.places), None)
@@ -262,13 +262,13 @@ def _edge(fields: Fields, made: _Made) -> None:
     if start is None or end is None or start not in made.places or end not in made.places:
         return
     made.reads[start] += reads
-    made.ways.append(graph.Way(start, end, fields.place))
+    made.ways.append(graph.GraphEdge(start, end, fields.place))
     made.edges.setdefault(start, []).append(Edge(end, condition))
 
 
 def _choices(fields: Fields, made: _Made) -> None:
     """Refuse conditions where nothing is chosen, and choices that are none."""
-    ways: dict[str, list[graph.Way]] = {}
+    ways: dict[str, list[graph.GraphEdge]] = {}
     for way in made.ways:
         ways.setdefault(way.start, []).append(way)
     for name, built in made.nodes.items():
@@ -287,7 +287,7 @@ def _choices(fields: Fields, made: _Made) -> None:
             seen.add(edge.to)
 
 
-def _branching(fields: Fields, place: str, ways: Sequence[graph.Way], edges: Sequence[Edge]) -> None:
+def _branching(fields: Fields, place: str, ways: Sequence[graph.GraphEdge], edges: Sequence[Edge]) -> None:
     faults = fields.shared.faults
     if not edges:
         faults.add(place, "is a branch with nothing to choose from: lead edges with conditions out of it")
@@ -300,29 +300,29 @@ def _branching(fields: Fields, place: str, ways: Sequence[graph.Way], edges: Seq
                 faults.add(way.place, words)
 
 
-def _reads(made: _Made, provided: Provided, places: Mapping[str, int]) -> tuple[Read, ...]:
+def _reads(made: _Made, provided: Provided, places: Mapping[str, int]) -> tuple[RequiredVariable, ...]:
     """What a trigger must bring, in order of appearance."""
     needed = [one for name, reads in made.reads.items() for one in reads if not provided.has(name, one.name)]
-    found: dict[tuple[str, ...], Read] = {}
+    found: dict[tuple[str, ...], RequiredVariable] = {}
     for one in sorted(needed, key=lambda one: places.get(one.place, 0)):
         found.setdefault(one.read.at, one.read)
     return tuple(found.values())
 
 
-def _templates(made: _Made, provided: Provided) -> tuple[Stored, ...]:
+def _templates(made: _Made, provided: Provided) -> tuple[TemplateUse, ...]:
     """The stored templates that can be looked up before the run: not those that a step will name."""
-    found: list[Stored] = []
+    found: list[TemplateUse] = []
     for name, built in made.nodes.items():
         if not isinstance(built, Send) or built.template is None:
             continue
         own = tuple(sorted(built.variables))
         number = provided.steps_before(name)
-        steps = lone(built.template)
+        steps = single_variable(built.template)
         if steps is None:
-            found.append(Stored(name, built.channel, steps=number, name=built.template, provides=own))
+            found.append(TemplateUse(name, built.channel, steps=number, name=built.template, provides=own))
             continue
         at = tuple(map(str, steps))
-        variable = next((one.read for one in made.reads[name] if one.read.at == at), Read(".".join(at), at))
+        variable = next((one.read for one in made.reads[name] if one.read.at == at), RequiredVariable(".".join(at), at))
         if not provided.has(name, at[0]):
-            found.append(Stored(name, built.channel, steps=number, variable=variable, provides=own))
+            found.append(TemplateUse(name, built.channel, steps=number, variable=variable, provides=own))
     return tuple(found)

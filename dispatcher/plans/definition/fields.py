@@ -8,7 +8,7 @@ from msgspec import Struct
 from dispatcher.base.errors import quoted
 from dispatcher.base.values.durations import DURATION_WORDS, duration, has_months
 from dispatcher.plans.definition.paths import Faults, inside
-from dispatcher.plans.definition.variables_read import Found, Reader
+from dispatcher.plans.definition.variables_read import Reader, VariableRead
 from dispatcher.plans.texts import has_liquid
 
 DESCRIPTION_CHARACTERS_MAX = 2_000
@@ -36,11 +36,13 @@ class Shared(Struct, frozen=True):
 class Fields:
     """One object. A key whose value is null counts as not given."""
 
-    def __init__(self, place: str, given: Mapping[str, Any], shared: Shared, reads: list[Found] | None = None) -> None:
+    def __init__(
+        self, place: str, given: Mapping[str, Any], shared: Shared, reads: list[VariableRead] | None = None
+    ) -> None:
         self.place = place
         self.shared = shared
         # What its texts read; an object inside of it may have its own.
-        self.reads: list[Found] = [] if reads is None else reads
+        self.reads: list[VariableRead] = [] if reads is None else reads
         self._given = given
         self._asked: dict[str, None] = {}
 

@@ -11,7 +11,7 @@ from dispatcher.plans.definition.paths import Faults
 SHOWN_NODES_MAX = 12
 
 
-class Way(Struct, frozen=True):
+class GraphEdge(Struct, frozen=True):
     """An edge between two nodes that there are, and where it is written."""
 
     start: str
@@ -19,7 +19,7 @@ class Way(Struct, frozen=True):
     place: str
 
 
-def check(entry: str | None, nodes: Mapping[str, str], ways: Sequence[Way], faults: Faults) -> None:
+def check(entry: str | None, nodes: Mapping[str, str], ways: Sequence[GraphEdge], faults: Faults) -> None:
     """Refuse what no run could walk. `nodes` has the place of each; without an entry nothing is out of reach."""
     following = _following(nodes, ways)
     places = {(way.start, way.end): way.place for way in ways}
@@ -37,7 +37,7 @@ def check(entry: str | None, nodes: Mapping[str, str], ways: Sequence[Way], faul
 class Order:
     """Who comes before whom, in a graph without circles."""
 
-    def __init__(self, nodes: Collection[str], ways: Sequence[Way]) -> None:
+    def __init__(self, nodes: Collection[str], ways: Sequence[GraphEdge]) -> None:
         following = _following(nodes, ways)
         left = dict.fromkeys(nodes, 0)
         for way in ways:
@@ -60,7 +60,7 @@ class Order:
         return bool(self._before[other] & self._bits[one])
 
 
-def _following(nodes: Collection[str], ways: Sequence[Way]) -> Mapping[str, list[str]]:
+def _following(nodes: Collection[str], ways: Sequence[GraphEdge]) -> Mapping[str, list[str]]:
     following: dict[str, list[str]] = {name: [] for name in nodes}
     for way in ways:
         following[way.start].append(way.end)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE as LINK
 from dispatcher.plans.definition.graph import Order
 from dispatcher.plans.definition.paths import Faults
-from dispatcher.plans.definition.variables_read import Found
+from dispatcher.plans.definition.variables_read import VariableRead
 from dispatcher.plans.plan import Call, Digest, Node, Send, Wait
 from dispatcher.plans.walk.missing_steps import is_error, step_of
 
@@ -28,7 +28,7 @@ class Provided:
             return True
         return _gives(self._nodes.get(name)) and self._order.is_before(name, node)
 
-    def check(self, reads: Mapping[str, Iterable[Found]], faults: Faults) -> None:
+    def check(self, reads: Mapping[str, Iterable[VariableRead]], faults: Faults) -> None:
         """Refuse reading by number what no step gives, or none that comes before."""
         for node, several in reads.items():
             for place, name in dict.fromkeys((one.place, one.name) for one in several):

@@ -10,7 +10,7 @@ from dispatcher.engine.rules.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.liquid import parts as channel_parts
 from dispatcher.plans.definition.fields import Fields, kind_of
 from dispatcher.plans.definition.paths import inside
-from dispatcher.plans.definition.variables_read import Found, lone
+from dispatcher.plans.definition.variables_read import VariableRead, single_variable
 from dispatcher.plans.plan import Send, Text
 from dispatcher.plans.texts import has_liquid
 
@@ -69,7 +69,7 @@ def slack(payload: Fields, step: int) -> Send:
     return Send(step=step, channel="chat", to=(channel,), parts={"body": message}, escapes=True)
 
 
-def _names(fields: Fields, reads: Sequence[Found], variables: Mapping[str, object]) -> tuple[str, ...]:
+def _names(fields: Fields, reads: Sequence[VariableRead], variables: Mapping[str, object]) -> tuple[str, ...]:
     """The top-level names that parts read; those that the node does not provide are the trigger's to bring."""
     fields.reads += [one for one in reads if one.name not in variables]
     return tuple(sorted({one.name for one in reads}))
@@ -105,7 +105,7 @@ def _recipients(fields: Fields, key: str = "to", *, required: bool) -> tuple[Tex
     return tuple(found)
 
 
-Content = tuple[Text | None, Mapping[str, Text] | None, list[Found]]
+Content = tuple[Text | None, Mapping[str, Text] | None, list[VariableRead]]
 
 
 def _content(fields: Fields, channel: str, plain: Sequence[str], *, has_id: bool = False) -> Content:
@@ -132,16 +132,16 @@ def _template(fields: Fields, key: str) -> Text | None:
     if name is None:
         return None
     if has_liquid(name):
-        if lone(name) is None:
+        if single_variable(name) is None:
             fields.fault(key, "is a name, or exactly one variable that has it, such as {{ template }}")
     elif not NAME.fullmatch(name):
         fields.fault(key, f"{quoted(name)} is no name of a template: {NAME_WORDS}")
     return name
 
 
-def _parts(fields: Fields, channel: str, given: Sequence[str]) -> tuple[Mapping[str, Text], list[Found]]:
+def _parts(fields: Fields, channel: str, given: Sequence[str]) -> tuple[Mapping[str, Text], list[VariableRead]]:
     found: dict[str, Text] = {}
-    reads: list[Found] = []
+    reads: list[VariableRead] = []
     for part in given:
         if wrong := channel_parts.unknown(channel, part):
             known = channel_parts.of(channel)

@@ -30,25 +30,25 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Doubled(Struct, frozen=True):
+class DuplicateKey(Struct, frozen=True):
     """A key that an object was given twice. The object is kept, so that no other takes its place in memory."""
 
     owner: Mapping[str, Any]
     key: str
 
 
-class Read(Struct):
+class ParsedText(Struct):
     """What a text says. `value` is None where nothing could be made of it."""
 
     value: Any = None
-    doubled: list[Doubled] = []
+    duplicates: list[DuplicateKey] = []
 
 
 class _Unreadable(Exception):  # noqa: N818 - it never leaves this file
     """The text is no JSON, or no YAML."""
 
 
-def read(text: str | bytes, faults: Faults) -> Read:
+def read(text: str | bytes, faults: Faults) -> ParsedText:
     """The value that a text of JSON or YAML has."""
     if isinstance(text, bytes):
         try:
@@ -56,22 +56,22 @@ def read(text: str | bytes, faults: Faults) -> Read:
         except UnicodeDecodeError as fault:
             line = fault.object[: fault.start].count(b"\n") + 1
             faults.add(ROOT, f"line {line}: is not UTF-8")
-            return Read()
+            return ParsedText()
     text = text.removeprefix("\ufeff")
     size = len(text.encode("utf-8", "surrogatepass"))
     looks_like_json = text.lstrip()[:1] in ("{", "[")
     if size > DEFINITION_BYTES_MAX:
         faults.add(ROOT, f"has {size} bytes, over {DEFINITION_BYTES_MAX}: cut the workflow in two")
         if size > LOOKED_BYTES_MAX or not looks_like_json:
-            return Read()
+            return ParsedText()
     try:
         return _read(text, looks_like_json and size <= DEFINITION_BYTES_MAX, looks_like_json)
     except _Unreadable as fault:
         faults.add(ROOT, str(fault))
-        return Read()
+        return ParsedText()
 
 
-def _read(text: str, may_be_yaml: bool, looks_like_json: bool) -> Read:
+def _read(text: str, may_be_yaml: bool, looks_like_json: bool) -> ParsedText:
     if not looks_like_json:
         return _yaml(text)
     try:
@@ -86,14 +86,14 @@ def _read(text: str, may_be_yaml: bool, looks_like_json: bool) -> Read:
         raise
 
 
-def _json(text: str) -> Read:
-    made = Read(doubled=[])
+def _json(text: str) -> ParsedText:
+    made = ParsedText(duplicates=[])
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built: dict[str, Any] = {}
         for key, value in pairs:
             if key in built:
-                made.doubled.append(Doubled(built, key))
+                made.duplicates.append(DuplicateKey(built, key))
             built[key] = value
         return built
 
@@ -111,7 +111,7 @@ def _whole(digits: str) -> int:
     return int(digits[:_DIGITS_MAX])
 
 
-def _yaml(text: str) -> Read:
+def _yaml(text: str) -> ParsedText:
     if "\0" in text:
         raise _Unreadable("has a NUL character")
     building = _Building()
@@ -131,7 +131,7 @@ class _Building:
     """Makes one value of the events of a YAML text, without recursion."""
 
     def __init__(self) -> None:
-        self.made = Read(doubled=[])
+        self.made = ParsedText(duplicates=[])
         self._documents = 0
         # What is open: lists and objects, each object with the key whose value is awaited.
         self._open: list[tuple[list[Any] | dict[str, Any], list[str]]] = []
@@ -183,7 +183,7 @@ class _Building:
             owner[keys.pop()] = value
         elif isinstance(value, str):
             if value in owner:
-                self.made.doubled.append(Doubled(owner, value))
+                self.made.duplicates.append(DuplicateKey(owner, value))
             keys.append(value)
         else:
             raise _refusal(event, "a key is a text")
@@ -206,7 +206,7 @@ def _scalar(text: str) -> object:
     return float(text) if number[1] or number[2] else _whole(text)
 
 
-def check(made: Read, faults: Faults) -> bool:
+def check(made: ParsedText, faults: Faults) -> bool:
     """Whether a value is JSON within bounds; False where it cannot be looked at any further."""
     checking = _Checking(made, faults)
     while checking.waiting:
@@ -219,15 +219,15 @@ def check(made: Read, faults: Faults) -> bool:
 class _Checking:
     """Goes through a value without recursion, in the order in which it is written."""
 
-    def __init__(self, made: Read, faults: Faults) -> None:
+    def __init__(self, made: ParsedText, faults: Faults) -> None:
         self.waiting: list[tuple[str, Any, int]] = [(ROOT, made.value, 0)]
         self.is_json = True
         self._faults = faults
         self._count = 0
         self._size = 0
-        self._doubled: dict[int, dict[str, None]] = {}
-        for one in made.doubled:
-            self._doubled.setdefault(id(one.owner), {})[one.key] = None
+        self._duplicates: dict[int, dict[str, None]] = {}
+        for one in made.duplicates:
+            self._duplicates.setdefault(id(one.owner), {})[one.key] = None
 
     def next(self) -> str | None:
         """Look at one value; answers what is too much to be looked at."""
@@ -249,7 +249,7 @@ class _Checking:
         return None
 
     def _object(self, place: str, value: dict[Any, Any], depth: int) -> None:
-        for key in self._doubled.get(id(value), ()):
+        for key in self._duplicates.get(id(value), ()):
             self._faults.add(inside(place, key), "is given twice: keep one of them")
         # What waits is taken from the end.
         for key, inner in reversed(value.items()):

@@ -89,6 +89,6 @@ def _inside(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
             yield from _inside(inner)
 
 
-def comes_in_time(node: Wait) -> bool:
+def is_event_assumed(node: Wait) -> bool:
     """Whether an event is taken for granted: it is, unless the run is made to go on without it."""
     return node.timeout_seconds is None or node.on_failure != "continue"

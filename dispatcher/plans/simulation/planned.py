@@ -1,4 +1,4 @@
-"""Planned: what a trigger would come to, which is the steps of a simulated run with their messages, rendered."""
+"""Planned: what a trigger would come to, which is the steps of a simulated_steps run with their messages, rendered."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from dispatcher.base.values.addresses import address
 from dispatcher.base.values.locales import nearest
 from dispatcher.engine.rules.life import STORED
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE, Links, Subscription
-from dispatcher.liquid.pace import pace
 from dispatcher.liquid.parts import in_order
+from dispatcher.liquid.render_limits import render_limits
 from dispatcher.liquid.sources import Sources
 from dispatcher.liquid.template import Bounds as Sizes
 from dispatcher.liquid.template import Renderer
@@ -22,8 +22,8 @@ from dispatcher.plans.plan import Plan
 from dispatcher.plans.simulation.simulation import Step, simulate
 from dispatcher.plans.texts import Bounds
 from dispatcher.plans.walk.run import Order
-from dispatcher.plans.walk.used_variables import cut
-from dispatcher.plans.walk.walkable import Watched
+from dispatcher.plans.walk.used_variables import select_variables
+from dispatcher.plans.walk.walkable import Walkable
 
 # Those of one node say the same, but for the link by which each recipient unsubscribes.
 RENDERED_OF_NODE_MAX = 20
@@ -31,7 +31,7 @@ RENDERED_OF_NODE_MAX = 20
 SHOWN_BYTES_MAX = 4 * 1024 * 1024
 # A run of a hundred mails takes a tenth of it; a template may take 40 ms, and a definition may have a thousand.
 CPU_SECONDS_MAX = 2.0
-HURRIED_SECONDS_MAX = 0.005
+EVENT_LOOP_SECONDS_MAX = 0.005
 
 _encode = msgspec.json.Encoder().encode
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -91,7 +91,7 @@ def moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def staged(step: Step, messages: Sequence[PlannedMessage]) -> PlannedStep:
+def planned_step(step: Step, messages: Sequence[PlannedMessage]) -> PlannedStep:
     """A step with its messages."""
     return PlannedStep(
         step=step.step,
@@ -114,24 +114,24 @@ def fails_at(plan: Plan, stages: Sequence[PlannedStep]) -> str | None:
     return next((one for one in failing if plan.nodes[one].on_failure != "continue"), None)
 
 
-class Effort:
-    """What one part of planning a run may take of a processor's time; hurried, a part of that."""
+class CpuBudget:
+    """What one part of planning a run may take of a processor's time; on_event_loop, a part of that."""
 
-    def __init__(self, seconds_max: float = CPU_SECONDS_MAX, *, hurried: bool = False) -> None:
-        self._seconds_max = HURRIED_SECONDS_MAX if hurried else seconds_max
-        self._hurried = hurried
+    def __init__(self, seconds_max: float = CPU_SECONDS_MAX, *, on_event_loop: bool = False) -> None:
+        self._seconds_max = EVENT_LOOP_SECONDS_MAX if on_event_loop else seconds_max
+        self._on_event_loop = on_event_loop
         self._began = time.thread_time()
 
     def look(self) -> None:
-        """Raise TriggerRefused where it has taken too long; hurried, NeedsWorker."""
+        """Raise TriggerRefused where it has taken too long; on_event_loop, NeedsWorker."""
         if time.thread_time() - self._began > self._seconds_max:
-            if self._hurried:
+            if self._on_event_loop:
                 raise NeedsWorker
             words = f"to plan this run takes more than {self._seconds_max:g} s of a processor's time"
             raise TriggerRefused([Fault("$", words)], words)
 
 
-class Stored(Protocol):
+class TemplateVersion(Protocol):
     """A version of a template, as far as it matters here."""
 
     @property
@@ -148,27 +148,32 @@ class Stored(Protocol):
     def sources(self) -> Mapping[str, Sources]: ...
 
 
-def simulated(
-    hurried: bool, plan: Plan, given: str, now: float, assumed: Mapping[str, Mapping[str, Any]]
+def simulated_steps(
+    on_event_loop: bool, plan: Plan, given: str, now: float, assumed: Mapping[str, Mapping[str, Any]]
 ) -> list[Step]:
     """The steps of a run with this input, which is a JSON object."""
-    effort = Effort(hurried=hurried)
-    steps = simulate(Watched(plan, effort.look, Bounds(pace=pace(hurried=hurried))), _object(given), now, assumed)
-    effort.look()
+    budget = CpuBudget(on_event_loop=on_event_loop)
+    steps = simulate(
+        Walkable(plan, Bounds(limits=render_limits(on_event_loop=on_event_loop)), on_node=budget.look),
+        _object(given),
+        now,
+        assumed,
+    )
+    budget.look()
     return steps
 
 
 def messages(
-    hurried: bool,
+    on_event_loop: bool,
     sizes: Sizes,
     links: Links | None,
     tenant_id: str,
-    stored: Mapping[str, Stored],
+    stored: Mapping[str, TemplateVersion],
     steps: Sequence[Step],
 ) -> list[list[PlannedMessage]]:
     """What the recipients of each step would get."""
-    renderer = Renderer.of(sizes, pace(hurried=hurried))
-    rendering = Rendering(renderer, links, tenant_id, stored, Effort(hurried=hurried))
+    renderer = Renderer(sizes, render_limits(on_event_loop=on_event_loop))
+    rendering = Rendering(renderer, links, tenant_id, stored, CpuBudget(on_event_loop=on_event_loop))
     return [[] if step.order is None else rendering.messages(step.order) for step in steps]
 
 
@@ -180,14 +185,14 @@ class Rendering:
         renderer: Renderer,
         links: Links | None,
         tenant_id: str,
-        stored: Mapping[str, Stored],
-        effort: Effort | None = None,
+        stored: Mapping[str, TemplateVersion],
+        budget: CpuBudget | None = None,
     ) -> None:
         self._renderer = renderer
         self._links = links
         self._tenant_id = tenant_id
         self._stored = stored
-        self._effort = effort or Effort()
+        self._effort = budget or CpuBudget()
         self._bytes_left = SHOWN_BYTES_MAX
 
     def messages(self, order: Order) -> list[PlannedMessage]:
@@ -210,7 +215,7 @@ class Rendering:
                 made.append(_message(order, one, found, locale, rendered=False))
         return made
 
-    def _source(self, order: Order, found: Stored | None) -> tuple[str | None, str, Mapping[str, Any]]:
+    def _source(self, order: Order, found: TemplateVersion | None) -> tuple[str | None, str, Mapping[str, Any]]:
         """The locale, what to render, and with which variables."""
         if found is None:
             return None, _encode(order.parts).decode(), order.variables
@@ -218,13 +223,13 @@ class Rendering:
         key = f"{STORED}{found.id}:{locale}"
         if not self._renderer.has(key):
             self._renderer.add(key, found.sources[locale])
-        return locale, key, cut(order.variables, found.variables)
+        return locale, key, select_variables(order.variables, found.variables)
 
     def _rendered(
         self,
         order: Order,
         recipient: str,
-        found: Stored | None,
+        found: TemplateVersion | None,
         locale: str | None,
         key: str,
         variables: Mapping[str, Any],
@@ -249,7 +254,7 @@ class Rendering:
 def _message(
     order: Order,
     recipient: str,
-    found: Stored | None,
+    found: TemplateVersion | None,
     locale: str | None,
     *,
     parts: dict[str, str] | None = None,

@@ -12,8 +12,20 @@ from msgspec.structs import replace
 
 from dispatcher.engine.rules.life import success_status
 from dispatcher.plans.plan import Branch, Call, Digest, Send, Wait
-from dispatcher.plans.simulation.assumptions import Assumptions, comes_in_time
-from dispatcher.plans.walk.run import Advance, Collected, Entry, Facts, Joined, Leading, Order, Run, Sent, Signal, State
+from dispatcher.plans.simulation.assumptions import Assumptions, is_event_assumed
+from dispatcher.plans.walk.run import (
+    Advance,
+    DeliveryResult,
+    DigestItems,
+    DigestLeader,
+    DigestState,
+    Entry,
+    Facts,
+    Order,
+    Run,
+    Signal,
+    State,
+)
 from dispatcher.plans.walk.walk import advance
 from dispatcher.plans.walk.walkable import Place, Walkable
 
@@ -67,9 +79,9 @@ class _Simulation:
         self._now = now
         self._assumptions = Assumptions(walkable.plan, assumed)
         self._run = Run(id=0, created_at=now, status="pending", input=input, state=State())
-        self._results: dict[str, list[Sent]] = {}
+        self._results: dict[str, list[DeliveryResult]] = {}
         self._signals: list[Signal] = []
-        self._digests: dict[str, Leading | Joined | Collected] = {}
+        self._digests: dict[str, DigestState] = {}
         self._visited: dict[str, Step] = {}
         self._available_at: float | None = None
         # What the branch that was entered last saw.
@@ -81,7 +93,7 @@ class _Simulation:
         facts = Facts(now=self._now, results=self._results, signals=self._signals, digests=self._digests)
         answer = advance(self._walkable, self._run, facts)
         self._keep(answer)
-        self._digests |= {one.node: Leading(self._now + one.window_seconds) for one in answer.wishes}
+        self._digests |= {one.node: DigestLeader(self._now + one.window_seconds) for one in answer.digest_requests}
         return self._run.status in ("running", "waiting") and self._something_happens()
 
     def _keep(self, answer: Advance) -> None:
@@ -114,7 +126,7 @@ class _Simulation:
         if entry.event == "started":
             self._context = entry.context
         elif entry.event == "succeeded":
-            taken = place.ready.taken(dict(self._context or {}))
+            taken = place.action(dict(self._context or {}))
             step.leads_to = () if taken is None else (taken.id,)
         elif entry.event == "failed":
             step.leads_to = tuple(one.id for one in place.otherwise)
@@ -150,7 +162,7 @@ class _Simulation:
                 return None
 
     def _comes(self, place: Place) -> bool:
-        return isinstance(place.node, Wait) and (self._assumptions.is_given(place.id) or comes_in_time(place.node))
+        return isinstance(place.node, Wait) and (self._assumptions.is_given(place.id) or is_event_assumed(place.node))
 
     def _something_happens(self) -> bool:
         """What is under way ends, then events come, then time passes; False where nothing would ever happen."""
@@ -168,17 +180,17 @@ class _Simulation:
             return False
         self._now = max(self._now, self._available_at)
         for name, told in self._digests.items():
-            if isinstance(told, Leading) and told.until <= self._now:
-                self._digests[name] = Collected([self._run.input])
+            if isinstance(told, DigestLeader) and told.until <= self._now:
+                self._digests[name] = DigestItems([self._run.input])
         return True
 
-    def _sents(self, name: str) -> list[Sent]:
+    def _sents(self, name: str) -> list[DeliveryResult]:
         order = self._visited[name].order
         if order is None:
             return []
         is_call = isinstance(self._walkable.plan.nodes[name], Call)
         return [
-            Sent(
+            DeliveryResult(
                 recipient=recipient,
                 status=success_status(order.channel),
                 message_id=f"made-up-{name}-{number}",

@@ -48,7 +48,7 @@ class Journal:
         """A node was come to, or will never be, and does nothing."""
         self._note(place, "skipped", error=words)
 
-    def forget_starts(self, names: Collection[str]) -> None:
+    def remove_starts(self, names: Collection[str]) -> None:
         """These are to be entered anew."""
         self.entries = [one for one in self.entries if one.event != "started" or one.node not in names]
 

@@ -1,7 +1,7 @@
 """The results of steps by number: `step_N_result` and `step_N_error`, N from 0, may be read though they are absent.
 
 A step that was passed over or has failed gives no result, and one that has not failed gives no error. What is absent is
-filled in as null: that renders as empty and does not hold in a condition, where an empty text would.
+fill_missing in as null: that renders as empty and does not hold in a condition, where an empty text would.
 """
 
 import re
@@ -36,7 +36,7 @@ def is_error(name: str) -> bool:
     return name.endswith("_error")
 
 
-def filled(values: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+def fill_missing(values: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
     """The values, with null under each path that leads nowhere; what is given is shared and never changed."""
     for path in paths:
         if not _is_there(values, path):

@@ -42,7 +42,7 @@ class Run(Struct, frozen=True, kw_only=True):
     state: State
 
 
-class Sent(Struct, frozen=True, kw_only=True):
+class DeliveryResult(Struct, frozen=True, kw_only=True):
     """What stands of one delivery of a node: `status` is that of the outbox, `queued` until it has ended."""
 
     recipient: str
@@ -64,31 +64,34 @@ class Signal(Struct, frozen=True):
     data: Mapping[str, Any]
 
 
-class Leading(Struct, frozen=True):
+class DigestLeader(Struct, frozen=True):
     """The run was the first of its digest's key: it collects until then."""
 
     until: float
 
 
-class Joined(Struct, frozen=True):
+class DigestMember(Struct, frozen=True):
     """Another run collects this key already, and has what this one brought."""
 
     run: int
 
 
-class Collected(Struct, frozen=True):
+class DigestItems(Struct, frozen=True):
     """The window is over: what was collected, oldest first, the leader's own included."""
 
     items: Sequence[Mapping[str, Any]]
+
+
+DigestState = DigestLeader | DigestMember | DigestItems
 
 
 class Facts(Struct, frozen=True, kw_only=True):
     """What the world says: the time, deliveries of the nodes that are sending, events, digests."""
 
     now: float
-    results: Mapping[str, Sequence[Sent]] = field(default_factory=dict)
+    results: Mapping[str, Sequence[DeliveryResult]] = field(default_factory=dict)
     signals: Sequence[Signal] = ()
-    digests: Mapping[str, Leading | Joined | Collected] = field(default_factory=dict)
+    digests: Mapping[str, DigestState] = field(default_factory=dict)
     # Why a node's order cannot be written, by node: its template is not there to be frozen.
     refused: Mapping[str, str] = field(default_factory=dict)
 
@@ -114,7 +117,7 @@ class Order(Struct, frozen=True, kw_only=True):
     expires_seconds: float | None = None
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class DigestRequest(Struct, frozen=True, kw_only=True):
     """A digest that the run has come to: whether it leads or joins is for the database to say."""
 
     node: str
@@ -144,7 +147,7 @@ class Advance(Struct, frozen=True, kw_only=True):
     error: str | None = None
     error_node: str | None = None
     orders: Sequence[Order] = ()
-    wishes: Sequence[Wish] = ()
+    digest_requests: Sequence[DigestRequest] = ()
     entries: Sequence[Entry] = ()
     # Signals that a node has taken.
     taken: Sequence[int] = ()

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dispatcher.plans.walk.missing_steps import Path, filled, step_of
+from dispatcher.plans.walk.missing_steps import Path, fill_missing, step_of
 
 # A path as Liquid's analysis writes it: order.lines[0].name, labels["a b"].
 _STEP = re.compile(r"""\["([^"]*)"\]|\['([^']*)'\]|\[(-?\d+)\]|([^.\[\]]+)""")
 
 
-def cut(variables: Mapping[str, Any], reads: Sequence[str]) -> dict[str, Any]:
+def select_variables(variables: Mapping[str, Any], reads: Sequence[str]) -> dict[str, Any]:
     """The top-level names that are read; what a step has not provided is there, and is empty."""
     names, absent = _parsed(tuple(reads))
-    return filled({name: variables[name] for name in names if name in variables}, absent)
+    return fill_missing({name: variables[name] for name in names if name in variables}, absent)
 
 
 @lru_cache(maxsize=1_000)

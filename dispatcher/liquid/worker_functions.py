@@ -11,12 +11,12 @@ from functools import lru_cache
 from msgspec import Struct
 
 from dispatcher.base.errors import TemplateError
-from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
 from dispatcher.liquid.template import Bounds, Renderer, Sources
 
 # Below this share of what the event loop gives a rendering, the next one is tried there again.
 QUICK_SHARE = 0.5
-QUICK_SECONDS = HURRIED.cpu_seconds * QUICK_SHARE
+QUICK_SECONDS = EVENT_LOOP_LIMITS.cpu_seconds * QUICK_SHARE
 
 
 class Rendering(Struct, frozen=True):
@@ -51,4 +51,4 @@ def check(bounds: Bounds, source: str) -> TemplateError | None:
 
 @lru_cache(maxsize=1)
 def _renderer(bounds: Bounds) -> Renderer:
-    return Renderer.of(bounds)
+    return Renderer(bounds)
