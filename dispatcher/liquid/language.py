@@ -316,7 +316,7 @@ class BoundedEnvironment(Environment):
             raise NeedsWorker
 
     def _would_make(self, name: str, given: tuple[Any, ...]) -> int:
-        """How long a text these filters would make: the only ones whose result is a product of what they are given."""
+        """The length of the text that `replace` or `join` would make: a product of the lengths of their arguments."""
         match name, given:
             case "replace", (str(text), str(old), str(new)):
                 return len(text) + max(text.count(old), 1) * max(len(new) - len(old), 0)
@@ -351,7 +351,7 @@ def _is_whole_date(text: str) -> bool:
 
 
 def refuse_bombs(source: str) -> None:
-    """Raise for a source that would hold up whoever parses it."""
+    """Raise for a source that takes too long to parse."""
     if count_nodes(source) > NODES_MAX:
         raise WorkLimitError(f"more than {NODES_MAX} tags, outputs and filters")
     for kind in ("raw", "doc"):

@@ -15,7 +15,7 @@ CPU_SECONDS_MAX = 0.04
 
 
 class RenderLimits(Struct, frozen=True):
-    """How much one rendering may do where it is done. What exceeds `filtered_max` or `nodes_max` is not even begun."""
+    """The limits of one rendering. What exceeds `nodes_max` is not begun."""
 
     cpu_seconds: float
     # What one filter call may be given: characters of a text, items of a list, items that are compared with each other.
@@ -25,7 +25,7 @@ class RenderLimits(Struct, frozen=True):
     # Parsing takes 8 us a node, looking for faults 15, compiling 50; rendering one 0.1 to 1.
     nodes_max: int
     nodes_rendered_max: int
-    # Whether somebody else has more time for it.
+    # On the event loop, what exceeds a limit raises NeedsWorker.
     on_event_loop: bool = False
 
 
@@ -50,10 +50,10 @@ EVENT_LOOP_LIMITS = RenderLimits(
 
 
 def render_limits(*, on_event_loop: bool) -> RenderLimits:
-    """That of the event loop, or that of the worker process."""
+    """The limits of the event loop, or those of the worker process."""
     return EVENT_LOOP_LIMITS if on_event_loop else WORKER_LIMITS
 
 
 def iterations_max(nodes: int, limits: RenderLimits = WORKER_LIMITS) -> int:
-    """How many iterations all loops of a template of so many nodes may have together."""
+    """The iterations that all loops of a template of so many nodes may have together."""
     return min(LOOP_ITERATIONS_MAX, limits.nodes_rendered_max // max(nodes, 1))

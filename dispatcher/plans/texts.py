@@ -34,9 +34,9 @@ Value = Callable[[Context], Any]
 
 
 class Bounds(Struct, frozen=True):
-    """What one node may make, and one walk."""
+    """The limits of one node, and of one walk."""
 
-    # One text; what the texts of one node's JSON become together.
+    # One text; all texts of one node's JSON.
     text_bytes_max: int = 262_144
     value_bytes_max: int = 1_048_576
     recipients_max: int = 1_000
@@ -80,7 +80,7 @@ class _Budget:
         self._left = bytes_max
 
     def spend(self, value: Any) -> Any:  # noqa: ANN401 - JSON
-        """Count a value, and raise when they have become too much together."""
+        """Count a value; raise where all values are too large together."""
         if isinstance(value, str):
             self._left -= len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
         elif isinstance(value, dict | list):
@@ -195,7 +195,7 @@ def _environment(bounds: Bounds, *, autoescape: bool) -> BoundedEnvironment:
 
 
 def as_json(name: str, value: Any) -> bytes:  # noqa: ANN401 - JSON
-    """A value written out; raises for what no JSON has: half of a surrogate pair, a nest without a bottom."""
+    """A value as JSON; raises for half of a surrogate pair, and for endless nesting."""
     try:
         return _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as fault:
@@ -203,7 +203,7 @@ def as_json(name: str, value: Any) -> bytes:  # noqa: ANN401 - JSON
 
 
 def has_liquid(source: str) -> bool:
-    """Whether a text is more than itself."""
+    """Whether a text has Liquid in it."""
     return "{{" in source or "{%" in source
 
 

@@ -1,7 +1,6 @@
-"""What the worker process does with plans that would hold the event loop: it has all the time that they may take.
+"""Functions on plans that the worker process runs, because they would hold the event loop.
 
-Each function here is called by name in another process, with values that can be sent there. What is parsed is kept
-there from one call to the next.
+Their arguments are pickled. What is parsed is cached in that process from one call to the next.
 """
 
 import time

@@ -28,7 +28,7 @@ VALUES: dict[str, Any] = {
 def _part(kind: str, text: str, partials: dict[str, str] | None = None, rights: frozenset[str] = frozenset()) -> Part:
     renderer = Renderer(Bounds(262_144, 262_144, 100_000, 100))
     renderer.add("v:1", Sources({kind: text}, partials or {}, rights))
-    (part,) = renderer._kept["v:1"].parts or ()
+    (part,) = renderer._cached["v:1"].parts or ()
     return part
 
 
@@ -170,7 +170,7 @@ FAULTY = {
     "partial": ("{% render 'plain' %}", "partial 'plain' line 1: 'a' is undefined"),
     "no_partial": ("{% render 'nobody' %}", "nobody"),
     "include_in_render": ("{% render 'including' %}", "include usage is not allowed"),
-    "NUL": ("{{ '%00' | url_decode }}", "a character that is none"),
+    "NUL": ("{{ '%00' | url_decode }}", "renders NUL"),
 }
 
 

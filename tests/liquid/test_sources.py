@@ -3,7 +3,7 @@
 import pytest
 
 from dispatcher.base.errors import TemplateError
-from dispatcher.liquid.sources import Texts
+from dispatcher.liquid.sources import SourceReader
 from dispatcher.liquid.template import RAW_HTML, Bounds, Fault, Renderer, Sources, faults, variables
 
 
@@ -129,7 +129,7 @@ def test_partials_of_one_version_are_not_those_of_another() -> None:
         assert f">{number}</td>" in renderer.render(f"v:{number}", "{}")["text"]
 
 
-def test_a_key_is_no_template_and_a_version_no_larger_than_a_template() -> None:
+def test_a_key_is_not_a_template_and_a_version_not_larger_than_a_template() -> None:
     with pytest.raises(ValueError, match="looks like"):
         _renderer().add('{"text": "x"}', Sources({"text": "y"}))
     with pytest.raises(TemplateError, match=r"template\.text: larger"):
@@ -148,7 +148,7 @@ def test_what_breaks_off_is_a_fault_of_the_line_on_which_it_stands(broken: str) 
 
 
 def test_texts_are_looked_at_like_the_parts_of_a_version() -> None:
-    texts = Texts()
+    texts = SourceReader()
     samples = [
         "plain",
         "{{ a.b | nope }}",
@@ -161,7 +161,7 @@ def test_texts_are_looked_at_like_the_parts_of_a_version() -> None:
     for part in ("text", "html"):
         for text in [*samples, *samples]:
             sources = Sources({part: text})
-            found, read = texts.look(part, text)
+            found, read = texts.read(part, text)
             assert found == faults(sources)
             if not found:
                 assert tuple(sorted(set(map(str, read)))) == variables(sources)

@@ -71,7 +71,7 @@ def test_an_event_comes_unless_the_run_goes_on_without_it() -> None:
     assert (wait.assumed, wait.error, one.at) == ("the event comes", None, NOW)
 
 
-def test_a_digest_leads_and_collects_nobody_else() -> None:
+def test_a_digest_leads_and_collects_only_its_own_run() -> None:
     nodes = {
         "digest": Digest(step=1, key="{{ user }}", window_seconds=60.0),
         "one": send(2, "{{ digest.items[0].user }}"),

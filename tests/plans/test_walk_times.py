@@ -116,7 +116,7 @@ def test_what_is_held_is_looked_at_seldom() -> None:
     assert (answer.status, answer.available_at) == ("running", world.now + 60)
 
 
-def test_time_that_two_were_held_together_counts_once() -> None:
+def test_time_in_which_two_deliveries_were_held_counts_once() -> None:
     nodes = {"start": Join(step=1), "one": send(2), "two": send(3), "after": send(4)}
     world = World(plan(nodes, {"start": ["one", "two"], "one": ["after"]}, timeout_seconds=100.0))
     world.walk()

@@ -15,7 +15,7 @@ from dispatcher.plans.plan import Send, Text
 from dispatcher.plans.texts import has_liquid
 
 RECIPIENTS_MAX = 1_000
-# Who a social post goes to is its channel.
+# A social post goes to its channel.
 WITHOUT_RECIPIENT = "social"
 EMAIL_ACTION = "send"
 
@@ -76,7 +76,7 @@ def _names(fields: Fields, reads: Sequence[VariableRead], variables: Mapping[str
 
 
 def _only(fields: Fields, *names: str) -> str | None:
-    """Which of several names for one thing is given."""
+    """The field that is given, of several that exclude each other."""
     given = [name for name in names if fields.has(name)]
     for name in given[1:]:
         fields.fault(name, f"is given beside {given[0]}: keep one of them")
@@ -89,7 +89,7 @@ def _recipients(fields: Fields, key: str = "to", *, required: bool) -> tuple[Tex
         one = fields.liquid(key, required=required)
         return () if one is None else (one,)
     if not value:
-        fields.fault(key, "names nobody")
+        fields.fault(key, "has no recipients")
     if len(value) > RECIPIENTS_MAX:
         fields.fault(key, f"has {len(value)} recipients, over {RECIPIENTS_MAX}")
         return ()
@@ -109,7 +109,7 @@ Content = tuple[Text | None, Mapping[str, Text] | None, list[VariableRead]]
 
 
 def _content(fields: Fields, channel: str, plain: Sequence[str], *, has_id: bool = False) -> Content:
-    """What is sent: the stored template that is named, or the parts that stand here, with what they read."""
+    """The stored template, or the parts of the node with the variables that they read."""
     names = ("template_id",) if has_id else ("template", "parts")
     given = [name for name in plain if fields.has(name)]
     chosen = _only(fields, *names)
@@ -135,7 +135,7 @@ def _template(fields: Fields, key: str) -> Text | None:
         if single_variable(name) is None:
             fields.fault(key, "is a name, or exactly one variable that has it, such as {{ template }}")
     elif not NAME.fullmatch(name):
-        fields.fault(key, f"{quoted(name)} is no name of a template: {NAME_WORDS}")
+        fields.fault(key, f"{quoted(name)} is not the name of a template: {NAME_WORDS}")
     return name
 
 
@@ -164,7 +164,7 @@ def _locale(fields: Fields) -> Text | None:
         return locale
     found = canonical(locale)
     if found is None:
-        fields.fault("locale", f"{quoted(locale)} is no locale, such as de or pt-BR")
+        fields.fault("locale", f"{quoted(locale)} is not a locale, such as de or pt-BR")
     return found
 
 

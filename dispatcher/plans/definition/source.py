@@ -1,7 +1,7 @@
 """The source of a definition: the JSON or YAML that people write, within bounds, as one JSON object.
 
-YAML is read as what JSON has too: `no` is a text and no truth value, `12:30` no number of seconds, a date a text. What
-JSON has nothing for (aliases, tags, several documents) is refused.
+YAML is read with the types of JSON: `no`, `12:30` and dates are texts. What JSON does not have (aliases, tags, several
+documents) is refused.
 """
 
 import json
@@ -13,15 +13,16 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from dispatcher.liquid.template_part import is_unicode
 from dispatcher.plans.definition.paths import ROOT, Faults, inside
 
 DEFINITION_BYTES_MAX = 1024 * 1024
 # A larger JSON text is still looked at, so that its other limits are named too; YAML takes too long to read for that.
 LOOKED_BYTES_MAX = 8 * DEFINITION_BYTES_MAX
-# As deep as JSON that anybody writes; Postgres and the interpreter read a hundred times that.
+# Postgres and the interpreter read a hundred times that.
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
-# What every JSON reader that we know keeps as it is written.
+# What JSON readers keep exactly.
 WHOLE_MAX = 2**63 - 1
 _DIGITS_MAX = 25
 
@@ -31,21 +32,21 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DuplicateKey(Struct, frozen=True):
-    """A key that an object was given twice. The object is kept, so that no other takes its place in memory."""
+    """A key that an object has twice. The object is referenced, so that no other gets its id()."""
 
     owner: Mapping[str, Any]
     key: str
 
 
 class ParsedText(Struct):
-    """What a text says. `value` is None where nothing could be made of it."""
+    """The value of a text, None where it could not be read, and its duplicate keys."""
 
     value: Any = None
     duplicates: list[DuplicateKey] = []
 
 
 class _Unreadable(Exception):  # noqa: N818 - it never leaves this file
-    """The text is no JSON, or no YAML."""
+    """The text is not JSON, or not YAML."""
 
 
 def read(text: str | bytes, faults: Faults) -> ParsedText:
@@ -100,7 +101,7 @@ def _json(text: str) -> ParsedText:
     try:
         made.value = json.loads(text, object_pairs_hook=build, parse_int=_whole)
     except json.JSONDecodeError as fault:
-        raise _Unreadable(f"line {fault.lineno}: is no JSON: {fault.msg} at column {fault.colno}") from fault
+        raise _Unreadable(f"line {fault.lineno}: is not JSON: {fault.msg} at column {fault.colno}") from fault
     except RecursionError as fault:
         raise _Unreadable(f"is nested deeper than {DEPTH_MAX}") from fault
     return made
@@ -121,9 +122,9 @@ def _yaml(text: str) -> ParsedText:
     except yaml.YAMLError as fault:
         mark = getattr(fault, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""
-        raise _Unreadable(f"{line}is no YAML: {getattr(fault, 'problem', None) or 'unreadable'}") from fault
+        raise _Unreadable(f"{line}is not YAML: {getattr(fault, 'problem', None) or 'unreadable'}") from fault
     except (UnicodeError, RecursionError) as fault:
-        raise _Unreadable(f"is no YAML: {type(fault).__name__}") from fault
+        raise _Unreadable(f"is not YAML: {type(fault).__name__}") from fault
     return building.made
 
 
@@ -254,7 +255,7 @@ class _Checking:
         # What waits is taken from the end.
         for key, inner in reversed(value.items()):
             if not isinstance(key, str):
-                self._faults.spoil(place, f"has a key that is no text: {type(key).__name__}")
+                self._faults.spoil(place, f"has a key that is not a text: {type(key).__name__}")
                 self.is_json = False
             elif words := _wrong(key):
                 self._faults.spoil(inside(place, key), f"its key {words}")
@@ -269,25 +270,17 @@ def _size(value: object) -> int:
 
 
 def _wrong(value: object) -> str | None:
-    """Why a single value is none of JSON's, or none that can be kept."""
+    """The fault of a single value that is not JSON or cannot be stored; None for any other."""
     match value:
         case None | bool():
             return None
         case str():
             if "\0" in value:
                 return "has a NUL character"
-            return None if _is_unicode(value) else "has half of a surrogate pair, which is no character"
+            return None if is_unicode(value) else "has half of a surrogate pair, which is not a character"
         case int():
             return None if -WHOLE_MAX <= value <= WHOLE_MAX else "is too large a number: write it as a text"
         case float():
-            return None if math.isfinite(value) else "is no number that JSON has"
+            return None if math.isfinite(value) else "is not a JSON number"
         case _:
-            return f"is no JSON: {type(value).__name__}"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            return f"is not JSON: {type(value).__name__}"

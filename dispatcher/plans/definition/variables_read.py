@@ -1,4 +1,4 @@
-"""Reads: which variables a text takes, as the parser understands it, and whether it is nothing but one of them."""
+"""The variables that a text reads, as the parser understands it, and whether it is a single variable."""
 
 from functools import lru_cache
 
@@ -6,12 +6,12 @@ from liquid.static_analysis import Variable
 from msgspec import Struct
 
 from dispatcher.liquid.language import BoundedEnvironment, refuse_bombs
-from dispatcher.liquid.sources import Texts
+from dispatcher.liquid.sources import SourceReader
 from dispatcher.plans.definition.paths import ROOT, Faults
 from dispatcher.plans.plan import RequiredVariable
 from dispatcher.plans.texts import known_steps, single_variable_path
 
-# What stands between the braces of a lone variable; longer paths than that are nobody's.
+# The text between the braces.
 SINGLE_VARIABLE_CHARACTERS_MAX = 500
 # Ten of each node: reading them takes a second.
 TEXTS_MAX = 10_000
@@ -36,25 +36,20 @@ class Reader:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
-        self._texts = Texts()
+        self._sources = SourceReader()
         self._count = 0
-        self._is_refused = False
 
     def text(self, place: str, text: str, part: str = "text") -> list[VariableRead]:
         """What a text reads. The part says whether it is escaped."""
         self._count += "{" in text
         if self._count > TEXTS_MAX:
-            self._refuse()
+            if self._count == TEXTS_MAX + 1 and "{" in text:
+                self._faults.add(ROOT, f"has more than {TEXTS_MAX} texts of Liquid: cut the workflow in two")
             return []
-        found, variables = self._texts.look(part, text)
+        found, variables = self._sources.read(part, text)
         for fault in found:
             self._faults.add(place, str(fault))
         return [VariableRead(read, place) for read in _reads(variables)]
-
-    def _refuse(self) -> None:
-        if not self._is_refused:
-            self._faults.add(ROOT, f"has more than {TEXTS_MAX} texts of Liquid: cut the workflow in two")
-        self._is_refused = True
 
     def condition(self, place: str, text: str) -> list[VariableRead]:
         """What a condition reads: a Liquid expression as it stands between `{% if` and `%}`."""

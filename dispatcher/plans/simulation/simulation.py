@@ -1,7 +1,7 @@
 """Simulation: what a trigger would do, step by step, without doing any of it.
 
-It is the walk itself, in a world where each message is sent at once, each function answers, each digest leads and
-collects nobody else, and each event comes at once: but where a run goes on without its event, it does not come.
+It is the walk itself, given facts where each message is sent at once, each function answers, each digest leads and
+collects no other run, and each event comes at once, unless the run would go on without it.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.engine.rules.life import success_status
-from dispatcher.plans.plan import Branch, Call, Digest, Send, Wait
-from dispatcher.plans.simulation.assumptions import Assumptions, is_event_assumed
+from dispatcher.plans.plan import Branch, Call, Digest, Node, Send, Wait
+from dispatcher.plans.simulation.assumptions import Assumptions
 from dispatcher.plans.walk.run import (
     Advance,
     DeliveryResult,
@@ -29,7 +29,8 @@ from dispatcher.plans.walk.run import (
 from dispatcher.plans.walk.walk import advance
 from dispatcher.plans.walk.walkable import Place, Walkable
 
-_NOTHING: Final[Mapping[str, Mapping[str, Any]]] = {}
+Assumed = Mapping[str, Mapping[str, Any]]
+_NOTHING: Final[Assumed] = {}
 
 
 class Step(Struct, kw_only=True):
@@ -56,7 +57,7 @@ def simulate(
     walkable: Walkable,
     input: Mapping[str, Any],  # noqa: A002 - what a run calls it
     now: float,
-    assumed: Mapping[str, Mapping[str, Any]] = _NOTHING,
+    assumed: Assumed = _NOTHING,
 ) -> list[Step]:
     """What a trigger with this input would do. `assumed` has, by node, what functions answer and events bring."""
     simulation = _Simulation(walkable, input, now, assumed)
@@ -66,14 +67,14 @@ def simulate(
 
 
 class _Simulation:
-    """A run, and the world that it would have."""
+    """A run, and the facts that its walks would be given."""
 
     def __init__(
         self,
         walkable: Walkable,
         input: Mapping[str, Any],  # noqa: A002 - as above
         now: float,
-        assumed: Mapping[str, Mapping[str, Any]],
+        assumed: Assumed,
     ) -> None:
         self._walkable = walkable
         self._now = now
@@ -89,14 +90,14 @@ class _Simulation:
         self.steps: list[Step] = []
 
     def go_on(self) -> bool:
-        """Walk once, and let something happen; False when the run is over."""
+        """Walk once, and make up the next facts; False when the run is over."""
         facts = Facts(now=self._now, results=self._results, signals=self._signals, digests=self._digests)
         answer = advance(self._walkable, self._run, facts)
-        self._keep(answer)
+        self._apply(answer)
         self._digests |= {one.node: DigestLeader(self._now + one.window_seconds) for one in answer.digest_requests}
-        return self._run.status in ("running", "waiting") and self._something_happens()
+        return self._run.status in ("running", "waiting") and self._next_facts()
 
-    def _keep(self, answer: Advance) -> None:
+    def _apply(self, answer: Advance) -> None:
         for entry in answer.entries:
             self._note(entry)
         for order in answer.orders:
@@ -139,21 +140,18 @@ class _Simulation:
             at=self._now,
             leads_to=tuple(one.id for one in place.targets),
             depends_on=self._assumptions.depends_on(place.id),
-            assumed=self._words(place),
+            assumed=self._assumed(place),
         )
 
-    def _words(self, place: Place) -> str | None:
+    def _assumed(self, place: Place) -> str | None:
+        is_given = self._assumptions.is_given(place.id)
         match place.node:
             case Send():
                 return "each message is sent"
             case Call():
-                return "the function answers" + (
-                    "" if self._assumptions.is_given(place.id) else " what is made up here"
-                )
-            case Wait() if self._comes(place):
-                return "the event comes" + (
-                    "" if self._assumptions.is_given(place.id) else " with what is made up here"
-                )
+                return "the function answers" + ("" if is_given else " what is made up here")
+            case Wait() if self._comes(place.node, place.id):
+                return "the event comes" + ("" if is_given else " with what is made up here")
             case Wait():
                 return "the event does not come"
             case Digest():
@@ -161,18 +159,21 @@ class _Simulation:
             case _:
                 return None
 
-    def _comes(self, place: Place) -> bool:
-        return isinstance(place.node, Wait) and (self._assumptions.is_given(place.id) or is_event_assumed(place.node))
+    def _comes(self, node: Node, name: str) -> bool:
+        """Whether the event of a wait comes: it does, unless the run would go on without it."""
+        if not isinstance(node, Wait):
+            return False
+        return self._assumptions.is_given(name) or node.timeout_seconds is None or node.on_failure != "continue"
 
-    def _something_happens(self) -> bool:
-        """What is under way ends, then events come, then time passes; False where nothing would ever happen."""
+    def _next_facts(self) -> bool:
+        """Deliveries end, then events come, then time passes; False where nothing would ever happen."""
         cursor = self._run.state.cursor
         sending = [name for name, visit in cursor.items() if visit.standing == "sending"]
         if sending:
             self._results |= {name: self._sents(name) for name in sending}
             return True
         places = [self._walkable.places[name] for name, visit in cursor.items() if visit.standing == "waiting"]
-        coming = [place for place in places if self._comes(place)]
+        coming = [place for place in places if self._comes(place.node, place.id)]
         if coming:
             self._signals += [self._signal(place) for place in coming]
             return True

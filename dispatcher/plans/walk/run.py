@@ -1,4 +1,4 @@
-"""A run as its walk sees it: where it stands, what it is told, and what it answers."""
+"""The values of a walk: the run and its state, the facts that it is given, and its outcome."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -43,7 +43,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class DeliveryResult(Struct, frozen=True, kw_only=True):
-    """What stands of one delivery of a node: `status` is that of the outbox, `queued` until it has ended."""
+    """One delivery of a node: `status` is that of the outbox, `queued` until it has ended."""
 
     recipient: str
     status: str
@@ -86,7 +86,7 @@ DigestState = DigestLeader | DigestMember | DigestItems
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What the world says: the time, deliveries of the nodes that are sending, events, digests."""
+    """The input of a walk: the time, deliveries of the nodes that are sending, events, digests."""
 
     now: float
     results: Mapping[str, Sequence[DeliveryResult]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class DigestRequest(Struct, frozen=True, kw_only=True):
-    """A digest that the run has come to: whether it leads or joins is for the database to say."""
+    """A digest that the run has come to; the database decides whether the run leads or joins."""
 
     node: str
     key: str
@@ -139,7 +139,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Advance(Struct, frozen=True, kw_only=True):
-    """What a walk comes to. `available_at` is when the run is to be looked at without being woken; None: never."""
+    """The outcome of a walk. `available_at` is when to walk the run again without a wake; None: never."""
 
     state: State
     status: RunStatus
@@ -151,7 +151,7 @@ class Advance(Struct, frozen=True, kw_only=True):
     entries: Sequence[Entry] = ()
     # Signals that a node has taken.
     taken: Sequence[int] = ()
-    # It has ended before its time: what it has queued and not marked is not to be sent.
+    # The run ended early: its deliveries that are not marked are not to be sent.
     cancels: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The walk: what becomes of a run, given what the world says. It is pure, and the same history gives the same result.
+"""The walk: the next state of a run, given the facts. It is pure: the same history gives the same result.
 
 A run is at the nodes of its cursor. Each that has ended (its deliveries are over, its time has come, its event is
 there) leaves the cursor, and what its edges lead to is entered; a walk goes on until everything left has to wait.
@@ -61,7 +61,7 @@ def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
 
 
 def failed(run: Run, words: str) -> Advance:
-    """A run that cannot be walked at all, whatever its plan says."""
+    """The outcome for a run that cannot be walked at all."""
     return Advance(state=run.state, status="failed", error=words, cancels=True)
 
 
@@ -113,7 +113,7 @@ class _Walk:
             self._fail(place, f"{fault.field.removeprefix('template.')}: {fault.reason}")
 
     def _meet(self) -> bool:
-        """Take up those that wait for others and have nobody left to wait for."""
+        """Enter the joining nodes that no other path can reach any more."""
         free = self._walkable.ready_joins(self._cursor)
         for place in free:
             del self._cursor[place.id]
@@ -121,13 +121,13 @@ class _Walk:
         return bool(free)
 
     def _cut_short(self) -> None:
-        """Leave what is not entered yet to the next walk."""
+        """Leave the nodes that are not entered yet to the next walk."""
         for place in self._arrived:
             self._cursor[place.id] = Visit("joining", self._now)
         self._is_cut_short = bool(self._arrived or self._walkable.ready_joins(self._cursor))
         self._arrived.clear()
 
-    # What has become of the nodes of the cursor
+    # Nodes of the cursor
 
     def _look_at_delay(self, place: Place, visit: Visit) -> None:
         if visit.until is None or self._now >= visit.until:
@@ -168,7 +168,7 @@ class _Walk:
             case DigestItems(items=items):
                 self._succeed_with(place, {"count": len(items), "items": list(items)})
             case DigestMember(run=other):
-                self._journal.skipped(place, f"collected by run {other}")
+                self._journal.note(place, "skipped", error=f"collected by run {other}")
                 self._leave(place, ())
             case DigestLeader(until=until):
                 self._cursor[place.id] = Visit("digesting", visit.since, until)
@@ -187,7 +187,7 @@ class _Walk:
 
     def _enter_delivery(self, place: Place) -> None:
         context = self._journal.context()
-        self._journal.started(place, context)
+        self._journal.note(place, "started", context=context)
         words = self._facts.refused.get(place.id)
         if words is not None:
             self._fail(place, words)
@@ -201,7 +201,7 @@ class _Walk:
         node = place.node
         seconds = node.seconds if isinstance(node, Delay) else None
         context = self._journal.context() if seconds is None else None
-        self._journal.started(place, context)
+        self._journal.note(place, "started", context=context)
         until = self._now + seconds if seconds is not None else place.action(context)
         if until <= self._now:
             self._succeed(place)
@@ -210,17 +210,17 @@ class _Walk:
 
     def _enter_branch(self, place: Place) -> None:
         context = self._journal.context()
-        self._journal.started(place, context)
+        self._journal.note(place, "started", context=context)
         taken = place.action(context)
-        self._journal.succeeded(place)
+        self._journal.note(place, "succeeded")
         self._leave(place, () if taken is None else (taken,))
 
     def _enter_join(self, place: Place) -> None:
-        self._journal.started(place)
+        self._journal.note(place, "started")
         self._succeed(place)
 
     def _enter_wait(self, place: Place) -> None:
-        self._journal.started(place)
+        self._journal.note(place, "started")
         node = place.node
         seconds = node.timeout_seconds if isinstance(node, Wait) else None
         visit = Visit("waiting", self._now, None if seconds is None else self._now + seconds)
@@ -228,13 +228,13 @@ class _Walk:
         self._look_for_event(place, visit)
 
     def _enter_digest(self, place: Place) -> None:
-        self._journal.started(place, self._journal.context())
+        self._journal.note(place, "started", context=self._journal.context())
         self._look_at_digest(place, Visit("digesting", self._now))
 
     # Leaving
 
     def _succeed(self, place: Place, added: Mapping[str, Any] | None = None) -> None:
-        self._journal.succeeded(place, added)
+        self._journal.note(place, "succeeded", added=added)
         self._leave(place, place.targets)
 
     def _succeed_with(
@@ -247,7 +247,7 @@ class _Walk:
         if place.node.on_failure != "continue":
             self._fail_run(place, words)
             return
-        self._journal.passed(place, words)
+        self._journal.note(place, "failed", added={place.error: words}, error=words)
         self._leave(place, place.otherwise if isinstance(place.node, Branch) else place.targets)
 
     def _leave(self, place: Place, targets: tuple[Place, ...]) -> None:
@@ -256,16 +256,16 @@ class _Walk:
             self._arrive(target)
         if targets is not place.targets:
             for one in self._walkable.unreachable(place, self._cursor, self._arrived):
-                self._journal.skipped(one)
+                self._journal.note(one, "skipped")
 
     def _fail_run(self, place: Place, words: str) -> None:
-        """It stops here: what this walk has begun and not finished is undone, so that it can be begun anew."""
+        """Fail the run. What this walk has begun and not finished is undone, so that it can be begun again."""
         self._failed = (place, words)
-        self._journal.failed(place, words)
+        self._journal.note(place, "failed", error=words)
         begun = {one.node for one in self._orders} | {one.node for one in self._digest_requests}
         self._journal.remove_starts(begun)
         visit = self._cursor.get(place.id)
-        # What has deliveries keeps them, to be opened again.
+        # A node with deliveries keeps them, to be opened again.
         if visit is None or visit.standing != "sending":
             begun.add(place.id)
         for name in (*begun, *(one.id for one in self._arrived)):
@@ -274,7 +274,7 @@ class _Walk:
     # The answer
 
     def answer(self) -> Advance:
-        """What it comes to."""
+        """The outcome of the walk."""
         is_working = self._is_working()
         if self._failed is None:
             self._working.settle(is_working=is_working)
@@ -306,7 +306,7 @@ class _Walk:
             self._fail_run(min(sending, key=lambda one: one.number), words)
 
     def _failure(self, place: Place, words: str) -> Advance:
-        # Nothing is ordered. Whoever goes on with it has all of the time again.
+        # Nothing is ordered, and a replay has the whole time limit again.
         return Advance(
             state=self._state(0.0, None),
             status="failed",

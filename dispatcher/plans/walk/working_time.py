@@ -5,7 +5,7 @@ from typing import Final
 
 from dispatcher.plans.walk.run import DeliveryResult, State
 
-# A held delivery is nobody's work: while there is one, the deadline is looked at no more often than this.
+# While a delivery is held, the deadline is checked no more often than this.
 HELD_LOOK_SECONDS: Final = 60.0
 
 
