@@ -176,9 +176,7 @@ class Renderer:
         return None
 
     def _variables(self, variables: str) -> Mapping[str, Any]:
-        if len(variables) * 4 > self.bounds.variables_bytes_max and is_larger(
-            variables, self.bounds.variables_bytes_max
-        ):
+        if is_larger(variables, self.bounds.variables_bytes_max):
             raise TemplateError("variables", f"larger than {self.bounds.variables_bytes_max} bytes")
         try:
             return _decode_object(variables)

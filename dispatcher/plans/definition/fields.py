@@ -1,6 +1,6 @@
 """The fields of one object of a definition, each read with its type, and unknown keys."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -115,23 +115,22 @@ class Fields:
 
     def whole(self, key: str, low: int, high: int) -> int | None:
         """A whole number within bounds."""
-        value = self.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            self.fault(key, f"expected a whole number from {low} to {high}, got {shown(value)}")
-            return None
+        words = f"a whole number from {low} to {high}"
+        value: int | None = self._within(key, int, lambda value: low <= value <= high, words)
         return value
 
     def number(self, key: str, high: float) -> float | None:
         """A number over 0 and within bounds."""
+        words = f"a number over 0 and up to {high:g}"
+        value = self._within(key, (int, float), lambda value: 0 < value <= high, words)
+        return None if value is None else float(value)
+
+    def _within(self, key: str, kind: Any, is_within: Callable[[Any], bool], words: str) -> Any:  # noqa: ANN401 - of that kind
         value = self.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= high:
-            self.fault(key, f"expected a number over 0 and up to {high:g}, got {shown(value)}")
-            return None
-        return float(value)
+        if value is None or (isinstance(value, kind) and not isinstance(value, bool) and is_within(value)):
+            return value
+        self.fault(key, f"expected {words}, got {shown(value)}")
+        return None
 
     def seconds(self, key: str, *, required: bool = False, may_be_zero: bool = False) -> float | None:
         """A duration."""

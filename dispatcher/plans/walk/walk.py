@@ -16,7 +16,6 @@ to `joining`, which means arrived and not entered: a run that is set to running 
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from dispatcher.base.errors import TemplateError
@@ -143,8 +142,7 @@ class _Walk:
         if words is not None:
             self._fail(place, words)
         elif isinstance(place.node, Call):
-            data = results[0].data or {}
-            self._succeed_with(place, data, data if self._walkable.plan.merges_data else {})
+            self._succeed_with(place, results[0].data or {}, merges=self._walkable.plan.merges_data)
         else:
             self._succeed_with(place, result_of_send(results))
 
@@ -237,9 +235,8 @@ class _Walk:
         self._journal.note(place, "succeeded", added=added)
         self._leave(place, place.targets)
 
-    def _succeed_with(
-        self, place: Place, result: Mapping[str, Any], more: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
+    def _succeed_with(self, place: Place, result: Mapping[str, Any], *, merges: bool = False) -> None:
+        more = result if merges else {}
         self._succeed(place, {**more, place.id: result, place.result: result})
 
     def _fail(self, place: Place, words: str) -> None:
