@@ -141,7 +141,7 @@ class Fields:
         if has_months(text):
             self.fault(key, f"{quoted(text)} has years or months, which are not always as long: count days, as in P30D")
         elif found is None:
-            self.fault(key, f"{quoted(text)} is not a duration: expected {DURATION_WORDS}")
+            self.fault(key, f"{quoted(text)} is no duration: expected {DURATION_WORDS}")
         elif found > DURATION_SECONDS_MAX:
             self.fault(key, f"{quoted(text)} is longer than {DURATION_SECONDS_MAX / 86_400:g} days")
         elif not found and not may_be_zero:

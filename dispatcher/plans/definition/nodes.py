@@ -112,7 +112,7 @@ def _delay(fields: Fields, step: int) -> Delay:
     for key in given[1:]:
         fields.fault(key, f"is given beside {given[0]}: keep one of them")
     if not given:
-        fields.wrong("has no delayMs, duration or until: give one of them")
+        fields.wrong("has no delay: give delayMs or duration, or until")
     milliseconds = fields.whole("delayMs", 0, DELAY_MS_MAX)
     seconds = fields.seconds("duration", may_be_zero=True)
     until = fields.liquid("until")
