@@ -21,21 +21,21 @@ from dispatcher.features.dead_letters import endpoints
 from dispatcher.features.dead_letters.models import KINDS, Kind, Verb
 from dispatcher.features.deliveries.commands import show_delivery
 from dispatcher.features.deliveries.endpoints import get_delivery
-from dispatcher.features.deliveries.rules import NO_LETTER
+from dispatcher.features.deliveries.rules import NOT_DEAD
 from dispatcher.features.runs.commands import show_run
 from dispatcher.http.cursors import ID_MAX
 
 TIME = "RFC 3339, or so long ago, such as 2h30m."
 NAMED_AS = "run:ID or delivery:ID, as `dead list` shows them"
-_LETTERS = Words("dead letter", "dead letters", "dead", "", "", "", "there is no dead letter", "as they were")
+_WORDS = Words("dead letter", "dead letters", "dead", "", "", "", "there is no dead letter", "as they were")
 WORDS = {
-    "replay": structs.replace(_LETTERS, doing="replaying", done="replayed", done_as="replayed"),
-    "discard": structs.replace(_LETTERS, doing="discarding", done="discarded", done_as="discarded"),
+    "replay": structs.replace(_WORDS, doing="replaying", done="replayed", done_as="replayed"),
+    "discard": structs.replace(_WORDS, doing="discarding", done="discarded", done_as="discarded"),
 }
 
 app = group(help="List and show what has failed for good; replay or discard it.")
 
-LetterNames = Annotated[list[str] | None, typer.Argument(metavar="[LETTER...]", help=NAMED_AS)]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[LETTER...]", help=NAMED_AS)]
 Everything = Annotated[bool, typer.Option("--all", help="All that the filters leave, in place of LETTERs.")]
 
 
@@ -168,7 +168,7 @@ def replay(
     meant: Filter,
     reason: Reason,
     *,
-    named: LetterNames = None,
+    named: Names = None,
     everything: Everything = False,
     yes: Yes = False,
 ) -> None:
@@ -186,7 +186,7 @@ def discard(
     meant: Filter,
     reason: Reason,
     *,
-    named: LetterNames = None,
+    named: Names = None,
     everything: Everything = False,
     yes: Yes = False,
 ) -> None:
@@ -220,13 +220,13 @@ def _matched(caller: Caller, verb: Verb, kind: Kind, meant: Filter, reason: str)
     return Matched(count, endpoints.ACT_ON_ALL[verb, kind], body, {"kind": kind})
 
 
-class LetterOutcome(Outcome, frozen=True):
+class DeadLetterOutcome(Outcome, frozen=True):
     """What became of a dead letter."""
 
     kind: Kind
 
 
-def _act_on(caller: Caller, verb: Verb, kind: Kind, number: int, reason: str) -> LetterOutcome:
+def _act_on(caller: Caller, verb: Verb, kind: Kind, number: int, reason: str) -> DeadLetterOutcome:
     done = bulk.attempt(caller, endpoints.ACT[verb, kind], number, {"reason": reason})
-    answer = NO_LETTER if done.answer == "unknown" else done.answer
-    return LetterOutcome(number, done.done, answer, done.message, kind)
+    answer = NOT_DEAD if done.answer == "unknown" else done.answer
+    return DeadLetterOutcome(number, done.done, answer, done.message, kind)

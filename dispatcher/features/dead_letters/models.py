@@ -17,7 +17,7 @@ VERBS: tuple[Verb, ...] = ("replay", "discard")
 MANY = {"run": "runs", "delivery": "deliveries"}
 
 
-class LetterFilter(Asked, frozen=True, kw_only=True):
+class DeadLetterFilter(Asked, frozen=True, kw_only=True):
     """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
 
     name: Annotated[ShortText | None, Meta(description="A run's workflow, or a delivery's template.")] = None
@@ -27,7 +27,7 @@ class LetterFilter(Asked, frozen=True, kw_only=True):
     until: Annotated[datetime, Meta(description="Failed before.", tz=True)] | None = None
 
 
-class LetterQuery(LetterFilter, frozen=True, kw_only=True):
+class DeadLetterQuery(DeadLetterFilter, frozen=True, kw_only=True):
     """Which dead letters. A name is a run's workflow, or a delivery's template."""
 
     before: Before = ID_MAX
@@ -35,7 +35,7 @@ class LetterQuery(LetterFilter, frozen=True, kw_only=True):
     limit: Limit = 50
 
 
-class SweepLetters(LetterFilter, frozen=True, kw_only=True):
+class SweepDeadLetters(DeadLetterFilter, frozen=True, kw_only=True):
     """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
 
     reason: Reason
@@ -43,7 +43,7 @@ class SweepLetters(LetterFilter, frozen=True, kw_only=True):
     limit: AtOnce = 500
 
 
-class Letter(Struct, frozen=True, kw_only=True):
+class DeadLetter(Struct, frozen=True, kw_only=True):
     """A run or a delivery that has failed for good, until somebody replays or discards it."""
 
     kind: Kind
@@ -61,14 +61,14 @@ class Letter(Struct, frozen=True, kw_only=True):
     retries: int
 
 
-class Letters(Struct, frozen=True):
+class DeadLetters(Struct, frozen=True):
     """A page, the newest first."""
 
-    dead_letters: list[Letter]
+    dead_letters: list[DeadLetter]
     next_cursor: str | None
 
 
-class LetterActed(Struct, frozen=True):
+class DeadLetterActed(Struct, frozen=True):
     """What became of one."""
 
     kind: Kind
@@ -77,7 +77,7 @@ class LetterActed(Struct, frozen=True):
     message: str
 
 
-_LETTER = Letter(
+_DEAD_LETTER = DeadLetter(
     kind="delivery",
     id=19,
     tenant_id="default",
@@ -92,5 +92,5 @@ _LETTER = Letter(
     failed_at=datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC),
     retries=0,
 )
-LETTERS = Letters([_LETTER], next_cursor=None)
-LETTER_ACTED = LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again")
+DEAD_LETTERS = DeadLetters([_DEAD_LETTER], next_cursor=None)
+DEAD_LETTER_ACTED = DeadLetterActed("delivery", 19, "reopened", "delivery 19 will be sent again")

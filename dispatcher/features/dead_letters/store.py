@@ -6,7 +6,7 @@ from typing import Any
 
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.features.dead_letters.models import MANY, Kind, LetterFilter, Verb
+from dispatcher.features.dead_letters.models import MANY, DeadLetterFilter, Kind, Verb
 
 _SQL = statements(__name__)
 
@@ -15,7 +15,7 @@ async def page(
     database: Database,
     kind: Kind,
     whose: tuple[str | None, str | None],
-    meant: LetterFilter,
+    meant: DeadLetterFilter,
     until: datetime | None,
     *,
     below: int,

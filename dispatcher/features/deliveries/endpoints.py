@@ -100,7 +100,7 @@ async def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> 
         raise faulty([Fault(path, "expected an object")])
     foreign = [Fault(f"{path}.{name}", "unknown field: the key says whose it is") for name in _SCOPE if name in tree]
     try:
-        new = await _take_in(call, line, hints)
+        new = await _read_offloaded(call, line, hints)
     except InputError as refused:
         raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
     if foreign:
@@ -109,11 +109,11 @@ async def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> 
     return msgspec.structs.replace(new, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id)
 
 
-async def _take_in(call: Call, line: bytes, hints: Hints) -> New:
+async def _read_offloaded(call: Call, line: bytes, hints: Hints) -> New:
     tenant_id = call.part.tenant_id or "default"
     # A local command holds up nobody else.
     reader = intake(call.served.config(), hurried=call.shown is not None)
-    return await reader.take_in(call.served.offload, tenant_id, line, hints)
+    return await reader.read_offloaded(call.served.offload, tenant_id, line, hints)
 
 
 def _under(path: str, fault: Fault) -> Fault:
@@ -166,7 +166,7 @@ async def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Faul
     part = {"tenant_id": call.part.tenant_id, "workspace_id": call.part.workspace_id}
     whose = {name: text for name, text in part.items() if text is not None}
     try:
-        new = await _take_in(call, line.encode(), hints)
+        new = await _read_offloaded(call, line.encode(), hints)
     except InputError as refused:
         return refused.faults
     given = {name: getattr(new, name) for name in _line(line) if name in whose}

@@ -48,7 +48,7 @@ _KINDS = {"{": "an object", "[": "a list", '"': "a text", "t": "true", "f": "fal
 
 
 class Intake:
-    """Reads deliveries under one configuration. Hurried, templates that take long to check are for `take_in`."""
+    """Reads deliveries under one configuration. Hurried, templates that take long to check are for `read_offloaded`."""
 
     def __init__(self, limits: Limits, channels: Collection[str], *, hurried: bool) -> None:
         from dispatcher.liquid.pace import pace  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
@@ -85,7 +85,7 @@ class Intake:
             raise InputError(reading.faults)
         return new
 
-    async def take_in(self, offload: Offload, tenant_id: str, line: bytes, hints: Hints) -> New:
+    async def read_offloaded(self, offload: Offload, tenant_id: str, line: bytes, hints: Hints) -> New:
         """The same as `read`, without holding the event loop for a template."""
         try:
             return self.read(line, hints)

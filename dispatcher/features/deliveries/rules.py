@@ -49,7 +49,7 @@ RUN_ANSWERS: Mapping[str, Mapping[str, str]] = {
 }
 ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
 # Of what was named as a dead letter and is none.
-NO_LETTER = "none"
+NOT_DEAD = "none"
 ENDED = {"completed": "is completed", "failed": "has failed", "cancelled": "was cancelled"}
 
 
@@ -72,9 +72,9 @@ def run_sentence(verb: str, run_id: int, answer: str) -> tuple[bool, str]:
     return False, f"run {run_id} {ENDED.get(answer, f'is {answer}')}: {why}"
 
 
-def letter_sentence(verb: str, kind: str, number: int, answer: str) -> tuple[bool, str]:
+def dead_letter_sentence(verb: str, kind: str, number: int, answer: str) -> tuple[bool, str]:
     """The same of a dead letter: what is said to whoever does it to that run or delivery."""
-    if answer == NO_LETTER:
+    if answer == NOT_DEAD:
         return False, f"{kind} {number} is no dead letter"
     if kind == "run":
         return run_sentence(verb, number, answer)

@@ -17,7 +17,7 @@ from dispatcher.cli.terminal.output import show_list
 from dispatcher.features.deliveries.commands import Id, show_delivery
 from dispatcher.features.deliveries.endpoints import get_delivery
 from dispatcher.features.held import endpoints
-from dispatcher.features.held.models import HeldDelivery, SettleAs, Standing
+from dispatcher.features.held.models import HeldDelivery, HeldState, SettleAs
 from dispatcher.http.cursors import ID_MAX
 
 app = group(help="List and show held deliveries, and say what became of them.")
@@ -47,7 +47,7 @@ def _cells(row: HeldDelivery) -> tuple[object, ...]:
 @command(app, "show", spans=True)
 def show(caller: Caller, delivery_id: Id) -> None:
     """Show a held delivery: since when and why, from when it can be settled, and everything that happened to it."""
-    now: Standing = caller.ask(endpoints.get_held, delivery_id)
+    now: HeldState = caller.ask(endpoints.get_held, delivery_id)
     if now.life != "held":
         see = f"see `{launcher()} deliveries show {delivery_id}`"
         caller.voice.fail("NotHeld", f"delivery {delivery_id} is not held, it is {now.life}: {see}")
@@ -62,7 +62,7 @@ def show(caller: Caller, delivery_id: Id) -> None:
     show_delivery(caller, found)
 
 
-def _facts(now: Standing) -> list[tuple[str, str]]:
+def _facts(now: HeldState) -> list[tuple[str, str]]:
     since = "unknown" if now.held_at is None else second(now.held_at)
     if now.wait_seconds and now.settle_after is not None:
         start = f"{second(now.settle_after)}: until then a call of its dead owner may still be going on"
@@ -132,11 +132,11 @@ def _settle(caller: Caller, delivery_id: int, body: Mapping[str, object]) -> Out
     outcome = bulk.attempt(caller, endpoints.resolve_held, delivery_id, body)
     if outcome.done or outcome.answer == "unknown":
         return outcome
-    now: Standing = caller.ask(endpoints.get_held, delivery_id)
-    return structs.replace(outcome, message=why_not(outcome.answer, now))
+    now: HeldState = caller.ask(endpoints.get_held, delivery_id)
+    return structs.replace(outcome, message=refusal_sentence(outcome.answer, now))
 
 
-def why_not(answer: str, now: Standing) -> str:
+def refusal_sentence(answer: str, now: HeldState) -> str:
     """Why a delivery was not settled, in a sentence."""
     if answer == "early":
         # Its time may have come between the answer and the look.
@@ -146,7 +146,7 @@ def why_not(answer: str, now: Standing) -> str:
     return f"delivery {now.id} {words}{_by_whom(now)}"
 
 
-def _by_whom(now: Standing) -> str:
+def _by_whom(now: HeldState) -> str:
     if now.actor is None or now.at is None:
         return ""
     did = "requeued it" if now.action == "requeue" else f"settled it as {now.action}"

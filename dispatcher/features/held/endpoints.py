@@ -40,12 +40,12 @@ def _end(row: Mapping[str, Any]) -> str:
     return cursor(NOUN, microseconds(row["held_at"]), row["id"])
 
 
-@endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.STANDING, problems=(NOT_FOUND,))
+@endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.HELD_STATE, problems=(NOT_FOUND,))
 async def get_held(call: Call) -> Done:
     """Show where a delivery stands that is or was held, and who settled it last."""
     delivery_id = await _named(call)
-    now = (await store.standing(call.database, [delivery_id]))[delivery_id]
-    return Done(msgspec.convert(now, models.Standing))
+    now = (await store.state(call.database, [delivery_id]))[delivery_id]
+    return Done(msgspec.convert(now, models.HeldState))
 
 
 async def _named(call: Call) -> int:
@@ -73,7 +73,7 @@ async def resolve_held(call: Call) -> Done:
     if answer == "settled":
         words = "will be sent again" if said.settle_as == "requeue" else f"is settled as {said.settle_as}"
         return Done(Acted(delivery_id, answer, f"delivery {delivery_id} {words}"))
-    now = (await store.standing(call.database, [delivery_id])).get(delivery_id)
+    now = (await store.state(call.database, [delivery_id])).get(delivery_id)
     wait = {"retry-after": str(int(now["wait_seconds"] or 0) + 1)} if now is not None and answer == "early" else None
     raise Problem(CONFLICT, _why_not(delivery_id, answer, now), headers=wait, answer=answer)
 
@@ -113,7 +113,7 @@ async def resolve_all_held(call: Call) -> Done:
     async def act(ids: Sequence[int]) -> list[NotDone]:
         answers = await store.settle(call.database, ids, said.settle_as, call.actor, said.reason)
         left = [one for one in ids if answers[one] != "settled"]
-        now = await store.standing(call.database, left) if left else {}
+        now = await store.state(call.database, left) if left else {}
         return [NotDone(one, answers[one], _why_not(one, answers[one], now.get(one))) for one in left]
 
     return Done(await sweep([row["id"] for row in some], act, more))

@@ -60,7 +60,7 @@ class HeldDeliveries(Struct, frozen=True):
     next_cursor: str | None
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class HeldState(Struct, frozen=True, kw_only=True):
     """Where a delivery stands, from when it can be settled, and who settled it last, if anybody did."""
 
     id: int
@@ -90,7 +90,7 @@ _HELD = HeldDelivery(
     error="no answer",
 )
 HELD_DELIVERIES = HeldDeliveries([_HELD], next_cursor=None)
-STANDING = Standing(
+HELD_STATE = HeldState(
     id=18,
     life="held",
     held_at=_HELD_AT,

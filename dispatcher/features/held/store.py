@@ -33,6 +33,6 @@ async def settle(
     return {found["id"]: found["answer"] for found in rows}
 
 
-async def standing(database: Database, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+async def state(database: Database, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return where these stand now, held or not."""
-    return {found["id"]: dict(found) for found in await database.fetch(_SQL["standing"], ids)}
+    return {found["id"]: dict(found) for found in await database.fetch(_SQL["state"], ids)}

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from dispatcher.db.statements import statements
-from dispatcher.features.webhooks.rules import ATTEMPTS_MAX, TEMPLATE, Happening, Message, of_a_run
+from dispatcher.features.webhooks.rules import ATTEMPTS_MAX, TEMPLATE, Event, Message, is_run_event
 
 _SQL = statements(__name__)
 
@@ -12,18 +12,18 @@ _SQL = statements(__name__)
 Subjects = dict[tuple[bool, int], dict[str, Any]]
 
 
-async def take(connection: Any, page: int) -> tuple[list[int], list[Happening]]:  # noqa: ANN401 - asyncpg's
-    """Lock some happenings; answers the numbers of all, and those that somebody still wants to know."""
+async def take(connection: Any, page: int) -> tuple[list[int], list[Event]]:  # noqa: ANN401 - asyncpg's
+    """Lock some events; answers the numbers of all, and those that somebody still wants to know."""
     rows = await connection.fetch(_SQL["take"], page)
-    wanted = [Happening(**dict(row)) for row in rows if row["endpoint_id"] is not None]
+    wanted = [Event(**dict(row)) for row in rows if row["endpoint_id"] is not None]
     return [row["id"] for row in rows], wanted
 
 
-async def subjects(connection: Any, happenings: Collection[Happening]) -> Subjects:  # noqa: ANN401 - as above
+async def subjects(connection: Any, events: Collection[Event]) -> Subjects:  # noqa: ANN401 - as above
     """What these are about; what has been deleted is left out."""
     found: Subjects = {}
     for runs, statement in ((True, "runs"), (False, "deliveries")):
-        ids = [one.subject for one in happenings if of_a_run(one.type) is runs]
+        ids = [one.subject for one in events if is_run_event(one.type) is runs]
         rows = await connection.fetch(_SQL[statement], ids) if ids else []
         found |= {(runs, row["id"]): dict(row) for row in rows}
     return found
@@ -33,7 +33,7 @@ async def write(connection: Any, messages: Sequence[Message]) -> None:  # noqa: 
     """Write the deliveries that tell it."""
     if not messages:
         return
-    told = [one.happening for one in messages]
+    told = [one.event for one in messages]
     await connection.execute(
         _SQL["write"],
         [one.tenant_id for one in told],

@@ -1,7 +1,7 @@
 -- name: take
--- Lock up to $1 happenings, the oldest first. What others have locked is theirs.
+-- Lock up to $1 events, the oldest first. What others have locked is theirs.
 SELECT h.id, h.type, h.subject, h.at, h.facts::text, h.tenant_id, h.workspace_id, e.id AS endpoint_id, e.name AS endpoint
-  FROM dispatcher.happenings h
+  FROM dispatcher.webhook_events h
   LEFT JOIN dispatcher.webhook_endpoints e ON e.id = h.endpoint_id AND e.enabled
  ORDER BY h.id LIMIT $1 FOR UPDATE OF h SKIP LOCKED;
 
@@ -31,4 +31,4 @@ ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
 
 -- name: forget
 -- They are told, or nobody wants to know them any more.
-DELETE FROM dispatcher.happenings WHERE id = ANY ($1::bigint[]);
+DELETE FROM dispatcher.webhook_events WHERE id = ANY ($1::bigint[]);

@@ -5,7 +5,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from dispatcher.features.webhooks.rules import ENDPOINTS_MAX, EVENTS_MAX, OVERLAP_SECONDS_MAX, URL_CHARACTERS_MAX, Event
+from dispatcher.features.webhooks.rules import (
+    ENDPOINTS_MAX,
+    EVENTS_MAX,
+    OVERLAP_SECONDS_MAX,
+    URL_CHARACTERS_MAX,
+    EventType,
+)
 from dispatcher.http.models import Asked, Cursor, Limit, LongCursor, Reason, ShortText
 
 Name = Annotated[
@@ -20,8 +26,8 @@ Url = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": URL_CHARACTERS_MAX},
     ),
 ]
-Wanted = Annotated[
-    list[Event | Literal["delivery.*", "run.*"]],
+EventPatterns = Annotated[
+    list[EventType | Literal["delivery.*", "run.*"]],
     Meta(min_length=1, max_length=EVENTS_MAX, description="What it wants to know; delivery.* is all of that kind."),
 ]
 
@@ -31,7 +37,7 @@ class NewWebhook(Asked, frozen=True, kw_only=True):
 
     name: Name
     url: Url
-    events: Wanted
+    events: EventPatterns
     enabled: bool = True
     reason: Reason
 
@@ -40,7 +46,7 @@ class ChangedWebhook(Asked, frozen=True, kw_only=True):
     """An endpoint as it is to be now."""
 
     url: Url
-    events: Wanted
+    events: EventPatterns
     enabled: bool
     reason: Reason
 

@@ -16,7 +16,7 @@ from dispatcher.base.values.idempotency import key
 # The channel whose deliveries tell events.
 CHANNEL = "webhook"
 
-Event = Literal[
+EventType = Literal[
     "delivery.sent",
     "delivery.failed",
     "delivery.skipped",
@@ -30,7 +30,7 @@ Event = Literal[
     "run.failed",
     "run.cancelled",
 ]
-EVENTS: tuple[Event, ...] = get_args(Event)
+EVENTS: tuple[EventType, ...] = get_args(EventType)
 WILDCARDS = ("delivery.*", "run.*")
 
 ENDPOINTS_MAX = 50
@@ -93,11 +93,11 @@ class Target(Struct, frozen=True):
     secrets: tuple[str, ...]
 
 
-class Happening(Struct, frozen=True):
+class Event(Struct, frozen=True):
     """Something that has happened, for one endpoint. `facts` is JSON: how things stood at that time."""
 
     id: int
-    type: Event
+    type: EventType
     subject: int
     at: datetime
     facts: str
@@ -141,7 +141,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 class Message(Struct, frozen=True):
     """A delivery that tells an endpoint what has happened."""
 
-    happening: Happening
+    event: Event
     key: str
     body: str
 
@@ -151,17 +151,17 @@ _run_facts = msgspec.json.Decoder(RunFacts).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def of_a_run(event: str) -> bool:
+def is_run_event(event: str) -> bool:
     """Whether an event is about a run, and not about a delivery."""
     return event.startswith("run.")
 
 
-def message(happening: Happening, about: dict[str, Any]) -> Message:
+def message(event: Event, about: dict[str, Any]) -> Message:
     """The message that tells it. `about` is what never changes of its subject."""
-    read: Callable[[str], Struct] = _run_facts if of_a_run(happening.type) else _delivery_facts
-    facts = msgspec.structs.asdict(read(happening.facts))
+    read: Callable[[str], Struct] = _run_facts if is_run_event(event.type) else _delivery_facts
+    facts = msgspec.structs.asdict(read(event.facts))
     if facts.get("receipt", 0) is None:
         del facts["receipt"]
-    body = {"type": happening.type, "timestamp": happening.at, "data": about | facts}
-    made_of = happening.endpoint_id, happening.type, happening.subject, happening.id
-    return Message(happening, key(CHANNEL, *made_of), _encode(body).decode())
+    body = {"type": event.type, "timestamp": event.at, "data": about | facts}
+    made_of = event.endpoint_id, event.type, event.subject, event.id
+    return Message(event, key(CHANNEL, *made_of), _encode(body).decode())

@@ -32,7 +32,7 @@ async def enable(database: Database, enabled: bool, *events: str, name: str = "c
 
 async def happened(database: Database) -> list[tuple[str, int]]:
     """What is to be told yet."""
-    rows = await database.fetch("SELECT type, subject FROM dispatcher.happenings ORDER BY id")
+    rows = await database.fetch("SELECT type, subject FROM dispatcher.webhook_events ORDER BY id")
     return [(row["type"], row["subject"]) for row in rows]
 
 

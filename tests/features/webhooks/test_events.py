@@ -1,4 +1,4 @@
-"""OP-06: what ends deliveries and runs leaves a happening for who wants to know it, and nothing where nobody does."""
+"""OP-06: what ends deliveries and runs leaves a event for who wants to know it, and nothing where nobody does."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ async def test_what_ends_or_holds_a_delivery_happens_once_and_with_how_it_stands
     (item,) = await scene.marked()
     await scene.flush((item, outcome))
     await scene.flush((item, outcome))
-    (row,) = await scene.database.fetch("SELECT type, subject, facts, workspace_id FROM dispatcher.happenings")
+    (row,) = await scene.database.fetch("SELECT type, subject, facts, workspace_id FROM dispatcher.webhook_events")
     assert (row["type"], row["subject"], row["workspace_id"]) == (event, item.id, "default")
     facts = json.loads(row["facts"])
     assert (facts["status"], facts["attempt"]) == ("queued" if how == "held" else how, 1)
@@ -170,7 +170,7 @@ async def test_each_is_told_what_it_asked_for_and_a_foreign_workspace_nothing(sc
     sent, failed = await scene.marked(2)
     await scene.flush((sent, Succeeded("m")), (failed, Failed("no")))
     rows = await scene.database.fetch(
-        """SELECT e.name, h.type, h.subject FROM dispatcher.happenings h
+        """SELECT e.name, h.type, h.subject FROM dispatcher.webhook_events h
              JOIN dispatcher.webhook_endpoints e ON e.id = h.endpoint_id ORDER BY e.name, h.type"""
     )
     assert [tuple(row) for row in rows] == [
@@ -196,7 +196,7 @@ async def test_what_is_rolled_back_has_not_happened(scene: Scene, connection: Co
     rolled_back = connection.transaction()
     await rolled_back.start()
     await connection.execute("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one)
-    assert await connection.fetchval("SELECT count(*) FROM dispatcher.happenings") == 1
+    assert await connection.fetchval("SELECT count(*) FROM dispatcher.webhook_events") == 1
     await rolled_back.rollback()
     assert await hooks.happened(scene.database) == []
 

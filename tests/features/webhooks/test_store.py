@@ -57,7 +57,7 @@ async def test_a_secret_stands_where_it_signs_from_and_nowhere_else(database: Da
     await enable(database, False)
     assert secret not in repr(await webhooks.listed(database, HERE, "", 10))
     assert secret not in repr(await webhooks.actions(database, HERE, "crm", 10))
-    for table in ("webhook_endpoints", "webhook_actions", "happenings", "deliveries"):
+    for table in ("webhook_endpoints", "webhook_actions", "webhook_events", "deliveries"):
         kept = await connection.fetchval(f"SELECT coalesce(string_agg(t::text, ''), '') FROM dispatcher.{table} t")
         assert secret not in kept
     await webhooks.delete(database, HERE, "crm", *BY)

@@ -1,4 +1,4 @@
-"""The announcer: each happening becomes one delivery, whatever dies in between and however many announce."""
+"""The announcer: each event becomes one delivery, whatever dies in between and however many announce."""
 
 import json
 
@@ -112,7 +112,7 @@ async def test_a_run_is_told_and_its_deliveries_name_it(stage: Stage, announces:
     data = completed["data"]
     assert (data["id"], data["workflow"], data["version"], data["status"]) == (run, "plan", 1, "completed")
     assert data["started_at"] <= data["finished_at"]
-    assert await stage.count("happenings") == 0
+    assert await stage.count("webhook_events") == 0
 
 
 async def test_each_endpoint_is_told_each_event_once_by_however_many(scene: Scene, database: Database) -> None:
