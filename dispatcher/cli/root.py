@@ -94,7 +94,7 @@ COMMANDS = {
     "keys": Place("dispatcher.features.keys.commands", "Make, list, rotate and revoke the keys of the HTTP door."),
     "webhooks": Place(
         "dispatcher.features.webhooks.commands",
-        "Let endpoints be told what happens to deliveries and runs, in signed messages.",
+        "Send events of deliveries and runs to endpoints, in signed messages.",
     ),
     "config": Place("dispatcher.process.config", "Check the configuration, or show it."),
 }

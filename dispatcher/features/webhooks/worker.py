@@ -1,4 +1,4 @@
-"""The announcer: turns what has happened into deliveries for the endpoints that want to know it."""
+"""The announcer: turns events into deliveries to the endpoints that asked for them."""
 
 import asyncio
 from collections import Counter
@@ -15,8 +15,7 @@ PAGE = 500
 
 
 class Announcer:
-    """Announces for one process. Every replica may: each event is taken by one, and told in the transaction that
-    takes it out."""
+    """Writes the deliveries of events. Every replica may: an event is taken out by the transaction that writes it."""
 
     def __init__(self, database: Database, settings: Settings, metrics: Metrics) -> None:
         self._database = database
@@ -24,13 +23,13 @@ class Announcer:
         self._metrics = metrics
 
     async def run(self) -> None:
-        """Announce, for ever."""
+        """Write page after page."""
         while True:
             if await self._database.persist("announce", self.run_once) < PAGE:
                 await asyncio.sleep(self.settings.poll_seconds)
 
     async def run_once(self) -> int:
-        """Announce one page; answers how many events it had."""
+        """Write the deliveries of one page; return the number of its events."""
         async with self._database.transaction() as connection:
             ids, wanted = await events.take(connection, PAGE)
             if not ids:
