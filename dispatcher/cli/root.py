@@ -61,7 +61,7 @@ COMMANDS = {
     "deliveries": Place(
         "dispatcher.features.deliveries.commands", "List and show deliveries; retry, cancel or move them."
     ),
-    "held": Place("dispatcher.features.held.commands", "List and show held deliveries, and say what became of them."),
+    "held": Place("dispatcher.features.held.commands", "List, show and settle held deliveries."),
     "dead": Place(
         "dispatcher.features.dead_letters.commands", "List and show what has failed for good; replay or discard it."
     ),

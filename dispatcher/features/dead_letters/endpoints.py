@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: which they are, and replaying and discarding one, or all that a filter matches."""
+"""Dead letters over HTTP: listed; replayed and discarded one by one, or all that match a filter."""
 
 from collections.abc import Sequence
 
@@ -84,7 +84,7 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
         else:
             place, number = behind(noun, asked.cursor, 2, "$.cursor")
             begun = moment(number)
-        # What fails later is left alone.
+        # Later failures are left alone.
         until = begun if asked.until is None else min(begun, asked.until)
         whose = call.part.tenant_id, call.part.workspace_id
         ids = await store.page(call.database, kind, whose, asked, until, below=place, count=asked.limit + 1)
@@ -103,8 +103,8 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
         method="POST",
         path=f"/dead-letters/{many}/{verb}",
         right=Right.DEAD_LETTERS,
-        summary=f"{verb.capitalize()} all of the dead {many} that a filter matches, as many as one request may",
-        description=f"{GOES_ON} What fails after the first of them is left alone.",
+        summary=f"{verb.capitalize()} all of the dead {many} that match a filter, as many as one request may",
+        description=f"{GOES_ON} Failures after the first request are left alone.",
         given=models.SweepDeadLetters,
         example={"reason": "the carrier is back", "error": "exhausted", "limit": 500},
         answer=Swept,

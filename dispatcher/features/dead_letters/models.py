@@ -1,4 +1,4 @@
-"""Models of dead letters: what requests say of them, and what answers say."""
+"""Models of dead letters: requests and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -11,24 +11,24 @@ from dispatcher.http.models import Asked, Before, Cursor, Limit, Reason, ShortTe
 
 Kind = Literal["run", "delivery"]
 Verb = Literal["replay", "discard"]
-# In the order in which they are listed.
+# In the order of the list.
 KINDS: tuple[Kind, ...] = ("run", "delivery")
 VERBS: tuple[Verb, ...] = ("replay", "discard")
 MANY = {"run": "runs", "delivery": "deliveries"}
 
 
 class DeadLetterFilter(Asked, frozen=True, kw_only=True):
-    """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
+    """A filter of dead letters: all of its fields must match."""
 
     name: Annotated[ShortText | None, Meta(description="A run's workflow, or a delivery's template.")] = None
     channel: Text | None = None
-    error: Annotated[Text | None, Meta(description="What stands in its error.")] = None
+    error: Annotated[Text | None, Meta(description="A text in its error.")] = None
     since: Annotated[datetime, Meta(description="Failed then or later.", tz=True)] | None = None
     until: Annotated[datetime, Meta(description="Failed before.", tz=True)] | None = None
 
 
 class DeadLetterQuery(DeadLetterFilter, frozen=True, kw_only=True):
-    """Which dead letters. A name is a run's workflow, or a delivery's template."""
+    """A page of the dead letters that match a filter."""
 
     before: Before = ID_MAX
     cursor: Cursor | None = None
@@ -36,7 +36,7 @@ class DeadLetterQuery(DeadLetterFilter, frozen=True, kw_only=True):
 
 
 class SweepDeadLetters(DeadLetterFilter, frozen=True, kw_only=True):
-    """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
+    """An action on all dead letters that match a filter."""
 
     reason: Reason
     cursor: Cursor | None = None
@@ -44,7 +44,7 @@ class SweepDeadLetters(DeadLetterFilter, frozen=True, kw_only=True):
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
-    """A run or a delivery that has failed for good, until somebody replays or discards it."""
+    """A run or a delivery that has failed for good, until it is replayed or discarded."""
 
     kind: Kind
     id: int
@@ -62,14 +62,14 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
 
 class DeadLetters(Struct, frozen=True):
-    """A page, the newest first."""
+    """A page of dead letters, the newest first."""
 
     dead_letters: list[DeadLetter]
     next_cursor: str | None
 
 
 class DeadLetterActed(Struct, frozen=True):
-    """What became of one."""
+    """The outcome for a dead letter."""
 
     kind: Kind
     id: int

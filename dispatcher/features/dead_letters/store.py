@@ -1,4 +1,4 @@
-"""Dead letters in the database: finding them by filter, replaying and discarding them."""
+"""Dead letters in the database: found by filter, replayed and discarded."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,19 +21,19 @@ async def page(
     below: int,
     count: int,
 ) -> list[int]:
-    """Return the newest of a kind below an id, of a tenant and a workspace or of all, that failed before a time."""
+    """Return the ids of the newest of a kind below an id, of one workspace or of all, that failed before `until`."""
     asked = meant.name, meant.channel, *whose, meant.since, until, meant.error
     return [row["id"] for row in await database.fetch(_SQL[f"newest_{MANY[kind]}"], below, count, *asked)]
 
 
 async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[str, Any]]:
-    """Return those of a kind that are dead letters now, the newest first."""
+    """Return those of these ids that are dead letters now, the newest first."""
     return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
 
 
 async def act(
     database: Database, verb: Verb, kind: Kind, ids: Sequence[int], reason: str, actor: str
 ) -> dict[int, str]:
-    """Replay or discard those of a kind, all in one transaction; the answer about each that there is."""
+    """Replay or discard these in one transaction; return the answer for each that exists."""
     found = await database.fetch(_SQL[f"{verb}_{MANY[kind]}"], ids, reason, actor)
     return {row["id"]: row["answer"] for row in found}

@@ -1,7 +1,6 @@
-"""Held deliveries over HTTP: which they are, and what somebody says became of one, or of all that a filter matches."""
+"""Held deliveries over HTTP: listed, shown; settled one by one, or all that match a filter."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -23,17 +22,15 @@ SWEEP_NOUN = "settle"
 
 @endpoint("GET", "/held", Right.HELD, query=models.HeldQuery, answered=models.HELD_DELIVERIES)
 async def list_held(call: Call) -> Done:
-    """List deliveries of which nobody knows how they ended, the longest held first."""
+    """List deliveries with an unknown outcome, the longest held first."""
     asked: models.HeldQuery = call.query
-    place = None if asked.cursor is None else _place(asked.cursor)
+    place = None
+    if asked.cursor is not None:
+        since, last = behind(NOUN, asked.cursor, 2)
+        place = moment(since), last
     whose = call.part.tenant_id, call.part.workspace_id
     rows = await store.listed(call.database, *whose, asked.limit + 1, channel=asked.channel, behind=place)
     return Done(models.HeldDeliveries(*page(rows, asked.limit, models.HeldDelivery, _end)))
-
-
-def _place(text: str) -> tuple[datetime, int]:
-    number, delivery_id = behind(NOUN, text, 2)
-    return moment(number), delivery_id
 
 
 def _end(row: Mapping[str, Any]) -> str:
@@ -42,7 +39,7 @@ def _end(row: Mapping[str, Any]) -> str:
 
 @endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.HELD_STATE, problems=(NOT_FOUND,))
 async def get_held(call: Call) -> Done:
-    """Show where a delivery stands that is or was held, and who settled it last."""
+    """Show the state of a delivery that is or was held, and who settled it last."""
     delivery_id = await _named(call)
     now = (await store.state(call.database, [delivery_id]))[delivery_id]
     return Done(msgspec.convert(now, models.HeldState))
@@ -65,7 +62,7 @@ async def _named(call: Call) -> int:
     problems=(NOT_FOUND, CONFLICT),
 )
 async def resolve_held(call: Call) -> Done:
-    """Say what became of a held delivery, or have it sent again."""
+    """Settle a held delivery, or send it again."""
     delivery_id = await _named(call)
     said: models.Settle = call.given
     told = said.settle_as, call.actor, said.reason, said.provider_message_id
@@ -93,10 +90,10 @@ def _why_not(delivery_id: int, answer: str, now: Mapping[str, Any] | None) -> st
     given=models.SweepHeld,
     example={"settle_as": "requeue", "reason": "nothing of it has arrived", "channel": "sms"},
     answered=SWEPT,
-    description=f"{GOES_ON} What is held after the first of them is left alone.",
+    description=f"{GOES_ON} Deliveries that are held after the first request are left alone.",
 )
 async def resolve_all_held(call: Call) -> Done:
-    """Say what became of all held deliveries that a filter matches, as many as one request may."""
+    """Settle all held deliveries that match a filter, as many as one request may."""
     said: models.SweepHeld = call.given
     if said.cursor is None:
         begun, place = await timestamps.now(call.database), (FIRST, 0)
