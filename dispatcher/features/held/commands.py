@@ -105,15 +105,11 @@ def resolve(  # noqa: PLR0913 - each is an option of the command line
 
 
 def _one_of(sent: bool, failed: bool, requeue: bool) -> SettleAs:
-    match sent, failed, requeue:
-        case True, False, False:
-            return "sent"
-        case False, True, False:
-            return "failed"
-        case False, False, True:
-            return "requeue"
-        case _:
-            raise typer.BadParameter("name exactly one of them", param_hint="--sent, --failed, --requeue")
+    options: dict[SettleAs, bool] = {"sent": sent, "failed": failed, "requeue": requeue}
+    chosen = [name for name, given in options.items() if given]
+    if len(chosen) != 1:
+        raise typer.BadParameter("name exactly one of them", param_hint="--sent, --failed, --requeue")
+    return chosen[0]
 
 
 def _check_selection(caller: Caller, ids: list[int], everything: bool, channel: str | None) -> None:
