@@ -24,9 +24,9 @@ def _listing(kind: Kind) -> Endpoint:
 
     async def list_(call: Call) -> Done:
         asked: models.DeadLetterQuery = call.query
-        whose = call.part.tenant_id, call.part.workspace_id
+        scope = call.part.tenant_id, call.part.workspace_id
         start = min(below(noun, asked.cursor), asked.before)
-        ids = await store.page(call.database, kind, whose, asked, asked.until, below=start, count=asked.limit + 1)
+        ids = await store.page(call.database, kind, scope, asked, asked.until, below=start, count=asked.limit + 1)
         some, more = cut(ids, asked.limit, lambda last: cursor(noun, last))
         found = await store.rows(call.database, kind, some)
         return Done(models.DeadLetters([msgspec.convert(row, models.DeadLetter) for row in found], more))
@@ -86,8 +86,8 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
             begun = moment(number)
         # Later failures are left alone.
         until = begun if asked.until is None else min(begun, asked.until)
-        whose = call.part.tenant_id, call.part.workspace_id
-        ids = await store.page(call.database, kind, whose, asked, until, below=place, count=asked.limit + 1)
+        scope = call.part.tenant_id, call.part.workspace_id
+        ids = await store.page(call.database, kind, scope, asked, until, below=place, count=asked.limit + 1)
         some, more = cut(ids, asked.limit, lambda last: cursor(noun, last, microseconds(begun)))
 
         async def act(page: Sequence[int]) -> list[NotDone]:

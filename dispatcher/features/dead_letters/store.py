@@ -14,7 +14,7 @@ _SQL = statements(__name__)
 async def page(
     database: Database,
     kind: Kind,
-    whose: tuple[str | None, str | None],
+    scope: tuple[str | None, str | None],
     meant: DeadLetterFilter,
     until: datetime | None,
     *,
@@ -22,7 +22,7 @@ async def page(
     count: int,
 ) -> list[int]:
     """Return the ids of the newest of a kind below an id, of one workspace or of all, that failed before `until`."""
-    asked = meant.name, meant.channel, *whose, meant.since, until, meant.error
+    asked = meant.name, meant.channel, *scope, meant.since, until, meant.error
     return [row["id"] for row in await database.fetch(_SQL[f"newest_{MANY[kind]}"], below, count, *asked)]
 
 

@@ -28,8 +28,8 @@ async def list_held(call: Call) -> Done:
     if asked.cursor is not None:
         since, last = behind(NOUN, asked.cursor, 2)
         place = moment(since), last
-    whose = call.part.tenant_id, call.part.workspace_id
-    rows = await store.listed(call.database, *whose, asked.limit + 1, channel=asked.channel, behind=place)
+    scope = call.part.tenant_id, call.part.workspace_id
+    rows = await store.listed(call.database, *scope, asked.limit + 1, channel=asked.channel, behind=place)
     return Done(models.HeldDeliveries(*page(rows, asked.limit, models.HeldDelivery, _end)))
 
 
@@ -101,8 +101,8 @@ async def resolve_all_held(call: Call) -> Done:
         since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3, "$.cursor")
         begun, place = moment(since), (moment(held_at), last)
     until = begun if said.until is None else min(begun, said.until)
-    whose = call.part.tenant_id, call.part.workspace_id
-    rows = await store.listed(call.database, *whose, said.limit + 1, channel=said.channel, behind=place, until=until)
+    scope = call.part.tenant_id, call.part.workspace_id
+    rows = await store.listed(call.database, *scope, said.limit + 1, channel=said.channel, behind=place, until=until)
     some, more = cut(
         rows, said.limit, lambda last: cursor(SWEEP_NOUN, *map(microseconds, (begun, last["held_at"])), last["id"])
     )

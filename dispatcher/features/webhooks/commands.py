@@ -92,7 +92,7 @@ def rotate(
         raise typer.BadParameter("is more than 90 days", param_hint="--overlap")
     body = {"overlap_seconds": seconds, "reason": reason}
     made: WebhookSecret = caller.ask(endpoints.rotate_webhook, name, body=body)
-    old = f"the old one signs for {overlap} yet" if seconds else "the old one does not sign any more"
+    old = f"the old one signs, too, for {overlap}" if seconds else "the old one does not sign any more"
     _show_once(caller, made, f"another secret of the endpoint {name}; {old}")
 
 

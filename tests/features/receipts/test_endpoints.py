@@ -87,7 +87,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
     assert (status, said["status"]) == (408, 408)
 
 
-async def test_who_hangs_up_in_the_middle_is_told_nothing_worse() -> None:
+async def test_a_request_that_is_cut_off_is_answered_400() -> None:
     begun: Message = {"type": "http.request", "body": b"{", "more_body": True}
     came = chain([begun], repeat({"type": "http.disconnect"}))
 
@@ -101,7 +101,7 @@ async def _whole() -> Message:
     return {"type": "http.request", "body": b"{}", "more_body": False}
 
 
-async def test_who_posts_what_is_not_signed_does_not_fill_the_log() -> None:
+async def test_unsigned_requests_do_not_fill_the_log() -> None:
     times = [100.0]
     application = _application(_forged, lambda: times[-1])
     with capture_logs() as lines:

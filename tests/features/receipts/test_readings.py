@@ -196,7 +196,7 @@ def test_a_time_is_one_with_a_zone_and_within_the_years_that_there_are() -> None
         assert instant(text) is None
 
 
-def test_who_is_only_called_erased_is_not() -> None:
+def test_a_recipient_named_erased_is_not_erased() -> None:
     assert not _candidate(to="erased").is_erased
 
 
@@ -236,7 +236,7 @@ def test_each_event_of_ses_is_one_kind(sns: support.Sns, event: str, kind: Kind,
     assert one.names == ("0102-ses", "identity-1@shop.example")
 
 
-def test_who_takes_a_mail_for_no_spam_does_not_complain(sns: support.Sns) -> None:
+def test_not_spam_feedback_is_not_a_complaint(sns: support.Sns) -> None:
     said = support.ses("Complaint")
     said["complaint"] |= {"complaintFeedbackType": "not-spam"}
     (one,) = _ses(sns, said)

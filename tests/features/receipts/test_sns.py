@@ -187,7 +187,7 @@ def test_a_short_key_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2])
-def test_a_key_with_which_anybody_signs_is_refused(sns: Sns, exponent: int) -> None:
+def test_a_key_that_signs_anything_is_refused(sns: Sns, exponent: int) -> None:
     der = base64.b64decode("".join(sns.pem.split("-----")[2].split()))
     before, after = b"\x02\x03\x01\x00\x01", b"\x02\x03\x00\x00" + bytes([exponent])
     assert der.count(before) == 1

@@ -125,7 +125,7 @@ async def test_nothing_is_kept_of_a_delivery_that_is_being_deleted(scene: Scene,
 # Accepted once
 
 
-async def test_what_was_heard_before_says_nothing(scene: Scene) -> None:
+async def test_a_repeated_receipt_is_known(scene: Scene) -> None:
     delivery = await _sent(scene)
     assert await _accept(scene, Receipt("sent", delivery_id=delivery), event="e") == ["recorded"]
     assert await _accept(scene, Receipt("complained", delivery_id=delivery), event="e") == ["known"]
@@ -143,7 +143,7 @@ async def test_of_two_that_hear_the_same_at_once_one_keeps_it(scene: Scene, conn
     assert sorted([await one for one in both]) == [["known"], ["recorded"]]
 
 
-async def test_what_could_not_be_kept_was_not_heard(scene: Scene, connection: Connection) -> None:
+async def test_an_event_with_a_failed_receipt_is_not_remembered(scene: Scene, connection: Connection) -> None:
     """All of it or nothing: its provider says it again."""
     delivery = await _sent(scene)
     said = Receipt("complained", delivery_id=delivery)
@@ -170,7 +170,7 @@ async def test_two_that_say_something_of_the_same_ones_wait_for_each_other_in_or
     assert await asyncio.gather(*heard) == [["recorded"] * 2] * 2
 
 
-async def test_what_was_heard_is_forgotten_in_its_time(scene: Scene) -> None:
+async def test_remembered_events_expire(scene: Scene) -> None:
     await _accept(scene, event="gone", kept=0.0)
     await _accept(scene, event="kept", kept=600.0)
     assert [await receipts.forget(scene.database, 10) for _ in range(2)] == [1, 0]
@@ -359,7 +359,7 @@ async def test_what_could_not_be_kept_when_its_delivery_was_found_is_looked_for_
     assert await receipts.waiting(scene.database) == 0
 
 
-async def test_a_receipt_of_nobody_s_is_looked_for_less_and_less_and_let_go(scene: Scene) -> None:
+async def test_an_unmatched_receipt_is_retried_with_backoff_and_dropped(scene: Scene) -> None:
     await _accept(scene, Receipt("delivered", names=("abc",), recipient="nobody@example.org"))
     waits = []
     while await receipts.waiting(scene.database):
@@ -472,9 +472,7 @@ async def test_a_mailbox_that_is_gone_is_gone_for_every_channel_and_said_once(sc
     assert await scene.value("SELECT count(*) FROM dispatcher.suppression_log") == 1
 
 
-async def test_who_complains_after_an_erasure_gets_nothing_more_and_is_known_by_a_hash_alone(
-    scene: Scene, connection: Connection
-) -> None:
+async def test_a_complaint_after_an_erasure_suppresses_by_hash_alone(scene: Scene, connection: Connection) -> None:
     delivery = await _sent(scene, "abc")
     who = rules.of([Address("phone", TO)])
     looked = await erasures.look(
@@ -509,7 +507,7 @@ async def test_what_stood_on_the_list_for_a_while_stands_there_for_good_once_it_
     assert tuple(row) == (None, f"delivery {second}: gone again")
 
 
-async def test_who_was_erased_while_suppressed_for_a_while_is_so_for_good_once_it_has_bounced(scene: Scene) -> None:
+async def test_a_bounce_after_an_erasure_makes_a_temporary_suppression_permanent(scene: Scene) -> None:
     first, second = [await _sent(scene, name) for name in ("abc", "abd")]
     who = rules.of([Address("phone", TO)])
     await erasures.look(scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter"))
@@ -520,7 +518,7 @@ async def test_who_was_erased_while_suppressed_for_a_while_is_so_for_good_once_i
     assert [tuple(row) for row in rows] == [("bounce", "sms", None)]
 
 
-async def test_where_it_is_not_said_who_complains_after_an_erasure_nobody_is_suppressed(scene: Scene) -> None:
+async def test_a_complaint_without_address_after_an_erasure_suppresses_no_address(scene: Scene) -> None:
     delivery = await _sent(scene, "abc")
     who = rules.of([Address("phone", TO)])
     await erasures.look(scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter"))

@@ -86,7 +86,7 @@ def test_a_body_that_is_no_form_is_refused() -> None:
     assert isinstance(_answer({"Hello": "x"}), Garbled)
 
 
-def test_a_form_has_so_many_fields_whoever_has_signed_it() -> None:
+def test_a_signed_form_has_a_limit_of_fields() -> None:
     fields = FIELDS | {f"More{number}": "x" for number in range(twilio.FIELDS_MAX - len(FIELDS))}
     assert isinstance(_answer(fields), Accepted)
     assert isinstance(_answer(fields | {"One": "x"}), Forged)

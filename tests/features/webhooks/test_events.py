@@ -88,7 +88,7 @@ OTHER_ENDS: dict[str, tuple[str, Callable[[Scene, int], Awaitable[object]]]] = {
 
 
 @pytest.mark.parametrize("how", OTHER_ENDS)
-async def test_whoever_ends_it_it_happens(scene: Scene, how: str) -> None:
+async def test_every_end_of_a_delivery_is_an_event(scene: Scene, how: str) -> None:
     event, end = OTHER_ENDS[how]
     await hooks.make(scene.database)
     (one,) = await scene.write()
@@ -140,7 +140,7 @@ async def test_nothing_of_the_channel_itself_is_told(scene: Scene) -> None:
     assert await hooks.events(scene.database) == []
 
 
-async def test_nothing_is_told_of_what_was_written_before_anybody_listened(scene: Scene) -> None:
+async def test_deliveries_written_before_their_endpoint_have_no_events(scene: Scene) -> None:
     items = await scene.marked(2)
     await hooks.make(scene.database)
     await scene.flush(*((item, Succeeded("m")) for item in items))
@@ -180,7 +180,7 @@ async def test_each_is_told_what_it_asked_for_and_a_foreign_workspace_nothing(sc
     ]
 
 
-async def test_who_is_disabled_is_told_nothing(scene: Scene) -> None:
+async def test_a_disabled_endpoint_gets_no_events(scene: Scene) -> None:
     await hooks.make(scene.database)
     first, second = await scene.marked(2)
     await hooks.enable(scene.database, False)
@@ -217,7 +217,7 @@ async def test_the_first_receipt_of_each_kind_is_told(scene: Scene) -> None:
     ]
 
 
-async def test_receipts_of_what_nobody_listened_to_are_not_told(scene: Scene) -> None:
+async def test_receipts_of_deliveries_without_endpoint_are_no_events(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("abc")))
     await hooks.make(scene.database)
@@ -253,7 +253,7 @@ async def test_a_run_that_is_replayed_ends_again(scene: Scene, connection: Conne
     assert [event for event, _ in await hooks.events(scene.database)] == ["run.failed", "run.completed"]
 
 
-async def test_where_nobody_listens_the_column_takes_no_room_and_it_is_in_no_index(scene: Scene) -> None:
+async def test_without_endpoints_the_column_is_null_and_in_no_index(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert (await scene.row(item.id))["announced"] is None
     indexed = """SELECT count(*) FROM pg_index i

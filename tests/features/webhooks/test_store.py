@@ -71,7 +71,7 @@ async def test_where_another_workspace_s_endpoint_is_is_not_found(database: Data
     assert await webhooks.targets(database, [foreign]) == {}
 
 
-async def test_who_did_what_is_kept_also_after_the_end(database: Database, connection: Connection) -> None:
+async def test_actions_outlive_their_endpoint(database: Database, connection: Connection) -> None:
     await make(database)
     assert await enable(database, True) == "same"
     assert await enable(database, False) == "changed"
@@ -113,7 +113,7 @@ async def test_of_two_that_make_the_last_one_at_once_one_is_too_many(
     assert await rival == Refused("full")
 
 
-async def test_two_who_rotate_at_once_leave_two_secrets(database: Database, connection: Connection) -> None:
+async def test_two_concurrent_rotations_leave_two_secrets(database: Database, connection: Connection) -> None:
     await make(database)
     made = await asyncio.gather(*(webhooks.rotate(database, HERE, "crm", 3_600.0, *BY) for _ in range(4)))
     assert all(isinstance(one, str) for one in made)

@@ -153,7 +153,7 @@ async def test_what_fails_before_its_commit_is_told_once_by_the_next(scene: Scen
 
 
 @pytest.mark.parametrize("how", ["disabled", "deleted", "subject deleted"])
-async def test_what_nobody_can_be_told_any_more_is_forgotten(scene: Scene, announces: Announcer, how: str) -> None:
+async def test_events_without_endpoint_or_subject_are_deleted(scene: Scene, announces: Announcer, how: str) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("m")))
     match how:
