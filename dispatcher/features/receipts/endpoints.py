@@ -40,12 +40,12 @@ HEADERS = {"cache-control": "no-store"}
 TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.PostgresError)
 
 _TITLES = {
-    400: "The receipt cannot be read",
-    401: "The signature is missing or wrong",
-    404: "The provider is not configured",
-    408: "The body took too long",
-    413: "The body is too large",
-    503: "The database is away",
+    400: "It cannot be understood",
+    401: "It is not signed by anybody who may",
+    404: "There is nobody here of this name",
+    408: "Its body took too long",
+    413: "It is too large",
+    503: "Not now",
 }
 
 
