@@ -25,7 +25,7 @@ from dispatcher.db.database import Database
 from dispatcher.db.schema import migrate as schema
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.janitor import Janitor
-from dispatcher.engine.pauses import Controls
+from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.recoverer import Recoverer
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.rules.unsubscribe_links import Links
@@ -125,7 +125,7 @@ class App:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._tick)
                 if self.config.http.enabled:
-                    group.start_soon(self._supervisor.keep, "listener", self.listener.run)
+                    group.start_soon(self._supervisor.supervise, "listener", self.listener.run)
                 if await self._unless_stopped(self._prepare()):
                     await self._work()
                 group.cancel_scope.cancel()
@@ -174,7 +174,7 @@ class App:
     async def _work(self) -> None:
         """Run the parts; when the pipeline has drained, the others stop."""
         heartbeat = self.config.instance.heartbeat_seconds
-        controls = Controls(self.database)
+        controls = PauseReader(self.database)
         # Nothing is claimed before it is known what must not be.
         await self.database.persist("controls", controls.run_once)
         wakeup = Wakeup(self.direct_url, self.config.database.connect_seconds_max, controls.changed)
@@ -186,7 +186,7 @@ class App:
         workers = self._workers = Workers(
             self.database, self.config, self._epoch_number, self._clock, self.metrics, wakeup
         )
-        keep = self._supervisor.keep
+        keep = self._supervisor.supervise
         async with anyio.create_task_group() as group:
             group.start_soon(self._loop_watch.run)
             group.start_soon(keep, "wakeup", wakeup.run)
@@ -201,7 +201,7 @@ class App:
                 await workers.walker.ended.wait()
             group.cancel_scope.cancel()
 
-    async def _epoch(self, wakeup: Wakeup, controls: Controls) -> None:
+    async def _epoch(self, wakeup: Wakeup, controls: PauseReader) -> None:
         # What the last epoch could not know of the server has to be known before this one joins.
         if not await self._unless_stopped(self.database.persist("lookout", self.database.look)):
             return

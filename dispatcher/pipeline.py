@@ -26,7 +26,7 @@ from dispatcher.engine.attacher import Attacher, Objects
 from dispatcher.engine.claimer import Claimer
 from dispatcher.engine.flusher import Flusher
 from dispatcher.engine.heartbeat import Heartbeat
-from dispatcher.engine.pauses import Controls
+from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.engine.renderer import Renderer
 from dispatcher.engine.rules.life import Claimed, Lane
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 # Results that wait to be written, from which on the dispatcher is at full speed.
 PRESSED_RESULTS = 50
 # What is left to write when the grace is over gets this long; then others recover it.
-FAREWELL_SECONDS_MAX = 10.0
+SHUTDOWN_SECONDS_MAX = 10.0
 # A drain lets the claim under way end, for so long.
 CLAIM_SECONDS_MAX = 2.0
 
@@ -63,7 +63,7 @@ class Pipeline:
         terms: Mapping[str, Terms],
         templates: Callable[[], Templates],
         woken: asyncio.Event,
-        controls: Controls,
+        controls: PauseReader,
         metrics: Metrics,
         *,
         walking: asyncio.Event,
@@ -139,7 +139,7 @@ class Pipeline:
             await self._live(flushing)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._farewell(flushing)
+                await self._shut_down(flushing)
         if self.epoch.fenced.is_set() and not self.draining.is_set():
             raise Fenced
         log.info("pipeline.drained", epoch=self.epoch.number)
@@ -209,7 +209,7 @@ class Pipeline:
         for sender in self.senders.values():
             sender.give_up()
 
-    async def _farewell(self, flushing: "asyncio.Task[None]") -> None:
+    async def _shut_down(self, flushing: "asyncio.Task[None]") -> None:
         """Write every result that there is, take our own row away, and recover what we still hold."""
         if fault_points.ARMED:
             fault_points.passing("farewell.begun")
@@ -218,14 +218,14 @@ class Pipeline:
         stopping = asyncio.create_task(self.draining.wait())
         await asyncio.wait([flushing, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        done, _ = await asyncio.wait([flushing], timeout=FAREWELL_SECONDS_MAX)
+        done, _ = await asyncio.wait([flushing], timeout=SHUTDOWN_SECONDS_MAX)
         if not done or flushing.exception() is not None:
             flushing.cancel()
             log.error("results.unwritten", results=len(self.inbox.waiting) + self.inbox.flushing)
         if fault_points.ARMED:
             fault_points.passing("farewell.flushed")
         try:
-            async with asyncio.timeout(FAREWELL_SECONDS_MAX):
+            async with asyncio.timeout(SHUTDOWN_SECONDS_MAX):
                 await instances.fence(self._database, self.epoch.number, FENCE_LOCK_MILLISECONDS_MAX)
                 while (await instances.recover(self._database, PAGE_CLAIMS)).claims == PAGE_CLAIMS:
                     pass
@@ -273,7 +273,7 @@ def _agree(state: LaneState, terms: Terms, config: Config) -> None:
     state.provider = terms.settings.provider
     # Who was fenced can go on for as long as a call.
     state.settle_seconds = terms.call_may_last_seconds
-    state.shelf.bytes_max = config.limits.objects_bytes_max
+    state.object_cache.bytes_max = config.limits.objects_bytes_max
 
 
 def _fingerprints(terms: Mapping[str, Terms]) -> dict[str, str]:
@@ -300,7 +300,7 @@ def _usable(rates: Rates, shares: Shares, clock: Clock) -> Callable[[], float]:
     def usable() -> float:
         now = clock.monotonic()
         rates.share(now, shares.current(now))
-        return rates.soon(now)
+        return rates.claimable(now)
 
     return usable
 

@@ -1,8 +1,8 @@
 """The attacher: gives deliveries what their options name: stored objects, and where the endpoint of a webhook is. All
 others pass it by.
 
-Each lane has a worker of its own and a shelf of its own, so that one that waits for room or for Postgres keeps no other
-one waiting. A worker lives as long as there is something to load.
+Each lane has its own worker and object cache, so that a lane that waits for room or for Postgres delays no other. A
+worker lives as long as there is something to load.
 """
 
 import asyncio
@@ -126,10 +126,10 @@ class Attacher:
         for load in loads:
             if not self._possible(state, load, sizes):
                 continue
-            if group_bytes >= LOAD_BYTES_MAX or not state.shelf.carry(load.carrier, load.names, sizes):
+            if group_bytes >= LOAD_BYTES_MAX or not state.object_cache.carry(load.carrier, load.names, sizes):
                 await self._load(state, group)
                 group, group_bytes = [], 0
-                if load.carrier not in state.shelf.carried and not await self._carry(state, load, sizes):
+                if load.carrier not in state.object_cache.carried and not await self._carry(state, load, sizes):
                     self._give_back([load])
                     continue
             group.append(load)
@@ -175,8 +175,8 @@ class Attacher:
         if missing:
             self._fail(load, missing[0])
             return False
-        if not state.shelf.possible(load.names, sizes):
-            limit = state.shelf.bytes_max
+        if not state.object_cache.possible(load.names, sizes):
+            limit = state.object_cache.bytes_max
             self._inbox.put(
                 load.one.item, Failed(f"options: name stored objects of more than {limit} bytes; link to them")
             )
@@ -186,24 +186,24 @@ class Attacher:
     async def _carry(self, state: LaneState, load: _Load, sizes: Mapping[Name, int]) -> bool:
         """Wait for room; False where the drain begins before, or a reload has left no room for it."""
         while True:
-            state.carries_less.clear()
-            if state.shelf.carry(load.carrier, load.names, sizes):
+            state.room_freed.clear()
+            if state.object_cache.carry(load.carrier, load.names, sizes):
                 return True
-            if not state.shelf.carried or await self._or_draining(state.carries_less.wait()) is None:
+            if not state.object_cache.carried or await self._or_draining(state.room_freed.wait()) is None:
                 return False
 
     async def _load(self, state: LaneState, group: Sequence[_Load]) -> None:
         """Load what is not here yet, and send."""
-        lacking = {name for load in group for name in load.names if state.shelf.get(name) is None}
+        lacking = {name for load in group for name in load.names if state.object_cache.get(name) is None}
         loaded = await self._or_draining(self._objects.contents(lacking)) if lacking else {}
         if loaded is None:
             self._give_back(group)
             return
         for name, stored in loaded.items():
-            state.shelf.put(name, stored)
+            state.object_cache.put(name, stored)
         ready: list[Rendered] = []
         for load in group:
-            held = {field: state.shelf.get(name) for field, name in load.fields.items()}
+            held = {field: state.object_cache.get(name) for field, name in load.fields.items()}
             missing = [field for field, stored in held.items() if stored is None]
             if missing:
                 self._fail(load, missing[0])

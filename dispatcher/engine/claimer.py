@@ -9,7 +9,7 @@ import structlog
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced
 from dispatcher.config.settings import Claim as Settings
-from dispatcher.engine.rules.life import SUSPICIONS, Claimed, Lane, Lost, Suspicion
+from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Lost, PoisonStep
 from dispatcher.engine.store import claims, instances, suppression
 from dispatcher.engine.streams import Epoch, LaneState
 
@@ -45,9 +45,9 @@ class Claimer:
         # Lanes that have more than was taken, as far as we know.
         self._hot: set[LaneState] = set()
         self._looked_at = float("-inf")
-        self._suspected_at = float("-inf")
-        # The open claims of suspects.
-        self._suspected: dict[tuple[str, Suspicion], int] = {}
+        self._recovered_looked_at = float("-inf")
+        # The open claims of what was recovered often.
+        self._recovered_tokens: dict[tuple[str, PoisonStep], int] = {}
         self._stopped = False
         self._claimed_at: dict[LaneState, float] = {}
         self._busy_since: float | None = None
@@ -80,7 +80,7 @@ class Claimer:
             raise Fenced
         claimed = 0
         for state in sorted(self._hot, key=lambda state: state.lane):
-            if not self._epoch.stands_still(state):
+            if not self._epoch.is_stopped(state):
                 claimed += await self._claim(state)
         wait = float("inf")
         now = self._epoch.clock.monotonic()
@@ -90,13 +90,13 @@ class Claimer:
             due, wait = await self._look()
             for state in due:
                 claimed += await self._claim(state)
-            claimed += await self._suspect()
+            claimed += await self._claim_recovered()
         if claimed:
             await self._work()
             return 0.0
         if not look:
             return LOOK_SECONDS
-        if any(state.room() > 0 and not self._epoch.stands_still(state) for state in self._hot):
+        if any(state.room() > 0 and not self._epoch.is_stopped(state) for state in self._hot):
             return ROOM_WAIT_SECONDS
         if self._hot and now - self._worked_at < BUSY_SECONDS:
             # Full lanes wake us when they have room; the others may get work meanwhile.
@@ -109,13 +109,13 @@ class Claimer:
         waits = [
             max(state.until_usable(), LOOK_SECONDS)
             for state in self._hot
-            if state.outstanding < state.capacity and not self._epoch.stands_still(state)
+            if state.outstanding < state.capacity and not self._epoch.is_stopped(state)
         ]
         return min(waits, default=float("inf"))
 
     async def _look(self) -> tuple[list[LaneState], float]:
         """The other lanes that have something due, and how long until the next one has."""
-        asked = [state for state in self._lanes if state not in self._hot and not self._epoch.stands_still(state)]
+        asked = [state for state in self._lanes if state not in self._hot and not self._epoch.is_stopped(state)]
         # A lane without room cannot be asked now: count on more until a claim of it falls short.
         self._hot.update(state for state in asked if state.room() <= 0)
         keys = [(state.channel, state.lane) for state in asked if state.room() > 0]
@@ -166,7 +166,7 @@ class Claimer:
         why = await database.persist("suppressions", lambda: suppression.reasons(database, batch))
         if not why:
             return batch
-        await database.persist("suppressions", lambda: suppression.bar(database, why))
+        await database.persist("suppressions", lambda: suppression.skip(database, why))
         allowed: list[Claimed] = []
         for item in batch:
             if item.id in why:
@@ -176,26 +176,26 @@ class Claimer:
         self._epoch.metrics.barred.labels(batch[0].channel).inc(len(batch) - len(allowed))
         return allowed
 
-    async def _suspect(self) -> int:
+    async def _claim_recovered(self) -> int:
         """Take deliveries whose owners have died, of each channel the next few, once the last few are through."""
         now = self._epoch.clock.monotonic()
-        if now - self._suspected_at < self.settings.poll_seconds:
+        if now - self._recovered_looked_at < self.settings.poll_seconds:
             return 0
         tokens = self._epoch.tokens
-        self._suspected = {key: token for key, token in self._suspected.items() if token in tokens.open}
-        free = [s for s in self._lanes if s.lane is Lane.NORMAL and s.room() > 0 and not self._epoch.stands_still(s)]
-        asked = [(state.channel, suspicion) for state in free for suspicion in SUSPICIONS]
-        found = await claims.suspects(self._database, [key for key in asked if key not in self._suspected])
-        if not found and not self._suspected:
+        self._recovered_tokens = {key: token for key, token in self._recovered_tokens.items() if token in tokens.open}
+        free = [s for s in self._lanes if s.lane is Lane.NORMAL and s.room() > 0 and not self._epoch.is_stopped(s)]
+        asked = [(state.channel, step) for state in free for step in POISON_STEPS]
+        found = await claims.recovered_due(self._database, [key for key in asked if key not in self._recovered_tokens])
+        if not found and not self._recovered_tokens:
             # Hardly ever is there one: then look again at the next one's turn only.
-            self._suspected_at = now
-        return sum([await self._take_suspects(*key) for key in found])
+            self._recovered_looked_at = now
+        return sum([await self._take_recovered(*key) for key in found])
 
-    async def _take_suspects(self, channel: str, suspicion: Suspicion) -> int:
-        token = self._suspected[channel, suspicion] = self._token()
+    async def _take_recovered(self, channel: str, step: PoisonStep) -> int:
+        token = self._recovered_tokens[channel, step] = self._token()
         state = self._lanes[channel, Lane.NORMAL]
         wanted = _wanted(state, token, state.room())
-        batch = await claims.claim_suspects(self._database, self._epoch.number, wanted, suspicion)
+        batch = await claims.claim_recovered(self._database, self._epoch.number, wanted, step)
         if batch:
             self._epoch.tokens.claimed(token, len(batch))
         for lane in Lane:

@@ -11,7 +11,7 @@ LOOK_SECONDS = 0.5
 UNPARKED_PAGE = 1_000
 
 
-class Controls:
+class PauseReader:
     """Keeps the open pauses at hand. `changed` is set by whoever hears that there are others."""
 
     def __init__(self, database: Database) -> None:

@@ -19,9 +19,9 @@ from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.liquid.template import Sources
 
 # Rendering holds the loop: after so long others get a turn. One rendering may take twice as long.
-TURN_SECONDS_MAX = 0.005
+HOLD_SECONDS_MAX = 0.005
 # Deliveries whose versions are loaded at once.
-TURN_MAX = 100
+BATCH_MAX = 100
 
 Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Sources]]]
 
@@ -58,8 +58,8 @@ class Renderer:
     async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
         """Render until the claimer has closed its end."""
         async for batch in batches:
-            for start in range(0, len(batch), TURN_MAX):
-                rendered = await self.run_once(batch[start : start + TURN_MAX])
+            for start in range(0, len(batch), BATCH_MAX):
+                rendered = await self.run_once(batch[start : start + BATCH_MAX])
                 if fault_points.ARMED:
                     fault_points.passing("render.done")
                 if rendered:
@@ -108,7 +108,7 @@ class Renderer:
     ) -> int:
         """Render until others are to have their turn, or until a version is missing that was known when the others were
         loaded, and had to make room for one of them; says how many are through."""
-        breaks = Breaks(TURN_SECONDS_MAX)
+        breaks = Breaks(HOLD_SECONDS_MAX)
         for through, item in enumerate(batch):
             if through and breaks.is_due():
                 return through

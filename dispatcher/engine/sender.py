@@ -108,15 +108,15 @@ class Sender:
         async with anyio.create_task_group() as marks:
             async for batch in state.pipe.receive:
                 rest: Sequence[Rendered] = batch
-                while rest and self._goes_on(self.terms):
-                    rest = await self._some(state, self._gather(state, rest), calls, marks)
+                while rest and self._may_mark(self.terms):
+                    rest = await self._mark_some(state, self._gather(state, rest), calls, marks)
                 self._queueing.discard(state.lane)
                 for one in rest:
                     self._inbox.put(one.item, Back(0.0, "draining or paused"))
 
-    def _goes_on(self, terms: Terms) -> bool:
+    def _may_mark(self, terms: Terms) -> bool:
         """Whether anything may be marked now on these terms. Asked again after each wait."""
-        ending = self.draining.is_set() or self._epoch.fenced.is_set() or self.name in self._epoch.barred
+        ending = self.draining.is_set() or self._epoch.fenced.is_set() or self.name in self._epoch.blocked
         return not ending and not self._epoch.pauses().stops(self.name, terms.settings.provider)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
@@ -129,7 +129,7 @@ class Sender:
                 break
         return gathered
 
-    async def _some(
+    async def _mark_some(
         self, state: LaneState, batch: Sequence[Rendered], calls: TaskGroup, marks: TaskGroup
     ) -> Sequence[Rendered]:
         """Begin to mark as many of a batch as may go now; answers the rest."""
@@ -139,7 +139,7 @@ class Sender:
             await self._marked[state.lane].wait()
             return batch
         await self._inbox.room()
-        if not self._goes_on(self.terms):
+        if not self._may_mark(self.terms):
             return batch
         granted = self.slots.take(state.lane, len(batch))
         if not granted:
@@ -182,17 +182,17 @@ class Sender:
 
     async def _begin(self, state: LaneState, chosen: Sequence[Rendered], calls: TaskGroup) -> None:
         """Slots and tokens are taken: mark, and hand over what the mark gave."""
-        chosen = self._running(state, chosen)
+        chosen = self._not_parked(state, chosen)
         batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen)
         for one, wait in late:
             self._settle(state, one, Back(wait, "rate limit"))
-        batch = self._promised(state, batch)
+        batch = self._under_these_terms(state, batch)
         terms = self.terms
         # From here on a reload must not close the channel under our feet.
         terms.calls += 1
         try:
             if batch and await self._ready(state, batch, terms):
-                await self._mark(state, self._running(state, batch), terms, calls)
+                await self._mark(state, self._not_parked(state, batch), terms, calls)
         finally:
             terms.calls -= 1
             self._marking[state.lane] -= 1
@@ -213,7 +213,7 @@ class Sender:
                     [one.item for one in batch],
                     self._clock.boottime,
                     terms.licence_seconds,
-                    lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.barred,
+                    lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.blocked,
                 )
         except PausesChanged:
             self.terms.rates.give_back(len(batch))
@@ -248,7 +248,7 @@ class Sender:
             terms.calls += 1
             calls.start_soon(self._call, state, terms, envelopes, marked)
 
-    def _running(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
+    def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Those that no pause of a tenant, workspace, template or run stops; the others are parked."""
         pauses = self._epoch.pauses()
         if not pauses.parks_some():
@@ -263,7 +263,7 @@ class Sender:
         self.terms.rates.give_back(len(chosen) - len(running))
         return running
 
-    def _promised(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
+    def _under_these_terms(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """Those whose claims say of an unknown outcome what our terms say. Who recovers a claim goes by that: what was
         claimed before a reload changed it would be sent again by a key that its call never carried."""
         if all(one.item.token > state.promised_after for one in batch):
@@ -295,7 +295,7 @@ class Sender:
                 await terms.channel.prepare(len(batch))
             self._metrics.channel_ready.labels(self.name).set(1)
             # A reload meanwhile may have replaced the channel: others would not call the old one's provider any more.
-            if self._goes_on(terms) and terms is self.terms:
+            if self._may_mark(terms) and terms is self.terms:
                 return True
             back = Back(0.0, "draining, paused or reloaded")
         except Unready as trouble:
@@ -353,7 +353,7 @@ class Sender:
             return
         now = self._clock.monotonic()
         if type(verdict) is Throttled:
-            self.terms.rates.close(now, retry.wish_seconds(verdict.seconds), verdict.domain)
+            self.terms.rates.close(now, retry.requested_seconds(verdict.seconds), verdict.domain)
         elif type(verdict) is NotCalled:
             self.terms.rates.give_back(1)
         used = one.item.used + 1

@@ -1,7 +1,7 @@
 """The slow renderer: renders in the worker process what would hold the event loop.
 
-A few deliveries of each tenant and lane wait for the worker. The others go back and are due when their turn may come:
-they take no room from others in their lane, and are not looked at before.
+A few deliveries of each tenant and lane wait for the worker. The others go back and are due when the worker may be free
+for them: they take no room from others in their lane, and are not looked at before.
 """
 
 from collections import Counter, OrderedDict
@@ -35,10 +35,10 @@ LOST_WAIT_SECONDS = 1.0
 LOST_MAX = 2
 LOST_KEPT_MAX = 1_000
 
-Turn = tuple[str, Lane]
+TenantLane = tuple[str, Lane]
 
 
-class Slow(Struct, frozen=True):
+class SlowDelivery(Struct, frozen=True):
     """A delivery whose template is for the worker process."""
 
     item: Claimed
@@ -66,9 +66,9 @@ class SlowRenderer:
         self._bounds = bounds
         self._tasks: TaskGroup | None = None
         self._under_way: set[anyio.CancelScope] = set()
-        self._waiting: Counter[Turn] = Counter()
+        self._waiting: Counter[TenantLane] = Counter()
         # When the worker may have come to the last one that went back.
-        self._free_at: OrderedDict[Turn, float] = OrderedDict()
+        self._free_at: OrderedDict[TenantLane, float] = OrderedDict()
         self._call_seconds = CALL_SECONDS
         self._lost: OrderedDict[int, int] = OrderedDict()
 
@@ -85,29 +85,29 @@ class SlowRenderer:
             scope.cancel()
 
     def take(self, item: Claimed, variables: str, options: Mapping[str, Any], sources: Sources) -> None:
-        """Render it, or give it back until its turn may come."""
-        slow = Slow(item, variables, options, sources)
-        turn = item.tenant_id, item.lane
+        """Render it, or give it back until the worker may be free for it."""
+        slow = SlowDelivery(item, variables, options, sources)
+        tenant_lane = item.tenant_id, item.lane
         if self._tasks is None:
             self._inbox.put(item, Back(0.0, "draining"))
-        elif self._waiting[turn] >= WAITING_MAX:
-            self._inbox.put(item, Back(self._wait(turn), "waits for its tenant's turn at the worker process"))
+        elif self._waiting[tenant_lane] >= WAITING_MAX:
+            self._inbox.put(item, Back(self._wait(tenant_lane), "waits for its tenant's turn at the worker process"))
         else:
-            self._waiting[turn] += 1
-            self._tasks.start_soon(self._render, turn, slow)
+            self._waiting[tenant_lane] += 1
+            self._tasks.start_soon(self._render, tenant_lane, slow)
 
-    def _wait(self, turn: Turn) -> float:
+    def _wait(self, tenant_lane: TenantLane) -> float:
         """How long until the worker has done what this tenant has before this one."""
         now = self._clock.monotonic()
         each = self._call_seconds * len(self._waiting)
         queued_until = now + each * WAITING_MAX
-        at = max(self._free_at.pop(turn, 0.0), queued_until) + each
-        self._free_at[turn] = at
+        at = max(self._free_at.pop(tenant_lane, 0.0), queued_until) + each
+        self._free_at[tenant_lane] = at
         while self._free_at and next(iter(self._free_at.values())) < now:
             self._free_at.popitem(last=False)
         return min(at - now, BACK_SECONDS_MAX)
 
-    async def _render(self, turn: Turn, slow: Slow) -> None:
+    async def _render(self, tenant_lane: TenantLane, slow: SlowDelivery) -> None:
         item = slow.item
         given = self._bounds(), item.template, slow.sources, slow.variables
         with anyio.CancelScope() as scope:
@@ -116,19 +116,19 @@ class SlowRenderer:
                 # Told to stop before it began.
                 scope.cancel()
             try:
-                self._settle(slow, await self._offload.call(turn[0], render, *given))
+                self._settle(slow, await self._offload.call(tenant_lane[0], render, *given))
             except CallLost as fault:
                 log.warning("render.lost", delivery_id=item.id, error=str(fault))
                 self._inbox.put(item, self._after_loss(item))
             finally:
                 self._under_way.discard(scope)
-                self._waiting[turn] -= 1
-                if not self._waiting[turn]:
-                    del self._waiting[turn]
+                self._waiting[tenant_lane] -= 1
+                if not self._waiting[tenant_lane]:
+                    del self._waiting[tenant_lane]
         if scope.cancelled_caught:
             self._inbox.put(item, Back(0.0, "draining"))
 
-    def _settle(self, slow: Slow, rendering: Rendering) -> None:
+    def _settle(self, slow: SlowDelivery, rendering: Rendering) -> None:
         self._call_seconds += NEWEST_SHARE * (rendering.cpu_seconds - self._call_seconds)
         if rendering.cpu_seconds < QUICK_SECONDS:
             self._quick(slow.item.template)

@@ -13,7 +13,7 @@ from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed, Lane, Outcome, Resend, Result
-from dispatcher.engine.rules.object_cache import Shelf
+from dispatcher.engine.rules.object_cache import ObjectCache
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.replica_shares import Shares
 from dispatcher.engine.slots import Slots
@@ -68,8 +68,8 @@ class LaneState:
         self.pipe = Pipe.of(LANE_CAPACITY_MAX)
         self._usable = usable
         # The stored objects that its deliveries carry. The bound is the configuration's.
-        self.shelf = Shelf(0)
-        self.carries_less = asyncio.Event()
+        self.object_cache = ObjectCache(0)
+        self.room_freed = asyncio.Event()
 
     def room(self) -> int:
         """How many deliveries may be claimed: what fits, and what the token bucket can use soon."""
@@ -77,9 +77,9 @@ class LaneState:
 
     def through(self, ended: Sequence[tuple[int, int]]) -> None:
         """These deliveries, by id and token, carry nothing any more."""
-        if self.shelf.carried:
-            self.shelf.release(ended)
-            self.carries_less.set()
+        if self.object_cache.carried:
+            self.object_cache.release(ended)
+            self.room_freed.set()
 
 
 class Lanes:
@@ -224,8 +224,8 @@ class Epoch(Struct, frozen=True, eq=False):
     # what they say is evidence.
     fenced: asyncio.Event
     # The channels from which we may not claim, since another replica has another provider for them, or may have.
-    barred: set[str]
+    blocked: set[str]
 
-    def stands_still(self, state: LaneState) -> bool:
+    def is_stopped(self, state: LaneState) -> bool:
         """Whether a lane's channel is not ours to send from now, or somebody has paused it."""
-        return state.channel in self.barred or self.pauses().stops(state.channel, state.provider)
+        return state.channel in self.blocked or self.pauses().stops(state.channel, state.provider)

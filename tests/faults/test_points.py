@@ -240,10 +240,10 @@ async def test_who_stood_still_past_its_lease_sends_nothing_twice(case: Case, po
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
-    """Each `faultpoints.passing(…)`, and whether it stands alone under `if faultpoints.ARMED:`."""
+    """Each `fault_points.passing(…)`, and whether it stands alone under `if fault_points.ARMED:`."""
     guarded: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "faultpoints.ARMED" and not node.orelse:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "fault_points.ARMED" and not node.orelse:
             guarded.update(body.value for body in node.body if isinstance(body, ast.Expr))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "passing":

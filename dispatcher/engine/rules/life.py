@@ -45,17 +45,17 @@ class Resend(Struct, frozen=True):
     keyed_recipients: frozenset[str] = frozenset()
 
 
-class Suspicion(Struct, frozen=True):
+class PoisonStep(Struct, frozen=True):
     """How many of those whose owners died so often may be claimed together."""
 
     deaths_min: int
     deaths_max: int
-    together: int
+    count_max: int
 
 
 # The first two deaths say little: whoever dies takes everything along that it had. What is left over is claimed by the
 # few, and from the third death on alone, so that what it does to its worker it does to no other delivery.
-SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
+POISON_STEPS = (PoisonStep(2, 2, 32), PoisonStep(3, 1 << 14, 1))
 
 
 # How a claim names what a stored version says in one locale: `v:17:de`. A template that stands in its delivery begins

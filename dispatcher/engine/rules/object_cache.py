@@ -1,4 +1,4 @@
-"""The shelf of a lane: the stored objects that its deliveries carry, and those that were carried last, within a bound.
+"""The object cache of a lane: the stored objects that its deliveries carry or carried last, within a bound.
 
 An object is in memory once, however many deliveries carry it. What nobody carries any more stays until its room is
 needed, the longest unused first.
@@ -37,7 +37,7 @@ class Stored(Struct, frozen=True):
     content: bytes
 
 
-class Shelf:
+class ObjectCache:
     """Counts what is carried. Room is taken before an object is loaded, so that loading never exceeds the bound."""
 
     def __init__(self, bytes_max: int) -> None:

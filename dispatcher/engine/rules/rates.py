@@ -88,9 +88,9 @@ class Rates:
         """Until the provider's bucket has a token."""
         return SHARELESS_WAIT_SECONDS if self._shareless() else self.provider.wait(now)
 
-    def soon(self, now: float) -> float:
+    def claimable(self, now: float) -> float:
         """Deliveries that it is worth to have at hand."""
-        return 0.0 if self._shareless() else self.provider.soon(now, SOON_SECONDS)
+        return 0.0 if self._shareless() else self.provider.usable_within(now, SOON_SECONDS)
 
     def close(self, now: float, seconds: float, domain: str | None = None) -> None:
         """The provider asked for a pause: for everybody, or for the recipients of one domain."""

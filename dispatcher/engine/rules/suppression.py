@@ -60,7 +60,7 @@ def unknown_channel(channel: str, channels: Collection[str]) -> str | None:
     return f"unknown channel{did_you_mean(channel, channels)}; known are {', '.join(sorted(channels))}"
 
 
-def barred(item: Addressed, known: Known) -> str | None:
+def suppression_reason(item: Addressed, known: Known) -> str | None:
     """Why nothing may be sent, or None. What stops most is named first."""
     left: str | None = None
     for one in known.suppressions:

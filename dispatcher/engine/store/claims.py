@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.engine.rules.life import Claimed, Lane, Resend, Suspicion
+from dispatcher.engine.rules.life import Claimed, Lane, PoisonStep, Resend
 
 _SQL = statements(__name__)
 _CLAIM = _SQL["claim"]
@@ -49,11 +49,11 @@ async def claim(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]
     return [Claimed(*row, token, channel, lane) for row in rows]  # type: ignore[call-arg]  # a row is its first fields
 
 
-async def claim_suspects(database: Database, epoch: int, wanted: Wanted, suspicion: Suspicion) -> list[Claimed]:
+async def claim_recovered(database: Database, epoch: int, wanted: Wanted, step: PoisonStep) -> list[Claimed]:
     """Take deliveries whose owners have died, from whichever lanes: no more of them together than is wise."""
-    count = min(wanted.count, suspicion.together)
-    deaths = suspicion.deaths_min, suspicion.deaths_max
-    rows = await database.fetch(_SQL["claim_suspects"], *_asked(epoch, wanted), *deaths, count, _keyed(wanted))
+    count = min(wanted.count, step.count_max)
+    deaths = step.deaths_min, step.deaths_max
+    rows = await database.fetch(_SQL["claim_recovered"], *_asked(epoch, wanted), *deaths, count, _keyed(wanted))
     return [Claimed(*row[:-1], wanted.token, wanted.channel, Lane(row["lane"])) for row in rows]  # type: ignore[call-arg]  # as above
 
 
@@ -66,12 +66,12 @@ def _keyed(wanted: Wanted) -> list[str]:
     return list(wanted.resend.keyed_recipients)
 
 
-async def suspects(database: Database, asked: Sequence[tuple[str, Suspicion]]) -> list[tuple[str, Suspicion]]:
-    """Of these channels and degrees of suspicion, those that have a delivery due."""
+async def recovered_due(database: Database, asked: Sequence[tuple[str, PoisonStep]]) -> list[tuple[str, PoisonStep]]:
+    """Of these channels and poison steps, those that have a delivery due."""
     channels = [channel for channel, _ in asked]
-    fewest = [suspicion.deaths_min for _, suspicion in asked]
-    most = [suspicion.deaths_max for _, suspicion in asked]
-    rows = await database.fetch(_SQL["suspects"], channels, fewest, most) if asked else []
+    fewest = [step.deaths_min for _, step in asked]
+    most = [step.deaths_max for _, step in asked]
+    rows = await database.fetch(_SQL["recovered_due"], channels, fewest, most) if asked else []
     return [asked[row["position"] - 1] for row in rows]
 
 

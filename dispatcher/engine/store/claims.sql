@@ -31,7 +31,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated
   FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
 
--- name: claim_suspects
+-- name: claim_recovered
 -- Take up to $9 deliveries of a channel whose owners have died from $7 to $8 times, from whichever lanes.
 WITH me AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true)
@@ -62,7 +62,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        t.lane
   FROM taken t JOIN dispatcher.deliveries d USING (id);
 
--- name: suspects
+-- name: recovered_due
 -- Of the channels and numbers of deaths asked about, the positions of those that have such a delivery due.
 SELECT asked.position FROM unnest($1::text[], $2::smallint[], $3::smallint[]) WITH ORDINALITY
                         AS asked (channel, deaths_min, deaths_max, position)

@@ -9,12 +9,12 @@ from dispatcher.base.values.addresses import Address, address, forms
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.engine.rules.life import Lane
-from dispatcher.engine.rules.suppression import Addressed, Known, Suppression, barred
+from dispatcher.engine.rules.suppression import Addressed, Known, Suppression, suppression_reason
 
 _SQL = statements(__name__)
 
 # Rows that one transaction locks: marks that meet it wait for it.
-BARRED_AT_ONCE = 1_000
+SKIPPED_AT_ONCE = 1_000
 
 # A tenant, and an address by its kind and form.
 Contact = tuple[str, str, str]
@@ -74,19 +74,19 @@ async def reasons(database: Database, items: Sequence[Addressed]) -> dict[int, s
     for item in items:
         one = address(item.channel, item.recipient)
         about = found.get((item.tenant_id, one.kind, one.text))
-        reason = None if about is None else barred(item, about)
+        reason = None if about is None else suppression_reason(item, about)
         if reason is not None:
             why[item.id] = reason
     return why
 
 
-async def bar(database: Database, why: Mapping[int, str]) -> dict[int, str]:
+async def skip(database: Database, why: Mapping[int, str]) -> dict[int, str]:
     """Let none of these go out; answers what each of them became: skipped, or held where it may have arrived before."""
     became: dict[int, str] = {}
     ids = sorted(why)
-    for start in range(0, len(ids), BARRED_AT_ONCE):
-        some = ids[start : start + BARRED_AT_ONCE]
-        became.update(await database.fetch(_SQL["bar"], some, [why[one] for one in some]))
+    for start in range(0, len(ids), SKIPPED_AT_ONCE):
+        some = ids[start : start + SKIPPED_AT_ONCE]
+        became.update(await database.fetch(_SQL["skip"], some, [why[one] for one in some]))
     return became
 
 
@@ -102,7 +102,7 @@ async def catch_up(database: Database, page: int) -> int:
     rows = await database.fetch(_SQL["candidates"], [tenant for tenant, _ in asked], [form for _, form in asked])
     candidates = [Candidate(r[0], r[1], r[2], Lane(r[3]), r[4], r[5]) for r in rows]
     if candidates:
-        await bar(database, await reasons(database, candidates))
+        await skip(database, await reasons(database, candidates))
     await database.fetch(_SQL["worked"], [row["id"] for row in work])
     return len(work)
 
