@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from msgspec import Struct
 
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import CallLost
@@ -27,10 +26,10 @@ log = structlog.get_logger(__name__)
 WAITING_MAX = 8
 # A guess too long is corrected after this.
 BACK_SECONDS_MAX = 60.0
-# What a rendering takes until some have been seen, and the weight of the newest in their average.
+# The estimate of a rendering before the first, and the weight of the newest in their average.
 CALL_SECONDS = 0.05
 NEWEST_SHARE = 0.2
-# A call that is lost says nothing about its delivery: the machine may have been asleep. A second one does.
+# One lost call may be the machine's fault, which may have been asleep. A second one is the delivery's.
 LOST_WAIT_SECONDS = 1.0
 LOST_MAX = 2
 LOST_KEPT_MAX = 1_000
@@ -38,17 +37,8 @@ LOST_KEPT_MAX = 1_000
 TenantLane = tuple[str, Lane]
 
 
-class SlowDelivery(Struct, frozen=True):
-    """A delivery whose template is for the worker process."""
-
-    item: Claimed
-    variables: str
-    options: Mapping[str, Any]
-    sources: Sources
-
-
 class SlowRenderer:
-    """Renders for one epoch. `quick` is told of templates that need the worker no more."""
+    """Renders for one epoch. `quick` gets the keys of templates that no longer need the worker."""
 
     def __init__(
         self,
@@ -67,26 +57,25 @@ class SlowRenderer:
         self._tasks: TaskGroup | None = None
         self._under_way: set[anyio.CancelScope] = set()
         self._waiting: Counter[TenantLane] = Counter()
-        # When the worker may have come to the last one that went back.
+        # When the worker may be free for the last delivery that went back.
         self._free_at: OrderedDict[TenantLane, float] = OrderedDict()
         self._call_seconds = CALL_SECONDS
         self._lost: OrderedDict[int, int] = OrderedDict()
 
     async def run(self, renderer: Callable[[], Any]) -> None:
-        """Render as long as the renderer hands over, and then what is left."""
+        """Render while the renderer runs, and then what is left."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             await renderer()
 
     def stop(self) -> None:
-        """Give back what waits, and all that is still handed over."""
+        """Give back what waits, and what is taken from now on."""
         self._tasks = None
         for scope in self._under_way:
             scope.cancel()
 
     def take(self, item: Claimed, variables: str, options: Mapping[str, Any], sources: Sources) -> None:
         """Render it, or give it back until the worker may be free for it."""
-        slow = SlowDelivery(item, variables, options, sources)
         tenant_lane = item.tenant_id, item.lane
         if self._tasks is None:
             self._inbox.put(item, Back(0.0, "draining"))
@@ -94,10 +83,10 @@ class SlowRenderer:
             self._inbox.put(item, Back(self._wait(tenant_lane), "waits for its tenant's turn at the worker process"))
         else:
             self._waiting[tenant_lane] += 1
-            self._tasks.start_soon(self._render, tenant_lane, slow)
+            self._tasks.start_soon(self._render, item, variables, options, sources)
 
     def _wait(self, tenant_lane: TenantLane) -> float:
-        """How long until the worker has done what this tenant has before this one."""
+        """Return the seconds until the worker has rendered what this tenant has waiting."""
         now = self._clock.monotonic()
         each = self._call_seconds * len(self._waiting)
         queued_until = now + each * WAITING_MAX
@@ -107,16 +96,16 @@ class SlowRenderer:
             self._free_at.popitem(last=False)
         return min(at - now, BACK_SECONDS_MAX)
 
-    async def _render(self, tenant_lane: TenantLane, slow: SlowDelivery) -> None:
-        item = slow.item
-        given = self._bounds(), item.template, slow.sources, slow.variables
+    async def _render(self, item: Claimed, variables: str, options: Mapping[str, Any], sources: Sources) -> None:
+        tenant_lane = item.tenant_id, item.lane
+        given = self._bounds(), item.template, sources, variables
         with anyio.CancelScope() as scope:
             self._under_way.add(scope)
             if self._tasks is None:
-                # Told to stop before it began.
+                # Stopped before it began.
                 scope.cancel()
             try:
-                self._settle(slow, await self._offload.call(tenant_lane[0], render, *given))
+                self._settle(item, options, await self._offload.call(item.tenant_id, render, *given))
             except CallLost as fault:
                 log.warning("render.lost", delivery_id=item.id, error=str(fault))
                 self._inbox.put(item, self._after_loss(item))
@@ -128,14 +117,14 @@ class SlowRenderer:
         if scope.cancelled_caught:
             self._inbox.put(item, Back(0.0, "draining"))
 
-    def _settle(self, slow: SlowDelivery, rendering: Rendering) -> None:
+    def _settle(self, item: Claimed, options: Mapping[str, Any], rendering: Rendering) -> None:
         self._call_seconds += NEWEST_SHARE * (rendering.cpu_seconds - self._call_seconds)
         if rendering.cpu_seconds < QUICK_SECONDS:
-            self._quick(slow.item.template)
+            self._quick(item.template)
         if rendering.parts is not None:
-            self._send([Rendered(slow.item, rendering.parts, slow.options)])
+            self._send([Rendered(item, rendering.parts, options)])
         else:
-            self._inbox.put(slow.item, Failed(str(rendering.fault)))
+            self._inbox.put(item, Failed(str(rendering.fault)))
 
     def _after_loss(self, item: Claimed) -> Back | Failed:
         lost = self._lost.pop(item.id, 0) + 1

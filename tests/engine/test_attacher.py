@@ -122,7 +122,7 @@ async def test_more_than_fits_waits_until_something_is_through() -> None:
     await until(lambda: len(desk.sent) == 2, "two are sent")
     assert not work.done()
     assert desk.state.object_cache.bytes <= desk.state.object_cache.bytes_max
-    desk.state.through([(0, desk.sent[0].item.token)])
+    desk.state.release([(0, desk.sent[0].item.token)])
     await work
     assert [one.item.id for one in desk.sent] == [0, 1, 2]
 

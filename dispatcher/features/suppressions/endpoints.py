@@ -10,8 +10,7 @@ import msgspec
 from dispatcher.base.errors import Fault
 from dispatcher.base.values.addresses import Address, Kind, given
 from dispatcher.engine.rules.life import LANES
-from dispatcher.engine.rules.suppression import Known, Suppression, suppression_reason, unknown_channel
-from dispatcher.engine.store.suppression import Candidate
+from dispatcher.engine.rules.suppression import Candidate, Known, Suppression, suppression_reason, unknown_channel
 from dispatcher.features.suppressions import models, store
 from dispatcher.features.suppressions.store import Entry
 from dispatcher.http.cursors import after_texts, cursor_after_texts
