@@ -110,7 +110,10 @@ class App:
             await self._serve()
 
     async def _serve(self) -> None:
-        self._take_signals()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
         self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
         self.direct_url = pooler.url_of(self.config.database, self.url)
         self.database = Database(self.config.database, self.url)
@@ -216,15 +219,14 @@ class App:
 
     def _epoch_number(self) -> int | None:
         current = self._current()
-        if current is None or current.fenced.is_set() or self.pipeline is None or not self.pipeline.joined:
-            return None
-        return current.number
+        joined = self.pipeline is not None and self.pipeline.joined
+        return current.number if current is not None and joined and not current.fenced.is_set() else None
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
         named = Named(self.config.functions, self.config.webhooks)
         channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options, named)
         log.debug("channel.opened", channel=name, provider=settings.provider)
-        fingerprint = fingerprints.of_channel(*_what_is_open(settings, self.config))
+        fingerprint = fingerprints.of_channel(*_made_of(settings, self.config))
         return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds, fingerprint)
 
     async def _tick(self) -> None:
@@ -242,14 +244,6 @@ class App:
         self.metrics.loop_hold.set(self._loop_watch.longest_seconds())
         self.metrics.ready.set(not self.health.unready())
 
-    # Signals
-
-    def _take_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self.reload)
-
     def stop(self) -> None:
         """Drain, the first time. The second time exit at once, which loses nothing: others recover it."""
         now = self._clock.monotonic()
@@ -266,8 +260,6 @@ class App:
             self._workers.walker.stop()
         if self.pipeline is not None:
             self.pipeline.draining.set()
-
-    # Reload
 
     def reload(self) -> None:
         """Read the configuration again and apply what may change; a faulty configuration changes nothing."""
@@ -311,7 +303,7 @@ class App:
     def _apply_channel(self, name: str, old: Config) -> None:
         before, settings = old.channels[name], self.config.channels[name]
         terms = self._terms[name]
-        if _what_is_open(before, old) != _what_is_open(settings, self.config):
+        if _made_of(before, old) != _made_of(settings, self.config):
             self._terms[name] = self._open(name, settings, terms.rates)
             self._retire(terms)
         else:
@@ -340,9 +332,7 @@ def _doors(config: Config) -> Doors:
         return doors_of(**(said | {"ses_topics": "", "ses_certificates": ""}))
 
 
-def _what_is_open(
-    settings: ChannelSettings, config: Config
-) -> tuple[str, Mapping[str, object], Faults, Mapping[str, object]]:
+def _made_of(settings: ChannelSettings, config: Config) -> tuple[str, Mapping[str, object], Faults, dict[str, Any]]:
     """Return the settings that a channel is made of: a change of them needs another channel."""
     named = named_by(settings.provider, Named(config.functions, config.webhooks))
     return settings.provider, settings.options, settings.faults, dict(named)

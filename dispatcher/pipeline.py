@@ -29,7 +29,7 @@ from dispatcher.engine.heartbeat import Heartbeat
 from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.engine.renderer import Renderer
-from dispatcher.engine.rules.life import Claimed, Lane
+from dispatcher.engine.rules.life import Lane
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.rules.replica_shares import Shares
 from dispatcher.engine.rules.unsubscribe_links import Links
@@ -95,7 +95,7 @@ class Pipeline:
         self._claimed = Pipe.of(LANE_CAPACITY_MAX * len(list(self.lanes)))
         self._claiming = anyio.CancelScope()
         controls.woken = woken
-        self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
+        self.claimer = Claimer(self.epoch, config.claim, woken, self._claimed.send.send_nowait)
         self.attacher = Attacher(_objects(database), LaneState.send, self.inbox)
         self.slow_renderer = SlowRenderer(
             self._to_lane, lambda key: templates().was_quick(key), self.inbox, clock, lambda: templates().bounds
@@ -108,9 +108,6 @@ class Pipeline:
 
     async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:
         return await self._database.persist("templates", lambda: stored.load(self._database, keys))
-
-    def _to_renderer(self, batch: list[Claimed]) -> None:
-        self._claimed.send.send_nowait(batch)
 
     def _to_lane(self, rendered: Sequence[Rendered]) -> None:
         item = rendered[0].item
@@ -262,17 +259,17 @@ def _fingerprints(terms: Mapping[str, Terms]) -> dict[str, str]:
     return {channel: term.fingerprint for channel, term in terms.items()}
 
 
+def links_of(config: Config) -> Links | None:
+    """Return the unsubscribe links; None where they are not configured."""
+    return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
+
+
 def _objects(database: Database) -> Objects:
     return Objects(
         lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
         lambda names: database.persist("objects", lambda: objects.contents(database, names)),
         lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
     )
-
-
-def links_of(config: Config) -> Links | None:
-    """Return the unsubscribe links; None where they are not configured."""
-    return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
 
 
 def _usable(rates: Rates, shares: Shares, clock: Clock) -> Callable[[], float]:

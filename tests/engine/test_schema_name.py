@@ -11,8 +11,8 @@ from tests.support.scene import Connection
 
 FOLDER = Path(__file__).parent
 OTHER = "other_dispatcher"
-# Together they claim, mark, flush and recover, in some five seconds.
-CHOSEN = "test_mark.py", "test_recover.py", "test_schema_name.py::test_the_schema_has_the_name_that_is_used"
+# The tests of recovery claim, mark and flush before they recover: some five seconds.
+CHOSEN = "test_recover.py", "test_schema_name.py::test_the_schema_has_the_name_that_is_used"
 SECONDS_MAX = 300
 
 
