@@ -22,7 +22,7 @@ from dispatcher.config.settings import Channel as ChannelSettings
 from dispatcher.config.settings import Config, Faults, Limits
 from dispatcher.db import embedded, pooler, tenants
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate as schema
+from dispatcher.db.schema import migrator
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.janitor import Janitor
 from dispatcher.engine.pauses import Controls
@@ -40,7 +40,7 @@ from dispatcher.features.receipts.providers.request import Doors
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribing
 from dispatcher.http.server.listener import Listener, application
-from dispatcher.http.server.routes import Interface
+from dispatcher.http.server.routes import ApiRoutes
 from dispatcher.liquid.pace import HURRIED
 from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.pipeline import Pipeline
@@ -69,7 +69,7 @@ def _templates(limits: Limits) -> Templates:
 class App:
     """A dispatcher process. `read` reads the configuration again, for SIGHUP."""
 
-    def __init__(self, config: Config, read: Callable[[], Config], migrate: schema.Migrate | None = None) -> None:
+    def __init__(self, config: Config, read: Callable[[], Config], migrate: migrator.Migrate | None = None) -> None:
         self.config = config
         self._read = read
         self._migrate = migrate
@@ -94,8 +94,8 @@ class App:
         self._doors = _doors(config)
         office = Office(lambda: self._doors, lambda: self.database, identity, self.metrics)
         triggers = TriggerBatches(lambda: self.callers)
-        interface = Interface(
-            ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_pressed
+        interface = ApiRoutes(
+            ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_busy
         )
         pages = [*unsubscribing(lambda: self._links, lambda: self.database), *receiving(office), *interface.handlers()]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
@@ -105,7 +105,7 @@ class App:
         # Of those who call the API, so that they cannot keep the dispatcher from its own.
         self.callers: Database
 
-    def _is_pressed(self) -> bool:
+    def _is_busy(self) -> bool:
         return self.pipeline is not None and self.pipeline.is_pressed()
 
     async def serve(self) -> None:
@@ -115,10 +115,10 @@ class App:
 
     async def _serve(self) -> None:
         self._take_signals()
-        self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
+        self.url, server = await asyncio.to_thread(embedded.start_unless_configured, self.config.database)
         self.direct_url = pooler.url_of(self.config.database, self.url)
         self.database = Database(self.config.database, self.url)
-        self.callers = Database(self.config.database_of_callers, self.url)
+        self.callers = Database(self.config.api_database, self.url)
         await self.database.open()
         await self.callers.open()
         try:
@@ -146,8 +146,8 @@ class App:
                 log.info("schema.migrated", version=one.version, name=one.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)
-        self.database.lookout.moved = self._moved
-        await self.database.persist("lookout", self.database.watch)
+        self.database.failover.moved = self._moved
+        await self.database.persist("failover", self.database.watch)
         await self.database.persist("listen", lambda: pooler.require(self.config.database, self.database))
         for name, settings in self.config.channels.items():
             rates = Rates(self._clock.monotonic(), *settings.rates)
@@ -155,7 +155,7 @@ class App:
 
     async def _require_schema(self) -> None:
         async with self.database.connection() as connection:
-            await schema.require(connection)
+            await migrator.require(connection)
             await tenants.require(connection)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -203,7 +203,7 @@ class App:
 
     async def _epoch(self, wakeup: Wakeup, controls: Controls) -> None:
         # What the last epoch could not know of the server has to be known before this one joins.
-        if not await self._unless_stopped(self.database.persist("lookout", self.database.look)):
+        if not await self._unless_stopped(self.database.persist("failover", self.database.check_cluster)):
             return
         self.pipeline = Pipeline(
             self.config,

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, structs
 from dispatcher.base.errors import Fault, did_you_mean, quoted
 from dispatcher.config.fields import Keys, Leaf, Many, Options, Table, dotted, expected, fits, got, table_of
 from dispatcher.config.rules import relations
-from dispatcher.config.settings import CHANNELS, PROVIDERS_OF_THEIR_OWN, Config
+from dispatcher.config.settings import CHANNELS, DEFAULT_PROVIDERS, Config
 from dispatcher.config.sources import Given
 
 # Which providers there are, and the struct of each one's options.
@@ -17,7 +17,7 @@ Providers = Mapping[str, type[Struct]]
 BUILT_IN: Mapping[Keys, tuple[str, ...]] = {("channels",): CHANNELS}
 # What some of it says without being told, other than all of its kind.
 SAYS: Mapping[Keys, Mapping[str, object]] = {
-    ("channels", name): {"provider": provider} for name, provider in PROVIDERS_OF_THEIR_OWN.items()
+    ("channels", name): {"provider": provider} for name, provider in DEFAULT_PROVIDERS.items()
 }
 
 

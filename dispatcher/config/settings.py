@@ -30,7 +30,7 @@ from dispatcher.config.values import (
 
 CHANNELS = ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "http", "webhook")
 # What is not captured where nobody names its provider: it goes nowhere before somebody has said where.
-PROVIDERS_OF_THEIR_OWN = {"webhook": "webhooks"}
+DEFAULT_PROVIDERS = {"webhook": "webhooks"}
 
 
 class Database(Struct, frozen=True, forbid_unknown_fields=True):
@@ -295,7 +295,7 @@ class Webhook(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _every_channel_captures() -> dict[str, Channel]:
     made = {name: Channel() for name in CHANNELS}
-    return made | {name: Channel(provider=provider) for name, provider in PROVIDERS_OF_THEIR_OWN.items()}
+    return made | {name: Channel(provider=provider) for name, provider in DEFAULT_PROVIDERS.items()}
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
@@ -323,7 +323,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: Annotated[dict[TargetName, Webhook], Meta(max_length=256)] = {}
 
     @property
-    def database_of_callers(self) -> Database:
+    def api_database(self) -> Database:
         """The database as those reach it who call the API: none takes longer than a request."""
         seconds = min(self.database.statement_seconds_max, self.api.request_seconds_max)
         return replace(self.database, pool_max=self.api.connections, statement_seconds_max=seconds)

@@ -28,7 +28,7 @@ class Heartbeat:
             self._epoch.fenced.set()
             return
         # Behind a pooler the server can be exchanged while every connection of ours lasts.
-        await self._database.persist("heartbeat", self._database.look)
+        await self._database.persist("heartbeat", self._database.check_cluster)
         asked_at = self._epoch.clock.monotonic()
         alive = await self._database.persist("heartbeat", lambda: instances.beats(self._database))
         self._epoch.shares.see(asked_at, len(alive))

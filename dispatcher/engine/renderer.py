@@ -8,8 +8,8 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dispatcher.base import fault_points
-from dispatcher.base.breaks import Breaks
 from dispatcher.base.errors import NeedsWorker, TemplateError
+from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.base.metrics import Metrics
 from dispatcher.base.values.addresses import address
 from dispatcher.engine.rules.life import STORED, Back, Claimed, Failed, Skipped
@@ -108,7 +108,7 @@ class Renderer:
     ) -> int:
         """Render until others are to have their turn, or until a version is missing that was known when the others were
         loaded, and had to make room for one of them; says how many are through."""
-        breaks = Breaks(TURN_SECONDS_MAX)
+        breaks = LoopYielder(TURN_SECONDS_MAX)
         for through, item in enumerate(batch):
             if through and breaks.is_due():
                 return through

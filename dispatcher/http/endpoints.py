@@ -15,7 +15,7 @@ from dispatcher.db.database import Database
 from dispatcher.http import cursors
 from dispatcher.http.problems import Kind, not_found
 from dispatcher.http.roles import Right
-from dispatcher.http.server.authentication import Found as Key
+from dispatcher.http.server.authentication import Key
 
 # What a body is that is not JSON, but the bytes that it is about.
 RAW = "application/octet-stream"

@@ -198,7 +198,7 @@ def _faults_of(value: object, annotation: Any, path: str, hints: Hints) -> Itera
         yield from _leaf_faults(value, annotation, path, strict=True)
 
 
-def over(at: datetime | None, path: str) -> list[Fault]:
+def past_time_faults(at: datetime | None, path: str) -> list[Fault]:
     """What is wrong with a time that has to come yet."""
     return [Fault(path, "is over already")] if at is not None and at <= datetime.now(UTC) else []
 

@@ -52,7 +52,7 @@ def selftest(
     session.require_local()
     hush()
     plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
-    url, server = embedded.unless_configured(session.config.database)
+    url, server = embedded.start_unless_configured(session.config.database)
     # It cuts connections itself, and makes a database that a pooler need not know.
     past_pooler = pooler.url_of(session.config.database, url)
     try:

@@ -1,4 +1,4 @@
-"""The sight: what the database says about who works, what is under way, and whether the dead have been recovered."""
+"""The state: what the database says about who works, what is under way, and whether the dead have been recovered."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -38,7 +38,7 @@ class Work(Struct, frozen=True):
     marked: int
 
 
-class Sight:
+class DatabaseState:
     """Looks by a line of its own, which nobody disturbs. `epochs` collects whatever each name has had."""
 
     def __init__(self, database: Database) -> None:

@@ -25,22 +25,22 @@ COUNT_MAX = {"result.put": 400, "render.done": 12, "recovery.fenced": 1, "recove
 COUNT_MAX_OTHERS = 8
 
 
-def draw_fault(dice: random.Random) -> str:
+def draw_fault(rng: random.Random) -> str:
     """A fault point at which to die, as a replica's environment has it."""
-    point = dice.choice(fault_points.POINTS)
-    count = 1 if point in ON_TERM else dice.randint(1, COUNT_MAX.get(point, COUNT_MAX_OTHERS))
+    point = rng.choice(fault_points.POINTS)
+    count = 1 if point in ON_TERM else rng.randint(1, COUNT_MAX.get(point, COUNT_MAX_OTHERS))
     return f"{point}:{count}:kill9"
 
 
-async def disturb(proxy: Proxy, kind: str, dice: random.Random, lease_seconds: float) -> None:
+async def disturb(proxy: Proxy, kind: str, rng: random.Random, lease_seconds: float) -> None:
     """Do one of `CUTS` to every line through the proxy."""
     before = Statistics(cut=proxy.statistics.cut, swallowed=proxy.statistics.swallowed)
-    away = dice.uniform(*AWAY_SHARES) * lease_seconds
+    away = rng.uniform(*AWAY_SHARES) * lease_seconds
     match kind:
         case "cut":
             proxy.cut_all()
         case "torn request" | "torn answer":
-            proxy.cut_after(dice.randint(1, TORN_BYTES_MAX), "up" if kind == "torn request" else "down")
+            proxy.cut_after(rng.randint(1, TORN_BYTES_MAX), "up" if kind == "torn request" else "down")
             await _passed(proxy, before)
         case "blackout":
             proxy.drop()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
-from dispatcher.selftest.database_state import Sight
+from dispatcher.selftest.database_state import DatabaseState
 from dispatcher.selftest.plan import KillKind
 
 # What the server had in hand when its client died is done by then.
@@ -34,8 +34,8 @@ class Kill(Struct):
 class Kills:
     """Keeps the list, and follows each to its end."""
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
+    def __init__(self, state: DatabaseState) -> None:
+        self._state = state
         self._following: set[asyncio.Task[None]] = set()
         self.list: list[Kill] = []
         # Processes that ended although nobody had done anything to them.
@@ -43,7 +43,7 @@ class Kills:
 
     def note(self, kind: KillKind, replica: str, what: str = "") -> Kill:
         """It has just happened."""
-        kill = Kill(kind, replica, what, time.monotonic(), frozenset(self._sight.epochs.get(replica, ())))
+        kill = Kill(kind, replica, what, time.monotonic(), frozenset(self._state.epochs.get(replica, ())))
         self.list.append(kill)
         task = asyncio.create_task(self._follow(kill))
         self._following.add(task)
@@ -53,9 +53,9 @@ class Kills:
     async def _follow(self, kill: Kill) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
         # It may have joined under an epoch that nobody had seen yet.
-        await self._sight.at_work()
-        kill.epochs = frozenset(self._sight.epochs.get(kill.replica, ()))
-        kill.in_flight = await self._sight.marked(kill.epochs)
+        await self._state.at_work()
+        kill.epochs = frozenset(self._state.epochs.get(kill.replica, ()))
+        kill.in_flight = await self._state.marked(kill.epochs)
         while time.monotonic() < kill.at + RECOVERY_SECONDS_MAX and not kill.survived:
             if await self._recovered(kill.epochs):
                 kill.recovered_seconds = time.monotonic() - kill.at
@@ -64,7 +64,7 @@ class Kills:
 
     async def _recovered(self, epochs: Collection[int]) -> bool:
         for epoch in epochs:
-            if not await self._sight.recovered(epoch):
+            if not await self._state.recovered(epoch):
                 return False
         return True
 

@@ -2,7 +2,7 @@
 
     python -m dispatcher.selftest.ledger --file PATH
 
-prints one line, `{"port": N}`, and serves 127.0.0.1:N until it is ended. It speaks lines of JSON, as many behind each
+prints one line, `{"port": N}`, and serves 127.0.0.1:N until it is ended. It protocol lines of JSON, as many behind each
 other as one likes: `{"key", "delivery_id", "attempt", "recipient", "body"}` is answered, in order, with one of
 
     {"accepted": id}      it is in the file
@@ -29,7 +29,7 @@ import msgspec
 import uvloop
 from msgspec import Meta, Struct
 
-from dispatcher.selftest.ledger_file import Accepted, Again, Books, Entry, name_of, read_ledger
+from dispatcher.selftest.ledger_file import Accepted, Again, Entry, LedgerFile, name_of, read_ledger
 
 __all__ = ["Entry", "Faults", "Ledger", "read_ledger"]
 
@@ -106,8 +106,8 @@ ANSWERS = {
 class Ledger:
     """The provider: it judges messages and keeps the books. `ended` has the error when it could not write."""
 
-    def __init__(self, books: Books, faults: Faults, dedupe: bool) -> None:
-        self._books = books
+    def __init__(self, books: LedgerFile, faults: Faults, dedupe: bool) -> None:
+        self._file = books
         self._faults = faults if faults.any() else None
         self._dedupe = dedupe
         # How often a message was throttled: that uses up no attempt, so without a turn it would be drawn for ever.
@@ -130,7 +130,7 @@ class Ledger:
                 break
         if lines:
             try:
-                self._books.write(lines)
+                self._file.write(lines)
             except OSError as error:
                 if not self.ended.done():
                     self.ended.set_exception(error)
@@ -143,14 +143,14 @@ class Ledger:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return NOT_A_REQUEST
         fault, wait = self._draw(asked)
-        known = self._books.ids.get(asked.key) if self._dedupe else None
+        known = self._file.ids.get(asked.key) if self._dedupe else None
         if known is not None:
             # What it has accepted it can neither refuse nor put off.
             lines.append(Again(asked.key))
             return _Reply(None if fault == "drop" else _accepted(known), wait)
         if answer := ANSWERS.get(fault):
             return _Reply(answer, wait)
-        if len(self._books.ids) >= KEYS_MAX:
+        if len(self._file.ids) >= KEYS_MAX:
             return FULL
         name = self._accept(asked, lines)
         return _Reply(None if fault == "drop" else _accepted(name), wait)
@@ -166,7 +166,7 @@ class Ledger:
         return fault, wait
 
     def _accept(self, asked: _Request, lines: list[Accepted | Again]) -> str:
-        books = self._books
+        books = self._file
         books.sequence += 1
         name = name_of(books.sequence)
         books.ids.setdefault(asked.key, name)
@@ -178,7 +178,7 @@ def _accepted(name: str) -> bytes:
     return b'{"accepted":"%s"}\n' % name.encode()
 
 
-class Counter(asyncio.Protocol):
+class LedgerConnection(asyncio.Protocol):
     """One connection to the ledger: requests in, answers out in the same order, each not before its time."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -290,12 +290,12 @@ def _arguments() -> argparse.Namespace:
 
 async def _serve(wanted: argparse.Namespace) -> None:
     faults = Faults(wanted.seed, wanted.drop, wanted.refuse, wanted.throttle, wanted.retry, wanted.delay_ms_max)
-    books = Books(wanted.file)
+    books = LedgerFile(wanted.file)
     ledger = Ledger(books, faults, wanted.dedupe)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ledger.end)
-    server = await loop.create_server(lambda: Counter(ledger), HOST, wanted.port)
+    server = await loop.create_server(lambda: LedgerConnection(ledger), HOST, wanted.port)
     sys.stdout.write(json.dumps({"port": server.sockets[0].getsockname()[1]}) + "\n")
     sys.stdout.flush()
     try:

@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Books:
+class LedgerFile:
     """The file, open for writing. It continues one that exists, but for a last line that was cut off."""
 
     def __init__(self, path: Path) -> None:

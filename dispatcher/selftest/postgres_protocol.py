@@ -7,7 +7,7 @@ not to be the expected protocol (TLS, anything foreign) makes it `lost`: from th
 from collections.abc import Iterator
 from typing import Literal, Protocol
 
-Speaks = Literal["postgres", "lines"]
+ProtocolName = Literal["postgres", "lines"]
 
 # Of each message only this much is looked at: names, and the SQL text as far as a test would search in it.
 HEAD_BYTES_MAX = 64 * 1024
@@ -21,7 +21,7 @@ PROTOCOL_3 = 3
 SSL_REQUEST, GSS_REQUEST = 80_877_103, 80_877_104
 
 
-class Talk(Protocol):
+class Follower(Protocol):
     """What a follower tells. `asked` and `answered` count; with as many answers as requests nothing is under way."""
 
     @property
@@ -41,12 +41,12 @@ class Talk(Protocol):
         """Follow what the server sends: `answered` counts what was answered to the end."""
 
 
-def follow(speaks: Speaks) -> Talk:
+def follow(protocol: ProtocolName) -> Follower:
     """A follower for a new connection."""
-    return PostgresTalk() if speaks == "postgres" else LineTalk()
+    return PostgresFollower() if protocol == "postgres" else LineFollower()
 
 
-class LineTalk:
+class LineFollower:
     """One line is one request, one line is one answer."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Frames:
         return min(end, len(data))
 
 
-class PostgresTalk:
+class PostgresFollower:
     """Version 3 of the protocol: each Sync, simple query or start-up ends with one ReadyForQuery."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from dispatcher.selftest.postgres_protocol import Speaks, follow
+from dispatcher.selftest.postgres_protocol import ProtocolName, follow
 from dispatcher.selftest.proxy_connection import Direction, Link
 
 CONNECT_SECONDS_MAX = 5.0
@@ -38,12 +38,12 @@ class Statistics(Struct):
 class Proxy:
     """Listens on a free port of `listen_host` for a server: `host:port`, or the path of a unix socket."""
 
-    def __init__(self, listen_host: str, upstream: str, speaks: Speaks = "postgres") -> None:
+    def __init__(self, listen_host: str, upstream: str, protocol: ProtocolName = "postgres") -> None:
         self.statistics = Statistics()
         self.port = 0
         self._host = listen_host
         self._upstream = upstream
-        self._speaks: Speaks = speaks
+        self._protocol: ProtocolName = protocol
         self._server: asyncio.Server
         self._links: set[Link] = set()
         self._connecting: set[asyncio.Task[None]] = set()
@@ -165,7 +165,7 @@ class Proxy:
     def _accept(self) -> asyncio.Protocol:
         self.statistics.accepted += 1
         self._changed.set()
-        link = Link(self, follow(self._speaks))
+        link = Link(self, follow(self._protocol))
         if self._refusing:
             self.statistics.refused += 1
             link.server.gone = True

@@ -6,7 +6,7 @@ import struct
 from collections import deque
 from typing import Literal, Protocol, cast
 
-from dispatcher.selftest.postgres_protocol import Talk
+from dispatcher.selftest.postgres_protocol import Follower
 
 Direction = Literal["up", "down"]
 
@@ -185,9 +185,9 @@ class End(asyncio.Protocol):
 class Link:
     """Both ends, and the talk between them as far as it is followed."""
 
-    def __init__(self, rules: Rules, talk: Talk) -> None:
+    def __init__(self, rules: Rules, follower: Follower) -> None:
         self._rules = rules
-        self._talk = talk
+        self._follower = follower
         self._swallow_at: int | None = None
         self.client = End(self, "up")
         self.server = End(self, "down")
@@ -236,19 +236,19 @@ class Link:
             end.peer.finish()
 
     def _ask(self, data: bytes) -> None:
-        for request in self._talk.up(data):
+        for request in self._follower.up(data):
             if self._swallow_at is None and self._rules.swallows(request):
-                self._swallow_at = self._talk.asked
+                self._swallow_at = self._follower.asked
 
     def _withheld(self, data: bytes) -> bool:
         """Follow what the server says; True while its answer is being swallowed."""
-        self._talk.down(data)
+        self._follower.down(data)
         if self._swallow_at is None:
             return False
-        if self._talk.answered >= self._swallow_at:
+        if self._follower.answered >= self._swallow_at:
             self.reset()
             self._rules.swallowed()
-        elif self._talk.lost:
+        elif self._follower.lost:
             # Its end would never be recognised.
             self.reset()
         return True

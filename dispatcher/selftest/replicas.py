@@ -1,4 +1,4 @@
-"""The crew: so many replicas at a time, each of which is started again at once when it has died of something."""
+"""The replicas: so many replicas at a time, each of which is started again at once when it has died of something."""
 
 import asyncio
 import random
@@ -22,15 +22,15 @@ FAILED_STARTS_MAX = 5
 START_SECONDS_MIN = 3.0
 
 
-class Crew:
+class ReplicaSet:
     """Keeps the replicas. What is done to one is done through here, so that its end is known for what it is."""
 
-    def __init__(self, plan: Plan, folder: Path, url: str, kills: Kills, dice: random.Random) -> None:
+    def __init__(self, plan: Plan, folder: Path, url: str, kills: Kills, rng: random.Random) -> None:
         self._plan = plan
         self._folder = folder
         self._url = url
         self._kills = kills
-        self._dice = dice
+        self._random = rng
         self._names = 0
         self._resting = asyncio.Event()
         self._failed_starts = 0
@@ -61,9 +61,9 @@ class Crew:
             self._names > self._plan.replicas
             and not armed
             and self.kills_left > 0
-            and self._dice.random() < ARMED_SHARE
+            and self._random.random() < ARMED_SHARE
         ):
-            fault = draw_fault(self._dice)
+            fault = draw_fault(self._random)
         replica = Replica(f"replica-{self._names}", self._folder / f"replica-{self._names}.log", fault)
         await replica.start(self._folder / "dispatcher.toml", self._url)
         self.members[place] = replica
@@ -121,7 +121,7 @@ class Crew:
         replica.stopped = True
         replica.signal(signal.SIGSTOP)
         kill = self._kills.note("stop", replica.name)
-        await asyncio.sleep(self._dice.uniform(*STOP_SHARES) * self._plan.lease_seconds)
+        await asyncio.sleep(self._random.uniform(*STOP_SHARES) * self._plan.lease_seconds)
         replica.signal(signal.SIGCONT)
         replica.stopped = False
         # Whoever was about to take over has done so by then.

@@ -15,9 +15,9 @@ from msgspec import Struct, field
 
 from dispatcher.config.settings import Database as Settings
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from dispatcher.selftest.audit import Audit, Tally, Violation
-from dispatcher.selftest.database_state import Sight
+from dispatcher.selftest.database_state import DatabaseState
 from dispatcher.selftest.director import Director, Progress
 from dispatcher.selftest.feed import Feed
 from dispatcher.selftest.kills import Kills
@@ -33,7 +33,7 @@ from dispatcher.selftest.plan import (
 )
 from dispatcher.selftest.programs import Provider
 from dispatcher.selftest.proxy import Proxy
-from dispatcher.selftest.replicas import Crew
+from dispatcher.selftest.replicas import ReplicaSet
 
 CHECK_SECONDS_MAX = 300.0
 SLOWEST_SHOWN_MAX = 5
@@ -94,7 +94,7 @@ async def _own_database(url: str, keep: Callable[[], bool]) -> AsyncIterator[str
     finally:
         await admin.close()
     try:
-        await migrate.migrate(with_database(url, name))
+        await migrator.migrate(with_database(url, name))
         yield with_database(url, name)
     finally:
         if not keep():
@@ -155,15 +155,15 @@ def _arguments(name: str, seed: int) -> list[str]:
 async def _run(
     plan: Plan, folder: Path, own: str, proxy: Proxy, database: Database, show: Callable[[Progress], None]
 ) -> tuple[Director, Kills]:
-    dice = random.Random(plan.seed)  # noqa: S311 - the same seed, the same trial
-    sight = Sight(database)
-    kills = Kills(sight)
-    crew = Crew(plan, folder, through(own, proxy.port), kills, dice)
-    director = Director(plan, crew, sight, Feed(database), kills, proxy, dice=dice, show=show)
+    rng = random.Random(plan.seed)  # noqa: S311 - the same seed, the same trial
+    state = DatabaseState(database)
+    kills = Kills(state)
+    replicas = ReplicaSet(plan, folder, through(own, proxy.port), kills, rng)
+    director = Director(plan, replicas, state, Feed(database), kills, proxy, rng=rng, show=show)
     try:
         await director.run()
     finally:
-        await crew.end()
+        await replicas.end()
     return director, kills
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from tests.conformance.outbox import Outbox, hanging
 from tests.conformance.servers import dump, outbox_at, run
 from tests.faults.provider import Provider
@@ -202,7 +202,7 @@ async def test_OB_12_data_restored_beside_a_running_dispatcher_is_not_sent_again
         assert await program.stop() == 0
         await _born_before(outbox, hours)
         await dump(outbox.connection, url, tmp_path / "dump", "--data-only")
-        await migrate.migrate(empty_url)
+        await migrator.migrate(empty_url)
         second.url = empty_url
         await second.start(**settings)
         async with outbox_at(empty_url) as found, outbox_at(empty_url) as observer:

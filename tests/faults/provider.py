@@ -65,12 +65,12 @@ class Provider:
         """The file's content."""
         return self.path.read_bytes()
 
-    async def talk(self) -> "Talk":
+    async def connect(self) -> "LedgerClient":
         """A connection to it."""
-        return Talk(*await asyncio.open_connection("127.0.0.1", self.port, limit=LINE_BYTES_MAX))
+        return LedgerClient(*await asyncio.open_connection("127.0.0.1", self.port, limit=LINE_BYTES_MAX))
 
 
-class Talk:
+class LedgerClient:
     """Lines of JSON, as many behind each other as one likes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

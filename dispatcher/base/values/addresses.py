@@ -69,7 +69,7 @@ def kind_of(text: str) -> Kind:
     return "phone" if bare.startswith(("+", "00")) and _PHONE.match(bare) else "other"
 
 
-def given(text: str, kind: Kind | None = None) -> Address:
+def parse_address(text: str, kind: Kind | None = None) -> Address:
     """An address that a person gave. ValueError says what is wrong with it."""
     if not text.strip():
         raise ValueError("is empty")

@@ -36,7 +36,7 @@ def duration(text: str) -> float | None:
     )
 
 
-def said(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as one says it: `2h30m`."""
     left, text = round(seconds * 1_000), ""
     for unit, unit_seconds in zip(("d", "h", "m", "s", "ms"), _UNIT_SECONDS[1:], strict=True):

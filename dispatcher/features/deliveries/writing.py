@@ -55,7 +55,7 @@ async def _write(database: Database, batch: Sequence[New], *, alone: bool = Fals
         # Without a savepoint for one alone, which most are: whoever writes it in a transaction has nothing else there.
         if alone:
             return list(await insert(database, batch))
-        async with database.attempt():
+        async with database.savepoint():
             return [one for page in _pages(batch) for one in await insert(database, page)]
     except _REFUSED_BY_DATABASE as refusal:
         if len(batch) == 1:

@@ -10,7 +10,7 @@ from dispatcher.db import timestamps
 from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.held import models, store
 from dispatcher.http.bulk import GOES_ON, SWEPT, NotDone, sweep
-from dispatcher.http.cursors import FIRST, behind, cursor, microseconds, moment
+from dispatcher.http.cursors import FIRST, cursor, microseconds, moment, read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import cut, page
 from dispatcher.http.models import ACTED, Acted
@@ -32,7 +32,7 @@ async def list_held(call: Call) -> Done:
 
 
 def _place(text: str) -> tuple[datetime, int]:
-    number, delivery_id = behind(NOUN, text, 2)
+    number, delivery_id = read_numbers(NOUN, text, 2)
     return moment(number), delivery_id
 
 
@@ -101,7 +101,7 @@ async def resolve_all_held(call: Call) -> Done:
     if said.cursor is None:
         begun, place = await timestamps.now(call.database), (FIRST, 0)
     else:
-        since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3, "$.cursor")
+        since, held_at, last = read_numbers(SWEEP_NOUN, said.cursor, 3, "$.cursor")
         begun, place = moment(since), (moment(held_at), last)
     until = begun if said.until is None else min(begun, said.until)
     whose = call.part.tenant_id, call.part.workspace_id

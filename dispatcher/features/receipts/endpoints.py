@@ -22,7 +22,7 @@ from dispatcher.features.receipts import store
 from dispatcher.features.receipts.providers import request as door
 from dispatcher.features.receipts.providers.receipt import Identity
 from dispatcher.features.receipts.providers.request import Doors, Forged, Garbled, Heard
-from dispatcher.http.server.public_bodies import Strangers
+from dispatcher.http.server.public_bodies import PublicBodies
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class Office(Struct, frozen=True):
 def receiving(office: Office) -> list[HTTPRouteHandler]:
     """The routes. A provider that nothing is configured of is not there."""
     turn = asyncio.Semaphore(AT_ONCE_MAX)
-    strangers = Strangers()
+    bodies = PublicBodies()
     logged: dict[str, float] = {}
 
     @post(PATH + "{provider:str}", request_max_body_size=BODY_BYTES_MAX)
@@ -70,7 +70,7 @@ def receiving(office: Office) -> list[HTTPRouteHandler]:
         opened = office.doors().get(provider)
         if opened is None:
             return _problem(404)
-        body = await _body(request, strangers)
+        body = await _body(request, bodies)
         if isinstance(body, int):
             return _problem(body)
         query = request.scope["query_string"].decode("ascii", "replace")
@@ -92,10 +92,10 @@ def receiving(office: Office) -> list[HTTPRouteHandler]:
     return [receive]
 
 
-async def _body(request: Request[object, object, State], strangers: Strangers) -> bytes | int:
+async def _body(request: Request[object, object, State], bodies: PublicBodies) -> bytes | int:
     """What was posted, or the status that says why it is not read."""
     try:
-        async with strangers.body():
+        async with bodies.body():
             return await request.body()
     except TimeoutError:
         return 408

@@ -30,7 +30,7 @@ from dispatcher.http.problems import (
     Problem,
     Refused,
 )
-from dispatcher.http.roles import Role, who_may
+from dispatcher.http.roles import Role, roles_with
 
 JSON = "application/json"
 _REFUSED = msgspec.to_builtins(Refused(error="Missing required fields: order"))
@@ -113,7 +113,7 @@ def example_of(one: Endpoint) -> Any:  # noqa: ANN401 - as JSON has it
 
 
 def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    roles = ", ".join(role.value for role in (Role if one.right is None else who_may(one.right)))
+    roles = ", ".join(role.value for role in (Role if one.right is None else roles_with(one.right)))
     made: dict[str, Any] = {
         "operationId": one.operation,
         "tags": [one.tag],

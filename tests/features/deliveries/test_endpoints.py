@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from dispatcher.base.breaks import Breaks
 from dispatcher.base.errors import HINTS_MAX
+from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.base.worker_process import Offload
 from dispatcher.base.workspace import Workspace
 from dispatcher.config.settings import Config
@@ -197,7 +197,7 @@ async def test_so_it_is_when_they_are_written_all_or_none() -> None:
 
 
 async def test_who_writes_many_lets_others_be_served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "Breaks", partial(Breaks, 0.0))
+    monkeypatch.setattr(endpoints, "LoopYielder", partial(LoopYielder, 0.0))
     many = [delivery(f"many-{number}", body=f"{number} {{{{ name }}}}") for number in range(50)]
     body = json.dumps({"deliveries": [*many, delivery("last", recipent="x")]}).encode()
     call = _call(body)
