@@ -30,7 +30,7 @@ LeaseOption = Annotated[float, typer.Option("--lease", min=0.5, max=60, help="Se
 CutsOption = Annotated[
     int, typer.Option("--cuts", min=-1, max=10_000, help="How often lines to Postgres are cut; -1: as often as killed.")
 ]
-KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the books.")]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the providers' files.")]
 
 
 def selftest(

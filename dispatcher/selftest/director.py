@@ -1,4 +1,4 @@
-"""The director: writes messages a portion at a time, and disturbs whoever has them in hand."""
+"""The director: writes messages a portion at a time, and disturbs the replicas that work on them."""
 
 import asyncio
 import random
@@ -24,19 +24,17 @@ WAITING_MAX = 5_000
 WORK_SECONDS_MAX = 20.0
 ROOM_STEPS_MAX = 3_000
 RECOVERY_STEPS_MAX = 1_500
-# A replica that is armed and works for longer than this will not come to its point any more.
+# An armed replica that works for longer than this will not reach its fault point.
 ARMED_SECONDS_MAX = 4.0
 # Between seeing that a replica works and doing something to it.
 DELAY_SECONDS_MAX = 0.03
 SETTLE_SECONDS_MAX = 120.0
-# The janitor has looked at everything once more.
+# The janitor has run once more.
 HOUSEKEEPING_SECONDS = 1.5
 KINDS = {"kill9": 5, "term": 2, "stop": 2}
 
 
 class Progress(Struct):
-    """How far it is."""
-
     written: int = 0
     kills: int = 0
     cuts: int = 0
@@ -44,7 +42,7 @@ class Progress(Struct):
 
 
 class Director:
-    """Runs the disturbances of a plan; which, and to whom, comes from its rng."""
+    """Runs the disturbances of a plan; its random numbers choose which, and of which replica."""
 
     def __init__(
         self,
@@ -66,14 +64,14 @@ class Director:
         self._proxy = proxy
         self._random = rng
         self._show = show
-        self._apart: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._working_since: dict[str, float] = {}
         self._cuts_left = plan.cuts
         self.cuts: Counter[str] = Counter()
         self.progress = Progress()
 
     async def run(self) -> None:
-        """Everything, until all that was written has ended. Raises where it does not end."""
+        """Run until every message has ended."""
         await self._replicas.start()
         while self._replicas.kills_left > 0 or self._cuts_left > 0:
             self._tell("disturbing")
@@ -89,7 +87,7 @@ class Director:
             elif self._cuts_left:
                 await self._cut()
         await self._feed.write(self._plan.messages)
-        await asyncio.gather(*self._apart)
+        await asyncio.gather(*self._tasks)
         await self._settle()
 
     def _tell(self, phase: str) -> None:
@@ -102,7 +100,7 @@ class Director:
         return self._plan.kills - max(0, self._replicas.kills_left)
 
     async def _recoveries(self) -> None:
-        """Wait until somebody can live long enough to recover the next one too: a lease, and what comes after it."""
+        """Wait until enough kills are recovered for the next one to be recovered too."""
         for _ in range(RECOVERY_STEPS_MAX):
             if self._kills.unrecovered < max(1, self._plan.replicas - 1):
                 return
@@ -110,7 +108,7 @@ class Director:
             await asyncio.sleep(STEP_SECONDS)
 
     async def _portion(self) -> None:
-        """Write as much as the next disturbance needs, where not enough waits already."""
+        """Write as many messages as the next disturbance needs."""
         for _ in range(ROOM_STEPS_MAX):
             if await self._state.waiting(WAITING_MAX) < WAITING_MAX:
                 break
@@ -118,7 +116,7 @@ class Director:
         await self._feed.write(self._plan.may_be_written(self._done_kills() + self.cuts.total()))
 
     async def _someone_at_work(self) -> Replica | None:
-        """A replica that has something marked, by preference one whose fault point will not come."""
+        """Return a replica that has something marked, preferably one whose fault point will not come."""
         deadline = time.monotonic() + WORK_SECONDS_MAX
         while time.monotonic() < deadline:
             work = await self._state.at_work()
@@ -150,8 +148,8 @@ class Director:
         task = asyncio.create_task(
             self._replicas.stop(replica) if kind == "stop" else self._replicas.terminate(replica)
         )
-        self._apart.add(task)
-        task.add_done_callback(self._apart.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         # It has begun before anything else is done to anybody.
         await asyncio.sleep(0)
 
@@ -162,7 +160,7 @@ class Director:
         self.cuts[kind] += 1
 
     async def _settle(self) -> None:
-        """Wait until nothing waits and nothing is under way, and the janitor has been round."""
+        """Wait until nothing waits, nothing is under way, and the janitor has run."""
         self._tell("settling")
         self._proxy.swallow_answers(0)
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
@@ -174,7 +172,7 @@ class Director:
         await self._kills.followed()
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
         self._tell("checking")
-        await self._replicas.rest()
+        await self._replicas.shut_down()
 
 
 def _marked(work: Work | None) -> bool:

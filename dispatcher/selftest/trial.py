@@ -1,4 +1,4 @@
-"""The trial: a database, providers, a proxy and replicas of its own, disturbed as planned, and what came of it."""
+"""The trial: a database, providers, a proxy and replicas of its own, disturbed as planned, and the report."""
 
 import random
 import shutil
@@ -40,7 +40,7 @@ SLOWEST_SHOWN_MAX = 5
 
 
 class Seconds(Struct, frozen=True):
-    """How long something took, over all times that it happened."""
+    """How long something took, over all times."""
 
     p50: float = 0.0
     max: float = 0.0
@@ -48,7 +48,7 @@ class Seconds(Struct, frozen=True):
 
     @classmethod
     def of(cls, found: list[float | None]) -> "Seconds":
-        """Of these; None is one that did not come to its end."""
+        """Return the summary of these; None is one that did not end."""
         ended = sorted(one for one in found if one is not None)
         if not ended:
             return cls(missing=len(found))
@@ -56,7 +56,7 @@ class Seconds(Struct, frozen=True):
 
 
 class Disturbed(Struct):
-    """What was done, and what it met."""
+    """What was done, and its effects."""
 
     kills: dict[str, int]
     points: dict[str, int]
@@ -72,64 +72,52 @@ class Disturbed(Struct):
 
 
 class Report(Struct):
-    """What came of it."""
-
     passed: bool
     plan: Plan
     seconds: float
     providers: dict[str, Tally]
     disturbed: Disturbed
     violations: list[Violation]
-    # Where logs and books are, and the database: kept for whoever wants to know more.
+    # The folder of logs and files, and the database, with --keep.
     kept: dict[str, str] = field(default_factory=dict)
 
 
 @asynccontextmanager
 async def _own_database(url: str, keep: Callable[[], bool]) -> AsyncIterator[str]:
-    """A database with our schema on a server, which is dropped afterwards."""
+    """Yield the URL of a new database with our schema on a server, which is dropped afterwards."""
     name = f"dispatcher_selftest_{uuid4().hex[:12]}"
-    admin = await asyncpg.connect(url, timeout=10)
-    try:
-        await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-    finally:
-        await admin.close()
+    await _execute(url, f"CREATE DATABASE {name} TEMPLATE template0")
     try:
         await migrator.migrate(with_database(url, name))
         yield with_database(url, name)
     finally:
         if not keep():
-            admin = await asyncpg.connect(url, timeout=10)
-            try:
-                await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
-            finally:
-                await admin.close()
+            await _execute(url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[Database]:
-    """Our own pool, by a direct line."""
-    database = Database(Settings(pool_max=8, statement_seconds_max=CHECK_SECONDS_MAX), url)
-    await database.open()
+async def _execute(url: str, statement: str) -> None:
+    admin = await asyncpg.connect(url, timeout=10)
     try:
-        yield database
+        await admin.execute(statement)
     finally:
-        await database.close()
+        await admin.close()
 
 
 async def trial(plan: Plan, url: str, show: Callable[[Progress], None], keep: bool = False) -> Report:
-    """Run a plan on a server. What it starts and makes is gone afterwards, unless it is to be kept."""
+    """Run a plan on a server. What it starts and makes is removed afterwards, unless `keep` is true."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="dispatcher-selftest-"))
     report: Report | None = None
 
-    def kept() -> bool:
+    def is_kept() -> bool:
         return keep and report is not None
 
     try:
         async with AsyncExitStack() as stack:
-            own = await stack.enter_async_context(_own_database(url, kept))
-            database = await stack.enter_async_context(_opened(own))
-            providers = {name: Provider(folder / f"{name}.books", _arguments(name, plan.seed)) for name in CLASSES}
+            own = await stack.enter_async_context(_own_database(url, is_kept))
+            settings = Settings(pool_max=8, statement_seconds_max=CHECK_SECONDS_MAX)
+            database = await stack.enter_async_context(Database(settings, own))
+            providers = {name: Provider(folder / f"{name}.ledger", _arguments(name, plan.seed)) for name in CLASSES}
             for one in providers.values():
                 await stack.enter_async_context(one)
             config = configuration(plan, {name: one.port for name, one in providers.items()})
@@ -142,7 +130,7 @@ async def trial(plan: Plan, url: str, show: Callable[[Progress], None], keep: bo
             if keep:
                 report.kept = {"folder": str(folder), "database": own}
     finally:
-        if not kept():
+        if not is_kept():
             shutil.rmtree(folder, ignore_errors=True)
     return report
 
@@ -171,7 +159,7 @@ async def _audit(audit: Audit, plan: Plan, providers: Mapping[str, Provider]) ->
     for place, (name, provider) in enumerate(providers.items()):
         messages = len(range(place, plan.messages, len(providers)))
         may_hold = name == "keyless" and plan.kills > 0
-        await audit.compare(name, provider.books(), messages, may_hold)
+        await audit.compare(name, provider.entries(), messages, may_hold)
     await audit.check()
 
 

@@ -31,7 +31,7 @@ async def _until_sent(outbox: Outbox, channel: str = "sms") -> int:
 
 async def _accepted(provider: Provider, outbox: Outbox, delivery: int) -> int:
     key = (await outbox.row(delivery))["idempotency_key"]
-    entry = provider.books().get(key)
+    entry = provider.entries().get(key)
     return entry.accepted if entry else 0
 
 

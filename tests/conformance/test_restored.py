@@ -215,7 +215,7 @@ async def test_OB_12_data_restored_beside_a_running_dispatcher_is_not_sent_again
             await found.until_life(await found.put(id=1_001), "sent")
             lives = [await found.life(one) for one in (*sent, due)]
         # Three before the dump, and two beside the restore.
-        assert [entry.accepted for entry in provider.books().values()] == [1] * 5
+        assert [entry.accepted for entry in provider.entries().values()] == [1] * 5
     assert lives == ["sent"] * 3 + ["held"]
 
 

@@ -57,8 +57,8 @@ class Provider:
         """From now on its file may not grow beyond this, as on a disk that is full."""
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
-    def books(self) -> dict[str, Entry]:
-        """What it has written down so far."""
+    def entries(self) -> dict[str, Entry]:
+        """Return what it has accepted so far, by key."""
         return read_ledger(self.path)
 
     def raw(self) -> bytes:

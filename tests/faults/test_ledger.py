@@ -33,7 +33,7 @@ async def test_what_was_accepted_is_in_the_books_when_the_answer_comes(path: Pat
             {"accepted": "ledger-1"},
             {"accepted": "ledger-2"},
         ]
-        books = provider.books()
+        books = provider.entries()
         await client.close()
     assert books["key-2"].delivery_id == 2
     assert (books["key-2"].accepted, books["key-2"].again) == (1, 0)
@@ -48,7 +48,7 @@ async def test_a_keyless_one_accepts_the_same_key_twice(path: Path) -> None:
             {"accepted": "ledger-1"},
             {"accepted": "ledger-2"},
         ]
-        entry = provider.books()["key-1"]
+        entry = provider.entries()["key-1"]
         await client.close()
     assert (entry.accepted, entry.again, entry.first_attempt, entry.last_attempt) == (2, 0, 1, 2)
 
@@ -61,7 +61,7 @@ async def test_a_keyed_one_answers_with_the_first_id_and_counts_that_it_was_aske
             {"accepted": "ledger-1"},
             {"accepted": "ledger-2"},
         ]
-        entry = provider.books()["key-1"]
+        entry = provider.entries()["key-1"]
         await client.close()
     assert (entry.accepted, entry.again) == (1, 1)
 
@@ -74,7 +74,7 @@ async def test_what_is_not_accepted_is_not_in_the_books(path: Path, fault: str, 
     async with Provider(path, f"--{fault}", "1") as provider:
         client = await provider.connect()
         assert await client.ask(message(1)) == [answer]
-        assert provider.books() == {}
+        assert provider.entries() == {}
         await client.close()
 
 
@@ -83,7 +83,7 @@ async def test_a_dropped_one_is_in_the_books_and_nothing_behind_it_is(path: Path
     async with Provider(path, "--drop", "0.5", "--seed", str(seed)) as provider:
         client = await provider.connect()
         assert await client.ask(message(1), message(2), message(3)) == [{"accepted": "ledger-1"}]
-        assert set(provider.books()) == {"key-1", "key-2"}
+        assert set(provider.entries()) == {"key-1", "key-2"}
         await client.close()
 
 
@@ -101,7 +101,7 @@ async def test_a_keyed_one_that_dropped_the_answer_gives_it_when_asked_again(pat
             client = await provider.connect()
             answers = await client.ask(message(1, attempt=attempt))
             await client.close()
-        entry = provider.books()["key-1"]
+        entry = provider.entries()["key-1"]
     assert answers == [{"accepted": "ledger-1"}]
     assert (entry.accepted, entry.again) == (1, attempt - 1)
 
@@ -141,7 +141,7 @@ async def test_a_throttled_attempt_is_not_throttled_for_ever(path: Path) -> None
             waiting -= {number for number, answer in zip(order, answers, strict=True) if "accepted" in answer}
         await client.close()
         assert not waiting
-        assert all(entry.accepted == 1 for entry in provider.books().values())
+        assert all(entry.accepted == 1 for entry in provider.entries().values())
 
 
 async def test_garbage_is_refused_and_the_connection_goes_on(path: Path) -> None:
@@ -229,4 +229,4 @@ async def test_it_answers_twenty_thousand_messages_of_several_talks(path: Path) 
             await client.close()
         accepted = sum(kinds(found)["accepted"] for found in answers)
         assert sum(map(len, answers)) == count
-        assert accepted == len(provider.books())
+        assert accepted == len(provider.entries())
