@@ -138,7 +138,6 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """Yield a connection inside a transaction."""
         async with self.session() as connection, within(connection, self.begin):
             yield connection
 
@@ -261,7 +260,6 @@ def _begin(session: Mapping[str, str]) -> str:
 
 
 def _discard(connection: Any) -> None:  # noqa: ANN401 - the pool's proxy has no type of its own
-    """End a session in an unknown state."""
     with suppress(asyncpg.InterfaceError):
         connection.terminate()
 

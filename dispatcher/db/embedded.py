@@ -74,7 +74,6 @@ def server_in(data: Path, version: int | None = None) -> "PostgresServer":
 
 @contextmanager
 def _accounts() -> Iterator[None]:
-    """Hold the lock on this machine's accounts."""
     lock = os.open(ACCOUNTS, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

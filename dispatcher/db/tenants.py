@@ -119,7 +119,6 @@ async def prepare(connection: Any) -> None:  # noqa: ANN401 - the pool's connect
 
 
 def _instructions(we: str, *, make: bool) -> str:
-    """Return what an administrator has to run."""
     create = f"CREATE ROLE {ROLE} NOLOGIN; " if make else ""
     ourselves = we.replace('"', '""')
     why = "missing" if make else "not ours to take"

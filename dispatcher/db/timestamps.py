@@ -36,6 +36,5 @@ def _decoded(value: tuple[int]) -> datetime:
 
 
 async def now(connection: Any) -> datetime:  # noqa: ANN401 - a Database, which imports this, or a connection
-    """Return the database's time."""
     found: datetime = await connection.value(_SQL["now"])
     return found

@@ -56,10 +56,8 @@ MATRIX: Mapping[Role, frozenset[Right]] = {
 
 
 def may(role: Role, right: Right) -> bool:
-    """Whether a role has a right."""
     return right in MATRIX[role]
 
 
 def roles_with(right: Right) -> tuple[Role, ...]:
-    """The roles that have a right."""
     return tuple(role for role in Role if may(role, right))

@@ -49,8 +49,6 @@ class Violation(Struct):
 
 
 class Audit:
-    """Collects `tallies` and `violations`."""
-
     def __init__(self, database: Database, disturbed: Collection[int]) -> None:
         self._database = database
         self._disturbed = disturbed
@@ -65,7 +63,6 @@ class Audit:
         self._found.setdefault(what, Violation(what)).note(delivery_id)
 
     async def compare(self, name: str, entries: Mapping[str, Entry], messages: int, may_hold: bool) -> None:
-        """Compare one class of providers."""
         rows = await self._database.fetch(_ROWS, name)
         tally = self.tallies[name] = Tally(messages=messages)
         tally.accepted = sum(entry.accepted > 0 for entry in entries.values())
@@ -119,7 +116,6 @@ class Audit:
             self._note(f"{name}: sent under the id of another message", row["id"])
 
     async def check(self) -> None:
-        """Check every invariant of the database."""
         for invariant in checks.invariants():
             found = await checks.check(self._database, invariant)
             if found is not None:

@@ -66,10 +66,8 @@ class DatabaseState:
         return bool(await self._database.value(_RECOVERED, epoch))
 
     async def waiting(self, counted_max: int) -> int:
-        """Return how many wait to be claimed, counted up to a bound."""
         query = "SELECT count(*) FROM (SELECT FROM dispatcher.delivery_state WHERE ready LIMIT $1) AS few"
         return int(await self._database.value(query, counted_max))
 
     async def drained(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
         return bool(await self._database.value(_DRAINED))

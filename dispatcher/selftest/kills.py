@@ -67,7 +67,6 @@ class Kills:
         return len(self._following)
 
     async def followed(self) -> None:
-        """Return when each has been followed to its end."""
         await asyncio.gather(*self._following)
 
     def disturbed(self) -> set[int]:

@@ -79,7 +79,6 @@ class LedgerFile:
 
 
 def name_of(sequence: int) -> str:
-    """Return the id of an accepted message."""
     return f"ledger-{sequence}"
 
 

@@ -38,7 +38,6 @@ class Plan(Struct, frozen=True):
 
 
 def configuration(plan: Plan, ports: Mapping[str, int]) -> str:
-    """The replicas' configuration file."""
     lease = plan.lease_seconds
     heartbeat = lease / HEARTBEATS_PER_LEASE
     lines = [
@@ -89,7 +88,6 @@ def through(url: str, port: int) -> str:
 
 
 def with_database(url: str, name: str) -> str:
-    """Return the URL of another database on the same server."""
     parts = urlsplit(url)
     others = [part for part in parts.query.split("&") if part and part.split("=")[0] not in ("dbname", "database")]
     query = "?" + "&".join(others) if others else ""

@@ -23,7 +23,6 @@ SSL_REQUEST, GSS_REQUEST = 80_877_103, 80_877_104
 
 
 def follow(protocol: ProtocolName) -> "LineFollower | PostgresFollower":
-    """Return the follower of a new connection."""
     return PostgresFollower() if protocol == "postgres" else LineFollower()
 
 

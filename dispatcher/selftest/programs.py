@@ -27,8 +27,6 @@ def _environment(**ours: str) -> dict[str, str]:
 
 
 class Provider:
-    """A ledger as a process, with its file."""
-
     def __init__(self, path: Path, arguments: Sequence[str]) -> None:
         self.path = path
         self.port = 0
@@ -93,13 +91,11 @@ class Replica:
         return self.process.returncode is None and not self.stopped and not self.ending
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended meanwhile."""
         if self.process.returncode is None:
             self.process.send_signal(number)
 
 
 async def end(process: Process) -> None:
-    """Kill a process and wait for its end."""
     if process.returncode is None:
         process.kill()
     await process.wait()

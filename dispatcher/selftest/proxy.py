@@ -51,7 +51,6 @@ class Proxy(Rules):
     # Faults
 
     def cut_all(self) -> None:
-        """Reset every connection."""
         for link in tuple(self.links):
             self.count(cut=1)
             link.reset()
@@ -61,11 +60,9 @@ class Proxy(Rules):
         self._upstream = upstream
 
     def refuse(self, on: bool = True) -> None:
-        """Reset each new connection as soon as it is there."""
         self._refusing = on
 
     def delay(self, seconds: float) -> None:
-        """Delay each piece, in either direction."""
         self.seconds = seconds
 
     def cut_after(self, bytes_count: int, direction: Direction) -> None:

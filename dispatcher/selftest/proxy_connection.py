@@ -53,13 +53,11 @@ class Rules:
             await self._changed.wait()
 
     def count(self, **changes: int) -> None:
-        """Add to the statistics."""
         for name, change in changes.items():
             setattr(self.statistics, name, getattr(self.statistics, name) + change)
         self._changed.set()
 
     def swallows(self, request: bytes) -> bool:
-        """Whether the answer to this request is to be swallowed."""
         if not self.swallows_left or self.swallows_containing not in request:
             return False
         self.swallows_left -= 1
@@ -85,8 +83,6 @@ class Rules:
 
 
 class End(asyncio.Protocol):
-    """One of the two connections of a link."""
-
     def __init__(self, link: "Link", direction: Direction) -> None:
         self._link = link
         # Of what is read here.
@@ -111,7 +107,6 @@ class End(asyncio.Protocol):
             self._transport.pause_reading()
 
     def release(self, reason: str) -> None:
-        """Read on if this was the last reason."""
         self._holds.discard(reason)
         if not self._holds and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -265,7 +260,6 @@ class Link:
         self.server.freeze(on)
 
     def reset(self) -> None:
-        """Reset both connections."""
         self.client.reset()
         self.server.reset()
 

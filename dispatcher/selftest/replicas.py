@@ -97,7 +97,6 @@ class ReplicaSet:
     # Disturbances
 
     def kill(self, replica: Replica) -> None:
-        """Send SIGKILL."""
         self.kills_left -= 1
         replica.ending = True
         replica.signal(signal.SIGKILL)
@@ -135,7 +134,6 @@ class ReplicaSet:
             await end(replica.process)
 
     async def shut_down(self) -> None:
-        """Send SIGTERM to all, and wait for their end."""
         self._resting.set()
         for replica in self.members.values():
             replica.signal(signal.SIGTERM)
@@ -143,7 +141,6 @@ class ReplicaSet:
         await asyncio.wait_for(asyncio.gather(*self._tasks), EXIT_SECONDS_MAX)
 
     async def end(self) -> None:
-        """Kill all, and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

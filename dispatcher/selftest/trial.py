@@ -40,15 +40,12 @@ SLOWEST_SHOWN_MAX = 5
 
 
 class Seconds(Struct, frozen=True):
-    """How long something took, over all times."""
-
     p50: float = 0.0
     max: float = 0.0
     missing: int = 0
 
     @classmethod
     def of(cls, found: list[float | None]) -> "Seconds":
-        """Return the summary of these; None is one that did not end."""
         ended = sorted(one for one in found if one is not None)
         if not ended:
             return cls(missing=len(found))
@@ -56,8 +53,6 @@ class Seconds(Struct, frozen=True):
 
 
 class Disturbed(Struct):
-    """What was done, and its effects."""
-
     kills: dict[str, int]
     points: dict[str, int]
     cuts: dict[str, int]

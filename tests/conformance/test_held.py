@@ -184,7 +184,7 @@ async def test_OB_12_what_lost_its_key_can_be_requeued_by_an_operator(
         settings = BRISK | _at("sms", silent, OPTIONS__KEYED="true", CALL_SECONDS_MAX="0.2")
         await program.start(**(settings | {"DISPATCHER_RETRY__BASE_SECONDS": "1"}))
         delivery = await outbox.put()
-        await until(silent.books, "the provider has it")
+        await until(silent.entries, "the provider has it")
         await outbox.until_life(delivery, "pending")
         await outbox.connection.execute("UPDATE dispatcher.delivery_state SET resend_until = now() WHERE attempt = 1")
         await outbox.until_life(delivery, "held")
@@ -205,7 +205,7 @@ async def test_OB_12_what_its_provider_may_have_is_held_where_it_is_not_sent_aga
         settings = BRISK | _at("sms", silent, OPTIONS__KEYED="true", CALL_SECONDS_MAX="0.2")
         await program.start(**(settings | {"DISPATCHER_RETRY__BASE_SECONDS": "600"}))
         delivery = await outbox.put(max_attempts=2)
-        await until(silent.books, "the provider has it")
+        await until(silent.entries, "the provider has it")
         await outbox.until_life(delivery, "pending")
         await silent.end(9)
         # What answers there now does not know of it.
