@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from bench.measure import BenchError
 from bench.server import Connection, Server, connected
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 
 # An SMS of some 90 characters with three variables in four places.
 TEMPLATE = json.dumps(
@@ -20,7 +20,7 @@ DAY = "Monday"
 async def outbox(server: Server) -> AsyncIterator[tuple[str, Connection]]:
     """A database with the schema, and a connection to it."""
     async with server.database() as url:
-        await migrate.migrate(url)
+        await migrator.migrate(url)
         async with connected(url) as connection:
             yield url, connection
 

@@ -22,7 +22,7 @@ from dispatcher.config.settings import Channel as ChannelSettings
 from dispatcher.config.settings import Config, Faults, Limits
 from dispatcher.db import embedded, pooler, tenants
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.janitor import Janitor
 from dispatcher.engine.pauses import PauseReader
@@ -39,7 +39,7 @@ from dispatcher.features.receipts.providers.request import Providers
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribing
 from dispatcher.http.server.listener import Listener, application
-from dispatcher.http.server.routes import Interface
+from dispatcher.http.server.routes import ApiRoutes
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
 from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
@@ -64,7 +64,7 @@ class App:
     """A dispatcher process. `read` reads the configuration again, for SIGHUP."""
 
     def __init__(
-        self, config: Config, read: Callable[[], Config], run_migrations: migrate.Migrate | None = None
+        self, config: Config, read: Callable[[], Config], run_migrations: migrator.Migrate | None = None
     ) -> None:
         self.config = config
         self._read = read
@@ -90,8 +90,8 @@ class App:
         self._receipt_providers = _receipt_providers(config)
         context = ReceiptContext(lambda: self._receipt_providers, lambda: self.database, identity, self.metrics)
         triggers = TriggerBatches(lambda: self.callers)
-        interface = Interface(
-            ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_pressed
+        interface = ApiRoutes(
+            ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_busy
         )
         pages = [
             *unsubscribing(lambda: self._links, lambda: self.database),
@@ -105,7 +105,7 @@ class App:
         # The pool of API requests, so that they cannot exhaust the dispatcher's own.
         self.callers: Database
 
-    def _is_pressed(self) -> bool:
+    def _is_busy(self) -> bool:
         return self.pipeline is not None and self.pipeline.is_pressed()
 
     async def serve(self) -> None:
@@ -118,10 +118,10 @@ class App:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
-        self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
+        self.url, server = await asyncio.to_thread(embedded.start_unless_configured, self.config.database)
         self.direct_url = pooler.url_of(self.config.database, self.url)
         self.database = Database(self.config.database, self.url)
-        self.callers = Database(self.config.database_of_callers, self.url)
+        self.callers = Database(self.config.api_database, self.url)
         await self.database.open()
         await self.callers.open()
         try:
@@ -149,15 +149,15 @@ class App:
                 log.info("schema.migrated", version=migration.version, name=migration.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)
-        self.database.lookout.moved = self._moved
-        await self.database.persist("lookout", self.database.watch)
+        self.database.failover.moved = self._moved
+        await self.database.persist("failover", self.database.watch)
         await self.database.persist("listen", lambda: pooler.require(self.config.database, self.database))
         for name, settings in self.config.channels.items():
             self._terms[name] = self._open(name, settings, Rates(self._clock.monotonic(), *settings.rates))
 
     async def _require_schema(self) -> None:
         async with self.database.connection() as connection:
-            await migrate.require(connection)
+            await migrator.require(connection)
             await tenants.require(connection)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -199,7 +199,7 @@ class App:
 
     async def _epoch(self, wakeup: Wakeup, controls: PauseReader) -> None:
         # The server may have been exchanged since the last epoch: see it before this one joins.
-        if not await self._unless_stopped(self.database.persist("lookout", self.database.look)):
+        if not await self._unless_stopped(self.database.persist("failover", self.database.check_cluster)):
             return
         given = self.config, self.database, self._terms, lambda: self._templates
         self.pipeline = Pipeline(*given, wakeup.woken, controls, self.metrics, walking=wakeup.walking)

@@ -129,7 +129,7 @@ async def _round(server: Server, deliveries: int, seconds: float) -> dict[str, i
                     begins = await _phases(crew, connection, seconds)
                 except BenchError as fault:
                     raise BenchError(f"{fault}\n{permits.with_name('log').read_text()[-LOG_SHOWN_MAX:]}") from fault
-            calls = sorted((entry.first_at, 1) for entry in provider.books().values())
+            calls = sorted((entry.first_at, 1) for entry in provider.entries().values())
         taken = _taken(permits)
     edges = [*begins.values(), float("inf")]
     worst = {phase: most(calls, begin, edges[place + 1]) for place, (phase, begin) in enumerate(begins.items())}

@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Ledger:
-    """Speaks lines of JSON with a ledger."""
+    """ProtocolName lines of JSON with a ledger."""
 
     keyed_recipients: frozenset[str] = frozenset()
 

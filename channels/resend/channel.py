@@ -60,7 +60,7 @@ class Work:
 
 
 class Resend:
-    """Speaks with the API of Resend."""
+    """ProtocolName with the API of Resend."""
 
     keyed_recipients: frozenset[str] = frozenset()
 

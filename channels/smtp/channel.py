@@ -32,7 +32,7 @@ _PATH = re.compile(
 
 
 class Smtp:
-    """Speaks with one relay or submission server."""
+    """ProtocolName with one relay or submission server."""
 
     keyed_recipients: frozenset[str] = frozenset()
 

@@ -28,7 +28,7 @@ class Heartbeat:
             self._epoch.fenced.set()
             return
         # Behind a pooler the server can be exchanged while every connection of ours lasts.
-        await database.persist("heartbeat", database.look)
+        await database.persist("heartbeat", database.check_cluster)
         asked_at = self._epoch.clock.monotonic()
         alive = await database.persist("heartbeat", lambda: instances.beats(database))
         self._epoch.shares.see(asked_at, len(alive))

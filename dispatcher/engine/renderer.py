@@ -8,8 +8,8 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from dispatcher.base import fault_points
-from dispatcher.base.breaks import Breaks
 from dispatcher.base.errors import NeedsWorker, TemplateError
+from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.base.metrics import Metrics
 from dispatcher.base.values.addresses import address
 from dispatcher.engine.rules.life import STORED, Back, Claimed, Failed, Skipped
@@ -97,7 +97,7 @@ class Renderer:
     ) -> int:
         """Render until the loop must be yielded, or until a version is missing that was cached when the others were
         loaded, and had to make room for them; return the number that is done."""
-        breaks = Breaks(HOLD_SECONDS_MAX)
+        breaks = LoopYielder(HOLD_SECONDS_MAX)
         for through, item in enumerate(batch):
             if through and breaks.is_due():
                 return through

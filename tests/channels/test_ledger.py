@@ -374,7 +374,7 @@ async def test_what_it_accepted_is_in_its_books_even_when_the_answer_is_lost(pos
                 else:
                     unknown += isinstance(verdict, Unknown)
         await ledger.close()
-        books = provider.books()
+        books = provider.entries()
     assert not waiting
     assert unknown
     assert {key: f"ledger-{entry.first_sequence}" for key, entry in books.items()} == accepted
@@ -393,4 +393,4 @@ async def test_a_line_that_swallows_an_answer_makes_it_unknown(post: Post, tmp_p
         (verdict,) = await Delivering(ledger, await post.envelopes()).ended()
         await ledger.close()
         assert isinstance(verdict, Unknown)
-        assert [entry.accepted for entry in provider.books().values()] == [1]
+        assert [entry.accepted for entry in provider.entries().values()] == [1]

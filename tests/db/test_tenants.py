@@ -161,7 +161,7 @@ async def _survives(database: Database) -> None:
 
 
 async def _attempts(inside: tenants.Transaction) -> None:
-    async with inside.attempt():
+    async with inside.savepoint():
         await _fails(inside)
 
 

@@ -138,7 +138,7 @@ async def test_controls_are_looked_at_when_somebody_says_so(stage: Stage) -> Non
 async def test_a_heartbeat_sees_that_the_server_was_exchanged(stage: Stage, connection: Connection) -> None:
     await stage.join()
     moved: list[bool] = []
-    stage.database.lookout.moved = lambda: moved.append(True)
+    stage.database.failover.moved = lambda: moved.append(True)
     await stage.pipeline.heartbeat.run_once()
     await connection.execute("UPDATE dispatcher.clusters SET timeline = timeline + 1")
     assert moved == []

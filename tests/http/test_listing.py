@@ -17,7 +17,7 @@ from dispatcher.features.keys import store as keys
 from dispatcher.features.keys.store import New
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.http.roles import Role
-from dispatcher.http.server.routes import Interface
+from dispatcher.http.server.routes import ApiRoutes
 from tests.support import flows
 from tests.support.home import Asked, call
 from tests.support.scene import Connection
@@ -31,7 +31,7 @@ async def test_a_run_that_is_gone_in_the_middle_of_a_page_does_not_end_the_list(
     made = await keys.create(database, New(Workspace(), "reader", Role.SYSTEM_ADMIN, None), "test", "test")
     assert made is not None
     triggers = TriggerBatches(lambda: database)
-    interface = Interface(ENDPOINTS, Config, lambda: database, backlog.ages, triggers.start)
+    interface = ApiRoutes(ENDPOINTS, Config, lambda: database, backlog.ages, triggers.start)
     app = Litestar(interface.handlers(), openapi_config=None, logging_config=None)
     fetch = Transaction.fetch
 

@@ -2,7 +2,7 @@
 
 from dispatcher.features.audit import models, store
 from dispatcher.features.audit.store import Place
-from dispatcher.http.cursors import behind, cursor, microseconds, moment
+from dispatcher.http.cursors import cursor, microseconds, moment, read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import Row, page
 from dispatcher.http.roles import Right
@@ -20,7 +20,7 @@ async def list_audit(call: Call) -> Done:
     asked: models.AuditQuery = call.query
     at = None
     if asked.cursor is not None:
-        since, rank, *last = behind(NOUN, asked.cursor, 4)
+        since, rank, *last = read_numbers(NOUN, asked.cursor, 4)
         at = Place(moment(since), min(rank, 2**31 - 1), *last)
     rows = await store.listed(call.database, call.workspace, asked, at, asked.limit + 1)
     return Done(models.Audit(*page(rows, asked.limit, models.AuditEntry, _end)))

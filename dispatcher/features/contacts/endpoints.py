@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.base.breaks import Breaks
 from dispatcher.base.errors import Fault, Hints
-from dispatcher.base.values.addresses import Address, Kind, given
+from dispatcher.base.loop_yielder import LoopYielder
+from dispatcher.base.values.addresses import Address, Kind, parse_address
 from dispatcher.features.contacts import models, store
 from dispatcher.features.contacts.rules import KEY, Said, read
 from dispatcher.features.contacts.store import Mode, Put
 from dispatcher.http import etags
-from dispatcher.http.cursors import after, cursor_after
+from dispatcher.http.cursors import cursor, read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import page
 from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -38,7 +38,7 @@ _EXAMPLE = {"key": "customer-17"} | _FIELDS
 def meant(text: str, kind: Kind | None, path: str = "query.address") -> Address:
     """An address that a request names. Raises Problem."""
     try:
-        return given(text, kind)
+        return parse_address(text, kind)
     except ValueError as fault:
         raise faulty([Fault(path, str(fault))]) from fault
 
@@ -48,9 +48,9 @@ async def list_contacts(call: Call) -> Done:
     """List contacts in the order of their keys."""
     asked: models.ContactQuery = call.query
     address = None if asked.address is None else meant(asked.address, asked.kind)
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await _listed(call, asked, address, start, asked.limit + 1)
-    return Done(models.Contacts(*page(rows, asked.limit, models.Contact, lambda row: cursor_after(NOUN, row["key"]))))
+    return Done(models.Contacts(*page(rows, asked.limit, models.Contact, lambda row: cursor(NOUN, row["key"]))))
 
 
 @endpoint(
@@ -178,7 +178,7 @@ async def _version(call: Call, key: str) -> int | None:
     if call.if_match is None:
         return None
     found = await store.show(call.database, call.workspace, key)
-    return int(found["version"]) if found is not None and etags.fits(call.if_match, found["version"]) else 0
+    return int(found["version"]) if found is not None and etags.matches(call.if_match, found["version"]) else 0
 
 
 @endpoint("DELETE", _ONE, _RIGHT, answered=models.DELETED_CONTACT, problems=(NOT_FOUND, CHANGED), tagged=True)
@@ -208,7 +208,7 @@ async def import_contacts(call: Call) -> Done:
     Sound ones are written, whatever the others are; each that is refused is named with its faults.
     """
     asked: models.NewContacts = call.given
-    hints, breaks = Hints(), Breaks()
+    hints, breaks = Hints(), LoopYielder()
     sound: dict[int, Said] = {}
     refused: list[models.RefusedContact] = []
     for number, one in enumerate(asked.contacts):

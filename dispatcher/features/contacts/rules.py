@@ -53,7 +53,7 @@ class _WrongError(ValueError):
 
 def contact_address(kind: ContactKind, text: str) -> tuple[Address, str]:
     """An address of a contact as it is compared, and as it is written to. ValueError says what is wrong with it."""
-    found = addresses.given(text, suppressed_as(kind))
+    found = addresses.parse_address(text, suppressed_as(kind))
     if len(text.strip()) > addresses.CHARACTERS_MAX:
         raise ValueError(f"has more than {addresses.CHARACTERS_MAX} characters")
     if kind != "email":

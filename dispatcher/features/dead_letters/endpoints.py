@@ -11,7 +11,7 @@ from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.deliveries.rules import NOT_DEAD, dead_letter_sentence
 from dispatcher.features.runs import store as runs
 from dispatcher.http.bulk import GOES_ON, SWEPT, NotDone, Swept, sweep
-from dispatcher.http.cursors import ID_MAX, behind, below, cursor, microseconds, moment
+from dispatcher.http.cursors import ID_MAX, cursor, microseconds, moment, read_id, read_numbers
 from dispatcher.http.endpoints import Call, Done, Endpoint
 from dispatcher.http.listing import cut
 from dispatcher.http.models import Why
@@ -25,7 +25,7 @@ def _listing(kind: Kind) -> Endpoint:
     async def list_(call: Call) -> Done:
         asked: models.DeadLetterQuery = call.query
         scope = call.part.tenant_id, call.part.workspace_id
-        start = min(below(noun, asked.cursor), asked.before)
+        start = min(read_id(noun, asked.cursor), asked.before)
         ids = await store.page(call.database, kind, scope, asked, asked.until, below=start, count=asked.limit + 1)
         some, more = cut(ids, asked.limit, lambda last: cursor(noun, last))
         found = await store.rows(call.database, kind, some)
@@ -82,7 +82,7 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
         if asked.cursor is None:
             place, begun = ID_MAX, await timestamps.now(call.database)
         else:
-            place, number = behind(noun, asked.cursor, 2, "$.cursor")
+            place, number = read_numbers(noun, asked.cursor, 2, "$.cursor")
             begun = moment(number)
         # Later failures are left alone.
         until = begun if asked.until is None else min(begun, asked.until)

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dispatcher.base.breaks import Breaks
 from dispatcher.base.errors import Fault, Hints, InputError
+from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.features.deliveries import models, store
 from dispatcher.features.deliveries.intake import intake
 from dispatcher.features.deliveries.rules import STOPPED, delivery_sentence
 from dispatcher.features.deliveries.store import New, Written, readable
 from dispatcher.features.deliveries.writing import write
-from dispatcher.http.cursors import below
+from dispatcher.http.cursors import read_id
 from dispatcher.http.endpoints import Call, Done, Endpoint, Handle, endpoint
 from dispatcher.http.listing import by_id, page
 from dispatcher.http.models import ACTED, Acted, Why
@@ -78,7 +78,7 @@ async def create_deliveries(call: Call) -> Done:
     if not 1 <= len(found) <= models.BATCH_MAX:
         raise faulty([Fault("$.deliveries", f"expected 1 to {models.BATCH_MAX} of them, got {len(found)}")])
     paths = [f"$.deliveries[{number}]" for number in range(len(found))]
-    hints, breaks = Hints(), Breaks()
+    hints, breaks = Hints(), LoopYielder()
     read: list[New | Problem] = []
     for line, path, one in zip(_each(call.body)["deliveries"], paths, found, strict=True):
         # A new template takes a third of a millisecond, a large one more.
@@ -149,7 +149,7 @@ async def send_lines(call: Call) -> Done:
     delivery that holds its key, or its faults.
     """
     given: models.NewLines = call.given
-    hints, breaks = Hints(), Breaks()
+    hints, breaks = Hints(), LoopYielder()
     read: list[New | Sequence[Fault]] = []
     for line in given.lines:
         await breaks.take()
@@ -184,7 +184,7 @@ async def list_deliveries(call: Call) -> Done:
     asked: models.DeliveryQuery = call.query
     rows = await store.listed(
         call.database,
-        min(below(NOUN, asked.cursor), asked.before),
+        min(read_id(NOUN, asked.cursor), asked.before),
         asked.limit + 1,
         life=asked.life,
         channel=asked.channel,

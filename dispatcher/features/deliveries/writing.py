@@ -53,7 +53,7 @@ async def _write(database: Database, batch: Sequence[New], *, alone: bool = Fals
         # Most requests have one delivery, and nothing else in their transaction: it needs no savepoint.
         if alone:
             return list(await insert(database, batch))
-        async with database.attempt():
+        async with database.savepoint():
             return [one for page in _pages(batch) for one in await insert(database, page)]
     except _REFUSED_BY_DATABASE as refusal:
         if len(batch) == 1:

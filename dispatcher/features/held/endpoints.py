@@ -9,7 +9,7 @@ from dispatcher.db import timestamps
 from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.held import models, store
 from dispatcher.http.bulk import GOES_ON, SWEPT, NotDone, sweep
-from dispatcher.http.cursors import FIRST, behind, cursor, microseconds, moment
+from dispatcher.http.cursors import FIRST, cursor, microseconds, moment, read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import cut, page
 from dispatcher.http.models import ACTED, Acted
@@ -26,7 +26,7 @@ async def list_held(call: Call) -> Done:
     asked: models.HeldQuery = call.query
     place = None
     if asked.cursor is not None:
-        since, last = behind(NOUN, asked.cursor, 2)
+        since, last = read_numbers(NOUN, asked.cursor, 2)
         place = moment(since), last
     scope = call.part.tenant_id, call.part.workspace_id
     rows = await store.listed(call.database, *scope, asked.limit + 1, channel=asked.channel, behind=place)
@@ -98,7 +98,7 @@ async def resolve_all_held(call: Call) -> Done:
     if said.cursor is None:
         begun, place = await timestamps.now(call.database), (FIRST, 0)
     else:
-        since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3, "$.cursor")
+        since, held_at, last = read_numbers(SWEEP_NOUN, said.cursor, 3, "$.cursor")
         begun, place = moment(since), (moment(held_at), last)
     until = begun if said.until is None else min(begun, said.until)
     scope = call.part.tenant_id, call.part.workspace_id

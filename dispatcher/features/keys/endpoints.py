@@ -7,11 +7,11 @@ from dispatcher.features.keys import models, store
 from dispatcher.features.keys.store import New
 from dispatcher.http import operators
 from dispatcher.http.bearer import KEY_NAME
-from dispatcher.http.cursors import ID_MAX, after_texts, below, cursor_after_texts, none_of_ours
+from dispatcher.http.cursors import ID_MAX, cursor, invalid_cursor, read_id, read_texts
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, page
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
-from dispatcher.http.reading import over
+from dispatcher.http.reading import past_time_faults
 from dispatcher.http.roles import Right
 
 NOUN = "keys"
@@ -28,19 +28,19 @@ _is_name = re.compile(KEY_NAME).fullmatch
 async def list_keys(call: Call) -> Done:
     """List the keys of a workspace by name; their secrets are nowhere."""
     asked: models.KeyQuery = call.query
-    whose = operators.meant(call, asked.tenant_id, asked.workspace_id)
+    whose = operators.requested_workspace(call, asked.tenant_id, asked.workspace_id)
     name, behind = (asked.after or "", ID_MAX) if asked.cursor is None else _place(asked.cursor)
     rows = await store.listed(
         call.database, whose, name, asked.limit + 1, revoked=asked.revoked, behind=behind, role=asked.role
     )
-    some = page(rows, asked.limit, models.ApiKey, lambda row: cursor_after_texts(NOUN, row["name"], str(row["id"])))
+    some = page(rows, asked.limit, models.ApiKey, lambda row: cursor(NOUN, row["name"], str(row["id"])))
     return Done(models.ApiKeys(*some))
 
 
 def _place(text: str) -> tuple[str, int]:
-    name, number = after_texts(NOUN, text, 2)
+    name, number = read_texts(NOUN, text, 2)
     if not (number.isascii() and number.isdecimal() and len(number) < len(str(ID_MAX))):
-        raise none_of_ours()
+        raise invalid_cursor()
     return name, int(number)
 
 
@@ -59,8 +59,8 @@ def _place(text: str) -> tuple[str, int]:
 async def create_key(call: Call) -> Done:
     """Make a key."""
     given: models.NewKey = call.given
-    whose = operators.meant(call, given.tenant_id, given.workspace_id)
-    if faults := over(given.expires_at, "$.expires_at"):
+    whose = operators.requested_workspace(call, given.tenant_id, given.workspace_id)
+    if faults := past_time_faults(given.expires_at, "$.expires_at"):
         raise faulty(faults)
     new = New(whose, given.name, given.role, given.expires_at)
     made = await store.create(call.database, new, operators.actor(call, whose), given.reason)
@@ -80,7 +80,7 @@ async def create_key(call: Call) -> Done:
 
 def _named(call: Call, tenant_id: str | None, workspace_id: str | None) -> tuple[Workspace, str]:
     """The key in the path. What cannot be a name is the name of nothing."""
-    whose, name = operators.meant(call, tenant_id, workspace_id), call.path["name"]
+    whose, name = operators.requested_workspace(call, tenant_id, workspace_id), call.path["name"]
     if not _is_name(name):
         raise not_found(f"key {name[:101]!r}")
     return whose, name
@@ -148,7 +148,7 @@ async def get_key_log(call: Call) -> Done:
     """Show who made, rotated and revoked the keys of a name, and why."""
     asked: models.KeyLogQuery = call.query
     whose, name = _named(call, asked.tenant_id, asked.workspace_id)
-    at = below(LOG_NOUN, asked.cursor)
+    at = read_id(LOG_NOUN, asked.cursor)
     rows = await store.actions(call.database, whose, name, asked.limit + 1, at)
     if not rows and asked.cursor is None:
         raise not_found(f"key {name}, and never was")

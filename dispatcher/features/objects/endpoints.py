@@ -8,7 +8,7 @@ from dispatcher.base.errors import Fault
 from dispatcher.engine.rules.object_cache import Name, is_name
 from dispatcher.features.objects import models, store
 from dispatcher.features.objects.models import OBJECT_BYTES_MAX
-from dispatcher.http.cursors import after
+from dispatcher.http.cursors import read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -22,7 +22,7 @@ async def list_objects(call: Call) -> Done:
     """List the objects of the workspace by name."""
     asked: models.ObjectQuery = call.query
     whose = call.workspace.tenant_id, call.workspace.workspace_id
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, *whose, start, asked.limit + 1)
     return Done(models.Objects(*page(rows, asked.limit, models.Object, by_name(NOUN))))
 

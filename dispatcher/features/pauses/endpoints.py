@@ -10,7 +10,7 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.engine.rules.pauses import PLACED
 from dispatcher.features.pauses import models, store
 from dispatcher.http import operators
-from dispatcher.http.cursors import behind
+from dispatcher.http.cursors import read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, page
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -27,8 +27,8 @@ async def list_pauses(call: Call) -> Done:
     """List what is paused: what is in the workspace, and what is everybody's and stops something here."""
     asked: models.PauseQuery = call.query
     is_all = call.shown is None and asked.tenant_id is None and asked.workspace_id is None
-    here = None if is_all else operators.meant(call, asked.tenant_id, asked.workspace_id)
-    at = 0 if asked.cursor is None else behind(NOUN, asked.cursor, 1)[0]
+    here = None if is_all else operators.requested_workspace(call, asked.tenant_id, asked.workspace_id)
+    at = 0 if asked.cursor is None else read_numbers(NOUN, asked.cursor, 1)[0]
     rows = await store.listed(call.database, here, at, asked.limit + 1, asked.scope)
     return Done(models.Pauses(*page(rows, asked.limit, models.Pause, by_id(NOUN))))
 
@@ -67,7 +67,7 @@ def _where(call: Call, given: models.NewPause) -> Workspace | None:
     if given.scope == "workspace" and given.everywhere:
         raise faulty([Fault("$.everywhere", "a workspace is only where it is")])
     if given.scope in PLACED and not given.everywhere:
-        return operators.meant(call, given.tenant_id, given.workspace_id)
+        return operators.requested_workspace(call, given.tenant_id, given.workspace_id)
     if given.tenant_id is not None or given.workspace_id is not None:
         raise faulty([Fault("$", "what is paused everywhere is in no tenant's workspace")])
     operators.require(call, _FOR_ALL)
@@ -129,7 +129,7 @@ async def _open(call: Call) -> dict[str, Any]:
     """The pause in the path, where it is the workspace's own or everybody's."""
     number = call.number("pause_id", "pause")
     found = await store.show(call.database, number)
-    if found is None or not (operators.is_operators(call) or call.owns(found) or _is_everybodys(call, found)):
+    if found is None or not (operators.is_operator(call) or call.owns(found) or _is_everybodys(call, found)):
         raise not_found(f"pause {number}")
     return found
 

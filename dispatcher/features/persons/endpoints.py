@@ -10,7 +10,7 @@ from dispatcher.base.values.addresses import Address
 from dispatcher.features.contacts.endpoints import meant
 from dispatcher.features.persons import erasure, models, store
 from dispatcher.features.persons.rules import Person
-from dispatcher.http.cursors import ID_MAX, behind, below, cursor, microseconds, moment
+from dispatcher.http.cursors import ID_MAX, cursor, microseconds, moment, read_id, read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, page
 from dispatcher.http.problems import NOT_FOUND, Problem, faulty, not_found
@@ -88,7 +88,7 @@ async def _timeline(call: Call, asked: models.PersonQuery, path: str) -> Done:
     address = meant(asked.address, asked.kind, f"{path}.address")
     before = store.END
     if asked.cursor is not None:
-        at, number = behind("timeline", asked.cursor, 2, f"{path}.cursor")
+        at, number = read_numbers("timeline", asked.cursor, 2, f"{path}.cursor")
         before = moment(at), number
     found = await store.timeline(call.database, call.workspace, address, before, asked.limit)
     more = None if found.behind is None else cursor("timeline", microseconds(found.behind[0]), found.behind[1])
@@ -135,7 +135,7 @@ async def _export(call: Call, who: Person, following: str | None, count: int, pa
     """A page: first what is known of somebody, then deliveries, then runs."""
     where = store.BEGIN
     if following is not None:
-        section, number = behind("export", following, 2, path)
+        section, number = read_numbers("export", following, 2, path)
         where = min(section, _SECTION_LAST), number - 1
     found, then = await store.export(call.database, call.workspace, who, where, count)
     more = None if then is None else cursor("export", then[0], then[1] + 1)
@@ -182,7 +182,7 @@ async def get_erasure(call: Call) -> Done:
 async def list_erasures(call: Call) -> Done:
     """List erasures, the newest first."""
     asked: models.ErasureQuery = call.query
-    rows = await erasure.listed(call.database, call.workspace, below("erasures", asked.cursor), asked.limit + 1)
+    rows = await erasure.listed(call.database, call.workspace, read_id("erasures", asked.cursor), asked.limit + 1)
     return Done(models.Erasures(*page(rows, asked.limit, models.Erasure, by_id("erasures"))))
 
 

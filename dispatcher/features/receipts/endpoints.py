@@ -22,7 +22,7 @@ from dispatcher.features.receipts import store
 from dispatcher.features.receipts.providers.receipt import Identity
 from dispatcher.features.receipts.providers.request import Accepted, Forged, Garbled, Providers
 from dispatcher.features.receipts.providers.request import Request as PostedReceipt
-from dispatcher.http.server.public_bodies import Strangers
+from dispatcher.http.server.public_bodies import PublicBodies
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class ReceiptContext(Struct, frozen=True):
 def receipt_handlers(context: ReceiptContext) -> list[HTTPRouteHandler]:
     """Return the routes. A provider without configuration is answered with 404."""
     writing = asyncio.Semaphore(AT_ONCE_MAX)
-    strangers = Strangers()
+    bodies = PublicBodies()
     logged: dict[str, float] = {}
 
     @post(PATH + "{provider:str}", request_max_body_size=BODY_BYTES_MAX)
@@ -70,7 +70,7 @@ def receipt_handlers(context: ReceiptContext) -> list[HTTPRouteHandler]:
         read = context.providers().get(provider)
         if read is None:
             return _problem(404)
-        body = await _body(request, strangers)
+        body = await _body(request, bodies)
         if isinstance(body, int):
             return _problem(body)
         query = request.scope["query_string"].decode("ascii", "replace")
@@ -93,10 +93,10 @@ def receipt_handlers(context: ReceiptContext) -> list[HTTPRouteHandler]:
     return [receive]
 
 
-async def _body(request: Request[object, object, State], strangers: Strangers) -> bytes | int:
+async def _body(request: Request[object, object, State], bodies: PublicBodies) -> bytes | int:
     """Return the body, or the status of the refusal."""
     try:
-        async with strangers.body():
+        async with bodies.body():
             return await request.body()
     except TimeoutError:
         return 408

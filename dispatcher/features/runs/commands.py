@@ -9,7 +9,7 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from dispatcher.base.values.durations import said
+from dispatcher.base.values.durations import format_duration
 from dispatcher.cli.arguments import moment, object_text
 from dispatcher.cli.calls.caller import PAGE_MAX, Caller
 from dispatcher.cli.commands import command, group
@@ -130,7 +130,9 @@ def list_(
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     at = ", ".join(row["current_steps"])
-    took = "" if row["finished_at"] is None else said((row["finished_at"] - row["created_at"]).total_seconds())
+    took = (
+        "" if row["finished_at"] is None else format_duration((row["finished_at"] - row["created_at"]).total_seconds())
+    )
     begun = f"{row['created_at']:%Y-%m-%d %H:%M:%S}"
     key = row["idempotency_key"]
     return row["id"], row["workflow"], row["version"], row["status"], at, key, begun, took, row["error"]

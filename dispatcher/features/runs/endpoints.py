@@ -8,7 +8,7 @@ from dispatcher.features.deliveries.rules import run_sentence
 from dispatcher.features.runs import models, store
 from dispatcher.features.runs.models import NewTrigger, Triggered
 from dispatcher.features.runs.store import Trigger
-from dispatcher.http.cursors import behind, below, cursor
+from dispatcher.http.cursors import cursor, read_id, read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, cut, page
 from dispatcher.http.models import ACTED, Acted, Why
@@ -92,7 +92,7 @@ def refusal(refused: TriggerRefused) -> Problem:
 async def list_runs(call: Call) -> Done:
     """List runs, the newest first."""
     asked: models.RunQuery = call.query
-    start = min(below(NOUN, asked.cursor), asked.before)
+    start = min(read_id(NOUN, asked.cursor), asked.before)
     part = call.part.tenant_id, call.part.workspace_id
     # What is gone before it is read makes the page shorter, and not the list.
     found = await store.newest(call.database, *part, asked, start, asked.limit + 1)
@@ -123,7 +123,7 @@ async def get_run_log(call: Call) -> Done:
     """Show what happened to a run."""
     run_id = await _own(call)
     asked: models.LogQuery = call.query
-    first = 0 if asked.cursor is None else behind(LOG_NOUN, asked.cursor, 1)[0]
+    first = 0 if asked.cursor is None else read_numbers(LOG_NOUN, asked.cursor, 1)[0]
     found = await store.log(call.database, run_id, first, asked.limit + 1)
     # The next page begins at a number, and not behind one.
     entries, more = cut(found, asked.limit, lambda last: cursor(LOG_NOUN, last.number + 1))
@@ -142,7 +142,7 @@ async def list_run_deliveries(call: Call) -> Done:
     """List the deliveries that a run has ordered, the first ones first."""
     run_id = await _own(call)
     asked: models.OrderedQuery = call.query
-    first = 0 if asked.cursor is None else behind(ORDERED_NOUN, asked.cursor, 1)[0]
+    first = 0 if asked.cursor is None else read_numbers(ORDERED_NOUN, asked.cursor, 1)[0]
     rows = await store.ordered(call.database, run_id, first, asked.limit + 1)
     return Done(models.OrderedDeliveries(*page(rows, asked.limit, models.Ordered, by_id(ORDERED_NOUN))))
 

@@ -97,7 +97,7 @@ async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
     It is the trigger itself, where nothing may be written: it ends where all checks are over.
     """
     with _refusing():
-        rows = await database.fetch_unwritten(_SQL["trigger"], *_asked(given))
+        rows = await database.fetch_read_only(_SQL["trigger"], *_asked(given))
     return None if rows is None else Triggered(*rows[0])
 
 

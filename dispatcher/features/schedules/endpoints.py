@@ -10,7 +10,7 @@ from dispatcher.db import timestamps
 from dispatcher.features.schedules import models, store
 from dispatcher.features.schedules.rules import Cron
 from dispatcher.http import etags
-from dispatcher.http.cursors import after
+from dispatcher.http.cursors import read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -27,7 +27,7 @@ _PUT = {"workflow": "welcome", "cron": "0 8 * * *", "time_zone": "Europe/Berlin"
 async def list_schedules(call: Call) -> Done:
     """List schedules by name."""
     asked: models.ScheduleQuery = call.query
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(
         call.database, call.workspace, start, asked.limit + 1, workflow=asked.workflow, active=asked.active
     )

@@ -28,7 +28,7 @@ from dispatcher.features.suppressions.models import (
     Suppression,
     WholePreference,
 )
-from dispatcher.http.cursors import cursor_after_texts
+from dispatcher.http.cursors import cursor
 
 app = group(help="List, add, remove, import and check addresses that get nothing more.")
 
@@ -74,12 +74,12 @@ def show_addressed(
 @command(app, "list", limit=100, after=False)
 def list_(caller: Caller, *, source: OfSource = None, kind: OfKind = None, behind: Behind = None) -> None:
     """List suppressed addresses, in their order."""
-    cursor = None
+    start = None
     if behind is not None:
         (after,) = addresses([behind], kind)
         # No channel and no source comes behind this one.
-        cursor = cursor_after_texts(endpoints.NOUN, after.kind, after.text, "~", "~")
-    found = caller.listed(endpoints.list_suppressions, source=source, kind=kind, cursor=cursor)
+        start = cursor(endpoints.NOUN, after.kind, after.text, "~", "~")
+    found = caller.listed(endpoints.list_suppressions, source=source, kind=kind, cursor=start)
     columns = ("address", "channel", "source", "since", "until", "by", "why")
     show_addressed(caller, found, columns, _cells, "Nobody is suppressed.")
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from dispatcher.base.errors import Fault
-from dispatcher.base.values.addresses import Address, Kind, given
+from dispatcher.base.values.addresses import Address, Kind, parse_address
 from dispatcher.engine.rules.life import LANES
 from dispatcher.engine.rules.suppression import Candidate, Known, Suppression, suppression_reason, unknown_channel
 from dispatcher.features.suppressions import models, store
 from dispatcher.features.suppressions.store import Entry
-from dispatcher.http.cursors import after_texts, cursor_after_texts
+from dispatcher.http.cursors import cursor, read_texts
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import Row, page
 from dispatcher.http.problems import faulty
-from dispatcher.http.reading import over
+from dispatcher.http.reading import past_time_faults
 from dispatcher.http.roles import Right
 
 NOUN = "suppressions"
@@ -37,7 +37,7 @@ async def list_suppressions(call: Call) -> Done:
     The list is the tenant's: it holds in all of its workspaces.
     """
     asked: models.SuppressionQuery = call.query
-    behind = after_texts(NOUN, asked.cursor, len(_PLACE))
+    behind = read_texts(NOUN, asked.cursor, len(_PLACE))
     rows = await store.listed(
         call.database, call.workspace.tenant_id, behind, asked.limit + 1, source=asked.source, kind=asked.kind
     )
@@ -45,7 +45,7 @@ async def list_suppressions(call: Call) -> Done:
 
 
 def _end(noun: str, place: Sequence[str]) -> Callable[[Row], str]:
-    return lambda row: cursor_after_texts(noun, *(row[name] for name in place))
+    return lambda row: cursor(noun, *(row[name] for name in place))
 
 
 @endpoint(
@@ -72,7 +72,7 @@ async def add_suppressions(call: Call) -> Done:
             faults.append(meant)
             continue
         faults += _channel_faults(call, one.channel, f"{path}.channel")
-        faults += over(one.expires_at, f"{path}.expires_at")
+        faults += past_time_faults(one.expires_at, f"{path}.expires_at")
         source, reason = one.source or said.source, one.reason or said.reason
         entries.append(Entry(meant, source, reason, one.channel or "", one.expires_at))
     if faults:
@@ -86,7 +86,7 @@ async def add_suppressions(call: Call) -> Done:
 
 def _read(text: str, kind: Kind | None, path: str) -> Address | Fault:
     try:
-        return given(text, kind)
+        return parse_address(text, kind)
     except ValueError as fault:
         return Fault(path, str(fault))
 
@@ -176,7 +176,7 @@ async def list_topic_preferences(call: Call) -> Done:
     The list is the tenant's: it holds in all of its workspaces. Who said nothing gets every topic.
     """
     asked: models.TopicQuery = call.query
-    behind = after_texts(TOPICS_NOUN, asked.cursor, len(_TOPICS_PLACE))
+    behind = read_texts(TOPICS_NOUN, asked.cursor, len(_TOPICS_PLACE))
     rows = await store.preferences(call.database, call.workspace.tenant_id, behind, asked.limit + 1, topic=asked.topic)
     return Done(models.Preferences(*page(rows, asked.limit, models.WholePreference, _end(TOPICS_NOUN, _TOPICS_PLACE))))
 

@@ -14,7 +14,7 @@ from dispatcher.engine.rules.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.features.suppressions import endpoints
 from dispatcher.features.suppressions.commands import Addresses, Behind, catch_up, show_addressed
 from dispatcher.features.suppressions.models import PreferredTopics, WholePreference
-from dispatcher.http.cursors import cursor_after_texts
+from dispatcher.http.cursors import cursor
 from dispatcher.http.endpoints import Endpoint
 
 app = group(help="List what addresses said about topics; subscribe and unsubscribe them.")
@@ -43,8 +43,8 @@ def list_(
     ends = [(one.kind, one.text, "~") for one in addresses([behind] if behind is not None else [], kind)]
     meant = [(one.kind, one.text) for one in addresses([address] if address is not None else [], kind)]
     start = max([*ends, *((*one, "") for one in meant)], default=None)
-    cursor = None if start is None else cursor_after_texts(endpoints.TOPICS_NOUN, *start)
-    rows: list[WholePreference] = caller.listed(endpoints.list_topic_preferences, topic=topic, cursor=cursor)
+    place = None if start is None else cursor(endpoints.TOPICS_NOUN, *start)
+    rows: list[WholePreference] = caller.listed(endpoints.list_topic_preferences, topic=topic, cursor=place)
     found = [row for row in rows if not meant or (row.kind, row.address) in meant]
     columns = ("topic", "address", "wants it", "since", "by", "why")
     show_addressed(caller, found, columns, _cells, "Nobody has said anything about that.")

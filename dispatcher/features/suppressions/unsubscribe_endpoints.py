@@ -17,7 +17,7 @@ from dispatcher.engine.store import suppression
 from dispatcher.features.suppressions import store
 from dispatcher.features.suppressions import unsubscribe_page as page
 from dispatcher.features.suppressions.store import Entry
-from dispatcher.http.server.public_bodies import Strangers
+from dispatcher.http.server.public_bodies import PublicBodies
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ Fields = Sequence[tuple[str, str]]
 
 def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Database]) -> list[HTTPRouteHandler]:
     """The routes. Without links configured there is nothing behind any of them."""
-    strangers = Strangers()
+    bodies = PublicBodies()
 
     def read(token: str) -> Subscription | None:
         made = links()
@@ -68,7 +68,7 @@ def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Data
         if one is None:
             return _answer(404, page.unknown())
         try:
-            async with strangers.body():
+            async with bodies.body():
                 fields = await _fields(request)
         except TimeoutError:
             return _answer(408, page.unavailable())

@@ -13,7 +13,7 @@ from dispatcher.features.templates.preview import preview
 from dispatcher.features.templates.rules import PARTIAL_PARTS, Draft, Flaw, Version, freeze_here
 from dispatcher.features.templates.store import LATEST, Found
 from dispatcher.http import etags
-from dispatcher.http.cursors import after, below, cursor
+from dispatcher.http.cursors import cursor, read_id, read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
@@ -40,7 +40,7 @@ class _Frozen(Struct, frozen=True):
 async def list_templates(call: Call) -> Done:
     """List templates by name."""
     asked: models.TemplateQuery = call.query
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1, channel=asked.channel)
     return Done(models.Templates(*page(rows, asked.limit, models.Template, by_name(NOUN))))
 
@@ -90,7 +90,7 @@ async def list_template_versions(call: Call) -> Done:
     """List the versions of a template, the newest first."""
     asked: models.TemplateVersionQuery = call.query
     name = (await _find(call)).name
-    at = below(VERSIONS_NOUN, asked.cursor)
+    at = read_id(VERSIONS_NOUN, asked.cursor)
     rows = await store.history(call.database, call.workspace, name, asked.limit + 1, at)
     some = page(rows, asked.limit, models.TemplateVersion, lambda row: cursor(VERSIONS_NOUN, row["number"]))
     return Done(models.TemplateVersions(*some))

@@ -6,7 +6,7 @@ from dispatcher.base.errors import Fault
 from dispatcher.features.webhooks import models, store
 from dispatcher.features.webhooks.rules import CHANNEL, ENDPOINTS_MAX, events_faults, is_name, url_fault
 from dispatcher.features.webhooks.store import Refused
-from dispatcher.http.cursors import after, below
+from dispatcher.http.cursors import read_id, read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, by_name, page
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -22,7 +22,7 @@ _URL, _EVENTS = "https://crm.example.org/hooks", ["delivery.*", "run.failed"]
 async def list_webhooks(call: Call) -> Done:
     """List the endpoints that receive events, by name."""
     asked: models.WebhookQuery = call.query
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
     return Done(models.Webhooks(*page(rows, asked.limit, models.Webhook, by_name(NOUN))))
 
@@ -130,7 +130,7 @@ async def delete_webhook(call: Call) -> Done:
 async def get_webhook_log(call: Call) -> Done:
     """Show who created, changed, rotated, disabled and deleted the endpoints of a name, and why."""
     asked: models.WebhookLogQuery = call.query
-    name, at = _name(call), below(LOG_NOUN, asked.cursor)
+    name, at = _name(call), read_id(LOG_NOUN, asked.cursor)
     rows = await store.actions(call.database, call.workspace, name, asked.limit + 1, at)
     if not rows and asked.cursor is None:
         raise _missing(name, ", and never was")

@@ -10,7 +10,7 @@ from dispatcher.base.errors import Fault
 from dispatcher.features.workflows import models, store
 from dispatcher.features.workflows.store import Found, New
 from dispatcher.http import etags
-from dispatcher.http.cursors import after
+from dispatcher.http.cursors import read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -47,7 +47,7 @@ _DEFINITION = {"name": "order_shipped", "entryNodeId": "mail", "nodes": [_MAIL],
 async def list_workflows(call: Call) -> Done:
     """List workflows by name."""
     asked: models.WorkflowQuery = call.query
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1, active=asked.active)
     return Done(models.Workflows(*page(rows, asked.limit, models.Workflow, by_name(NOUN))))
 

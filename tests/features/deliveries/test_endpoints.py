@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from dispatcher.base.breaks import Breaks
 from dispatcher.base.errors import HINTS_MAX
+from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.base.worker_process import Offload
 from dispatcher.base.workspace import Workspace
 from dispatcher.config.settings import Config
@@ -195,7 +195,7 @@ async def test_a_batch_gives_hints_for_the_first_unknown_words_too() -> None:
 
 
 async def test_a_large_batch_does_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "Breaks", partial(Breaks, 0.0))
+    monkeypatch.setattr(endpoints, "LoopYielder", partial(LoopYielder, 0.0))
     many = [delivery(f"many-{number}", body=f"{number} {{{{ name }}}}") for number in range(50)]
     body = json.dumps({"deliveries": [*many, delivery("last", recipent="x")]}).encode()
     call = _call(body)

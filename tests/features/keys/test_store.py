@@ -29,7 +29,7 @@ async def _state(database: Database, one: Bearer) -> str:
     found = await authentication.find(database, one.prefix)
     assert found is not None
     assert found.workspace == ACME
-    assert one.is_of(found.hash)
+    assert one.matches(found.hash)
     return found.state
 
 

@@ -9,7 +9,7 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from dispatcher.base.values.durations import said
+from dispatcher.base.values.durations import format_duration
 from dispatcher.cli.arguments import object_text, pair
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import FAILED
@@ -90,7 +90,7 @@ def _show(voice: Voice, planned: PlannedRun) -> None:
 def _heading(stage: PlannedStep, now: datetime) -> str:
     if stage.skipped:
         return f"  -   {stage.step} {stage.node}: {stage.kind}, not reached"
-    after = said(round((stage.at - now).total_seconds(), 3)) if stage.at > now else "at once"
+    after = format_duration(round((stage.at - now).total_seconds(), 3)) if stage.at > now else "at once"
     words = [stage.kind]
     if stage.until is not None and stage.until > stage.at:
         words.append(f"until {second(stage.until)}")

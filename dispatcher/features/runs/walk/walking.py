@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dispatcher.base.breaks import with_breaks
+from dispatcher.base.loop_yielder import yielding
 from dispatcher.base.values.idempotency import delivery_key
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
@@ -221,7 +221,7 @@ async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) ->
     """Write the deliveries of orders, one for each recipient."""
     scheduled_for = datetime.fromtimestamp(now, UTC)
     page: list[tuple[object, ...]] = []
-    async for row in with_breaks(row for frozen in orders for row in _rows(frozen, scheduled_for)):
+    async for row in yielding(row for frozen in orders for row in _rows(frozen, scheduled_for)):
         page.append(row)
         if len(page) == ROWS_MAX:
             await _order(connection, page, scheduled_for)
@@ -276,7 +276,7 @@ async def write(connection: Any, epoch: int, walked: Sequence[tuple[Taken, Advan
         [advance.available_at for _, advance in walked],
         [advance.error for _, advance in walked],
         [advance.error_node for _, advance in walked],
-        [encode_state(advance.state).decode() async for _, advance in with_breaks(walked)],
+        [encode_state(advance.state).decode() async for _, advance in yielding(walked)],
         *await _entries(walked),
     )
     cancelled = [taken.run.id for taken, advance in walked if advance.cancels]
@@ -287,7 +287,7 @@ async def write(connection: Any, epoch: int, walked: Sequence[tuple[Taken, Advan
 async def _entries(walked: Sequence[tuple[Taken, Advance]]) -> list[list[object]]:
     """What is new in the logs, by columns."""
     columns: list[list[object]] = [[] for _ in range(8)]
-    async for taken, advance in with_breaks(walked):
+    async for taken, advance in yielding(walked):
         first = advance.state.entries - len(advance.entries)
         for number, entry in enumerate(advance.entries, first):
             context = None if entry.context is None else _json(entry.context).decode()

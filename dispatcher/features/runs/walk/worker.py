@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.base import fault_points
-from dispatcher.base.breaks import Breaks, with_breaks
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import CallLost, NeedsWorker
+from dispatcher.base.loop_yielder import LoopYielder, yielding
 from dispatcher.base.metrics import Metrics
 from dispatcher.base.worker_process import Offload
 from dispatcher.config.settings import Walk as Settings
@@ -234,7 +234,7 @@ class Walker:
                 return Walked(len(rows), 0)
             if fault_points.ARMED:
                 fault_points.passing("walk.noted")
-            batch = [walking.opened(row) async for row in with_breaks(rows)]
+            batch = [walking.opened(row) async for row in yielding(rows)]
             now = await walking.forget_wakes(connection, noted)
             walked, frozen = await self._walk_all(connection, batch, now, alone=alone)
             await walking.write_orders(connection, frozen, now)
@@ -261,7 +261,7 @@ class Walker:
         templates: dict[Place, Template] = {}
         again = walks
         while again:
-            breaks = Breaks(TURN_SECONDS_MAX)
+            breaks = LoopYielder(TURN_SECONDS_MAX)
             for walk in again:
                 await self._walk_one(connection, walk, alone=alone)
                 await breaks.take()
