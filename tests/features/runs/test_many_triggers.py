@@ -29,7 +29,7 @@ def asked(given: str = '{"name": "Ann"}', key: str | None = None, workflow: str 
     return Trigger(workflow=workflow, input=given, key=key, workspace=OURS, by="test")
 
 
-def _told(answer: Triggered | TriggerRefused) -> Any:
+def _facts(answer: Triggered | TriggerRefused) -> Any:
     """What an answer says that does not depend on when it was asked for."""
     if isinstance(answer, Triggered):
         return answer.workflow_name, answer.version, answer.status, answer.total_steps, answer.duplicate
@@ -62,7 +62,7 @@ async def test_each_is_answered_as_if_it_had_come_alone(database: Database, conn
 
     together = await runs.trigger_many(database, batch("together"))
     alone = [await _alone(database, one) for one in batch("alone")]
-    assert [_told(one) for one in together] == [_told(one) for one in alone]
+    assert [_facts(one) for one in together] == [_facts(one) for one in alone]
     kinds = [one.duplicate if isinstance(one, Triggered) else one.why for one in together]
     assert kinds == [False, "faulty", True, True, False, "faulty", "faulty", "faulty"]
     assert together[2] == Triggered(before.execution_id, "welcome", 1, "queued", 2, duplicate=True)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dispatcher.base import fault_points
 from dispatcher.base.fault_points import FaultPointError
 from dispatcher.features.runs.walk import walking
-from dispatcher.features.runs.walk.worker import TAKES_MAX
+from dispatcher.features.runs.walk.worker import CRASHES_MAX
 from dispatcher.plans.plan import Call, Delay
 from dispatcher.plans.walk.walk import advance
 from tests.features.runs.stage import Stage
@@ -49,9 +49,9 @@ def _killing(
                 dead.append(process.scene.epoch)
                 if fences:
                     await process.scene.fence()
-                    await stage.gravedigger.run_once()
+                    await stage.poison_worker.run_once()
                 continue
-            await stage.gravedigger.run_once()
+            await stage.poison_worker.run_once()
             if not (await process.walk()).runs:
                 return len(dead)
         raise AssertionError("it goes on without an end")
@@ -69,10 +69,10 @@ async def test_who_kills_its_walkers_is_buried_and_nobody_else_is(
     killer = await stage.trigger(to="+1")
     innocent += [await stage.trigger(to="+49") for _ in range(INNOCENT)]
     walk = _killing(stage, monkeypatch, killer, fences=leases == "end at once")
-    assert await walk() == TAKES_MAX
+    assert await walk() == CRASHES_MAX
     row = await stage.run(killer)
-    assert (row["status"], row["dead"], row["takes"]) == ("failed", True, TAKES_MAX)
-    assert row["error"].startswith(f"poison: it was taken up {TAKES_MAX} times")
+    assert (row["status"], row["dead"], row["takes"]) == ("failed", True, CRASHES_MAX)
+    assert row["error"].startswith(f"poison: it was taken up {CRASHES_MAX} times")
     assert await stage.log(killer) == [("failed", None)]
     for _ in range(3):
         await stage.end()
@@ -81,8 +81,8 @@ async def test_who_kills_its_walkers_is_buried_and_nobody_else_is(
     assert set((await stage.ordered()).values()) == {1}
     # Wakes of what is buried, too, are forgotten.
     await stage.database.fetch("INSERT INTO dispatcher.wakes VALUES ($1)", killer)
-    stage.gravedigger._looks = 0
-    await stage.gravedigger.run_once()
+    stage.poison_worker._rounds = 0
+    await stage.poison_worker.run_once()
     assert await stage.count("wakes") == 0
     await stage.sound()
     # Replayed, it has all of its lives again.
@@ -220,17 +220,17 @@ async def test_a_session_that_is_cut_off_in_the_middle_of_a_walk(stage: Stage, m
 async def test_a_note_whose_answer_was_lost_counts_for_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
-    note = walking.note
+    note = walking.record_walk
 
     async def unheard(*given: Any) -> list[int]:
         await note(*given)
         raise ConnectionResetError
 
-    monkeypatch.setattr(walking, "note", unheard)
+    monkeypatch.setattr(walking, "record_walk", unheard)
     with pytest.raises(ConnectionResetError):
         await stage.walk()
     assert await stage.count("walks") == 0
-    monkeypatch.setattr(walking, "note", note)
+    monkeypatch.setattr(walking, "record_walk", note)
     assert await stage.walk_on() == 1
     assert (await stage.run(run))["takes"] == 0
 
@@ -254,7 +254,7 @@ async def test_a_walker_whose_epoch_was_fenced_walks_each_once_all_the_same(
     await there.wait()
     monkeypatch.setattr(walking, "write", write)
     await slow.scene.fence()
-    await stage.gravedigger.run_once()
+    await stage.poison_worker.run_once()
     late = await stage.trigger(to="+50")
     assert await stage.walk_on() == 1
     gate.set()
@@ -273,8 +273,8 @@ async def test_a_suspect_that_is_paused_rests(stage: Stage) -> None:
     await stage.database.fetch(
         "INSERT INTO dispatcher.walks (epoch, run_ids) SELECT n, ARRAY[$1::bigint] FROM generate_series(1, 9) AS n", run
     )
-    await stage.gravedigger.run_once()
-    await stage.gravedigger.run_once()
+    await stage.poison_worker.run_once()
+    await stage.poison_worker.run_once()
     row = await stage.run(run)
     assert (row["status"], row["takes"], row["available_at"], row["dead"]) == ("paused", 9, None, False)
     await stage.sound()

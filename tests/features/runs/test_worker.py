@@ -96,7 +96,7 @@ async def test_a_node_is_part_of_the_key(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["note", "forget_wakes", "results", "write"])
+@pytest.mark.parametrize("step", ["record_walk", "delete_wakes", "results", "write"])
 async def test_a_wake_that_comes_during_a_walk_is_not_lost(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, step: str, when: str
 ) -> None:
@@ -197,7 +197,7 @@ async def test_wakes_of_runs_that_are_gone_harm_nobody(stage: Stage) -> None:
     await stage.database.fetch("INSERT INTO dispatcher.wakes SELECT -n FROM generate_series(1, 200) AS n")
     await stage.end()
     assert await stage.walk_on() == 1
-    await stage.gravedigger.run_once()
+    await stage.poison_worker.run_once()
     assert (await stage.count("wakes"), await stage.cursor(run)) == (0, {"text": "sending"})
 
 
