@@ -111,8 +111,8 @@ class Ordered(Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class OrderedQuery(Asked, frozen=True):
-    """Which of them."""
+class PageQuery(Asked, frozen=True):
+    """The page of a list about one run."""
 
     cursor: Cursor | None = None
     limit: Limit = 100
@@ -139,13 +139,6 @@ class WholeRun(Run, frozen=True, kw_only=True):
     held: int
     deliveries_total: int
     deliveries: list[dict[str, Any]]
-
-
-class LogQuery(Asked, frozen=True):
-    """Which part of a log."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 100
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):

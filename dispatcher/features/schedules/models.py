@@ -9,7 +9,7 @@ from dispatcher.base.values.time_zones import ZONE_MAX
 from dispatcher.features.schedules.rules import EXPRESSION_MAX
 from dispatcher.http.models import Asked, Json, Limit, LongCursor, ShortText
 
-TICKS_MAX = 100
+TICKS_MAX = 1_000
 
 
 class ScheduleQuery(Asked, frozen=True):

@@ -17,7 +17,6 @@ from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faul
 from dispatcher.http.roles import Right
 from dispatcher.plans.definition import reference
 from dispatcher.plans.definition.definition import Known, read_definition
-from dispatcher.plans.drawing.labels import label
 from dispatcher.plans.drawing.mermaid import mermaid
 from dispatcher.plans.drawing.terminal import drawing
 from dispatcher.plans.heavy import compile_definitions
@@ -68,7 +67,7 @@ async def get_workflow(call: Call) -> Done:
         "version": found.number,
         "reads": [one.path for one in found.reads],
         "templates": msgspec.to_builtins(found.templates),
-        "steps": [models.Step(node.step, node_id, label(node)) for node_id, node in found.plan.nodes.items()],
+        "steps": store.steps(found.plan),
         "graph": drawing(found.plan),
         "mermaid": mermaid(found.plan),
         "versions": await store.versions(call.database, found.id, SHOWN_MAX),

@@ -10,7 +10,8 @@ from msgspec import Struct
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.features.workflows.models import SavedWorkflow, StoredWorkflow
+from dispatcher.features.workflows.models import SavedWorkflow, Step, StoredWorkflow
+from dispatcher.plans.drawing.labels import label
 from dispatcher.plans.plan import Plan, Read, Stored
 from dispatcher.plans.plan import decode as decode_plan
 from dispatcher.plans.plan import encode as encode_plan
@@ -143,3 +144,8 @@ async def keep(database: Database, workspace: Workspace, name: str) -> int | Non
 async def delete(database: Database, workspace: Workspace, name: str, actor: str) -> str:
     """Delete it; the answer is deleted, or unknown, active or running, where that was refused."""
     return str(await database.value(_SQL["delete"], workspace.tenant_id, workspace.workspace_id, name, actor))
+
+
+def steps(plan: Plan) -> list[Step]:
+    """Return the nodes of a plan, in the order of its definition."""
+    return [Step(node.step, name, label(node)) for name, node in plan.nodes.items()]

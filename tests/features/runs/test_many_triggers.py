@@ -158,7 +158,7 @@ async def test_who_comes_with_more_than_are_written_at_a_time_is_not_forgotten(
 
 
 class _Watched(TriggerBatches):
-    """Tells how many have had to be patient, and how many connections those have had at the most."""
+    """Counts the triggers that wait for a lock, and the connections on which they wait at the same time."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(lambda: database)
@@ -166,13 +166,13 @@ class _Watched(TriggerBatches):
         self.waiting = 0
         self.waiting_most = 0
 
-    async def _tell_patiently(self, one: Any) -> None:
-        self.patient += 1
-        await super()._tell_patiently(one)
-
     async def _written(self, batch: Any, lock_seconds: float | None) -> Any:
         if lock_seconds is not None:
-            return await super()._written(batch, lock_seconds)
+            try:
+                return await super()._written(batch, lock_seconds)
+            except asyncpg.LockNotAvailableError:
+                self.patient += len(batch) == 1
+                raise
         self.waiting += 1
         self.waiting_most = max(self.waiting_most, self.waiting)
         try:
@@ -181,10 +181,10 @@ class _Watched(TriggerBatches):
             self.waiting -= 1
 
 
-async def test_who_comes_with_a_key_that_is_locked_waits_and_whoever_came_with_him_does_not(
+async def test_a_trigger_with_a_locked_key_waits_and_the_rest_of_its_batch_does_not(
     database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And those who wait leave most of the connections to others, however many they are."""
+    """The waiting triggers use at most PATIENT_MAX connections."""
     monkeypatch.setattr("dispatcher.features.runs.trigger_batches.LOCK_SECONDS", 0.01)
     monkeypatch.setattr("dispatcher.features.runs.trigger_batches.UNDER_WAY_MAX", 1)
     await put(connection)
@@ -200,14 +200,14 @@ async def test_who_comes_with_a_key_that_is_locked_waits_and_whoever_came_with_h
     )
     async with asyncio.timeout(10):
         assert [one.duplicate for one in await asyncio.gather(*free)] == [False]
-    await until(lambda: watched.patient == len(locked), "all who have to wait do")
+    await until(lambda: watched.patient == len(locked), "all triggers with locked keys wait")
     assert [one.result() for one in waiting if one.done()] == []
     assert watched.waiting_most == PATIENT_MAX
     await transaction.rollback()
     assert [one.duplicate for one in await asyncio.gather(*waiting)] == [False] * len(locked)
 
 
-async def test_a_lock_that_is_not_let_go_of_refuses_nobody(database: Database, connection: Connection) -> None:
+async def test_a_lock_timeout_is_not_a_refusal(database: Database, connection: Connection) -> None:
     await put(connection)
     async with connection.transaction():
         await connection.execute("SELECT dispatcher.trigger_workflow('welcome', '{\"name\": \"Ann\"}', 'k')")
@@ -217,7 +217,7 @@ async def test_a_lock_that_is_not_let_go_of_refuses_nobody(database: Database, c
                     await trigger(inside, asked(key="k"))
 
 
-async def test_nor_does_one_that_the_database_has_noted_as_a_refusal() -> None:
+async def test_a_lock_timeout_that_the_sql_function_returns_is_not_a_refusal() -> None:
     class Refusing:
         async def fetch(self, _query: str, *_given: object) -> Any:
             code, message = "55P03", "canceling statement due to lock timeout"
