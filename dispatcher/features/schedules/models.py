@@ -1,4 +1,4 @@
-"""Schedules: what requests and answers say, and the rows that the store and the worker exchange."""
+"""Models of schedules: queries, definitions and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Models of workflows: what requests say of their definitions, and what answers say."""
+"""Models of workflows: queries, definitions and answers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field, structs
 from dispatcher.base.errors import Fault
 from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText
 
-# One transaction saves them all: more than this is not kept by hand.
+# One transaction saves them all; nobody maintains more by hand.
 DEFINITIONS_MAX = 2_000
 
 
@@ -36,21 +36,16 @@ class Definition(Asked, frozen=True, kw_only=True):
 _Many = Annotated[list[Annotated[Json, _of("WorkflowDefinition")]], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
 
 
-class Definitions(Asked, frozen=True):
-    """Many at once: all are saved, or none."""
-
-    workflows: Annotated[
-        list[Annotated[Json, _of("WorkflowDefinition")]], Meta(min_length=1, max_length=DEFINITIONS_MAX)
-    ]
-    activate: Annotated[bool, Meta(description="Whether they take triggers from now on.")] = False
-
-
 class Compare(Asked, frozen=True):
-    """What is to be looked at, and not saved."""
+    """Definitions that are compared with what is stored; nothing is saved."""
 
-    workflows: Annotated[
-        list[Annotated[Json, _of("WorkflowDefinition")]], Meta(min_length=1, max_length=DEFINITIONS_MAX)
-    ]
+    workflows: _Many
+
+
+class Definitions(Compare, frozen=True):
+    """Definitions that are saved, all or none."""
+
+    activate: Annotated[bool, Meta(description="Whether they take triggers from now on.")] = False
 
 
 class WorkflowQuery(Asked, frozen=True):

@@ -17,7 +17,7 @@ from dispatcher.config.settings import Database as Settings
 from dispatcher.config.settings import Walk
 from dispatcher.db.database import Database
 from dispatcher.features.schedules import store as schedules
-from dispatcher.features.schedules.store import Asked
+from dispatcher.features.schedules.store import Definition
 from dispatcher.features.schedules.worker import MISSED_COUNTED_MAX, Ticker
 from tests.features.runs.plans import idle, put_plan
 from tests.support.scene import Connection
@@ -48,7 +48,9 @@ class Clockwork:
 
     async def put(self, name: str = "weekly", cron: str = "@hourly", due: int | None = 0, **more: Any) -> datetime:
         """A schedule whose next tick was so many hours ago; answers when that was."""
-        await schedules.put(self.databases[0], HERE, Asked(name, more.pop("workflow", "report"), cron, **more), "ann")
+        await schedules.put(
+            self.databases[0], HERE, Definition(name, more.pop("workflow", "report"), cron, **more), "ann"
+        )
         at = await self.connection.fetchval("SELECT date_trunc('hour', now())") - HOUR * (due or 0)
         if due is not None:
             await self.connection.execute("UPDATE dispatcher.schedules SET next_at = $2 WHERE name = $1", name, at)
