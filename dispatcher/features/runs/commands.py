@@ -21,7 +21,7 @@ from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.dry_run.command import plan
 from dispatcher.features.runs.models import Entry, Ordered, RunAttempt, WholeRun
 from dispatcher.features.runs.steps import Steps
-from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow, record
+from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Poll, PollLimits, follow, record
 from dispatcher.http.cursors import ID_MAX
 from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.models import Acted
@@ -193,4 +193,4 @@ def watch(
     poll: Poll = POLL_SECONDS,
 ) -> None:
     """Show the progress of a run, and end as it does: the exit code is 0 where it is completed."""
-    follow(caller, run_id, Patience(poll, timeout))
+    follow(caller, run_id, PollLimits(poll, timeout))

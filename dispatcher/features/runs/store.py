@@ -135,13 +135,13 @@ async def newest(
     database: Database, tenant_id: str | None, workspace_id: str | None, asked: RunQuery, below: int, count: int
 ) -> list[int]:
     """Return the ids of the newest runs below an id; a tenant or a workspace that is None is any."""
-    told: list[object] = [below, count, asked.status, asked.since, tenant_id, workspace_id]
+    conditions: list[object] = [below, count, asked.status, asked.since, tenant_id, workspace_id]
     if asked.idempotency_key is not None:
-        found = await database.fetch(_SQL["newest_of_key"], *told, asked.workflow, asked.idempotency_key)
+        found = await database.fetch(_SQL["newest_of_key"], *conditions, asked.workflow, asked.idempotency_key)
     elif asked.workflow is not None:
-        found = await database.fetch(_SQL["newest_of_workflow"], *told, asked.workflow)
+        found = await database.fetch(_SQL["newest_of_workflow"], *conditions, asked.workflow)
     else:
-        found = await database.fetch(_SQL["newest"], *told)
+        found = await database.fetch(_SQL["newest"], *conditions)
     return [row["id"] for row in found]
 
 

@@ -17,7 +17,7 @@ from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.output import tell
 from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.models import Triggered
-from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow
+from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Poll, PollLimits, follow
 from dispatcher.http.problems import CONFLICT, FAULTY, NOT_FOUND, Problem
 
 TIMEOUT_SECONDS = 60.0
@@ -66,7 +66,7 @@ def trigger(
         answer = structs.replace(answer, duplicate=False)
     _tell(caller, answer, own_key)
     if wait:
-        follow(caller, answer.execution_id, Patience(poll, timeout))
+        follow(caller, answer.execution_id, PollLimits(poll, timeout))
 
 
 def input_of(data: str | None, var: list[str] | None, key: str | None) -> Raw:

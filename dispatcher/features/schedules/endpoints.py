@@ -37,7 +37,7 @@ async def list_schedules(call: Call) -> Done:
 
 @endpoint("GET", _PATH, _RIGHT, answered=models.WHOLE, problems=(NOT_FOUND,), tagged=True)
 async def get_schedule(call: Call) -> Done:
-    """Show a schedule, what came of its last tick, and who changed what."""
+    """Show a schedule, the result of its last tick, and its last actions."""
     found = await _find(call)
     facts = found | {
         "would_be_refused": await store.fault(call.database, call.workspace, found["name"]),
@@ -127,7 +127,7 @@ async def activate_schedule(call: Call) -> Done:
 
 def _unreadable(call: Call, refused: ScheduleRefused) -> Problem:
     """Return the answer about a schedule that a newer version of the program has saved."""
-    return Problem(CONFLICT, f"when the schedule {call.path['name']} ticks cannot be told here: {refused}")
+    return Problem(CONFLICT, f"when the schedule {call.path['name']} ticks cannot be computed here: {refused}")
 
 
 def _switched(call: Call, answer: str) -> Done:

@@ -1,8 +1,8 @@
 """Cron expressions: when a schedule ticks, by the clocks of its time zone.
 
 Hours that an expression names are those that clocks show: a time that they skip comes as soon as they have skipped it,
-one that they show twice comes the first time. An expression for every hour goes by the time that passes. Two times that
-fall together are one tick.
+one that they show twice comes the first time. An expression for every hour goes by the time that passes. Equal
+times are one tick.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ class Cron:
         return tick.astimezone(self._zone)
 
     def _comes(self, at: datetime, now: datetime) -> bool:
-        """Whether there is a tick after `at`, and not after `now`."""
+        """Return whether there is a tick after `at`, and not after `now`."""
         found = self.after(at)
         return found is not None and found <= now
 

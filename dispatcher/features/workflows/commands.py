@@ -112,15 +112,16 @@ def _show_all(caller: Caller, found: WholeWorkflow) -> None:
         ("stored templates", ", ".join(templates) or "none"),
     )
     caller.voice.table(("workflow", found.name), facts)
-    caller.voice.text()
     nodes = ((one.step, one.node, one.what) for one in found.steps)
-    caller.voice.table(("step", "node", "what it does"), nodes)
-    caller.voice.text()
-    rows = ((row.number, row.total_steps, row.author, second(row.created_at)) for row in found.versions)
-    caller.voice.table(("version", "steps", "by", "at"), rows)
-    caller.voice.text()
-    done = ((second(row.at), row.action, row.version, row.actor) for row in found.actions)
-    caller.voice.table(("at", "what was done", "version", "by"), done)
+    versions = ((row.number, row.total_steps, row.author, second(row.created_at)) for row in found.versions)
+    actions = ((second(row.at), row.action, row.version, row.actor) for row in found.actions)
+    for columns, rows in (
+        (("step", "node", "what it does"), nodes),
+        (("version", "steps", "by", "at"), versions),
+        (("at", "what was done", "version", "by"), actions),
+    ):
+        caller.voice.text()
+        caller.voice.table(columns, rows)
 
 
 def _template(one: Mapping[str, Any]) -> str:

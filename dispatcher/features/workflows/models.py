@@ -49,7 +49,7 @@ class Definitions(Compare, frozen=True):
 
 
 class WorkflowQuery(Asked, frozen=True):
-    """Which workflows."""
+    """A filter and page of workflows."""
 
     active: Annotated[bool | None, Meta(description="Those that take triggers, or those that take none.")] = None
     after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
@@ -86,7 +86,7 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class WorkflowAction(Struct, frozen=True, kw_only=True):
-    """What somebody did to a workflow."""
+    """An action on a workflow."""
 
     at: datetime
     version: int | None
@@ -103,7 +103,7 @@ class Step(Struct, frozen=True):
 
 
 class VersionQuery(Asked, frozen=True):
-    """Which version."""
+    """The number of a version."""
 
     version: Annotated[int, Meta(ge=1, le=VERSION_MAX)] | None = None
 
@@ -124,7 +124,7 @@ class WholeWorkflow(Workflow, frozen=True, kw_only=True):
 
 
 class SavedWorkflow(Struct, frozen=True):
-    """Which version says it now, and whether that is new."""
+    """The version that has the definition, and whether it is new."""
 
     name: str
     version: int
@@ -140,7 +140,7 @@ class SavedWorkflows(Struct, frozen=True):
 
 
 class StoredWorkflow(Struct, frozen=True):
-    """What is stored under a name."""
+    """The newest version that is stored under a name."""
 
     version: int
     active: bool
@@ -148,7 +148,7 @@ class StoredWorkflow(Struct, frozen=True):
 
 
 class ComparedWorkflow(Struct, frozen=True, kw_only=True):
-    """What is wrong with a definition; else what is stored under its name, and whether that says and means the same."""
+    """The faults of a definition, or what is stored under its name and whether definition and plan are the same."""
 
     name: str | None = None
     total_steps: int = 0
@@ -164,7 +164,7 @@ class ComparedWorkflows(Struct, frozen=True):
 
 
 class Switched(Struct, frozen=True):
-    """What became of it."""
+    """The result of an action: done, same or deleted."""
 
     name: str
     answer: str

@@ -1,4 +1,4 @@
-"""Runs whose texts would hold the event loop are walked in the worker process, and tenants take turns."""
+"""Runs whose texts would hold the event loop are walked in the worker process, tenant by tenant."""
 
 from typing import Any
 

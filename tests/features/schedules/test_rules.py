@@ -146,7 +146,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     "zone", ["", "Mars/Base", "Europe", "../etc/passwd", "localtime", "/UTC", "x" * 1_000, "U\0TC"]
 )
-def test_what_is_no_time_zone_is_refused(zone: str) -> None:
+def test_an_unknown_time_zone_is_refused(zone: str) -> None:
     assert _faults("@daily", zone) == ["$.time_zone: there is no such time zone; write one like Europe/Berlin, or UTC"]
 
 

@@ -1,4 +1,4 @@
-"""Schedules as they are kept: what is put, who did what to it, and what a copy of the database must not run."""
+"""The store of schedules: saving, actions, and copies of a database, which must not tick."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,7 +27,7 @@ async def _row(connection: Connection) -> Any:
     return await connection.fetchrow("SELECT * FROM dispatcher.schedules")
 
 
-async def test_what_says_the_same_changes_nothing(database: Database, connection: Connection) -> None:
+async def test_an_equal_definition_changes_nothing(database: Database, connection: Connection) -> None:
     assert await schedules.put(database, HERE, WEEKLY, "ann") == "created"
     before = await _row(connection)
     assert await schedules.put(database, HERE, WEEKLY, "bob") == "same"
@@ -50,7 +50,7 @@ async def test_a_missed_tick_outlives_a_change_of_the_input_and_not_one_of_the_t
     assert (await _row(connection))["next_at"] > datetime.now(UTC)
 
 
-async def test_who_changed_what_is_kept_also_when_it_is_deleted(database: Database, connection: Connection) -> None:
+async def test_actions_stay_after_a_schedule_is_deleted(database: Database, connection: Connection) -> None:
     await schedules.put(database, HERE, WEEKLY, "ann")
     await schedules.put(database, HERE, Definition("weekly", "report", "@daily"), "bob")
     assert await schedules.deactivate(database, HERE, "weekly", "cid") == "done"

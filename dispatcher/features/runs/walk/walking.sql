@@ -20,7 +20,7 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
 -- name: take_crashed
--- Lock one run that is due and has killed its walker before; after $1 times it is left to be buried.
+-- Lock one run that is due and has killed its walker before; after $1 times it is left to the poison worker.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
@@ -67,7 +67,7 @@ SELECT id FROM dispatcher.walks WHERE epoch = $1;
 SELECT w.id FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = w.epoch);
 
 -- name: count_crashes
--- These walks have come to nothing: their runs are suspects. One that is locked is walked already, by somebody who lives.
+-- Count a crash for each run of these walks. A locked run is left out: a live walker walks it already.
 WITH ended AS (
     DELETE FROM dispatcher.walks w WHERE w.id = ANY ($1::bigint[]) RETURNING w.run_ids
 ), counted AS (
