@@ -19,8 +19,8 @@ from dispatcher.plans.definition import reference
 from dispatcher.plans.definition.definition import Known, read_definition
 from dispatcher.plans.drawing.mermaid import mermaid
 from dispatcher.plans.drawing.terminal import drawing
-from dispatcher.plans.heavy import compile_definitions
 from dispatcher.plans.plan import Plan
+from dispatcher.plans.worker_functions import compile_definitions
 
 NOUN = "workflows"
 # The versions and actions in the answer about a workflow.

@@ -15,14 +15,14 @@ from dispatcher.plans.plan import Plan
 from dispatcher.plans.plan import decode as decode_plan
 from dispatcher.plans.walk.run import (
     Advance,
-    Collected,
-    Joined,
-    Leading,
+    DeliveryResult,
+    DigestItems,
+    DigestLeader,
+    DigestMember,
+    DigestRequest,
     Order,
     Run,
-    Sent,
     Signal,
-    Wish,
     decode_state,
     encode_state,
 )
@@ -151,15 +151,17 @@ async def delete_wakes(connection: Connection, ids: Sequence[int]) -> float:
     return float(await connection.fetchval(_SQL["delete_wakes"], ids))
 
 
-async def results(connection: Connection, nodes: Sequence[tuple[int, str]]) -> dict[int, dict[str, list[Sent]]]:
+async def results(
+    connection: Connection, nodes: Sequence[tuple[int, str]]
+) -> dict[int, dict[str, list[DeliveryResult]]]:
     """Return the states of deliveries, by run and node."""
-    found: dict[int, dict[str, list[Sent]]] = {}
+    found: dict[int, dict[str, list[DeliveryResult]]] = {}
     rows = await connection.fetch(_SQL["results"], *map(list, zip(*nodes, strict=True))) if nodes else ()
     for row in rows:
-        facts = {name: row[name] for name in Sent.__struct_fields__}
+        facts = {name: row[name] for name in DeliveryResult.__struct_fields__}
         if facts["data"] is not None:
             facts["data"] = _object(facts["data"])
-        found.setdefault(row["run_id"], {}).setdefault(row["node"], []).append(Sent(**facts))
+        found.setdefault(row["run_id"], {}).setdefault(row["node"], []).append(DeliveryResult(**facts))
     return found
 
 
@@ -172,17 +174,17 @@ async def signals(connection: Connection, ids: Sequence[int]) -> dict[int, list[
     return found
 
 
-async def enter_digest(connection: Connection, taken: Taken, wish: Wish) -> Leading | Joined:
+async def enter_digest(connection: Connection, taken: Taken, wish: DigestRequest) -> DigestLeader | DigestMember:
     """Open a digest, or add an item to one that another run has opened."""
     item = _json(wish.item).decode()
     asked = wish.node, wish.key, taken.run.id, wish.window_seconds, wish.items_max, item
     row = await connection.fetchrow(_SQL["enter_digest"], taken.workflow_id, *asked)
-    return Leading(row["until"]) if row["leader"] == taken.run.id else Joined(row["leader"])
+    return DigestLeader(row["until"]) if row["leader"] == taken.run.id else DigestMember(row["leader"])
 
 
-async def collect_digest(connection: Connection, run_id: int, node: str) -> Collected:
+async def collect_digest(connection: Connection, run_id: int, node: str) -> DigestItems:
     """Close a digest and return its items."""
-    return Collected(_objects(await connection.fetchval(_SQL["collect_digest"], run_id, node)))
+    return DigestItems(_objects(await connection.fetchval(_SQL["collect_digest"], run_id, node)))
 
 
 async def published(connection: Connection, keys: Iterable[TemplateKey]) -> dict[TemplateKey, Template]:

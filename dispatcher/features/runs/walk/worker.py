@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
 
 import asyncpg
 import msgspec
@@ -22,12 +21,12 @@ from dispatcher.db.database import PASSING, Database
 from dispatcher.features.runs.walk import walking
 from dispatcher.features.runs.walk.idling import Idling
 from dispatcher.features.runs.walk.walking import Connection, Frozen, Row, Taken, Template, TemplateKey
-from dispatcher.liquid.heavy import QUICK_SECONDS
-from dispatcher.liquid.pace import HURRIED
-from dispatcher.plans import heavy
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
+from dispatcher.liquid.worker_functions import QUICK_SECONDS
+from dispatcher.plans import worker_functions
 from dispatcher.plans.texts import Bounds
-from dispatcher.plans.walk.run import Advance, Collected, Facts, Joined, Leading, Order
-from dispatcher.plans.walk.used_variables import cut
+from dispatcher.plans.walk.run import Advance, DigestLeader, DigestState, Facts, Order
+from dispatcher.plans.walk.used_variables import select_variables
 from dispatcher.plans.walk.walk import Walkable, advance, failed
 
 log = structlog.get_logger(__name__)
@@ -43,7 +42,7 @@ CRASHED_MAX = 20
 # Walks block the event loop for so long before HTTP and the pipeline may run. A single walk may take as long.
 BLOCK_SECONDS_MAX = 0.005
 # The limits of walks in this process; a run with texts that take longer is left to the worker process.
-HURRIED_BOUNDS = Bounds(pace=HURRIED)
+EVENT_LOOP_BOUNDS = Bounds(limits=EVENT_LOOP_LIMITS)
 WALKABLE_STATUSES = ("pending", "running", "waiting")
 # Faults of the data of a single run, which fails alone: the rest of its batch is walked without it.
 DATA_FAULTS: tuple[type[Exception], ...] = (
@@ -82,7 +81,7 @@ def _frozen(taken: Taken, order: Order, templates: Mapping[TemplateKey, Template
     key = _template_key(taken, order)
     if key is None:
         return Frozen(taken, order, None, order.variables)
-    return Frozen(taken, order, templates[key].version_id, cut(order.variables, templates[key].reads))
+    return Frozen(taken, order, templates[key].version_id, select_variables(order.variables, templates[key].reads))
 
 
 class Walked(Struct, frozen=True):
@@ -96,7 +95,6 @@ class Walked(Struct, frozen=True):
 
 
 Take = Callable[[Connection], Awaitable[Sequence[Row]]]
-Digest: TypeAlias = Leading | Joined | Collected
 
 
 class Walker:
@@ -274,7 +272,7 @@ class Walker:
         ]
         results = await walking.results(connection, sending)
         # Also of those that do not wait for one: the node that does may be reached now.
-        listening = [taken.run.id for taken in moving if self._plans[taken.version_id].listens]
+        listening = [taken.run.id for taken in moving if self._plans[taken.version_id].waits_for_events]
         signals = await walking.signals(connection, listening)
         return [
             _Walk(
@@ -305,9 +303,9 @@ class Walker:
                 walk.came = failed(taken.run, f"walk: {type(fault).__name__}")
                 return
             digests = dict(walk.facts.digests)
-            for wish in walk.came.wishes:
-                if wish.node not in digests:
-                    digests[wish.node] = await walking.enter_digest(connection, taken, wish)
+            for request in walk.came.digest_requests:
+                if request.node not in digests:
+                    digests[request.node] = await walking.enter_digest(connection, taken, request)
             if len(digests) == len(walk.facts.digests):
                 return
             walk.facts = replace(walk.facts, digests=digests)
@@ -323,7 +321,7 @@ class Walker:
             self._slow_versions.add(version)
         if not alone:
             raise NeedsWorker
-        walked = await self._offload.call(taken.tenant_id, heavy.walk, version, plan.plan, taken.run, facts)
+        walked = await self._offload.call(taken.tenant_id, worker_functions.walk, version, plan.plan, taken.run, facts)
         if walked.cpu_seconds < QUICK_SECONDS:
             self._slow_versions.discard(version)
         return walked.came
@@ -351,14 +349,14 @@ class Walker:
                 again.append(walk)
         return again
 
-    async def _due_digests(self, connection: Connection, taken: Taken, now: float) -> dict[str, Digest]:
-        due: dict[str, Digest] = {}
+    async def _due_digests(self, connection: Connection, taken: Taken, now: float) -> dict[str, DigestState]:
+        due: dict[str, DigestState] = {}
         for node, visit in taken.run.state.cursor.items():
             if visit.standing == "digesting" and visit.until is not None:
                 if visit.until <= now:
                     due[node] = await walking.collect_digest(connection, taken.run.id, node)
                 else:
-                    due[node] = Leading(visit.until)
+                    due[node] = DigestLeader(visit.until)
         return due
 
     async def _load(self, connection: Connection, versions: set[int]) -> None:
@@ -368,7 +366,7 @@ class Walker:
             self._plans.move_to_end(version)
         if missing:
             for version, plan in (await walking.plans(connection, missing)).items():
-                self._plans[version] = Walkable.of(plan, HURRIED_BOUNDS)
+                self._plans[version] = Walkable(plan, EVENT_LOOP_BOUNDS)
         while len(self._plans) > max(PLANS_CACHED_MAX, len(versions)):
             forgotten, _ = self._plans.popitem(last=False)
             self._slow_versions.discard(forgotten)
