@@ -12,7 +12,7 @@ from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.persons.worker import erase
 from dispatcher.features.receipts.providers.receipt import Candidate
 from dispatcher.features.receipts.worker import Matcher
-from dispatcher.features.runs.walk.poison_worker import Gravedigger
+from dispatcher.features.runs.walk.poison_worker import PoisonWorker
 from dispatcher.features.runs.walk.worker import Walker
 from dispatcher.features.schedules.worker import Ticker
 from dispatcher.features.suppressions.worker import Suppressor
@@ -48,7 +48,7 @@ class Workers:
         self.walker = Walker(database, settings, epoch, clock, metrics, wakeup.woken.set, wake)
         self._walking: Mapping[str, WalkWorker] = {
             "walker": self.walker,
-            "gravedigger": Gravedigger(database, settings, metrics, wake.set),
+            "poison": PoisonWorker(database, settings, metrics, wake.set),
             "ticker": Ticker(database, settings, metrics, wake.set),
             "announcer": Announcer(database, settings, metrics),
         }

@@ -13,7 +13,7 @@ async def put_plan(connection: Connection, plan: Plan, active: bool = True) -> N
 
 
 def idle(name: str = "report", *reads: str) -> Plan:
-    """A workflow that does nothing, and needs this much to be told."""
+    """A workflow that does nothing, with these required fields."""
     wanted = tuple(RequiredVariable(path, (path,)) for path in reads)
     return Plan(name=name, entry="wait", nodes={"wait": Delay(step=1, seconds=0.0)}, edges={}, reads=wanted)
 

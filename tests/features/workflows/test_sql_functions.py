@@ -1,4 +1,4 @@
-"""The doors of workflows: triggers, their keys, versions and deletion, and who may call what."""
+"""The SQL functions of workflows: triggers, their keys, versions and deletion, and who may call what."""
 
 import asyncio
 import json

@@ -80,7 +80,7 @@ CREATE INDEX runs_open ON dispatcher.runs (workflow_id) WHERE finished_at IS NUL
 CREATE INDEX runs_suspect ON dispatcher.runs (available_at) WHERE takes > 0;
 CREATE INDEX runs_dead ON dispatcher.runs (id) WHERE dead;
 CREATE INDEX runs_by_workflow ON dispatcher.runs (workflow_id, id);
--- Tenants take turns.
+-- Slow runs are taken tenant by tenant.
 CREATE INDEX runs_slow ON dispatcher.runs (tenant_id, available_at) WHERE slow AND available_at IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.runs');
 
