@@ -23,61 +23,61 @@ Scalar = str | int | float | bool
 OptionsT = TypeVar("OptionsT", bound=Struct)
 
 
-class Named(Struct, frozen=True):
+class Targets(Struct, frozen=True):
     """What recipients can name: functions and webhooks, by their names."""
 
     functions: Mapping[str, FunctionSettings] = MappingProxyType({})
     webhooks: Mapping[str, WebhookSettings] = MappingProxyType({})
 
 
-class Around(Struct, frozen=True):
-    """What there is around a channel that it may use."""
+class Environment(Struct, frozen=True):
+    """What there is environment a channel that it may use."""
 
     connect: Connect
-    named: Named
+    named: Targets
 
 
 class _Provider(Struct, Generic[OptionsT], frozen=True):
     """One provider: the struct of its options, how its channel is made from them, and what its recipients name."""
 
     options: type[OptionsT]
-    make: Callable[[OptionsT, Around], Channel]
-    names: Callable[[Named], Mapping[str, object]] = lambda _: {}
+    make: Callable[[OptionsT, Environment], Channel]
+    names: Callable[[Targets], Mapping[str, object]] = lambda _: {}
 
-    def open(self, options: Mapping[str, Scalar], around: Around) -> Channel:
-        return self.make(msgspec.convert(dict(options), self.options), around)
+    def open(self, options: Mapping[str, Scalar], environment: Environment) -> Channel:
+        return self.make(msgspec.convert(dict(options), self.options), environment)
 
 
 # Their HTTP client is a third of what a command imports: who opens none of them does without it.
-def _resend(options: ResendOptions, _around: Around) -> Channel:
+def _resend(options: ResendOptions, _environment: Environment) -> Channel:
     from channels.resend.channel import Resend  # noqa: PLC0415 - as above
 
     return Resend(options)
 
 
-def _functions(_options: FunctionsOptions, around: Around) -> Channel:
+def _functions(_options: FunctionsOptions, environment: Environment) -> Channel:
     from channels.functions.channel import Functions  # noqa: PLC0415 - as above
 
-    return Functions(around.named.functions)
+    return Functions(environment.named.functions)
 
 
-def _slack(options: SlackOptions, around: Around) -> Channel:
+def _slack(options: SlackOptions, environment: Environment) -> Channel:
     from channels.slack.channel import Slack  # noqa: PLC0415 - as above
 
-    return Slack(options, around.named.webhooks)
+    return Slack(options, environment.named.webhooks)
 
 
-def _webhooks(options: WebhooksOptions, around: Around) -> Channel:
+def _webhooks(options: WebhooksOptions, environment: Environment) -> Channel:
     from channels.webhooks.channel import Webhooks  # noqa: PLC0415 - as above
 
-    return Webhooks(options, around.connect)
+    return Webhooks(options, environment.connect)
 
 
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
-    "blackhole": _Provider(BlackholeOptions, lambda _options, _around: Blackhole()),
-    "capture": _Provider(CaptureOptions, lambda options, around: Capture(around.connect, options)),
-    "ledger": _Provider(LedgerOptions, lambda options, _around: Ledger(options)),
-    "smtp": _Provider(SmtpOptions, lambda options, _around: Smtp(options)),
+    "blackhole": _Provider(BlackholeOptions, lambda _options, _environment: Blackhole()),
+    "capture": _Provider(CaptureOptions, lambda options, environment: Capture(environment.connect, options)),
+    "ledger": _Provider(LedgerOptions, lambda options, _environment: Ledger(options)),
+    "smtp": _Provider(SmtpOptions, lambda options, _environment: Smtp(options)),
     "resend": _Provider(ResendOptions, _resend),
     "functions": _Provider(FunctionsOptions, _functions, lambda named: named.functions),
     "slack": _Provider(SlackOptions, _slack, lambda named: named.webhooks),
@@ -88,7 +88,7 @@ PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for 
 _NOTHING: Mapping[str, Scalar] = MappingProxyType({})
 
 
-def named_by(provider: str, named: Named) -> Mapping[str, object]:
+def targets_of(provider: str, named: Targets) -> Mapping[str, object]:
     """What the recipients of a provider's messages can name, by its name; nothing where they name nothing of ours."""
     return _PROVIDERS[provider].names(named)
 
@@ -98,8 +98,8 @@ def open_channel(
     faults: FaultSettings,
     connect: Connect,
     options: Mapping[str, Scalar] = _NOTHING,
-    named: Named = Named(),  # noqa: B008 - frozen, as all that it holds
+    named: Targets = Targets(),  # noqa: B008 - frozen, as all that it holds
 ) -> Channel:
     """A channel for a provider, with its options, and misbehaving as asked."""
-    channel = _PROVIDERS[provider].open(options, Around(connect, named))
+    channel = _PROVIDERS[provider].open(options, Environment(connect, named))
     return Faulty(channel, faults) if any_fault(faults) else channel

@@ -10,7 +10,7 @@ import anyio
 import structlog
 from msgspec import structs
 
-from channels.registry import Named, named_by, open_channel
+from channels.registry import Targets, open_channel, targets_of
 from dispatcher.alerts import Courier
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import ConfigError
@@ -365,13 +365,13 @@ def _doors(config: Config) -> Doors:
         return doors_of(**(said | {"ses_topics": "", "ses_certificates": ""}))
 
 
-def _named(config: Config) -> Named:
-    return Named(config.functions, config.webhooks)
+def _named(config: Config) -> Targets:
+    return Targets(config.functions, config.webhooks)
 
 
 def _what_is_open(
     settings: ChannelSettings, config: Config
 ) -> tuple[str, Mapping[str, object], Faults, Mapping[str, object]]:
     """What a channel is made of: a change of it needs another one."""
-    named = named_by(settings.provider, _named(config))
+    named = targets_of(settings.provider, _named(config))
     return settings.provider, settings.options, settings.faults, dict(named)

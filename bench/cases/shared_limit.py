@@ -82,7 +82,7 @@ class Replica:
         self._process.wait()
 
 
-class Crew:
+class Replicas:
     """The replicas, none of which outlives the `with`."""
 
     def __init__(self, url: str, port: int, permits: Path) -> None:
@@ -122,11 +122,11 @@ async def _round(server: Server, deliveries: int, seconds: float) -> dict[str, i
         async with outbox.outbox(server) as (url, connection), Provider(books, []) as provider:
             # More than all phases and what is between them can send.
             await outbox.fill(connection, "sms", 2 * deliveries + 60 * LIMIT)
-            with Crew(url, provider.port, permits) as crew:
-                crew.start()
-                crew.start()
+            with Replicas(url, provider.port, permits) as replicas:
+                replicas.start()
+                replicas.start()
                 try:
-                    begins = await _phases(crew, connection, seconds)
+                    begins = await _phases(replicas, connection, seconds)
                 except BenchError as fault:
                     raise BenchError(f"{fault}\n{permits.with_name('log').read_text()[-LOG_SHOWN_MAX:]}") from fault
             calls = sorted((entry.first_at, 1) for entry in provider.books().values())
@@ -138,23 +138,23 @@ async def _round(server: Server, deliveries: int, seconds: float) -> dict[str, i
     return worst | {"permits": most(taken, begins["both"], float("inf"))}
 
 
-async def _phases(crew: Crew, connection: Connection, seconds: float) -> dict[str, float]:
+async def _phases(replicas: Replicas, connection: Connection, seconds: float) -> dict[str, float]:
     """Go through the phases; answers when each began."""
     await _instances(connection, 2)
     begins = {"both": time.monotonic()}
     await asyncio.sleep(seconds)
     begins["stopped"] = time.monotonic()
-    crew.members[1].signal(signal.SIGSTOP)
+    replicas.members[1].signal(signal.SIGSTOP)
     await asyncio.sleep(max(seconds / 2, LEASE_SECONDS * 1.5))
-    crew.members[1].signal(signal.SIGCONT)
+    replicas.members[1].signal(signal.SIGCONT)
     await asyncio.sleep(seconds / 2)
     await _instances(connection, 2)
     begins["killed"] = time.monotonic()
-    crew.members[1].end()
+    replicas.members[1].end()
     await asyncio.sleep(seconds)
     await _instances(connection, 1)
     begins["joins"] = time.monotonic()
-    crew.start()
+    replicas.start()
     await _instances(connection, 2)
     await asyncio.sleep(seconds)
     return begins

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Unknown, Verdict
-from channels.functions.data import Unusable, kept
+from channels.functions.data import Unusable, data_of
 from channels.functions.settings import FunctionSettings
 from channels.shared.web import Answer, Lost
-from channels.shared.web.answers import asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
-from channels.shared.web.provider_words import cleaned, texts
+from channels.shared.web.answers import asked_wait, is_gateway_error, is_redirect, is_temporary, not_called, succeeded
+from channels.shared.web.redaction import redacted, texts
 
 ID_CHARACTERS_MAX = 255
 
@@ -37,10 +37,10 @@ def judged(envelope: Envelope, function: FunctionSettings, answer: Answer | Lost
 
 def _refused(envelope: Envelope, function: FunctionSettings, answer: Answer, said: Said) -> Verdict:
     """The verdict of a status that is no success."""
-    if of_a_gateway(answer) and said is None:
+    if is_gateway_error(answer) and said is None:
         return Unknown(f"answered with {answer.status} by a gateway")
     reason = f"answered with {answer.status}"
-    if redirects(answer):
+    if is_redirect(answer):
         reason += ", a redirect, and those are not followed; write the new URL into the configuration"
     return _failed(reason, envelope, function, answer, said)
 
@@ -57,7 +57,7 @@ def _succeeded(envelope: Envelope, function: FunctionSettings, answer: Answer, s
         reason = "answered that it has failed"
     else:
         try:
-            return Accepted(_request_id(answer, said), kept(said))
+            return Accepted(_request_id(answer, said), data_of(said))
         except Unusable as fault:
             reason, said = f"answered with data that {fault}", None
     return _failed(reason, envelope, function, answer, said)
@@ -78,7 +78,7 @@ def _failed(reason: str, envelope: Envelope, function: FunctionSettings, answer:
     if words := _words(said, envelope, function):
         reason += f": {words}"
     retryable = said.get("retryable")
-    again = retryable if isinstance(retryable, bool) else passes(answer)
+    again = retryable if isinstance(retryable, bool) else is_temporary(answer)
     if {"never": False, "transient": again, "always": True}[function.retry]:
         return RetryAfter(reason, asked_wait(answer))
     # What the function says itself about a key is about every call with it; a proxy's or a framework's page is not.
@@ -95,7 +95,7 @@ def _words(said: Mapping[str, Any], envelope: Envelope, function: FunctionSettin
     except (msgspec.MsgspecError, RecursionError):
         # It went out as it was, and is beyond us: a number without end, say. Then nothing can be told apart.
         return ""
-    return cleaned(error, [function.token, envelope.recipient, *texts(sent, names=False)])
+    return redacted(error, [function.token, envelope.recipient, *texts(sent, names=False)])
 
 
 def _request_id(answer: Answer, said: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter
-from channels.ledger.wire import Wire
+from channels.ledger.connection import Connection
 from channels.shared.batch_calls import Calls
 
 # A provider on the same machine answers in milliseconds; this covers one whose machine is at its limit.
@@ -43,8 +43,8 @@ class Ledger:
 
     def __init__(self, options: LedgerOptions) -> None:
         self._options = options
-        self._wires: list[Wire] = []
-        self._retired: list[Wire] = []
+        self._connections: list[Connection] = []
+        self._retired: list[Connection] = []
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
 
@@ -60,22 +60,22 @@ class Ledger:
             return
         async with self._connecting:
             self._sweep()
-            missing = wanted - len(self._wires)
+            missing = wanted - len(self._connections)
             troubles = await asyncio.gather(*(self._connect() for _ in range(missing)), return_exceptions=True)
             for trouble in troubles:
                 # One connection is enough to go on with; without any, the reason is the first one's.
-                if trouble is not None and not self._wires:
+                if trouble is not None and not self._connections:
                     raise trouble
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Send each request as soon as a connection has room, and report each answer as it comes."""
         calls = Calls(report)
         unsent = deque(batch)
-        sent: set[Wire] = set()
+        sent: set[Connection] = set()
         try:
-            while unsent and (wire := await self._wire_with_room(len(unsent))):
-                if _send(wire, unsent.popleft(), calls, report):
-                    sent.add(wire)
+            while unsent and (connection := await self._free_connection(len(unsent))):
+                if _send(connection, unsent.popleft(), calls, report):
+                    sent.add(connection)
             while unsent:
                 report(unsent.popleft(), RetryAfter("no connection"))
             await calls.ended()
@@ -89,34 +89,34 @@ class Ledger:
     async def close(self) -> None:
         """Let all connections go."""
         self._sweep()
-        wires, self._wires, self._retired = [*self._wires, *self._retired], [], []
-        for wire in wires:
-            wire.abort()
-        for wire in wires:
-            await wire.gone.wait()
+        connections, self._connections, self._retired = [*self._connections, *self._retired], [], []
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.gone.wait()
 
     def _open(self) -> int:
-        return sum(wire.open for wire in self._wires)
+        return sum(connection.open for connection in self._connections)
 
     def _sweep(self) -> None:
         """Forget connections that are gone."""
-        self._wires = [wire for wire in self._wires if wire.open]
-        self._retired = [wire for wire in self._retired if not wire.gone.is_set()]
+        self._connections = [connection for connection in self._connections if connection.open]
+        self._retired = [connection for connection in self._retired if not connection.gone.is_set()]
 
     async def _connect(self) -> None:
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             loop = asyncio.get_running_loop()
-            _, wire = await loop.create_connection(self._new_wire, self._options.host, self._options.port)
-            self._wires.append(wire)
+            _, connection = await loop.create_connection(self._new_connection, self._options.host, self._options.port)
+            self._connections.append(connection)
 
-    def _new_wire(self) -> Wire:
-        return Wire(self._changed.set)
+    def _new_connection(self) -> Connection:
+        return Connection(self._changed.set)
 
-    async def _wire_with_room(self, count: int) -> Wire | None:
+    async def _free_connection(self, count: int) -> Connection | None:
         """The open connection with the fewest calls under way, when one has room; None when none can be had."""
         reconnected = False
         while True:
-            free = [wire for wire in self._wires if wire.room]
+            free = [connection for connection in self._connections if connection.room]
             if free:
                 return min(free, key=_load)
             if self._open():
@@ -130,23 +130,23 @@ class Ledger:
                 with suppress(OSError, TimeoutError):
                     await self.prepare(count)
 
-    def _retire(self, wires: set[Wire]) -> None:
+    def _retire(self, connections: set[Connection]) -> None:
         """Nobody waits for what is under way there any more, so a new call must not stand in line behind it."""
         self._sweep()
-        for wire in wires:
-            if wire.forsaken:
-                wire.retire()
-        self._retired += [wire for wire in self._wires if wire.retired]
+        for connection in connections:
+            if connection.abandoned:
+                connection.retire()
+        self._retired += [connection for connection in self._connections if connection.retired]
         self._sweep()
-        for wire in self._retired[:-RETIRED_MAX]:
-            wire.abort()
+        for connection in self._retired[:-RETIRED_MAX]:
+            connection.abort()
 
 
-def _load(wire: Wire) -> int:
-    return wire.load
+def _load(connection: Connection) -> int:
+    return connection.load
 
 
-def _send(wire: Wire, envelope: Envelope, calls: Calls, report: Report) -> bool:
+def _send(connection: Connection, envelope: Envelope, calls: Calls, report: Report) -> bool:
     """Begin one call, or say why it was not begun."""
     request = _request(envelope)
     if len(request) > REQUEST_BYTES_MAX:
@@ -154,7 +154,7 @@ def _send(wire: Wire, envelope: Envelope, calls: Calls, report: Report) -> bool:
     elif envelope.licence.expired():
         report(envelope, NotCalled("the licence ran out"))
     else:
-        wire.send(request, calls, envelope)
+        connection.send(request, calls, envelope)
         return True
     return False
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.resend.options import ResendOptions
 from channels.shared.web import Answer
-from channels.shared.web.provider_words import cleaned, texts
+from channels.shared.web.redaction import redacted, texts
 from channels.shared.web.retry_after import retry_after, seconds
 
 # Where a 429 says nothing about time. The API's window is a second.
@@ -65,7 +65,7 @@ def succeeded(answer: Answer) -> bool:
     return _OK <= answer.status < _REDIRECT
 
 
-def of_one(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdict:
+def single_verdict(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdict:
     """The verdict about a message that went alone."""
     if succeeded(answer):
         try:
@@ -75,7 +75,7 @@ def of_one(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdic
     return refusal(answer, envelope, options)
 
 
-def of_many(answer: Answer, envelopes: Sequence[Envelope], options: ResendOptions) -> list[Verdict] | None:
+def batch_verdicts(answer: Answer, envelopes: Sequence[Envelope], options: ResendOptions) -> list[Verdict] | None:
     """The verdicts about messages that went together and were taken, one by one; None: it does not say so."""
     if not succeeded(answer):
         return None
@@ -96,7 +96,7 @@ def of_many(answer: Answer, envelopes: Sequence[Envelope], options: ResendOption
     ]
 
 
-def about_messages(answer: Answer) -> bool:
+def is_about_messages(answer: Answer) -> bool:
     """Whether a call of many was refused as a whole for what may be the fault of one: then none of them was taken."""
     name = _error(answer).name
     return answer.status in _ABOUT_MESSAGES and bool(name) and name not in _KEYS
@@ -157,6 +157,6 @@ def _named(answer: Answer, error: _Error) -> str:
 def _refused(name: str, message: object, envelope: Envelope, options: ResendOptions) -> Refused:
     senders = (options.sender, str(envelope.options.get("from", "")))
     domains = " ".join(sender.rpartition("@")[2] for sender in senders)
-    words = cleaned(message, [options.api_key, envelope.recipient, *texts(envelope.parts, envelope.options)], domains)
+    words = redacted(message, [options.api_key, envelope.recipient, *texts(envelope.parts, envelope.options)], domains)
     field = "options.api_key: " if name in _KEYS else ""
     return Refused(f"{field}resend says {name}: {words}".removesuffix(": "))

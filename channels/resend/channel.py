@@ -21,10 +21,10 @@ import structlog
 
 from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from channels.resend import answers
+from channels.resend.api import Api
 from channels.resend.message import Message, Messages, batch_key
 from channels.resend.options import ResendOptions
-from channels.resend.rate_limit import Pace
-from channels.resend.wire import Wire
+from channels.resend.rate_limit import RateLimit
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.weight import is_heavy
 from channels.shared.web import Answer, Call, LicenceOver, Lost
@@ -69,8 +69,8 @@ class Resend:
         self._messages = Messages(options)
         # What is heavy is composed one after the other.
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="compose")
-        self._wire = Wire(options)
-        self._pace = Pace(time.monotonic)
+        self._api = Api(options)
+        self._rate_limit = RateLimit(time.monotonic)
 
     @property
     def idempotency_key_seconds(self) -> float:
@@ -79,7 +79,7 @@ class Resend:
 
     async def prepare(self, count: int) -> None:  # noqa: ARG002 - one connection shows that there can be more
         """Return when the API can be reached."""
-        await self._wire.open()
+        await self._api.open()
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Call as fast as the API allows, and report each verdict as it comes."""
@@ -94,18 +94,18 @@ class Resend:
     async def close(self) -> None:
         """Let connections go."""
         self._beside.shutdown(wait=False, cancel_futures=True)
-        await self._wire.close()
+        await self._api.close()
 
     async def _work(self, work: Work) -> None:
         while work.unsent:
-            wait = await self._pace.turn()
+            wait = await self._rate_limit.acquire()
             if wait:
                 work.give_up(Throttled(wait))
                 return
             heavy = bool(work.unsent) and is_heavy(work.unsent[0])
             call = await self._heavy(work) if heavy else self._next(work)
             if call is None:
-                self._pace.skipped()
+                self._rate_limit.release()
             else:
                 await self._call(call, work)
 
@@ -121,7 +121,7 @@ class Resend:
         if not isinstance(message, Message):
             work.report(envelope, message)
             return None
-        return self._wire.call([envelope], "/emails", delivery_key(envelope), message.data)
+        return self._api.call([envelope], "/emails", delivery_key(envelope), message.data)
 
     def _next(self, work: Work) -> Call | None:
         """The next call: of one message, or of as many as may go together."""
@@ -146,9 +146,9 @@ class Resend:
         if not envelopes:
             return None
         if len(envelopes) == 1:
-            return self._wire.call(envelopes, "/emails", delivery_key(envelopes[0]), bodies[0])
+            return self._api.call(envelopes, "/emails", delivery_key(envelopes[0]), bodies[0])
         body = b"[" + b",".join(bodies) + b"]"
-        return self._wire.call(envelopes, "/emails/batch", batch_key(envelopes), body)
+        return self._api.call(envelopes, "/emails/batch", batch_key(envelopes), body)
 
     def _goes_with_others(self, envelope: Envelope, message: Message, work: Work) -> bool:
         first = envelope.attempt == 1 and envelope.delivery_id not in work.alone
@@ -181,16 +181,16 @@ class Resend:
         """Call, and let the pace know what came back."""
         answer: Answer | Lost | None = None
         try:
-            answer = await self._wire.post(call)
+            answer = await self._api.post(call)
         finally:
-            self._pace.answered(answer.headers if isinstance(answer, Answer) else None)
+            self._rate_limit.answered(answer.headers if isinstance(answer, Answer) else None)
         if isinstance(answer, Answer) and answers.asks_to_wait(answer):
             self._wait(answer)
         return answer
 
     def _wait(self, answer: Answer) -> None:
         seconds = answers.wait_seconds(answer)
-        self._pace.close(seconds)
+        self._rate_limit.close(seconds)
         if spent := answers.quota(answer):
             log.warning("resend.quota_spent", quota=spent, wait_seconds=seconds)
         else:
@@ -203,7 +203,7 @@ class Resend:
         """
         for seconds in REPEATS_AFTER_SECONDS:
             await asyncio.sleep(seconds)
-            if await self._pace.turn():
+            if await self._rate_limit.acquire():
                 break
             try:
                 again = await self._post(call)
@@ -212,7 +212,7 @@ class Resend:
             finally:
                 # Whatever becomes of a repeat, the first call had begun.
                 call.written = True
-            if isinstance(again, Answer) and answers.of_many(again, call.envelopes, self._options) is not None:
+            if isinstance(again, Answer) and answers.batch_verdicts(again, call.envelopes, self._options) is not None:
                 return again
         return answer
 
@@ -222,12 +222,12 @@ class Resend:
             lost = Unknown(f"no answer: {answer.why}") if answer.written else RetryAfter(f"no connection: {answer.why}")
             self._report_all(call, work.report, lost)
         elif len(envelopes) == 1:
-            work.report(envelopes[0], answers.of_one(answer, envelopes[0], options))
+            work.report(envelopes[0], answers.single_verdict(answer, envelopes[0], options))
         elif answers.succeeded(answer):
-            verdicts = answers.of_many(answer, envelopes, options)
+            verdicts = answers.batch_verdicts(answer, envelopes, options)
             for index, envelope in enumerate(envelopes):
                 work.report(envelope, verdicts[index] if verdicts else Unknown(f"{answer.status} without the ids"))
-        elif answers.about_messages(answer):
+        elif answers.is_about_messages(answer):
             work.put_back(envelopes)
         else:
             for envelope in envelopes:
@@ -242,6 +242,6 @@ class Resend:
         if isinstance(answer, Lost):
             return answer.written
         if answers.succeeded(answer):
-            return answers.of_many(answer, envelopes, self._options) is None
+            return answers.batch_verdicts(answer, envelopes, self._options) is None
         verdict = answers.refusal(answer, envelopes[0], self._options)
         return isinstance(verdict, Unknown) and not verdict.hold

@@ -14,7 +14,7 @@ from channels.resend.options import ResendOptions
 from channels.shared.mail import addresses, headers
 from channels.shared.mail import attachments as files
 from channels.shared.mail.addresses import Address
-from channels.shared.mail.composer import only_ours, unsubscribe_headers
+from channels.shared.mail.composer import refuse_unsupported_options, unsubscribe_headers
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.header_encoding import no_surrogate, one_line, quoted
 from channels.shared.mail.settings import MailSettings
@@ -49,7 +49,7 @@ class Messages:
     def make(self, envelope: Envelope) -> Message:
         """The message of a delivery, or a MailFault that says what is wrong with it."""
         parts, options = envelope.parts, envelope.options
-        only_ours(options)
+        refuse_unsupported_options(options)
         fields: dict[str, object] = {
             "from": _shown(headers.sender_of(self._settings, options)),
             "to": [_shown(addresses.parse(envelope.recipient, "recipient"))],

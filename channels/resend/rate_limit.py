@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 1.5
 RESET_SECONDS_MAX = 86_400.0
 
 
-class Pace:
+class RateLimit:
     """Counts the calls that may begin in the provider's present window."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -28,7 +28,7 @@ class Pace:
         self._under_way = 0
         self._changed = asyncio.Event()
 
-    async def turn(self) -> float:
+    async def acquire(self) -> float:
         """Return 0.0 when a call may begin, which is then counted; or for how many seconds none may."""
         while True:
             wait = self._take()
@@ -59,7 +59,7 @@ class Pace:
         self._under_way += 1
         return 0.0
 
-    def skipped(self) -> None:
+    def release(self) -> None:
         """The turn was not used."""
         self._under_way -= 1
         if self._left is not None:

@@ -12,7 +12,15 @@ from aiohttp.abc import AbstractResolver
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.shared.web import Answer, Bounds, Call, Lost
-from channels.shared.web.answers import TOO_MANY, asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
+from channels.shared.web.answers import (
+    TOO_MANY,
+    asked_wait,
+    is_gateway_error,
+    is_redirect,
+    is_temporary,
+    not_called,
+    succeeded,
+)
 from channels.shared.web.posts import Posts, Unsendable
 from channels.slack.options import SlackOptions, WebhookSettings
 
@@ -65,12 +73,12 @@ def _refused(answer: Answer, word: str) -> Verdict:
     if answer.status == TOO_MANY:
         wait = asked_wait(answer)
         return Throttled(LIMIT_SECONDS if wait is None else wait)
-    if of_a_gateway(answer) and not word:
+    if is_gateway_error(answer) and not word:
         return Unknown(f"answered with {answer.status} by a gateway")
     reason = f"slack says {answer.status} {word}".rstrip()
-    if passes(answer):
+    if is_temporary(answer):
         return RetryAfter(reason, asked_wait(answer))
-    return Refused(reason + (", a redirect, and those are not followed" if redirects(answer) else ""))
+    return Refused(reason + (", a redirect, and those are not followed" if is_redirect(answer) else ""))
 
 
 class Slack(Posts[WebhookSettings]):

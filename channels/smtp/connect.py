@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from channels.contract import Unready
 from channels.smtp.options import SmtpOptions
-from channels.smtp.server_words import clean
+from channels.smtp.server_replies import clean
 
 PORT_WORDS = "see host, port and tls in the channel's options"
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from channels.capture.channel import Connect
 from channels.contract import Accepted, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from channels.shared.web import Answer, Bounds, Call, Client, Lost
-from channels.shared.web.answers import asked_wait, not_called, of_a_gateway, redirects, succeeded
+from channels.shared.web.answers import asked_wait, is_gateway_error, is_redirect, not_called, succeeded
 from channels.shared.web.idempotency_keys import delivery_key
 from channels.shared.web.posts import Posts, Unsendable
 from channels.webhooks import signing
@@ -80,9 +80,9 @@ class _Manner:
         if answer.status == GONE:
             self.gone.add((endpoint.id, endpoint.url))
             return _first(envelope, Refused("answered with 410: its endpoint is disabled"))
-        if of_a_gateway(answer):
+        if is_gateway_error(answer):
             return Unknown(f"answered with {answer.status} by a gateway")
-        words = ", a redirect, and those are not followed" if redirects(answer) else ""
+        words = ", a redirect, and those are not followed" if is_redirect(answer) else ""
         return RetryAfter(f"answered with {answer.status}{words}", asked_wait(answer))
 
 

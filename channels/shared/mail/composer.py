@@ -91,7 +91,7 @@ class Composer:
         return Composed(head.sender, to.spec, to.domain, data, smtputf8, smtputf8)
 
     def _head(self, options: Mapping[str, Any]) -> Head:
-        only_ours(options)
+        refuse_unsupported_options(options)
         if self._plain and not any(name in options for name in _HEAD_OPTIONS):
             return self._plain
         key = tuple(_frozen(options.get(name)) for name in _HEAD_OPTIONS)
@@ -185,7 +185,7 @@ def _date(dated: int, options: Mapping[str, Any]) -> str:
     return _shown(int(moment.replace(microsecond=0).timestamp()))
 
 
-def only_ours(options: Mapping[str, Any]) -> None:
+def refuse_unsupported_options(options: Mapping[str, Any]) -> None:
     """Refuse options that would be expected to do what they do not."""
     if not _NOT_OURS.keys().isdisjoint(options):
         name = next(name for name in options if name in _NOT_OURS)

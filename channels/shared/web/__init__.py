@@ -1,6 +1,6 @@
-"""The web: the one HTTP client for outgoing URLs, and what its users share. Providers are made of it; it is none."""
+"""The HTTP client for outgoing URLs, and the code that the channels over HTTP share."""
 
 from channels.shared.web.client import Answer, Bounds, Call, Client, LicenceOver, Lost
-from channels.shared.web.guard import Guard, Open, guarded, ranges, sound
+from channels.shared.web.guard import OpenGuard, guard_of
 
-__all__ = ["Answer", "Bounds", "Call", "Client", "Guard", "LicenceOver", "Lost", "Open", "guarded", "ranges", "sound"]
+__all__ = ["Answer", "Bounds", "Call", "Client", "LicenceOver", "Lost", "OpenGuard", "guard_of"]

@@ -16,17 +16,17 @@ def succeeded(answer: Answer) -> bool:
     return OK <= answer.status < REDIRECT
 
 
-def passes(answer: Answer) -> bool:
+def is_temporary(answer: Answer) -> bool:
     """Whether a failure with this status may pass by itself."""
     return answer.status >= SERVER or answer.status in _TOO_SOON
 
 
-def of_a_gateway(answer: Answer) -> bool:
+def is_gateway_error(answer: Answer) -> bool:
     """Whether the status says that a gateway had no answer."""
     return answer.status in _NO_ANSWER
 
 
-def redirects(answer: Answer) -> bool:
+def is_redirect(answer: Answer) -> bool:
     """Whether the answer leads elsewhere."""
     return REDIRECT <= answer.status < BAD
 

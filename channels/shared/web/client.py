@@ -1,4 +1,4 @@
-"""The client: one POST over a kept connection to a guarded address, and how far it came when there was no answer.
+"""The client: one POST over a kept connection to a guard_of address, and how far it came when there was no answer.
 
 It never follows a redirect, never repeats a request, takes no proxy from the environment, and reads no more of an
 answer than it was told to.

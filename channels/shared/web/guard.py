@@ -64,7 +64,7 @@ class Guard:
     """Judges addresses. `allowed` are ranges to be connected to although they are no public ones."""
 
     def __init__(self, allowed: str = "") -> None:
-        self._allowed = ranges(allowed)
+        self._allowed = address_ranges(allowed)
 
     def socket(self, info: AddrInfoType) -> socket.socket:
         """A socket for one address, where it may be connected to: Forbidden otherwise."""
@@ -84,7 +84,7 @@ class Guard:
         return any(address in network for network in self._allowed)
 
 
-class NamedOnly(Guard):
+class AllowListGuard(Guard):
     """Lets nothing through but what is allowed by name: for URLs without TLS, whose secrets anybody could read."""
 
     def allows(self, address: Address) -> bool:
@@ -92,7 +92,7 @@ class NamedOnly(Guard):
         return self.names(address) or self.names(_inside(address))
 
 
-class Open(Guard):
+class OpenGuard(Guard):
     """Lets everything through: for a provider's one host, which is named in the configuration."""
 
     def allows(self, address: Address) -> bool:  # noqa: ARG002 - whichever it is
@@ -100,17 +100,17 @@ class Open(Guard):
         return True
 
 
-def guarded(url: str, allowed: str) -> Guard:
+def guard_of(url: str, allowed: str) -> Guard:
     """The guard of a URL."""
-    return Guard(allowed) if sound(url).scheme == "https" else NamedOnly(allowed)
+    return Guard(allowed) if checked_url(url).scheme == "https" else AllowListGuard(allowed)
 
 
-def ranges(text: str) -> tuple[Network, ...]:
+def address_ranges(text: str) -> tuple[Network, ...]:
     """Ranges of addresses with spaces between them. ValueError where one is none."""
     return tuple(ip_network(one) for one in text.split())
 
 
-def sound(url: str) -> URL:
+def checked_url(url: str) -> URL:
     """A URL that may be called, if its addresses may. ValueError says what is wrong with it, without repeating it."""
     try:
         parsed = URL(url)

@@ -8,7 +8,7 @@ from aiohttp.abc import AbstractResolver
 
 from channels.contract import Envelope, NotCalled, Refused, Report, Verdict
 from channels.shared.web.client import Answer, Bounds, Call, Client, LicenceOver, Lost
-from channels.shared.web.guard import guarded
+from channels.shared.web.guard import guard_of
 from channels.targets import Target
 
 EXPIRED = NotCalled("the licence ran out")
@@ -113,7 +113,7 @@ class Posts(Generic[TargetT]):
 
     def _open(self, target: TargetT) -> Client:
         try:
-            guard = guarded(target.url, target.allow_addresses)
+            guard = guard_of(target.url, target.allow_addresses)
         except ValueError:
             raise Unsendable("recipient: its URL in the configuration cannot be called; correct it there") from None
         resolver = self._resolver() if self._resolver else None

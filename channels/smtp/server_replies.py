@@ -11,13 +11,13 @@ _SPACE = re.compile(r"\s+")
 _ENHANCED = re.compile(rb"[245]\.\d{1,3}\.\d{1,3}(?=\s|$)")
 
 
-def enhanced(line: bytes) -> str:
+def enhanced_code(line: bytes) -> str:
     """The enhanced status code behind the three digits of a line, or nothing."""
     found = _ENHANCED.match(line, 4)
     return found[0].decode() if found else ""
 
 
-def spoken(lines: list[bytes], recipient: str) -> str:
+def reply_text(lines: list[bytes], recipient: str) -> str:
     """What the lines of one answer say, in one line."""
     return clean(" ".join(_text(line) for line in lines), recipient)
 

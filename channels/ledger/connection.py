@@ -1,4 +1,4 @@
-"""The wire: one kept connection on which requests go out one behind the other and answers come back in that order."""
+"""A connection to the ledger: requests go out one behind the other, and answers come back in that order."""
 
 import asyncio
 from collections import deque
@@ -39,7 +39,7 @@ class _Answer(Struct, frozen=True, gc=False):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-class Wire(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection. `changed` is called whenever it may have got room, or is gone."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -67,7 +67,7 @@ class Wire(asyncio.Protocol):
         return len(self._unanswered)
 
     @property
-    def forsaken(self) -> bool:
+    def abandoned(self) -> bool:
         """Whether an answer is under way that nobody waits for."""
         return any(calls.given_up for calls, _ in self._unanswered)
 

@@ -7,7 +7,7 @@ import aiohttp
 
 from channels.contract import Envelope, Unready
 from channels.resend.options import ResendOptions
-from channels.shared.web import Answer, Bounds, Call, Client, Lost, Open
+from channels.shared.web import Answer, Bounds, Call, Client, Lost, OpenGuard
 
 # The longest real answer is a hundred ids and faults; what is longer is a page of something else.
 ANSWER_BYTES_MAX = 256 * 1024
@@ -15,13 +15,13 @@ ANSWER_BYTES_MAX = 256 * 1024
 KEEP_SECONDS = 10.0
 
 
-class Wire:
+class Api:
     """Connections to the API."""
 
     def __init__(self, options: ResendOptions) -> None:
         self._options = options
         # One host, which the configuration names: it may be on this machine.
-        self._client = Client(Open(), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
+        self._client = Client(OpenGuard(), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
         self._opening = asyncio.Lock()
         self._answered_at = float("-inf")
 
