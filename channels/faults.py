@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from channels.contract import Channel, Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
+from channels.contract import EXPIRED, Channel, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 
 
 class FaultSettings(Protocol):
@@ -100,7 +100,7 @@ class Faulty:
     async def _misbehave(self, envelope: Envelope, wait: float, fault: str | None, report: Report) -> None:
         await asyncio.sleep(wait)
         if envelope.licence.expired():
-            report(envelope, NotCalled("the licence ran out"))
+            report(envelope, EXPIRED)
             return
         match fault:
             case None:

@@ -1,4 +1,4 @@
-"""The registry: which providers there are, which options each takes, and how one is opened."""
+"""The registry of providers: the options of each, and how its channel is opened."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -7,27 +7,31 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from channels.blackhole import Blackhole, BlackholeOptions
-from channels.capture import Capture, CaptureOptions
-from channels.capture.channel import Connect
+from channels.blackhole import Blackhole
+from channels.capture.channel import Capture, CaptureOptions, Connect
 from channels.contract import Channel
 from channels.faults import FaultSettings, Faulty, any_fault
-from channels.functions import FunctionSettings, FunctionsOptions
-from channels.ledger import Ledger, LedgerOptions
-from channels.resend import ResendOptions
-from channels.slack import SlackOptions, WebhookSettings
-from channels.smtp import Smtp, SmtpOptions
-from channels.webhooks import WebhooksOptions
+from channels.ledger.channel import Ledger, LedgerOptions
+from channels.resend.options import ResendOptions
+from channels.slack.options import SlackOptions
+from channels.smtp.channel import Smtp
+from channels.smtp.options import SmtpOptions
+from channels.targets import FunctionTarget, Target
+from channels.webhooks.options import WebhooksOptions
 
 Scalar = str | int | float | bool
 OptionsT = TypeVar("OptionsT", bound=Struct)
 
 
-class Targets(Struct, frozen=True):
-    """What recipients can name: functions and webhooks, by their names."""
+class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of a provider that has none."""
 
-    functions: Mapping[str, FunctionSettings] = MappingProxyType({})
-    webhooks: Mapping[str, WebhookSettings] = MappingProxyType({})
+
+class Targets(Struct, frozen=True):
+    """The targets that recipients can name: functions and webhooks."""
+
+    functions: Mapping[str, FunctionTarget] = MappingProxyType({})
+    webhooks: Mapping[str, Target] = MappingProxyType({})
 
 
 class Environment(Struct, frozen=True):
@@ -38,24 +42,21 @@ class Environment(Struct, frozen=True):
 
 
 class _Provider(Struct, Generic[OptionsT], frozen=True):
-    """One provider: the struct of its options, how its channel is made from them, and what its recipients name."""
+    """A provider: the struct of its options, how its channel is made from them, and the targets of its recipients."""
 
     options: type[OptionsT]
     make: Callable[[OptionsT, Environment], Channel]
     names: Callable[[Targets], Mapping[str, object]] = lambda _: {}
 
-    def open(self, options: Mapping[str, Scalar], environment: Environment) -> Channel:
-        return self.make(msgspec.convert(dict(options), self.options), environment)
 
-
-# Their HTTP client is a third of what a command imports: who opens none of them does without it.
+# The HTTP client is a third of what a command imports: it is imported where a channel is opened that needs it.
 def _resend(options: ResendOptions, _environment: Environment) -> Channel:
     from channels.resend.channel import Resend  # noqa: PLC0415 - as above
 
     return Resend(options)
 
 
-def _functions(_options: FunctionsOptions, environment: Environment) -> Channel:
+def _functions(_options: NoOptions, environment: Environment) -> Channel:
     from channels.functions.channel import Functions  # noqa: PLC0415 - as above
 
     return Functions(environment.named.functions)
@@ -74,12 +75,12 @@ def _webhooks(options: WebhooksOptions, environment: Environment) -> Channel:
 
 
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
-    "blackhole": _Provider(BlackholeOptions, lambda _options, _environment: Blackhole()),
+    "blackhole": _Provider(NoOptions, lambda _options, _environment: Blackhole()),
     "capture": _Provider(CaptureOptions, lambda options, environment: Capture(environment.connect, options)),
     "ledger": _Provider(LedgerOptions, lambda options, _environment: Ledger(options)),
     "smtp": _Provider(SmtpOptions, lambda options, _environment: Smtp(options)),
     "resend": _Provider(ResendOptions, _resend),
-    "functions": _Provider(FunctionsOptions, _functions, lambda named: named.functions),
+    "functions": _Provider(NoOptions, _functions, lambda named: named.functions),
     "slack": _Provider(SlackOptions, _slack, lambda named: named.webhooks),
     "webhooks": _Provider(WebhooksOptions, _webhooks),
 }
@@ -89,7 +90,7 @@ _NOTHING: Mapping[str, Scalar] = MappingProxyType({})
 
 
 def targets_of(provider: str, named: Targets) -> Mapping[str, object]:
-    """What the recipients of a provider's messages can name, by its name; nothing where they name nothing of ours."""
+    """The targets that the recipients of a provider's messages can name, by name."""
     return _PROVIDERS[provider].names(named)
 
 
@@ -101,5 +102,6 @@ def open_channel(
     named: Targets = Targets(),  # noqa: B008 - frozen, as all that it holds
 ) -> Channel:
     """A channel for a provider, with its options, and misbehaving as asked."""
-    channel = _PROVIDERS[provider].open(options, Environment(connect, named))
+    chosen = _PROVIDERS[provider]
+    channel = chosen.make(msgspec.convert(dict(options), chosen.options), Environment(connect, named))
     return Faulty(channel, faults) if any_fault(faults) else channel

@@ -1,4 +1,4 @@
-"""Data: what a function brings back, in a form that a run can keep."""
+"""The data of a function's answer, in a form that a run can store."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,13 +11,13 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Unusable(Exception):  # noqa: N818 - what the data is
-    """It cannot be kept. Its text goes on after `data that`."""
+    """The data cannot be stored. Its text goes on after `data that`."""
 
 
 def data_of(said: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The data of an answer: `data` where it has that; all of it where the function knows nothing of our form.
 
-    What is no object is kept as one, under `value`.
+    A value of another kind becomes an object with the member `value`.
     """
     if "data" in said:
         data = said["data"]

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter
+from channels.contract import CUT_OFF, EXPIRED, BaseChannel, Envelope, Refused, Report, RetryAfter
 from channels.ledger.connection import Connection
 from channels.shared.batch_calls import Calls
 
@@ -36,22 +36,17 @@ class LedgerOptions(Struct, frozen=True, forbid_unknown_fields=True):
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Ledger:
+class Ledger(BaseChannel):
     """Speaks lines of JSON with a ledger."""
-
-    keyed_recipients: frozenset[str] = frozenset()
 
     def __init__(self, options: LedgerOptions) -> None:
         self._options = options
+        # As configured: the channel cannot see how the ledger was started. It stores its keys for ever.
+        self.idempotency_key_seconds = math.inf if options.keyed else 0.0
         self._connections: list[Connection] = []
         self._retired: list[Connection] = []
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
-
-    @property
-    def idempotency_key_seconds(self) -> float:
-        """As configured: the channel cannot see what the ledger was started with. It keeps its keys for ever."""
-        return math.inf if self._options.keyed else 0.0
 
     async def prepare(self, count: int) -> None:
         """Open what is missing of the connections, one for each call at most: pipelined, one carries any count."""
@@ -81,7 +76,7 @@ class Ledger:
             await calls.ended()
         finally:
             while unsent:
-                report(unsent.popleft(), NotCalled("cut off before the call"))
+                report(unsent.popleft(), CUT_OFF)
             if calls.unanswered:
                 calls.given_up = True
                 self._retire(sent)
@@ -152,7 +147,7 @@ def _send(connection: Connection, envelope: Envelope, calls: Calls, report: Repo
     if len(request) > REQUEST_BYTES_MAX:
         report(envelope, Refused("the message is too large for the ledger"))
     elif envelope.licence.expired():
-        report(envelope, NotCalled("the licence ran out"))
+        report(envelope, EXPIRED)
     else:
         connection.send(request, calls, envelope)
         return True

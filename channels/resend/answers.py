@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.resend.options import ResendOptions
-from channels.shared.web import Answer
+from channels.shared.web.client import Answer
 from channels.shared.web.redaction import redacted, texts
 from channels.shared.web.retry_after import retry_after, seconds
 

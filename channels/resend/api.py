@@ -7,7 +7,8 @@ import aiohttp
 
 from channels.contract import Envelope, Unready
 from channels.resend.options import ResendOptions
-from channels.shared.web import Answer, Bounds, Call, Client, Lost, OpenGuard
+from channels.shared.web.client import Answer, Bounds, Call, Client, Lost
+from channels.shared.web.guard import OpenGuard
 
 # The longest real answer is a hundred ids and faults; what is longer is a page of something else.
 ANSWER_BYTES_MAX = 256 * 1024

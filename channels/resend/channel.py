@@ -19,7 +19,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
+from channels.contract import (
+    CUT_OFF,
+    EXPIRED,
+    BaseChannel,
+    Envelope,
+    Refused,
+    Report,
+    RetryAfter,
+    Throttled,
+    Unknown,
+    Verdict,
+)
 from channels.resend import answers
 from channels.resend.api import Api
 from channels.resend.message import Message, Messages, batch_key
@@ -27,7 +38,7 @@ from channels.resend.options import ResendOptions
 from channels.resend.rate_limit import RateLimit
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.weight import is_heavy
-from channels.shared.web import Answer, Call, LicenceOver, Lost
+from channels.shared.web.client import Answer, Call, LicenceOver, Lost
 from channels.shared.web.idempotency_keys import delivery_key
 
 log = structlog.get_logger(__name__)
@@ -59,23 +70,17 @@ class Work:
             self.report(self.unsent.popleft(), verdict)
 
 
-class Resend:
+class Resend(BaseChannel):
     """Speaks with the API of Resend."""
-
-    keyed_recipients: frozenset[str] = frozenset()
 
     def __init__(self, options: ResendOptions) -> None:
         self._options = options
+        self.idempotency_key_seconds = 0.0 if options.batch else KEY_SECONDS
         self._messages = Messages(options)
         # What is heavy is composed one after the other.
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="compose")
         self._api = Api(options)
         self._rate_limit = RateLimit(time.monotonic)
-
-    @property
-    def idempotency_key_seconds(self) -> float:
-        """A day; where messages go together, none: see above."""
-        return 0.0 if self._options.batch else KEY_SECONDS
 
     async def prepare(self, count: int) -> None:  # noqa: ARG002 - one connection shows that there can be more
         """Return when the API can be reached."""
@@ -89,10 +94,9 @@ class Resend:
                 for _ in range(min(len(batch), self._options.connections)):
                     workers.create_task(self._work(work))
         finally:
-            work.give_up(NotCalled("cut off before the call"))
+            work.give_up(CUT_OFF)
 
     async def close(self) -> None:
-        """Let connections go."""
         self._beside.shutdown(wait=False, cancel_futures=True)
         await self._api.close()
 
@@ -116,7 +120,7 @@ class Resend:
         try:
             message = await loop.run_in_executor(self._beside, self._message, envelope)
         except asyncio.CancelledError:
-            work.report(envelope, NotCalled("cut off before the call"))
+            work.report(envelope, CUT_OFF)
             raise
         if not isinstance(message, Message):
             work.report(envelope, message)
@@ -156,11 +160,11 @@ class Resend:
 
     def _message(self, envelope: Envelope) -> Message | Verdict:
         if envelope.licence.expired():
-            return NotCalled("the licence ran out")
+            return EXPIRED
         try:
             return self._messages.make(envelope)
         except MailFault as fault:
-            return Refused(fault.reason)
+            return Refused(str(fault))
 
     async def _call(self, call: Call, work: Work) -> None:
         """Make one call, whose turn was taken, and report on each of its messages."""
@@ -169,10 +173,10 @@ class Resend:
             if len(call.envelopes) > 1 and self._unsettled(answer, call.envelopes):
                 answer = await self._repeated(call, answer)
         except LicenceOver:
-            self._report_all(call, work.report, NotCalled("the licence ran out"))
+            self._report_all(call, work.report, EXPIRED)
         except asyncio.CancelledError:
             if not call.written:
-                self._report_all(call, work.report, NotCalled("cut off before the call"))
+                self._report_all(call, work.report, CUT_OFF)
             raise
         else:
             self._judge(call, answer, work)

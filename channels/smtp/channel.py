@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Verdict
+from channels.contract import CUT_OFF, EXPIRED, BaseChannel, Envelope, NotCalled, Refused, Report, RetryAfter, Verdict
 from channels.shared.batch_calls import Calls
 from channels.shared.mail.composer import Composed, Composer
 from channels.shared.mail.errors import MailFault
@@ -31,10 +31,8 @@ _PATH = re.compile(
 )
 
 
-class Smtp:
+class Smtp(BaseChannel):
     """Speaks with one relay or submission server."""
-
-    keyed_recipients: frozenset[str] = frozenset()
 
     def __init__(self, options: SmtpOptions) -> None:
         self._options = options
@@ -52,11 +50,6 @@ class Smtp:
         self._enough_until = float("-inf")
         self._ticking: asyncio.TimerHandle | None = None
         self._closed = False
-
-    @property
-    def idempotency_key_seconds(self) -> float:
-        """SMTP knows no keys: what is unknown is held."""
-        return 0.0
 
     async def prepare(self, count: int) -> None:
         """Return when there is a connection that answers. Further ones are opened meanwhile, and join in."""
@@ -86,7 +79,7 @@ class Smtp:
             await calls.ended()
         finally:
             for envelope in heavy:
-                calls.settle(envelope, NotCalled("cut off before the call"))
+                calls.settle(envelope, CUT_OFF)
             if calls.unanswered:
                 self._give_up(calls)
 
@@ -232,7 +225,7 @@ class Smtp:
             elif refusal := unfit(composed, session.features):
                 calls.settle(envelope, Refused(refusal))
             elif envelope.licence.expired():
-                calls.settle(envelope, NotCalled("the licence ran out"))
+                calls.settle(envelope, EXPIRED)
             else:
                 return Work(calls, envelope, composed)
         return None
@@ -242,7 +235,7 @@ class Smtp:
         mine = [envelope for owner, envelope, _ in self._queue if owner is calls]
         self._queue = deque(entry for entry in self._queue if entry[0] is not calls)
         for envelope in mine:
-            calls.settle(envelope, NotCalled("cut off before the call"))
+            calls.settle(envelope, CUT_OFF)
         for session in tuple(self._sessions):
             if session.carries(calls):
                 session.give_up(calls)

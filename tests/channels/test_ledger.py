@@ -11,7 +11,8 @@ import pytest
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.ledger import Ledger, LedgerOptions, channel, connection
+from channels.ledger import channel, connection
+from channels.ledger.channel import Ledger, LedgerOptions
 from dispatcher.db.database import Database
 from dispatcher.selftest.proxy import Proxy
 from tests.channels.suite import CONTENT, RECIPIENT, Post, Verdicts, body_of

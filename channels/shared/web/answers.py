@@ -1,13 +1,13 @@
-"""Answers: what a status says by itself, whoever is asked."""
+"""What the status of an answer says by itself, for every provider."""
 
-from channels.contract import Refused, RetryAfter, Verdict
+from channels.contract import Refused, RetryAfter, Unknown, Verdict
 from channels.shared.web.client import Answer, Lost
 from channels.shared.web.retry_after import retry_after
 
 OK, REDIRECT, BAD, TOO_MANY, SERVER = 200, 300, 400, 429, 500
 # Refused before anything was done, and not for good: a request that came too slowly, or too early.
 _TOO_SOON = frozenset({408, 425, TOO_MANY})
-# What a gateway says when it has no answer from the one behind it: nobody knows whether that one was called.
+# What a gateway says when it has no answer from the one behind it: whether that one was called is unknown.
 _NO_ANSWER = frozenset({502, 504, 524})
 
 
@@ -36,8 +36,10 @@ def asked_wait(answer: Answer) -> float | None:
     return retry_after(answer.headers.get("retry-after", ""))
 
 
-def not_called(lost: Lost) -> Verdict:
-    """The verdict where nothing of a request had left."""
+def lost_verdict(lost: Lost) -> Verdict:
+    """The verdict where no answer came."""
+    if lost.written:
+        return Unknown(f"no answer: {lost.why}")
     if lost.forbidden:
         return Refused(
             "recipient: its URL leads to an address that is not public; if that is meant, name it in allow_addresses"

@@ -14,10 +14,9 @@ from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Unknown, Verdict
 from channels.functions.answers import judged
-from channels.functions.channel import Functions
+from channels.functions.channel import REQUEST_BYTES_MAX, Functions, seconds_of
 from channels.functions.data import DEPTH_MAX
-from channels.functions.requests import REQUEST_BYTES_MAX, seconds_of
-from channels.shared.web import Answer
+from channels.shared.web.client import Answer
 from channels.shared.web.idempotency_keys import delivery_key
 from dispatcher.config.settings import Function
 from tests.channels.shared.web.fake_server import (
@@ -115,12 +114,12 @@ def test_a_key_is_the_same_on_every_attempt_and_another_one_in_every_tenant() ->
     [
         (None, "body: is missing"),
         (" ", "body: is missing"),
-        ("hello", "body: is no JSON object"),
-        ("[1]", "body: is no JSON object"),
-        ('"a"', "body: is no JSON object"),
-        ("null", "body: is no JSON object"),
-        ('{"a": 1} x', "body: is no JSON object"),
-        ('{"a": Ann}', "body: is no JSON object"),
+        ("hello", "body: is not a JSON object"),
+        ("[1]", "body: is not a JSON object"),
+        ('"a"', "body: is not a JSON object"),
+        ("null", "body: is not a JSON object"),
+        ('{"a": 1} x', "body: is not a JSON object"),
+        ('{"a": Ann}', "body: is not a JSON object"),
         ('{"a": "\udfff"}', "body: has half a character"),
         ('{"a": "' + "x" * REQUEST_BYTES_MAX + '"}', "body: is too large"),
     ],

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from channels.contract import Envelope
 from channels.registry import PROVIDERS
-from channels.resend import ResendOptions
 from channels.resend import message as module
 from channels.resend.message import Messages, batch_key
+from channels.resend.options import ResendOptions
 from channels.shared.mail.errors import MailFault
 from channels.shared.web.idempotency_keys import delivery_key
 from dispatcher.base.errors import ConfigError
@@ -39,7 +39,7 @@ def made(envelope: Envelope, channel: ResendOptions = OPTIONS, **changes: Any) -
 def fault(envelope: Envelope, channel: ResendOptions = OPTIONS, **changes: Any) -> str:
     with pytest.raises(MailFault) as caught:
         made(envelope, channel, **changes)
-    return caught.value.reason
+    return str(caught.value)
 
 
 def test_everything_has_its_place(envelope: Envelope) -> None:

@@ -9,8 +9,8 @@ from aiohttp import web
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.slack import SlackOptions
 from channels.slack.channel import Slack
+from channels.slack.options import SlackOptions
 from dispatcher.config.settings import Webhook
 from tests.channels.shared.web.fake_server import (
     LOOPBACK,
@@ -84,10 +84,10 @@ async def test_a_webhook_is_sent_text_and_blocks(fake: FakeServer, parts: dict[s
         ({"title": "x"}, "body: is missing"),
         ({"body": "x" * 40_001}, "body: is too long"),
         ({"body": "\udfff"}, "body: has half a character"),
-        ({"body": "x", "blocks": "{}"}, "blocks: are no JSON list"),
-        ({"body": "x", "blocks": "[1]"}, "blocks: are no JSON list"),
-        ({"body": "x", "blocks": "[" * 100_000}, "blocks: are no JSON list"),
-        ({"body": "x", "blocks": "nothing"}, "blocks: are no JSON list"),
+        ({"body": "x", "blocks": "{}"}, "blocks: are not a JSON list"),
+        ({"body": "x", "blocks": "[1]"}, "blocks: are not a JSON list"),
+        ({"body": "x", "blocks": "[" * 100_000}, "blocks: are not a JSON list"),
+        ({"body": "x", "blocks": "nothing"}, "blocks: are not a JSON list"),
         ({"body": "x", "blocks": "[" + ",".join(["{}"] * 51) + "]"}, "blocks: are too many"),
         ({"body": "x", "blocks": '[{"a": "' + "x" * 300_000 + '"}]'}, "blocks: are too large"),
     ],

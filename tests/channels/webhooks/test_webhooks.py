@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.webhooks import WebhooksOptions
 from channels.webhooks import channel as hooks
 from channels.webhooks.channel import Webhooks
+from channels.webhooks.options import WebhooksOptions
 from tests.channels.shared.web.fake_server import (
     ELSEWHERE,
     LOOPBACK,
@@ -237,7 +237,7 @@ async def test_connections_are_kept_to_so_many_endpoints_only(fake: FakeServer, 
         one = asked(fake.url, number=next(numbers), endpoint=endpoint)
         await channel.deliver([one], verdicts)
         assert isinstance(verdicts.once_each([one])[one.delivery_id], Accepted)
-    assert len(channel._kept) == few
+    assert len(channel._recent) == few
     await channel.close()
 
 

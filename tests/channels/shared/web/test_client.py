@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp.abc import AbstractResolver
 
-from channels.shared.web import Answer, Bounds, Call, Client, LicenceOver, Lost
+from channels.shared.web.client import Answer, Bounds, Call, Client, LicenceOver, Lost
 from channels.shared.web.guard import Guard
 from tests.channels.shared.web.fake_server import (
     ELSEWHERE,
