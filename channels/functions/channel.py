@@ -7,8 +7,7 @@ from aiohttp.abc import AbstractResolver
 
 from channels.contract import Envelope, Verdict
 from channels.functions import answers
-from channels.shared.web.client import Answer, Bounds, Call, Lost
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import Answer, Bounds, Call, Lost, delivery_key
 from channels.shared.web.post_channel import KEEP_SECONDS, PostChannel, Unsendable, encoded
 from channels.targets import FunctionTarget
 

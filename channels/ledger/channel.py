@@ -101,11 +101,10 @@ class Ledger(BaseChannel):
     async def _connect(self) -> None:
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(self._new_connection, self._options.host, self._options.port)
+            _, connection = await loop.create_connection(
+                lambda: Connection(self._changed.set), self._options.host, self._options.port
+            )
             self._connections.append(connection)
-
-    def _new_connection(self) -> Connection:
-        return Connection(self._changed.set)
 
     async def _free_connection(self, count: int) -> Connection | None:
         """The open connection with the fewest calls under way, when one has room; None when none can be had."""
@@ -113,7 +112,7 @@ class Ledger(BaseChannel):
         while True:
             free = [connection for connection in self._connections if connection.room]
             if free:
-                return min(free, key=_load)
+                return min(free, key=lambda connection: connection.load)
             if self._open():
                 self._changed.clear()
                 await self._changed.wait()
@@ -126,7 +125,7 @@ class Ledger(BaseChannel):
                     await self.prepare(count)
 
     def _retire(self, connections: set[Connection]) -> None:
-        """Nobody waits for what is under way there any more, so a new call must not stand in line behind it."""
+        """Give up on connections with abandoned calls, so that new calls do not wait behind those."""
         self._sweep()
         for connection in connections:
             if connection.abandoned:
@@ -135,10 +134,6 @@ class Ledger(BaseChannel):
         self._sweep()
         for connection in self._retired[:-RETIRED_MAX]:
             connection.abort()
-
-
-def _load(connection: Connection) -> int:
-    return connection.load
 
 
 def _send(connection: Connection, envelope: Envelope, calls: Calls, report: Report) -> bool:

@@ -14,7 +14,7 @@ from channels.shared.batch_calls import Calls
 # What is on its way in one connection: a lost one makes that many unknown, and 1,000 hide a round trip of 20 ms at
 # 50,000 a second.
 UNANSWERED_MAX = 1_000
-# One answer: an id or a reason. The rest is room for a provider that is talkative.
+# One answer: an id or a reason. The rest is room for longer ones.
 ANSWER_BYTES_MAX = 64 * 1024
 # Bytes that may wait in this process for a provider that reads slowly.
 WRITE_BYTES_MAX = 1024 * 1024
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def abandoned(self) -> bool:
-        """Whether an answer is under way that nobody waits for."""
+        """Whether an answer is under way to a batch that was given up."""
         return any(calls.given_up for calls, _ in self._unanswered)
 
     def send(self, request: bytes, calls: Calls, envelope: Envelope) -> None:

@@ -3,10 +3,10 @@
 A single message goes under a key of its own, by which the API de-duplicates for a day: an unknown outcome is asked for
 again with the same bytes under the same key.
 
-Messages that go together (`batch`) share the key of their call, and only the very same call can be repeated under it.
-Claims group deliveries anew, so nobody could repeat it later: a member that was sent again alone would come twice. So
+Messages of one call (`batch`) share its key, and only the very same call can be repeated under it.
+Claims group deliveries anew, so it cannot be repeated later: a member that was sent again alone would come twice. So
  - a channel with batches declares no key at all, and whatever is unknown in it is held, through crashes too;
- - only first attempts go together, so that what may have gone out alone is repeated alone, under its own key;
+ - only first attempts go into a batch, so that what may have gone out alone is repeated alone, under its own key;
  - while its licence holds, a call whose answer was lost is repeated as it was, and what that says counts for all;
  - a call that was refused as a whole had none of them taken, so that each can go alone.
 """
@@ -38,21 +38,21 @@ from channels.resend.options import ResendOptions
 from channels.resend.rate_limit import RateLimit
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.weight import is_heavy
-from channels.shared.web.client import Answer, Call, LicenceOver, Lost
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.answers import succeeded
+from channels.shared.web.client import Answer, Call, LicenceOver, Lost, delivery_key
 
 log = structlog.get_logger(__name__)
 
 # For how long the API keeps a key.
 KEY_SECONDS = 86_400.0
-# What goes together, encoded. The API has no word on it; this is far under what it takes for one message.
+# A batch, encoded. The API has no word on it; this is far under what it takes for one message.
 BATCH_BYTES_MAX = 5_000_000
 # How long after a lost answer the same call is repeated: the first may still be at work there.
 REPEATS_AFTER_SECONDS = (0.2, 1.0)
 
 
 class Work:
-    """What one `deliver` has still to send. What went together and was refused goes alone."""
+    """What one `deliver` has still to send. The messages of a refused batch go alone."""
 
     def __init__(self, batch: Sequence[Envelope], report: Report) -> None:
         self.unsent = deque(batch)
@@ -77,8 +77,8 @@ class Resend(BaseChannel):
         self._options = options
         self.idempotency_key_seconds = 0.0 if options.batch else KEY_SECONDS
         self._messages = Messages(options)
-        # What is heavy is composed one after the other.
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="compose")
+        # Heavy messages are composed here, one after the other.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="compose")
         self._api = Api(options)
         self._rate_limit = RateLimit(time.monotonic)
 
@@ -97,7 +97,7 @@ class Resend(BaseChannel):
             work.give_up(CUT_OFF)
 
     async def close(self) -> None:
-        self._beside.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False, cancel_futures=True)
         await self._api.close()
 
     async def _work(self, work: Work) -> None:
@@ -118,7 +118,7 @@ class Resend(BaseChannel):
         envelope = work.unsent.popleft()
         loop = asyncio.get_running_loop()
         try:
-            message = await loop.run_in_executor(self._beside, self._message, envelope)
+            message = await loop.run_in_executor(self._executor, self._message, envelope)
         except asyncio.CancelledError:
             work.report(envelope, CUT_OFF)
             raise
@@ -128,7 +128,7 @@ class Resend(BaseChannel):
         return self._api.call([envelope], "/emails", delivery_key(envelope), message.data)
 
     def _next(self, work: Work) -> Call | None:
-        """The next call: of one message, or of as many as may go together."""
+        """The next call: of one message, or of a batch."""
         envelopes: list[Envelope] = []
         bodies: list[bytes] = []
         while work.unsent and len(envelopes) < self._options.batch_max:
@@ -139,13 +139,13 @@ class Resend(BaseChannel):
             if not isinstance(message, Message):
                 work.report(work.unsent.popleft(), message)
                 continue
-            together = self._goes_with_others(envelope, message, work)
-            if envelopes and not (together and sum(map(len, bodies)) + len(message.data) <= BATCH_BYTES_MAX):
+            batchable = self._is_batchable(envelope, message, work)
+            if envelopes and not (batchable and sum(map(len, bodies)) + len(message.data) <= BATCH_BYTES_MAX):
                 break
             work.unsent.popleft()
             envelopes.append(envelope)
             bodies.append(message.data)
-            if not together:
+            if not batchable:
                 break
         if not envelopes:
             return None
@@ -154,7 +154,7 @@ class Resend(BaseChannel):
         body = b"[" + b",".join(bodies) + b"]"
         return self._api.call(envelopes, "/emails/batch", batch_key(envelopes), body)
 
-    def _goes_with_others(self, envelope: Envelope, message: Message, work: Work) -> bool:
+    def _is_batchable(self, envelope: Envelope, message: Message, work: Work) -> bool:
         first = envelope.attempt == 1 and envelope.delivery_id not in work.alone
         return self._options.batch and first and not message.files
 
@@ -167,7 +167,7 @@ class Resend(BaseChannel):
             return Refused(str(fault))
 
     async def _call(self, call: Call, work: Work) -> None:
-        """Make one call, whose turn was taken, and report on each of its messages."""
+        """Make one call, which the rate limit has counted, and report on each of its messages."""
         try:
             answer = await self._post(call)
             if len(call.envelopes) > 1 and self._unsettled(answer, call.envelopes):
@@ -182,7 +182,7 @@ class Resend(BaseChannel):
             self._judge(call, answer, work)
 
     async def _post(self, call: Call) -> Answer | Lost:
-        """Call, and let the pace know what came back."""
+        """Call, and tell the rate limit what came back."""
         answer: Answer | Lost | None = None
         try:
             answer = await self._api.post(call)
@@ -227,7 +227,7 @@ class Resend(BaseChannel):
             self._report_all(call, work.report, lost)
         elif len(envelopes) == 1:
             work.report(envelopes[0], answers.single_verdict(answer, envelopes[0], options))
-        elif answers.succeeded(answer):
+        elif succeeded(answer):
             verdicts = answers.batch_verdicts(answer, envelopes, options)
             for index, envelope in enumerate(envelopes):
                 work.report(envelope, verdicts[index] if verdicts else Unknown(f"{answer.status} without the ids"))
@@ -242,10 +242,10 @@ class Resend(BaseChannel):
             report(envelope, verdict)
 
     def _unsettled(self, answer: Answer | Lost, envelopes: Sequence[Envelope]) -> bool:
-        """Whether nobody knows what became of a call, and the same once more could tell."""
+        """Whether the outcome of a call is unknown, and the same call again could tell."""
         if isinstance(answer, Lost):
             return answer.written
-        if answers.succeeded(answer):
+        if succeeded(answer):
             return answers.batch_verdicts(answer, envelopes, self._options) is None
         verdict = answers.refusal(answer, envelopes[0], self._options)
         return isinstance(verdict, Unknown) and not verdict.hold

@@ -18,7 +18,7 @@ from channels.shared.mail.composer import refuse_unsupported_options, unsubscrib
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.header_encoding import no_surrogate, one_line, quoted
 from channels.shared.mail.settings import MailSettings
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import delivery_key
 
 # The API takes 40 MB, files encoded.
 MESSAGE_BYTES_MAX = 40_000_000

@@ -69,9 +69,9 @@ def lost_body(why: str, handed: bool) -> Verdict:
     return Unknown(f"{why} after the final dot") if handed else RetryAfter(f"{why} before the end of the message")
 
 
-def lost_envelope(why: str, unanswered: Iterable[Step], innocent: bool) -> Verdict:
+def lost_envelope(why: str, unanswered: Iterable[Step], not_at_fault: bool) -> Verdict:
     """A connection was lost while the envelope was under way: nothing was sent."""
-    if innocent:
+    if not_at_fault:
         return NotCalled(why)
     at = next((step for step in unanswered if step is not Step.DOT), Step.DATA)
     return RetryAfter(f"{why} at {at.value}")

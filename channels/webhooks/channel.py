@@ -16,8 +16,7 @@ from msgspec import Struct
 from channels.capture.channel import DATABASE_ERRORS, Connect
 from channels.contract import Accepted, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 from channels.shared.web.answers import asked_wait, is_gateway_error, is_redirect, lost_verdict, succeeded
-from channels.shared.web.client import Answer, Bounds, Call, Client, Lost
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import Answer, Bounds, Call, Client, Lost, delivery_key
 from channels.shared.web.post_channel import KEEP_SECONDS, PostChannel, Unsendable
 from channels.webhooks import signing
 from channels.webhooks.options import WebhooksOptions

@@ -79,9 +79,10 @@ class Composer:
         subject = _subject(envelope.parts)
         identity = _identity(envelope)
         body = self._body(envelope.parts, options, identity)
+        unsubscribe = "".join(f"{name}: {value}\r\n" for name, value in unsubscribe_headers(options).items())
         text = (
             f"Date: {_date(envelope.dated, options)}\r\n{head.opening}To: {to.header}\r\nSubject: {subject}\r\n"
-            f"Message-ID: <{identity}@{head.domain}>\r\n{head.closing}{_unsubscribe(options)}{body}"
+            f"Message-ID: <{identity}@{head.domain}>\r\n{head.closing}{unsubscribe}{body}"
         )
         # Everything but an address that needs SMTPUTF8 was encoded: what else is not ASCII cannot get out.
         smtputf8 = head.smtputf8 or to.smtputf8
@@ -190,11 +191,6 @@ def refuse_unsupported_options(options: Mapping[str, Any]) -> None:
     if not _NOT_OURS.keys().isdisjoint(options):
         name = next(name for name in options if name in _NOT_OURS)
         raise MailFault(f"options.{name}", _NOT_OURS[name])
-
-
-def _unsubscribe(options: Mapping[str, Any]) -> str:
-    """One-click unsubscription."""
-    return "".join(f"{name}: {value}\r\n" for name, value in unsubscribe_headers(options).items())
 
 
 def unsubscribe_headers(options: Mapping[str, Any]) -> dict[str, str]:

@@ -5,9 +5,11 @@ answer than it was told to.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -40,6 +42,14 @@ class Call(Struct, eq=False):
     body: bytes
     seconds: float | None = None
     written: bool = False
+
+
+def delivery_key(envelope: Envelope) -> str:
+    """One text for one delivery, the same on every attempt. Ours is unique in its tenant and workspace only, may be of
+    any length, and may have signs that no header takes."""
+    parts = (envelope.tenant_id, envelope.workspace_id, envelope.idempotency_key)
+    text = "|".join(quote(part, safe="", errors="surrogatepass") for part in parts)
+    return "d-" + hashlib.sha256(text.encode()).hexdigest()
 
 
 class Answer(Struct, frozen=True):

@@ -16,8 +16,7 @@ from channels.contract import Accepted, Envelope, Refused, RetryAfter, Unknown, 
 from channels.functions.answers import judged
 from channels.functions.channel import REQUEST_BYTES_MAX, Functions, seconds_of
 from channels.functions.data import DEPTH_MAX
-from channels.shared.web.client import Answer
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import Answer, delivery_key
 from dispatcher.config.settings import Function
 from tests.channels.shared.web.fake_server import (
     LOOPBACK,

@@ -14,7 +14,7 @@ from channels.resend import message as module
 from channels.resend.message import Messages, batch_key
 from channels.resend.options import ResendOptions
 from channels.shared.mail.errors import MailFault
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import delivery_key
 from dispatcher.base.errors import ConfigError
 from dispatcher.config import load, show
 from dispatcher.config.settings import Config
