@@ -37,7 +37,7 @@ class Licence:
     deadline: float
     _clock: Callable[[], float]
 
-    def __init__(self, proof: Never) -> None:  # noqa: ARG002 - it is there for the type checker: nobody has one
+    def __init__(self, proof: Never) -> None:  # noqa: ARG002 - it is there for the type checker: none exists
         raise TypeError("a licence is minted by the mark and by nothing else")
 
     def expired(self) -> bool:

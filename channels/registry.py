@@ -35,7 +35,7 @@ class Targets(Struct, frozen=True):
 
 
 class Environment(Struct, frozen=True):
-    """What there is environment a channel that it may use."""
+    """What a channel may use beside its options."""
 
     connect: Connect
     named: Targets
@@ -101,7 +101,7 @@ def open_channel(
     options: Mapping[str, Scalar] = _NOTHING,
     named: Targets = Targets(),  # noqa: B008 - frozen, as all that it holds
 ) -> Channel:
-    """A channel for a provider, with its options, and misbehaving as asked."""
+    """The channel of a provider, with its options and the faults that are asked for."""
     chosen = _PROVIDERS[provider]
     channel = chosen.make(msgspec.convert(dict(options), chosen.options), Environment(connect, named))
     return Faulty(channel, faults) if any_fault(faults) else channel

@@ -77,7 +77,6 @@ class Capture(BaseChannel):
             report(envelope, Accepted(f"capture-{ids[envelope.delivery_id]}"))
 
     def _mail(self, envelope: Envelope) -> Mail:
-        """A mail's bytes, or why there are none."""
         if envelope.channel != MAIL:
             return None, None
         try:

@@ -25,7 +25,6 @@ Said = Mapping[str, Any] | None
 
 
 def judged(envelope: Envelope, function: FunctionTarget, answer: Answer | Lost) -> Verdict:
-    """The verdict about one call."""
     if isinstance(answer, Lost):
         return lost_verdict(answer)
     judge = _succeeded if succeeded(answer) else _refused
@@ -61,7 +60,6 @@ def _succeeded(envelope: Envelope, function: FunctionTarget, answer: Answer, sai
 
 
 def _object(answer: Answer) -> Said:
-    """The JSON object that came, whole."""
     try:
         said = msgspec.json.decode(answer.body or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The ledger channel: calls over a few kept connections, judged by the phase in which each of them ended."""
+"""The ledger channel: calls over a few persistent connections, judged by the phase in which each of them ended."""
 
 import asyncio
 import math
@@ -23,7 +23,7 @@ RETIRED_MAX = 16
 
 
 class LedgerOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the ledger listens, whether it was told to de-duplicate, and over how many connections it is spoken to."""
+    """The address of the ledger, whether it de-duplicates, and the number of connections."""
 
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=1, le=65_535)] = 8_086
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Ledger(BaseChannel):
-    """Speaks lines of JSON with a ledger."""
+    """Exchanges lines of JSON with a ledger."""
 
     def __init__(self, options: LedgerOptions) -> None:
         self._options = options
@@ -82,7 +82,6 @@ class Ledger(BaseChannel):
                 self._retire(sent)
 
     async def close(self) -> None:
-        """Let all connections go."""
         self._sweep()
         connections, self._connections, self._retired = [*self._connections, *self._retired], [], []
         for connection in connections:
@@ -94,7 +93,6 @@ class Ledger(BaseChannel):
         return sum(connection.open for connection in self._connections)
 
     def _sweep(self) -> None:
-        """Forget connections that are gone."""
         self._connections = [connection for connection in self._connections if connection.open]
         self._retired = [connection for connection in self._retired if not connection.gone.is_set()]
 

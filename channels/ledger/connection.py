@@ -58,12 +58,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def room(self) -> bool:
-        """Whether a call may begin on it now."""
         return self.open and not self._paused and len(self._unanswered) < UNANSWERED_MAX
 
     @property
     def load(self) -> int:
-        """How many calls are on their way."""
         return len(self._unanswered)
 
     @property
@@ -84,7 +82,6 @@ class Connection(asyncio.Protocol):
         self._changed()
 
     def abort(self) -> None:
-        """Close at once."""
         self._transport.abort()
 
     def _close_if_spent(self) -> None:
@@ -116,7 +113,7 @@ class Connection(asyncio.Protocol):
         self._changed()
 
     def _take(self, answer: bytes) -> bool:
-        """Match one answer with the call that waits longest. False where the two sides have lost each other."""
+        """Match one answer with the call that waits longest. False where it cannot belong to a call."""
         verdict = verdict_of(answer)
         if not self._unanswered or verdict is None:
             # What comes behind it cannot be trusted to be the answer to what it seems to be.

@@ -116,7 +116,6 @@ def refusal(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdi
 
 
 def quota(answer: Answer) -> str | None:
-    """Which quota an answer says is spent."""
     return QUOTAS.get(_error(answer).name) if answer.status == TOO_MANY else None
 
 
@@ -131,7 +130,6 @@ def wait_seconds(answer: Answer) -> float:
 
 
 def asks_to_wait(answer: Answer) -> bool:
-    """Whether an answer asks for a pause."""
     return answer.status == TOO_MANY or (answer.status >= SERVER and "retry-after" in answer.headers)
 
 

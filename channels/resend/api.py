@@ -34,7 +34,6 @@ class Api:
         return Call(envelopes, self._options.base_url + path, headers, body)
 
     async def open(self) -> None:
-        """Return when the API can be reached; Unready where it cannot."""
         loop = asyncio.get_running_loop()
         async with self._opening:
             if loop.time() - self._answered_at < KEEP_SECONDS:
@@ -53,5 +52,4 @@ class Api:
         return answer
 
     async def close(self) -> None:
-        """Let connections go."""
         await self._client.close()

@@ -60,18 +60,16 @@ class Work:
         self.report = report
 
     def put_back(self, envelopes: Sequence[Envelope]) -> None:
-        """Send these one by one."""
         self.alone.update(envelope.delivery_id for envelope in envelopes)
         self.unsent.extendleft(reversed(envelopes))
 
     def give_up(self, verdict: Verdict) -> None:
-        """Nothing more is sent."""
         while self.unsent:
             self.report(self.unsent.popleft(), verdict)
 
 
 class Resend(BaseChannel):
-    """Speaks with the API of Resend."""
+    """Calls the API of Resend."""
 
     def __init__(self, options: ResendOptions) -> None:
         self._options = options
@@ -83,7 +81,6 @@ class Resend(BaseChannel):
         self._rate_limit = RateLimit(time.monotonic)
 
     async def prepare(self, count: int) -> None:  # noqa: ARG002 - one connection shows that there can be more
-        """Return when the API can be reached."""
         await self._api.open()
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:

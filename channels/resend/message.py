@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message, encoded. What carries files cannot go together with others."""
+    """One message, encoded. A message with files cannot be part of a batch."""
 
     data: bytes
     files: bool
@@ -71,7 +71,7 @@ class Messages:
 
 
 def batch_key(envelopes: Sequence[Envelope]) -> str:
-    """What the API knows these together by, in this order."""
+    """The key of a batch, in this order."""
     return "b-" + hashlib.sha256("|".join(map(delivery_key, envelopes)).encode()).hexdigest()
 
 

@@ -33,7 +33,6 @@ class Work(Struct, eq=False):
 
 
 def commands(composed: Composed, features: Features) -> tuple[bytes, bytes]:
-    """MAIL and RCPT, with what the server offers to be told."""
     size = b" SIZE=%d" % len(composed.data) if features.size else b""
     body = b" BODY=8BITMIME" if composed.eight_bit and features.eight_bit else b""
     utf8 = b" SMTPUTF8" if composed.smtputf8 else b""

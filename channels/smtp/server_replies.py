@@ -1,9 +1,9 @@
-"""A server's words as they may be shown: without addresses and control characters, and not endless."""
+"""A server's replies as they may be shown: without addresses and control characters, and not endless."""
 
 import re
 
 TEXT_MAX = 300
-# Shorter ones are words of every language, and say nothing about anybody.
+# Shorter ones are words of every language, and identify no person.
 LOCAL_PART_MIN = 3
 
 _ADDRESS = re.compile(r"<[^<>\s]*@[^<>\s]*>|[^\s<>()\[\]\"',;:=]+@[^\s<>()\[\]\"',;:]+")
@@ -23,7 +23,6 @@ def reply_text(lines: list[bytes], recipient: str) -> str:
 
 
 def _text(line: bytes) -> str:
-    """A line without its code and its enhanced code."""
     found = _ENHANCED.match(line, 4)
     return line[found.end() if found else 4 :].decode("ascii", "replace")
 

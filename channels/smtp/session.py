@@ -60,7 +60,7 @@ class Session(asyncio.Protocol):
         # The open one has its verdict; what the server still says about it is not asked for.
         self._refused = False
         self._reset = False
-        # The answer after which nothing is to be done, where all commands went out together and none was refused.
+        # The answer after which nothing is to be done, where all commands went out at once and none was refused.
         self._passing = MAIL if features.chunking else RCPT
         self._rest = b""
         self._lines: list[bytes] = []
@@ -78,7 +78,6 @@ class Session(asyncio.Protocol):
     # What the channel asks and tells
 
     def attach(self, transport: asyncio.Transport) -> None:
-        """Take a connection over."""
         self._transport = transport
         transport.set_write_buffer_limits(high=PIECE_BYTES)
         transport.set_protocol(self)
@@ -90,7 +89,6 @@ class Session(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
         return not self._steps and self._open is None and self._sent is None and self._body is None
 
     def carries(self, calls: Calls) -> bool:
@@ -98,7 +96,6 @@ class Session(asyncio.Protocol):
         return any(work is not None and work.calls is calls for work in (self._sent, self._open))
 
     def wake(self) -> None:
-        """There may be a message to take."""
         if self._over or self._open is not None or self._body is not None or self._probe is not None:
             return
         if self._sent is not None and not self.features.pipelining:
@@ -109,7 +106,7 @@ class Session(asyncio.Protocol):
             self.quit()
 
     async def probe(self, seconds: float) -> None:
-        """Ask the server whether it is still there; one that does not say so in time is let go."""
+        """Send NOOP, and close where no answer comes in time."""
         if not self.idle or self._over:
             return
         self._steps.append(NOOP)
@@ -124,7 +121,7 @@ class Session(asyncio.Protocol):
             self._probe = None
 
     def quit(self) -> None:
-        """Say goodbye and close. Only for one that is idle."""
+        """Send QUIT and close. Only for an idle session."""
         if not self._over:
             self._over = True
             self._transport.write(b"QUIT\r\n")
@@ -148,12 +145,11 @@ class Session(asyncio.Protocol):
         self.lose("given up", ours=True)
 
     def overdue(self, now: float) -> bool:
-        """Whether an answer takes too long."""
         waiting = self._sent or self._open
         return waiting is not None and now >= waiting.deadline
 
     def lose(self, why: str, ours: bool = False) -> None:
-        """The connection is of no use any more: everything under way gets its verdict."""
+        """Abort the connection: everything under way gets its verdict."""
         if self._over:
             return
         self._over = True
@@ -257,7 +253,7 @@ class Session(asyncio.Protocol):
     # What comes in
 
     def _expected(self, step: Step, line: bytes) -> bool:
-        """Take what nearly every line is, without looking at it any closer."""
+        """Handle the usual answers, which are nearly all lines, by a short path."""
         if line.startswith(OK):
             if step is MAIL or step is self._passing:
                 self._steps.popleft()
@@ -274,7 +270,6 @@ class Session(asyncio.Protocol):
         return False
 
     def _answer(self, line: bytes) -> None:
-        """One answer is complete, with this line."""
         earlier, self._lines = self._lines, []
         code = line[:3]
         if (
@@ -326,7 +321,6 @@ class Session(asyncio.Protocol):
             self._enveloped_all(work, step is DATA and good)
 
     def _enveloped_all(self, work: Work, may_send: bool) -> None:
-        """Every command of the envelope was answered."""
         if not self._refused:
             self._send(work)
         elif may_send:
@@ -353,7 +347,6 @@ class Session(asyncio.Protocol):
         self._go_on()
 
     def _accepted(self, work: Work, line: bytes) -> None:
-        """The server has one."""
         self._sent = None
         self.messages += 1
         self.proven = True

@@ -26,7 +26,7 @@ HINTS = {
 
 
 class Step(Enum):
-    """What the server is being asked; the value is how a reason calls it."""
+    """A command to the server; the value is its name in a reason."""
 
     RSET = "RSET"
     MAIL = "MAIL"

@@ -114,7 +114,7 @@ def custom_headers(given: object) -> dict[str, str]:
 
 
 def _known(name: object) -> str:
-    """The name of a header as it is written. Nothing of a name that is none is repeated."""
+    """The name of a header as it is written. A name that is not allowed is not repeated."""
     if not isinstance(name, str) or len(name) > NAME_CHARACTERS_MAX or not _NAME(name):
         raise MailFault(
             "options.headers", "has a name with other characters than letters, digits and hyphens; rename it"

@@ -17,7 +17,6 @@ WAIT_SECONDS_MAX = 86_400.0
 
 
 def succeeded(answer: Answer) -> bool:
-    """Whether the status says that all went well."""
     return OK <= answer.status < REDIRECT
 
 
@@ -32,7 +31,6 @@ def is_gateway_error(answer: Answer) -> bool:
 
 
 def is_redirect(answer: Answer) -> bool:
-    """Whether the answer leads elsewhere."""
     return REDIRECT <= answer.status < BAD
 
 
@@ -65,7 +63,7 @@ def retry_after(text: str) -> float | None:
 
 
 def seconds(text: str) -> float | None:
-    """A number of seconds, as far as it is one that can be waited."""
+    """A number of seconds, if it is finite, within bounds."""
     try:
         number = float(text)
     except ValueError:

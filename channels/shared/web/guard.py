@@ -1,6 +1,6 @@
 """The guard: which addresses an outgoing URL may lead to, judged on the very address that is connected to.
 
-A name is resolved by whoever owns it, and may lead to another place each time. So nothing is judged before the
+A name is resolved by its owner, and may lead to another place each time. So nothing is judged before the
 resolution, nor twice: what makes the socket for one address judges that address, whether it stood in the URL, came
 from a resolver, or hides an IPv4 address in an IPv6 one.
 """
@@ -61,7 +61,7 @@ class Forbidden(OSError):  # noqa: N818 - what the address is
 
 
 class Guard:
-    """Judges addresses. `allowed` are ranges to be connected to although they are no public ones."""
+    """Judges addresses. `allowed` are ranges that may be connected to although they are not public."""
 
     def __init__(self, allowed: str = "") -> None:
         self._allowed = address_ranges(allowed)
@@ -85,10 +85,9 @@ class Guard:
 
 
 class AllowListGuard(Guard):
-    """Lets nothing through but what is allowed by name: for URLs without TLS, whose secrets anybody could read."""
+    """Lets through the allowed ranges only: for URLs without TLS, where secrets can be read on the way."""
 
     def allows(self, address: Address) -> bool:
-        """Whether an address may be connected to."""
         return self.names(address) or self.names(_inside(address))
 
 
@@ -96,17 +95,15 @@ class OpenGuard(Guard):
     """Lets everything through: for a provider's one host, which is named in the configuration."""
 
     def allows(self, address: Address) -> bool:  # noqa: ARG002 - whichever it is
-        """Whether an address may be connected to."""
         return True
 
 
 def guard_of(url: str, allowed: str) -> Guard:
-    """The guard of a URL."""
     return Guard(allowed) if checked_url(url).scheme == "https" else AllowListGuard(allowed)
 
 
 def address_ranges(text: str) -> tuple[Network, ...]:
-    """Ranges of addresses with spaces between them. ValueError where one is none."""
+    """Ranges of addresses with spaces between them. ValueError for anything else."""
     return tuple(ip_network(one) for one in text.split())
 
 

@@ -83,11 +83,9 @@ class PostChannel(BaseChannel, Generic[TargetT]):
             report(envelope, self.judge(envelope, target, answer))
 
     def _target(self, envelope: Envelope) -> TargetT | None:
-        """Where an envelope goes."""
         return self._targets.get(envelope.recipient)
 
     def _client(self, envelope: Envelope, target: TargetT) -> Client:
-        """The connections to a target."""
         name = envelope.recipient
         if name not in self._clients:
             self._clients[name] = self._open(target)
@@ -102,7 +100,6 @@ class PostChannel(BaseChannel, Generic[TargetT]):
 
 
 def encoded(text: str, name: str) -> bytes:
-    """A part in UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-# Enough for any of its explanations; the rest of a page of HTML helps nobody.
+# Enough for any of its explanations; the rest of a page of HTML is of no use.
 CHARACTERS_MAX = 240
 HIDDEN = "…"
 
