@@ -3,15 +3,12 @@
 SELECT dispatcher.create_webhook($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: change
--- Let an endpoint be as it is told now.
 SELECT dispatcher.change_webhook($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: rotate
--- Give an endpoint another secret; the one before signs too for so many seconds more.
 SELECT dispatcher.rotate_webhook($1, $2, $3, make_interval(secs => $4), $5, $6, $7);
 
 -- name: delete
--- Delete an endpoint, and its secrets.
 SELECT dispatcher.delete_webhook($1, $2, $3, $4, $5);
 
 -- name: list
