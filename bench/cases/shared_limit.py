@@ -43,7 +43,7 @@ LOG_SHOWN_MAX = 4_000
 
 METHOD = (
     "The most in any window of one second that begins while {phase}; two replicas share {limit}/s on a channel against "
-    "the ledger, whose books have a monotonic time for each message. Lease {lease:g} s, {seconds:g} s a phase. Less is "
+    "the ledger, which records a monotonic time for each message. Lease {lease:g} s, {seconds:g} s a phase. Less is "
     "better; limit 1.10."
 )
 METHOD_PERMITS = (
@@ -62,12 +62,12 @@ class Replica:
     """A dispatcher that notes its permits."""
 
     def __init__(self, url: str, port: int, permits: Path) -> None:
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_")}
+        inherited = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_")}
         settings = SETTINGS | {"DATABASE_URL": url, "CHANNELS__SMS__OPTIONS__PORT": str(port)}
         with permits.with_name("log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", START, str(permits), "serve"],
-                env=kept | {f"DISPATCHER_{name}": text for name, text in settings.items()},
+                env=inherited | {f"DISPATCHER_{name}": text for name, text in settings.items()},
                 stderr=log,
                 cwd=ROOT,
             )
@@ -77,7 +77,7 @@ class Replica:
         self._process.send_signal(number)
 
     def end(self) -> None:
-        """Gone, whatever state it is in."""
+        """Kill it, in any state."""
         self._process.kill()
         self._process.wait()
 
@@ -97,7 +97,7 @@ class Replicas:
             member.end()
 
     def start(self) -> None:
-        """One more."""
+        """Start another replica."""
         self.members.append(Replica(*self._terms))
 
 
