@@ -41,7 +41,8 @@ from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribing
 from dispatcher.http.server.listener import Listener, application
 from dispatcher.http.server.routes import Interface
-from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
+from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.pipeline import Pipeline
 from dispatcher.reload import diff, merge
@@ -57,13 +58,7 @@ ECHO_SECONDS = 0.25
 
 
 def _templates(limits: Limits) -> Templates:
-    return Templates(
-        limits.template_bytes_max,
-        limits.variables_bytes_max,
-        limits.rendered_bytes_max,
-        limits.templates_cached_max,
-        HURRIED,
-    )
+    return Templates(Bounds.of(limits), EVENT_LOOP_LIMITS)
 
 
 class App:

@@ -51,18 +51,13 @@ class Intake:
     """Reads deliveries under one configuration. Hurried, templates that take long to check are for `take_in`."""
 
     def __init__(self, limits: Limits, channels: Collection[str], *, hurried: bool) -> None:
-        from dispatcher.liquid.pace import pace  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
-        from dispatcher.liquid.template import Renderer  # noqa: PLC0415 - as above
+        # Liquid takes as long to import as the rest, and many callers only read times.
+        from dispatcher.liquid.render_limits import render_limits  # noqa: PLC0415 - as above
+        from dispatcher.liquid.template import Bounds, Renderer  # noqa: PLC0415 - as above
 
         self.channels = channels
         self.limits = limits
-        self.templates = Renderer(
-            limits.template_bytes_max,
-            limits.variables_bytes_max,
-            limits.rendered_bytes_max,
-            limits.templates_cached_max,
-            pace(hurried=hurried),
-        )
+        self.templates = Renderer(Bounds.of(limits), render_limits(on_event_loop=hurried))
 
     def read(self, line: bytes, hints: Hints | None = None) -> New:
         """The delivery that a line of JSON describes. InputError names every fault with its path.
@@ -91,7 +86,7 @@ class Intake:
             return self.read(line, hints)
         except NeedsWorker as heavy:
             source = heavy.template
-        from dispatcher.liquid.heavy import check  # noqa: PLC0415 - as above
+        from dispatcher.liquid.worker_functions import check  # noqa: PLC0415 - as above
 
         self.templates.checked(source, await offload.call(tenant_id, check, self.templates.bounds, source))
         return self.read(line, hints)
