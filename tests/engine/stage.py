@@ -14,7 +14,7 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.config import fingerprints
 from dispatcher.config.settings import Channel, Config, Flush, Instance
 from dispatcher.db import checks
-from dispatcher.engine.pauses import Controls
+from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.sender import Terms
@@ -101,7 +101,7 @@ class Stage:
         self.database = database
         self.config = config
         self.scripts = scripts or {name: Script() for name in config.channels}
-        self.controls = Controls(database)
+        self.controls = PauseReader(database)
         self.woken = asyncio.Event()
         self.walking = asyncio.Event()
         self.metrics = Metrics()

@@ -11,9 +11,9 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.config.settings import Config
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Lane
+from dispatcher.engine.rules.suppression import Candidate
 from dispatcher.engine.rules.unsubscribe_links import Links
 from dispatcher.engine.store import suppression
-from dispatcher.engine.store.suppression import Candidate
 from dispatcher.features.runs import store
 from dispatcher.features.runs.store import Trigger
 from dispatcher.features.templates import store as templates
