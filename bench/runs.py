@@ -44,7 +44,7 @@ async def put(connection: Connection, of: Plan) -> None:
 
 
 async def trigger(connection: Connection, runs: int) -> None:
-    """Trigger so many in one statement, through the door that applications use."""
+    """Trigger so many in one statement, through the SQL function that applications use."""
     started = await connection.fetchval(
         """
         SELECT count((dispatcher.trigger_workflow($1, jsonb_build_object(
@@ -60,7 +60,7 @@ async def trigger(connection: Connection, runs: int) -> None:
 
 
 async def settle(connection: Connection) -> None:
-    """What autovacuum and the checkpointer would do some time, done now and not while somebody measures."""
+    """What autovacuum and the checkpointer would do some time, done now and not during a measurement."""
     await connection.execute("VACUUM (ANALYZE) dispatcher.runs, dispatcher.deliveries, dispatcher.delivery_state")
     await connection.execute("CHECKPOINT")
 

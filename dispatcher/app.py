@@ -10,7 +10,7 @@ import anyio
 import structlog
 from msgspec import structs
 
-from channels.registry import Named, named_by, open_channel
+from channels.registry import Targets, open_channel, targets_of
 from dispatcher.alerts import Courier
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import ConfigError
@@ -227,7 +227,7 @@ class App:
         return current.number if current is not None and joined and not current.fenced.is_set() else None
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
-        named = Named(self.config.functions, self.config.webhooks)
+        named = Targets(self.config.functions, self.config.webhooks)
         channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options, named)
         log.debug("channel.opened", channel=name, provider=settings.provider)
         fingerprint = fingerprints.of_channel(*_made_of(settings, self.config))
@@ -338,5 +338,5 @@ def _receipt_providers(config: Config) -> Providers:
 
 def _made_of(settings: ChannelSettings, config: Config) -> tuple[str, Mapping[str, object], Faults, dict[str, Any]]:
     """Return the settings that a channel is made of: a change of them needs another channel."""
-    named = named_by(settings.provider, Named(config.functions, config.webhooks))
+    named = targets_of(settings.provider, Targets(config.functions, config.webhooks))
     return settings.provider, settings.options, settings.faults, dict(named)

@@ -100,7 +100,12 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
             "fuzz.rate", "requests/s", median(rates), "of a probe", median(plain), "As many clients, nothing fuzzed."
         ),
         beside(
-            "fuzz.failed", "answers", tally.failed, "limit, and less", 1.0, "Answers of 500 or over that nobody meant."
+            "fuzz.failed",
+            "answers",
+            tally.failed,
+            "limit, and less",
+            1.0,
+            "Answers of 500 or over, 503 aside.",
         ),
     ]
 

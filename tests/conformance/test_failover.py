@@ -17,7 +17,7 @@ from tests.support.scene import Connection
 
 @pytest.fixture
 async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
-    """A provider with books of its own: what it was given no database can forget."""
+    """A provider with its own record, which does not depend on the database."""
     async with Provider(tmp_path / "books") as provider:
         yield provider
 

@@ -114,7 +114,6 @@ SELECT dispatcher.cancel_run(r.id, 'erased', r.tenant_id, r.workspace_id, $2) FR
  WHERE r.id = ANY ($1::bigint[]) AND r.finished_at IS NULL;
 
 -- name: erase_deliveries
--- Take away what finished deliveries say.
 SELECT dispatcher.erase_deliveries($1, $2);
 
 -- name: erase_runs

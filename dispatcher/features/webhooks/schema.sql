@@ -254,9 +254,8 @@ BEGIN
 END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.announce, dispatcher.delivery_announced, dispatcher.receipt_announced,
-    dispatcher.run_announced, dispatcher.create_webhook, dispatcher.lock_webhook,
-    dispatcher.change_webhook, dispatcher.rotate_webhook, dispatcher.delete_webhook,
-    dispatcher.webhook_gone FROM PUBLIC;
+    dispatcher.run_announced, dispatcher.create_webhook, dispatcher.lock_webhook, dispatcher.change_webhook,
+    dispatcher.rotate_webhook, dispatcher.delete_webhook, dispatcher.webhook_gone FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.webhook_endpoints TO dispatcher_tenant;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.webhook_secrets TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.webhook_actions TO dispatcher_tenant;

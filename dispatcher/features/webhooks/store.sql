@@ -11,7 +11,6 @@ SELECT dispatcher.change_webhook($1, $2, $3, $4, $5, $6, $7, $8);
 SELECT dispatcher.rotate_webhook($1, $2, $3, make_interval(secs => $4), $5, $6, $7);
 
 -- name: delete
--- Delete an endpoint, and its secrets.
 SELECT dispatcher.delete_webhook($1, $2, $3, $4, $5);
 
 -- name: list

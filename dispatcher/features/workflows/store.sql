@@ -42,7 +42,6 @@ SELECT number, total_steps, author, created_at FROM dispatcher.plan_versions WHE
 SELECT at, version, actor, action FROM dispatcher.workflow_actions WHERE workflow_id = $1 ORDER BY id DESC LIMIT $2;
 
 -- name: set_active
--- Let it take triggers, or take none any more.
 SELECT dispatcher.set_workflow_active($1, $2, $3, $4, $5);
 
 -- name: lock_version
@@ -51,5 +50,4 @@ SELECT latest FROM dispatcher.workflows
  WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 AND deleted_at IS NULL FOR UPDATE;
 
 -- name: delete
--- Delete one that has no unfinished run, and is not active where it ever had any.
 SELECT dispatcher.delete_workflow($1, $2, $3, $4);

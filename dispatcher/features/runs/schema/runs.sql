@@ -9,8 +9,8 @@
 --   delivery_answers  what function calls returned
 --   digests           who collects what of which key, and until when; an open one has no end (digests.sql)
 --   digest_items      what was collected (digests.sql)
---   run_log           a view: the log of a run, with the retries of its deliveries (run_views.sql)
---   run_deliveries    a view: of each run how many deliveries are queued, held, sent (run_views.sql)
+--   run_log           a view: the log of a run, with the retries of its deliveries (views.sql)
+--   run_deliveries    a view: of each run how many deliveries are queued, held, sent (views.sql)
 --
 -- A run's life
 --   A trigger inserts it, due at once. A walker locks runs that are due or woken (FOR UPDATE SKIP LOCKED), notes their
@@ -19,9 +19,6 @@
 --   waits for leaves a wake in the same transaction: it is a row of its own, so that a flush never waits for a walker, or
 --   locks two runs in the wrong order. The walker looks at the deliveries anew each time, so that one wake too many does
 --   nothing.
---
--- What a run has ordered ends with it: where it fails or is cancelled, what is queued is skipped, and what is with a provider
--- just then is not tried again (of_an_ended_run). Its digests collect no more.
 --
 -- Lock order: instance, then runs by id, then digests, then state rows by id. (Results never lock a run.)
 
