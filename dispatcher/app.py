@@ -38,7 +38,7 @@ from dispatcher.features.receipts.endpoints import Office, receiving
 from dispatcher.features.receipts.providers.providers import doors_of
 from dispatcher.features.receipts.providers.request import Doors
 from dispatcher.features.runs.trigger_batches import TriggerBatches
-from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribing
+from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribe_routes
 from dispatcher.http.server.listener import Listener, application
 from dispatcher.http.server.routes import Interface
 from dispatcher.liquid.pace import HURRIED
@@ -97,7 +97,11 @@ class App:
         interface = Interface(
             ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_pressed
         )
-        pages = [*unsubscribing(lambda: self._links, lambda: self.database), *receiving(office), *interface.handlers()]
+        pages = [
+            *unsubscribe_routes(lambda: self._links, lambda: self.database),
+            *receiving(office),
+            *interface.handlers(),
+        ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
         self.listener = Listener(routes, config.http)
         self.url = self.direct_url = ""

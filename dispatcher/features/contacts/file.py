@@ -1,4 +1,4 @@
-"""A file of contacts: JSON, one object a line, or CSV whose first line names its columns."""
+"""Reading a file of contacts: JSON, one object a line, or CSV whose first line names its columns."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.base.errors import Fault, did_you_mean
-from dispatcher.cli.lines import LINE_BYTES_MAX, Line
+from dispatcher.cli.lines import Line
 from dispatcher.features.contacts.rules import CONTACT_KINDS, FIELDS
 
 # Several tags, or several addresses of a kind, in one cell.
@@ -19,18 +19,18 @@ _decode = msgspec.json.Decoder().decode
 
 
 class ContactFile:
-    """Reads the lines of one file, each for itself."""
+    """The reader of one file, line by line."""
 
     def __init__(self) -> None:
         self._columns: list[str] | None = None
         self._json: bool | None = None
-        # Nothing that follows can be read then.
+        # No further line can be read then.
         self.columns_are_faulty = False
 
     def read(self, line: Line) -> Mapping[str, Any] | list[Fault] | None:
-        """The object that a line says, or what keeps it from being one; None for the line that names the columns."""
+        """Return the object on a line, or its faults; None for the line that names the columns."""
         try:
-            text = _text(line)
+            text = line.text()
             if self._json is None:
                 self._json = text.lstrip().startswith("{")
             if self._json:
@@ -46,10 +46,10 @@ class ContactFile:
         except (ValueError, RecursionError) as fault:
             return [Fault("line", str(fault))]
         except csv.Error as fault:
-            return [Fault("line", f"is no CSV: {fault}")]
+            return [Fault("line", f"is not CSV: {fault}")]
 
     def _row(self, cells: Sequence[str]) -> Mapping[str, Any]:
-        """A line of CSV as the object that JSON would have. An empty cell says nothing."""
+        """A line of CSV as the object that JSON would have; an empty cell is left out."""
         columns = self._columns or []
         if len(cells) != len(columns):
             raise ValueError(f"has {len(cells)} columns, not {len(columns)}")
@@ -76,20 +76,11 @@ def _column_faults(columns: Sequence[str]) -> list[Fault]:
         if name not in COLUMNS and not (name.startswith(PREFIX) and name != PREFIX)
     ]
     if "key" not in columns:
-        faults.append(Fault("line", "names no column key: the first line names the columns"))
+        faults.append(Fault("line", "has no column key: the first line names the columns"))
     if len(set(columns)) < len(columns):
-        faults.append(Fault("line", "names a column twice"))
+        faults.append(Fault("line", "has a column twice"))
     return faults
 
 
 def _parts(cell: str) -> list[str]:
     return [part.strip() for part in cell.split(SEPARATOR) if part.strip()]
-
-
-def _text(line: Line) -> str:
-    if line.content is None:
-        raise ValueError(f"is longer than {LINE_BYTES_MAX} bytes")
-    try:
-        return line.content.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"is not UTF-8 at byte {fault.start + 1}") from fault

@@ -1,12 +1,12 @@
-"""Importing contacts: every sound line of a file is written, and every other is named with its reasons."""
+"""Importing contacts: every sound line of a file is written, and every other is named with its faults."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from dispatcher.base.errors import Fault
 from dispatcher.cli.calls.caller import Caller
@@ -15,84 +15,67 @@ from dispatcher.cli.lines import Line, Lines
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.contacts import endpoints
 from dispatcher.features.contacts.file import ContactFile
-from dispatcher.features.contacts.models import Imported
 from dispatcher.http.problems import Problem
 
-
-class Tally(Struct):
-    """What became of the lines so far."""
-
-    lines: int = 0
-    created: int = 0
-    changed: int = 0
-    same: int = 0
-    refused: int = 0
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {count:,}" for name, count in self.counts().items())
-
-    def counts(self) -> dict[str, int]:
-        """It by names."""
-        return {"created": self.created, "changed": self.changed, "same": self.same, "refused": self.refused}
+COUNTED = ("created", "changed", "same")
 
 
-def import_contacts(caller: Caller, path: Path, mode: str) -> Tally:
-    """Write what a file says, a batch at a time."""
-    tally, file = Tally(), ContactFile()
+def import_contacts(caller: Caller, path: Path, mode: str) -> Counter[str]:
+    """Write the contacts of a file, a batch at a time; returns how many were created, changed, same and refused."""
+    counts, file, last = Counter(dict.fromkeys((*COUNTED, "refused"), 0)), ContactFile(), 0
     size = path.stat().st_size if path.is_file() else 0
     with opened(path, "FILE") as source:
-        # Also where no line is sound, and nothing would be asked for.
+        # A wrong workspace is refused even if no line is sound.
         caller.workspace()
         lines = Lines(source)
         with progress_bar(caller.voice, "importing", size) as at:
             try:
                 for batch in lines.batches():
-                    _write(caller, mode, file, batch, tally)
+                    _write(caller, mode, file, batch, counts)
+                    last = batch[-1].number
                     if file.columns_are_faulty:
                         break
                     at(lines.bytes_read)
             except BaseException:
                 words = "Import the whole file again: what is there stays the same."
-                tell_stopped(caller.voice, tally.lines, f"{tally}. {words}", tally.counts())
+                tell_stopped(caller.voice, last, f"{in_words(counts)}. {words}", counts)
                 raise
-    return tally
+    return counts
 
 
-def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], tally: Tally) -> None:
+def in_words(counts: Mapping[str, int]) -> str:
+    """The counts for a sentence."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], counts: Counter[str]) -> None:
     """Write a batch, and name the lines that are refused."""
     refused: dict[int, Sequence[Fault]] = {}
     sound: dict[int, Mapping[str, Any]] = {}
     for line in batch:
-        said = file.read(line)
-        if isinstance(said, list):
-            refused[line.number] = said
+        found = file.read(line)
+        if isinstance(found, list):
+            refused[line.number] = found
             if file.columns_are_faulty:
                 break
-        elif said is not None:
-            sound[line.number] = said
+        elif found is not None:
+            sound[line.number] = found
     numbers = iter(sound)
     parts = caller.in_parts(endpoints.import_contacts, "contacts", [*sound.values()], mode=mode) if sound else ()
     for part, answer in parts:
         own = list(islice(numbers, len(part)))
         if isinstance(answer, Problem):
-            refused[own[0]] = [*_of_one(0, answer.faults)] or [Fault("line", answer.detail)]
+            refused[own[0]] = [*_faults(0, answer.faults)] or [Fault("line", answer.detail)]
         else:
-            _count(tally, answer)
-            refused |= {own[one.number]: [*_of_one(one.number, one.faults)] for one in answer.refused}
+            counts.update({name: getattr(answer, name) for name in COUNTED})
+            refused |= {own[one.number]: [*_faults(one.number, one.faults)] for one in answer.refused}
+    counts["refused"] += len(refused)
     for number, faults in sorted(refused.items()):
-        tally.refused += 1
         words = "".join(f"\n  {fault}" for fault in faults)
         caller.voice.note(f"line {number}: refused{words}", {"line": number, "faults": faults})
-    tally.lines = batch[-1].number
 
 
-def _count(tally: Tally, answer: Imported) -> None:
-    tally.created += answer.created
-    tally.changed += answer.changed
-    tally.same += answer.same
-
-
-def _of_one(number: int, faults: Sequence[Any]) -> Iterator[Fault]:
-    """What is wrong with a contact of a request, from the contact on."""
+def _faults(number: int, faults: Sequence[Any]) -> Iterator[Fault]:
+    """The faults of one contact of a request, with paths that begin at the contact."""
     for one in msgspec.convert(faults, list[Fault], from_attributes=True):
         yield Fault(one.path.replace(f"$.contacts[{number}]", "$", 1), one.message)

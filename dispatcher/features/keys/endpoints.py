@@ -153,12 +153,3 @@ async def get_key_log(call: Call) -> Done:
     if not rows and asked.cursor is None:
         raise not_found(f"key {name}, and never was")
     return Done(models.KeyActions(*page(rows, asked.limit, models.KeyAction, by_id(LOG_NOUN))))
-
-
-ENDPOINTS = (
-    list_keys,
-    create_key,
-    rotate_key,
-    revoke_key,
-    get_key_log,
-)

@@ -6,7 +6,18 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from dispatcher.http.bearer import KEY_NAME
-from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, LongCursor, Moment, Reason, ShortText, Tenant
+from dispatcher.http.models import (
+    Asked,
+    Cursor,
+    InWorkspace,
+    Limit,
+    LongCursor,
+    Moment,
+    Reason,
+    ShortText,
+    Tenant,
+    page_model,
+)
 from dispatcher.http.roles import Role
 
 # An old secret that is good for longer is not rotated, but shared.
@@ -51,14 +62,10 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     old_secret_until: datetime | None
 
 
-class ApiKeys(Struct, frozen=True):
-    """A page, by name."""
-
-    keys: list[ApiKey]
-    next_cursor: str | None
+ApiKeys = page_model("ApiKeys", "keys", ApiKey, "A page, by name.")
 
 
-class OfWorkspace(Asked, frozen=True, kw_only=True):
+class KeyChange(Asked, frozen=True, kw_only=True):
     """Whose key it is, and why something is done to it."""
 
     reason: Reason
@@ -66,7 +73,7 @@ class OfWorkspace(Asked, frozen=True, kw_only=True):
     workspace_id: InWorkspace | None = None
 
 
-class NewKey(OfWorkspace, frozen=True, kw_only=True):
+class NewKey(KeyChange, frozen=True, kw_only=True):
     """A key that is to be made."""
 
     name: Annotated[str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", description="Whose it is, or what uses it.")]
@@ -74,7 +81,7 @@ class NewKey(OfWorkspace, frozen=True, kw_only=True):
     expires_at: Annotated[Moment | None, Meta(description="When it ends; never without it.")] = None
 
 
-class RotateKey(OfWorkspace, frozen=True, kw_only=True):
+class RotateKey(KeyChange, frozen=True, kw_only=True):
     """A key that is to have another secret."""
 
     overlap_seconds: Annotated[
@@ -82,7 +89,7 @@ class RotateKey(OfWorkspace, frozen=True, kw_only=True):
     ] = 86_400.0
 
 
-class RevokeKey(OfWorkspace, frozen=True, kw_only=True):
+class RevokeKey(KeyChange, frozen=True, kw_only=True):
     """A key that is to be taken back."""
 
 
@@ -122,11 +129,7 @@ class KeyAction(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class KeyActions(Struct, frozen=True):
-    """A page, the newest first."""
-
-    actions: list[KeyAction]
-    next_cursor: str | None
+KeyActions = page_model("KeyActions", "actions", KeyAction, "A page, the newest first.")
 
 
 _AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)

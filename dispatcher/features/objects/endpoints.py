@@ -103,11 +103,3 @@ async def erase_object(call: Call) -> Done:
     if answer == "unknown":
         raise not_found(f"object {full[2]}")
     return Done(models.ErasedObject(full[2], answer))
-
-
-ENDPOINTS = (
-    list_objects,
-    get_object,
-    put_object,
-    erase_object,
-)

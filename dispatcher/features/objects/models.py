@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from dispatcher.engine.rules.object_cache import MEDIA_TYPE
-from dispatcher.http.models import Asked, Limit, LongCursor
+from dispatcher.http.models import Asked, Limit, LongCursor, page_model
 
 # What the schema allows.
 OBJECT_BYTES_MAX = 16 * 1024 * 1024
@@ -58,11 +58,7 @@ class Object(Struct, frozen=True, kw_only=True):
     erased_at: Annotated[datetime | None, Meta(description="Since when its content is gone.")]
 
 
-class Objects(Struct, frozen=True):
-    """A page, by name."""
-
-    objects: list[Object]
-    next_cursor: str | None
+Objects = page_model("Objects", "objects", Object, "A page, by name.")
 
 
 class PutObject(Object, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ from dispatcher.http.roles import Right
 
 NOUN = "pauses"
 _ONE = "/pauses/{pause_id}"
-_FOR_ALL = "pause what is everybody's"
-_OPERATORS = "Only keys of the operators' workspace (`api.operators`) may stop what is everybody's."
+_GLOBAL = "pause what is everybody's"
+_OPERATORS_ONLY = "Only keys of the operators' workspace (`api.operators`) may stop what is everybody's."
 
 
 @endpoint("GET", "/pauses", Right.PAUSES, query=models.PauseQuery, answered=models.PAUSES)
@@ -40,7 +40,7 @@ async def list_pauses(call: Call) -> Done:
     given=models.NewPause,
     example={"scope": "template", "name": "promotion", "reason": "wrong prices"},
     answered=models.OPENED_PAUSE,
-    description=_OPERATORS,
+    description=_OPERATORS_ONLY,
     status=201,
     problems=(CONFLICT,),
 )
@@ -51,7 +51,7 @@ async def create_pause(call: Call) -> Done:
     until it is resumed.
     """
     given: models.NewPause = call.given
-    where = _where(call, given)
+    where = _target(call, given)
     name = _name(call, given, where)
     told = operators.actor(call, where), given.reason
     opened = await store.pause(call.database, given.scope, name, *told, where)
@@ -62,7 +62,7 @@ async def create_pause(call: Call) -> Done:
     return Done(answer, 200 if opened.already else 201)
 
 
-def _where(call: Call, given: models.NewPause) -> Workspace | None:
+def _target(call: Call, given: models.NewPause) -> Workspace | None:
     """The workspace in which it is stopped; None: everywhere, which operators may."""
     if given.scope == "workspace" and given.everywhere:
         raise faulty([Fault("$.everywhere", "a workspace is only where it is")])
@@ -70,7 +70,7 @@ def _where(call: Call, given: models.NewPause) -> Workspace | None:
         return operators.meant(call, given.tenant_id, given.workspace_id)
     if given.tenant_id is not None or given.workspace_id is not None:
         raise faulty([Fault("$", "what is paused everywhere is in no tenant's workspace")])
-    operators.require(call, _FOR_ALL)
+    operators.require(call, _GLOBAL)
     return None
 
 
@@ -106,7 +106,7 @@ async def get_pause(call: Call) -> Done:
     f"{_ONE}/resume",
     Right.PAUSES,
     answered=models.RESUMED,
-    description=_OPERATORS,
+    description=_OPERATORS_ONLY,
     problems=(NOT_FOUND, CONFLICT),
     elsewhere=True,
 )
@@ -117,7 +117,7 @@ async def resume_pause(call: Call) -> Done:
         raise Problem(CONFLICT, f"run {found['name']} is paused by itself: resume the run")
     where = None
     if found["tenant_id"] is None:
-        operators.require(call, _FOR_ALL)
+        operators.require(call, _GLOBAL)
     else:
         where = Workspace(found["tenant_id"], found["workspace_id"])
     if not await store.resume(call.database, found["id"], operators.actor(call, where)):
@@ -129,19 +129,11 @@ async def _open(call: Call) -> dict[str, Any]:
     """The pause in the path, where it is the workspace's own or everybody's."""
     number = call.number("pause_id", "pause")
     found = await store.show(call.database, number)
-    if found is None or not (operators.is_operators(call) or call.owns(found) or _is_everybodys(call, found)):
+    if found is None or not (operators.is_operators(call) or call.owns(found) or _is_global(call, found)):
         raise not_found(f"pause {number}")
     return found
 
 
-def _is_everybodys(call: Call, found: Mapping[str, Any]) -> bool:
+def _is_global(call: Call, found: Mapping[str, Any]) -> bool:
     of_another = found["scope"] == "tenant" and found["name"] != call.workspace.tenant_id
     return found["tenant_id"] is None and not of_another
-
-
-ENDPOINTS = (
-    list_pauses,
-    create_pause,
-    get_pause,
-    resume_pause,
-)

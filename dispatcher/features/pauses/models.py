@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from dispatcher.engine.rules.pauses import Scope
-from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, Reason, ShortText, Tenant
+from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, Reason, ShortText, Tenant, page_model
 
 EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are paused everywhere or not at all."
 
@@ -51,11 +51,7 @@ class OpenedPause(Pause, frozen=True, kw_only=True):
     already: Annotated[bool, Meta(description="Whether it was paused before, by whom and for what it says.")]
 
 
-class Pauses(Struct, frozen=True):
-    """A page, the oldest first."""
-
-    pauses: list[Pause]
-    next_cursor: str | None
+Pauses = page_model("Pauses", "pauses", Pause, "A page, the oldest first.")
 
 
 class Resumed(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The `contacts` commands that erase: a person is taken out of a workspace, or out of all of a tenant's."""
+"""The `contacts` commands that erase a person from a workspace, or from all workspaces of a tenant."""
 
 import time
 from collections.abc import Iterator
@@ -18,58 +18,58 @@ from dispatcher.cli.terminal.output import show_list, tell
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.db.database import Database
 from dispatcher.features.persons import endpoints, erasure, rules
-from dispatcher.features.persons.commands import OfContact, Whom, whom
+from dispatcher.features.persons.commands import OfContact, PersonAddresses, selector
 from dispatcher.features.persons.models import Erasure, Person
 from dispatcher.http.cursors import ID_MAX
 
-# Of an erasure, between two looks at whether somebody wants to stop.
+# Of an erasure at once: between them the command can be stopped.
 PAGES = 20
-# Between two looks at an erasure that a server does.
-LOOK_SECONDS = 0.5
+# Between two requests for the state of an erasure that a server does.
+POLL_SECONDS = 0.5
 
 
 def erase(
     caller: Caller,
     reason: Reason,
-    texts: Whom = None,
+    texts: PersonAddresses = None,
     *,
     contact: OfContact = None,
     kind: OfKind = None,
     all_workspaces: Annotated[bool, typer.Option("--all-workspaces", help="Wherever the tenant has anything.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Erase a person: contact, messages, runs. What they may not be sent, and keys, stay as hashes.
+    """Erase a person: contact, messages, runs. Suppressions and idempotency keys stay as hashes.
 
-    What is queued for them is skipped, and runs that concern them are cancelled. What is with a provider just now is
-    waited for by whoever serves: see `contacts erasures`. Stopped halfway, it is completed there, too.
+    Queued deliveries to them are skipped, and runs that concern them are cancelled. Running dispatchers wait for what
+    is with a provider, and complete an erasure that is stopped halfway: see `contacts erasures`.
     """
-    named = whom(texts, kind, contact)
+    named = selector(texts, kind, contact)
     require_words("--reason", reason)
     if all_workspaces and caller.session.address is not None:
         raise NoRemoteForm("a key opens one workspace: erase from each by a key of its own, or on the database")
     here = caller.workspace()
-    meant: Person = caller.ask(endpoints.find_person, body=named)
-    confirm(caller.voice, yes, len(meant.addresses), "this cannot be undone", "addresses")
-    body = {"addresses": meant.addresses, "contact": contact, "reason": reason}
+    person: Person = caller.ask(endpoints.find_person, body=named)
+    confirm(caller.voice, yes, len(person.addresses), "this cannot be undone", "addresses")
+    body = {"addresses": person.addresses, "contact": contact, "reason": reason}
     begun: Erasure = caller.ask(endpoints.erase_person, body=body)
     are_done = [_work(caller, here, begun.id)]
     if all_workspaces:
-        are_done += [_work(caller, place, number) for place, number in _elsewhere(caller, here, meant, reason)]
+        are_done += [_work(caller, place, number) for place, number in _elsewhere(caller, here, person, reason)]
     if not all(are_done):
         raise typer.Exit(FAILED)
 
 
-def _elsewhere(caller: Caller, here: Workspace, meant: Person, reason: str) -> Iterator[tuple[Workspace, int]]:
-    """Ask for erasures in the other workspaces of the tenant, which a server's key does not open."""
-    who = rules.of(Address(one.kind, one.address) for one in meant.addresses)
+def _elsewhere(caller: Caller, here: Workspace, named: Person, reason: str) -> Iterator[tuple[Workspace, int]]:
+    """Request erasures in the other workspaces of the tenant, which a server's key does not open."""
+    person = rules.person_of(Address(one.kind, one.address) for one in named.addresses)
     for place in caller.session.run(lambda: erasure.workspaces(caller.database, here.tenant_id)):
         if place != here:
-            asked = caller.database, place, who, caller.operator, reason
-            yield place, caller.session.run(lambda asked=asked: erasure.ask(*asked))  # type: ignore[misc]  # bound now
+            asked = caller.database, place, person, caller.operator, reason
+            yield place, caller.session.run(lambda asked=asked: erasure.request(*asked))  # type: ignore[misc]  # bound now
 
 
 def _work(caller: Caller, place: Workspace, number: int) -> bool:
-    """Go on until it is done, or waits."""
+    """Continue an erasure until it is finished or waits; whether it is finished."""
     try:
         with progress_bar(caller.voice, f"erasure {number}", 0) as at:
             while True:
@@ -78,7 +78,7 @@ def _work(caller: Caller, place: Workspace, number: int) -> bool:
                 if now.finished_at is not None or now.waits_for:
                     break
     except BaseException:
-        said = f"stopped: erasure {number} in {place.workspace_id} has begun, and whoever serves completes it"
+        said = f"stopped: erasure {number} in {place.workspace_id} has begun, and a running dispatcher completes it"
         caller.voice.note(said, {"stopped": True, "id": number, "workspace": place.workspace_id})
         raise
     finished = now.finished_at is not None
@@ -91,22 +91,22 @@ def _work(caller: Caller, place: Workspace, number: int) -> bool:
 
 
 def _go_on(caller: Caller, place: Workspace, number: int) -> Erasure:
-    """Do a part of an erasure on the database, where no dispatcher need be running. A server does it by itself."""
+    """Do a part of an erasure on the database, which needs no running dispatcher; a server does it by itself."""
     if caller.session.address is not None:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         found: Erasure = caller.ask(endpoints.get_erasure, number)
         return found
     return caller.session.run(lambda: _do_part(caller.database, place, number))
 
 
 async def _do_part(database: Database, place: Workspace, number: int) -> Erasure:
-    await erasure.look(database, number, PAGES)
+    await erasure.advance(database, number, PAGES)
     (row,) = await erasure.listed(database, place, ID_MAX, 1, number)
     return msgspec.convert(row, Erasure)
 
 
 def erasures(caller: Caller) -> None:
-    """List who was erased from a workspace, by hashes: when, by whom and why."""
+    """List the erasures of a workspace, by hashes of addresses: when, by whom and why."""
     columns = ("id", "asked", "by", "done", "deliveries", "runs", "waits for", "why", "addresses")
     show_list(caller, caller.listed(endpoints.list_erasures), columns, _cells, "Nobody was erased here.")
 

@@ -22,11 +22,11 @@ from dispatcher.features.suppressions import endpoints
 from dispatcher.features.suppressions.import_file import import_file
 from dispatcher.features.suppressions.models import (
     AddedSuppressions,
+    AddressAction,
+    AddressPreference,
     CheckedAddress,
     RemovedSuppressions,
-    Saying,
     Suppression,
-    WholePreference,
 )
 from dispatcher.http.cursors import cursor_after_texts
 
@@ -55,7 +55,7 @@ def catch_up(caller: Caller, count: int) -> None:
 
 def show_addressed(
     caller: Caller,
-    rows: Sequence[Suppression] | Sequence[WholePreference],
+    rows: Sequence[Suppression] | Sequence[AddressPreference],
     columns: Sequence[str],
     cells: Callable[[Any], Sequence[object]],
     nothing: str,
@@ -181,6 +181,6 @@ def check(
         caller.voice.table(columns, map(_log_cells, found.log))
 
 
-def _log_cells(one: Saying) -> tuple[object, ...]:
+def _log_cells(one: AddressAction) -> tuple[object, ...]:
     about = one.topic or ", ".join(filter(None, (one.source, one.channel)))
     return cell(one.at), one.actor, one.action, about, cell(one.expires_at), one.reason

@@ -165,7 +165,7 @@ async def check_address(call: Call) -> Done:
             reason=why,
             entries=[msgspec.convert(row, models.StandingSuppression) for row in entries],
             topics=[msgspec.convert(row, models.Preference) for row in topics],
-            log=[msgspec.convert(row, models.Saying) for row in await store.log(call.database, tenant, meant)],
+            log=[msgspec.convert(row, models.AddressAction) for row in await store.log(call.database, tenant, meant)],
         )
     )
 
@@ -179,16 +179,18 @@ async def list_topic_preferences(call: Call) -> Done:
     asked: models.TopicQuery = call.query
     behind = after_texts(TOPICS_NOUN, asked.cursor, len(_TOPICS_PLACE))
     rows = await store.preferences(call.database, call.workspace.tenant_id, behind, asked.limit + 1, topic=asked.topic)
-    return Done(models.Preferences(*page(rows, asked.limit, models.WholePreference, _end(TOPICS_NOUN, _TOPICS_PLACE))))
+    return Done(
+        models.Preferences(*page(rows, asked.limit, models.AddressPreference, _end(TOPICS_NOUN, _TOPICS_PLACE)))
+    )
 
 
 @endpoint(
     "POST",
     "/topics/subscribe",
     Right.SUPPRESSIONS,
-    given=models.Prefer,
+    given=models.SetTopicPreference,
     example=_NEWS,
-    answered=models.PREFERRED_TOPICS,
+    answered=models.TOPIC_PREFERENCES,
     large=True,
 )
 async def subscribe_to_topic(call: Call) -> Done:
@@ -200,9 +202,9 @@ async def subscribe_to_topic(call: Call) -> Done:
     "POST",
     "/topics/unsubscribe",
     Right.SUPPRESSIONS,
-    given=models.Prefer,
+    given=models.SetTopicPreference,
     example=_NEWS,
-    answered=models.PREFERRED_TOPICS,
+    answered=models.TOPIC_PREFERENCES,
     large=True,
 )
 async def unsubscribe_from_topic(call: Call) -> Done:
@@ -211,19 +213,10 @@ async def unsubscribe_from_topic(call: Call) -> Done:
 
 
 async def _prefer(call: Call, *, subscribed: bool) -> Done:
-    said: models.Prefer = call.given
+    said: models.SetTopicPreference = call.given
     meant = _addresses(said.addresses, said.kind)
     told = said.topic, subscribed, call.actor, said.reason
     await store.prefer(call.database, call.workspace.tenant_id, meant, *told)
-    return Done(models.PreferredTopics([models.Preferred(one.text, one.kind, said.topic, subscribed) for one in meant]))
-
-
-ENDPOINTS = (
-    list_suppressions,
-    add_suppressions,
-    remove_suppressions,
-    check_address,
-    list_topic_preferences,
-    subscribe_to_topic,
-    unsubscribe_from_topic,
-)
+    return Done(
+        models.TopicPreferences([models.TopicPreference(one.text, one.kind, said.topic, subscribed) for one in meant])
+    )

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from dispatcher.base.values.addresses import Kind
 from dispatcher.engine.rules.suppression import Source
-from dispatcher.http.models import Asked, Limit, LongCursor, Moment, Reason, Text
+from dispatcher.http.models import Asked, Limit, LongCursor, Moment, Reason, Text, page_model
 
 ADDRESSES_MAX = 5_000
 AddressText = Annotated[str, Meta(min_length=1, max_length=4_096, description="An e-mail address, a phone number …")]
@@ -43,11 +43,7 @@ class Suppression(StandingSuppression, frozen=True, kw_only=True):
     address: str
 
 
-class Suppressions(Struct, frozen=True):
-    """A page, in the order of addresses."""
-
-    suppressions: list[Suppression]
-    next_cursor: str | None
+Suppressions = page_model("Suppressions", "suppressions", Suppression, "A page, in the order of addresses.")
 
 
 class NewSuppression(Asked, frozen=True, omit_defaults=True):
@@ -127,7 +123,7 @@ class Preference(Struct, frozen=True, kw_only=True):
     actor: str
 
 
-class Saying(Struct, frozen=True, kw_only=True):
+class AddressAction(Struct, frozen=True, kw_only=True):
     """One thing that was said about an address."""
 
     at: datetime
@@ -149,7 +145,7 @@ class CheckedAddress(Struct, frozen=True, kw_only=True):
     reason: Annotated[str | None, Meta(description="Why it would not be sent.")]
     entries: list[StandingSuppression]
     topics: list[Preference]
-    log: Annotated[list[Saying], Meta(description="The newest first.")]
+    log: Annotated[list[AddressAction], Meta(description="The newest first.")]
 
 
 class TopicQuery(Asked, frozen=True):
@@ -160,7 +156,7 @@ class TopicQuery(Asked, frozen=True):
     limit: Limit = 50
 
 
-class WholePreference(Preference, frozen=True, kw_only=True):
+class AddressPreference(Preference, frozen=True, kw_only=True):
     """What an address said about a topic, and why."""
 
     kind: str
@@ -168,14 +164,15 @@ class WholePreference(Preference, frozen=True, kw_only=True):
     reason: str
 
 
-class Preferences(Struct, frozen=True):
-    """A page, in the order of addresses. Who said nothing gets every topic."""
+Preferences = page_model(
+    "Preferences",
+    "preferences",
+    AddressPreference,
+    "A page, in the order of addresses. Who said nothing gets every topic.",
+)
 
-    preferences: list[WholePreference]
-    next_cursor: str | None
 
-
-class Prefer(Asked, frozen=True):
+class SetTopicPreference(Asked, frozen=True):
     """Addresses that want a topic, or do not want it."""
 
     topic: Topic
@@ -184,7 +181,7 @@ class Prefer(Asked, frozen=True):
     kind: OfKind = None
 
 
-class Preferred(Struct, frozen=True):
+class TopicPreference(Struct, frozen=True):
     """What holds for an address now."""
 
     address: str
@@ -193,10 +190,10 @@ class Preferred(Struct, frozen=True):
     subscribed: bool
 
 
-class PreferredTopics(Struct, frozen=True):
+class TopicPreferences(Struct, frozen=True):
     """Each address once."""
 
-    preferences: list[Preferred]
+    preferences: list[TopicPreference]
 
 
 _AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -214,7 +211,7 @@ CHECKED_ADDRESS = CheckedAddress(
     reason="suppressed: complaint: asked by mail",
     entries=[StandingSuppression(**_ENTRY)],
     topics=[Preference(**_TOPIC)],
-    log=[Saying(at=_AT, action="suppress", channel="", source="complaint", topic=None, expires_at=None, **_WHO)],
+    log=[AddressAction(at=_AT, action="suppress", channel="", source="complaint", topic=None, expires_at=None, **_WHO)],
 )
-PREFERENCES = Preferences([WholePreference(**_TOPIC, **_NAMED, reason="asked by mail")], next_cursor=None)
-PREFERRED_TOPICS = PreferredTopics([Preferred(*_BOB, topic="news", subscribed=False)])
+PREFERENCES = Preferences([AddressPreference(**_TOPIC, **_NAMED, reason="asked by mail")], next_cursor=None)
+TOPIC_PREFERENCES = TopicPreferences([TopicPreference(*_BOB, topic="news", subscribed=False)])

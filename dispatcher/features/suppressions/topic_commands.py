@@ -13,7 +13,7 @@ from dispatcher.cli.terminal.output import cell, tell
 from dispatcher.engine.rules.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.features.suppressions import endpoints
 from dispatcher.features.suppressions.commands import Addresses, Behind, catch_up, show_addressed
-from dispatcher.features.suppressions.models import PreferredTopics, WholePreference
+from dispatcher.features.suppressions.models import AddressPreference, TopicPreferences
 from dispatcher.http.cursors import cursor_after_texts
 from dispatcher.http.endpoints import Endpoint
 
@@ -44,13 +44,13 @@ def list_(
     meant = [(one.kind, one.text) for one in addresses([address] if address is not None else [], kind)]
     start = max([*ends, *((*one, "") for one in meant)], default=None)
     cursor = None if start is None else cursor_after_texts(endpoints.TOPICS_NOUN, *start)
-    rows: list[WholePreference] = caller.listed(endpoints.list_topic_preferences, topic=topic, cursor=cursor)
+    rows: list[AddressPreference] = caller.listed(endpoints.list_topic_preferences, topic=topic, cursor=cursor)
     found = [row for row in rows if not meant or (row.kind, row.address) in meant]
     columns = ("topic", "address", "wants it", "since", "by", "why")
     show_addressed(caller, found, columns, _cells, "Nobody has said anything about that.")
 
 
-def _cells(row: WholePreference) -> tuple[object, ...]:
+def _cells(row: AddressPreference) -> tuple[object, ...]:
     return row.topic, row.address, cell(row.subscribed), cell(row.changed_at), row.actor, row.reason
 
 
@@ -69,7 +69,7 @@ def unsubscribe(caller: Caller, topic: Topic, texts: Addresses, reason: Reason, 
 
 
 def _prefer(caller: Caller, endpoint: Endpoint, body: Mapping[str, object]) -> None:
-    done: PreferredTopics = caller.ask(endpoint, body=body)
+    done: TopicPreferences = caller.ask(endpoint, body=body)
     for one in done.preferences:
         gets = "gets" if one.subscribed else "gets no more"
         tell(caller, one, f"{one.address} {gets} messages about {one.topic}")

@@ -35,7 +35,7 @@ FROM_EVERYTHING = ("from", "everything")
 CATCH_UP = 100
 
 # Also before the schema is there.
-TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.PostgresError)
+DATABASE_ERRORS: tuple[type[Exception], ...] = (*PASSING, asyncpg.PostgresError)
 
 HEADERS = {
     "cache-control": "no-store",
@@ -49,7 +49,7 @@ HEADERS = {
 Fields = Sequence[tuple[str, str]]
 
 
-def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Database]) -> list[HTTPRouteHandler]:
+def unsubscribe_routes(links: Callable[[], Links | None], database: Callable[[], Database]) -> list[HTTPRouteHandler]:
     """The routes. Without links configured there is nothing behind any of them."""
     strangers = Strangers()
 
@@ -60,13 +60,13 @@ def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Data
     @route(PATH + "{token:str}", http_method=[HttpMethod.GET, HttpMethod.HEAD], sync_to_thread=False)
     def look(token: str) -> Response[str]:
         one = read(token)
-        return _answer(404, page.unknown()) if one is None else _answer(200, page.asking(one))
+        return _answer(404, page.invalid_link()) if one is None else _answer(200, page.confirmation(one))
 
     @post(PATH + "{token:str}", request_max_body_size=BODY_BYTES_MAX)
     async def unsubscribe(request: Request[object, object, State], token: str) -> Response[str]:
         one = read(token)
         if one is None:
-            return _answer(404, page.unknown())
+            return _answer(404, page.invalid_link())
         try:
             async with strangers.body():
                 fields = await _fields(request)
@@ -77,10 +77,10 @@ def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Data
         elif FROM_EVERYTHING in fields:
             topic = None
         else:
-            return _answer(400, page.asking(one))
+            return _answer(400, page.confirmation(one))
         try:
-            await _take_off(database(), one, topic)
-        except TROUBLE as trouble:
+            await _unsubscribe(database(), one, topic)
+        except DATABASE_ERRORS as trouble:
             log.warning("unsubscribe.failed", error=type(trouble).__name__)
             return _answer(503, page.unavailable(), {"retry-after": RETRY_SECONDS})
         return _answer(200, page.done(one, topic))
@@ -104,7 +104,7 @@ async def _fields(request: Request[object, object, State]) -> Fields:
         return []
 
 
-async def _take_off(database: Database, one: Subscription, topic: str | None) -> None:
+async def _unsubscribe(database: Database, one: Subscription, topic: str | None) -> None:
     """Durable first; then what is queued already is skipped, at once where that is little."""
     if topic is None:
         entry = Entry(one.contact, "unsubscribe", WHY)

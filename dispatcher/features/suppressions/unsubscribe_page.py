@@ -16,7 +16,7 @@ button { display: block; width: 100%; margin: .75rem 0; padding: .75rem 1rem; fo
 STYLE_HASH = "sha256-" + b64encode(sha256(STYLE.encode()).digest()).decode()
 
 
-def asking(one: Subscription) -> str:
+def confirmation(one: Subscription) -> str:
     """Whether they mean it, and from what."""
     whom = f"<strong>{escape(one.address)}</strong>"
     everything = _button("everything", "Unsubscribe from everything")
@@ -34,7 +34,7 @@ def done(one: Subscription, topic: str | None) -> str:
     return _page("You are unsubscribed", f"{words} You can close this page.</p>")
 
 
-def unknown() -> str:
+def invalid_link() -> str:
     """A link that is not ours, or not any more: nothing is said about why."""
     words = "<p>It may have been cut off on its way. Please open the link from the message again, whole.</p>"
     return _page("This link does not work", words)

@@ -1,4 +1,4 @@
-"""The `templates` commands: what is stored, and what becomes of it."""
+"""The `templates` commands."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ command(app, "sync", acts=True)(sync)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", callback=name_given)]
 FileOf = Annotated[Path, typer.Argument(metavar="FILE", help=f"A template, such as welcome{SUFFIX}.")]
-Instead = Annotated[Path | None, typer.Option("--file", help="A file in place of a version.")]
+InsteadFile = Annotated[Path | None, typer.Option("--file", help="A file in place of a version.")]
 
 
 @command(app, "put", acts=True)
@@ -38,9 +38,9 @@ def put(
     *,
     publish: Annotated[bool, typer.Option("--publish", help="Publish it as well.")] = False,
 ) -> None:
-    """Save a template from a file, as another version where it says something else.
+    """Save a template from a file as a new version, unless its content equals the newest one.
 
-    It is refused with every fault and its line; then nothing is saved.
+    If it has faults, all are listed with their lines, and nothing is saved.
     """
     written = read(file, str(file), file.name.removesuffix(SUFFIX))
     (saved,) = save(caller, [written], publish=publish).templates
@@ -70,9 +70,9 @@ def show(
     name: Name,
     *,
     version: Version = None,
-    source: Annotated[bool, typer.Option("--source", help="Only what it says, as its file would be.")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Only its content, as a template file.")] = False,
 ) -> None:
-    """Show a version: what it says, what it reads, and its fellows."""
+    """Show a version: its content, the variables that it reads, and the history of versions."""
     found = _get(caller, name, version)
     if source:
         caller.voice.content(text(found.draft))
@@ -106,9 +106,9 @@ def _of_version(row: TemplateVersion) -> tuple[object, ...]:
 
 @command(app, "publish", acts=True)
 def publish(caller: Caller, name: Name, *, version: Version = None) -> None:
-    """Publish a version, also an older one: from now on deliveries by this name are frozen to it.
+    """Publish a version, also an older one: from now on new deliveries with this template have it.
 
-    What is on its way keeps the version that it has.
+    Deliveries that exist keep their version.
     """
     with hinted(caller, endpoints.list_templates, name):
         done: PublishedTemplate = caller.ask(endpoints.publish_template, name, body={"version": version})
@@ -128,11 +128,11 @@ def diff(
     new: Annotated[
         int | None, typer.Option("--to", min=1, max=VERSION_MAX, help="To which version; the newest.")
     ] = None,
-    file: Instead = None,
+    file: InsteadFile = None,
 ) -> None:
     """Show what differs between two versions, or between a version and a file."""
     if file is not None and new is not None:
-        raise typer.BadParameter("stands in place of --to", param_hint="--file")
+        raise typer.BadParameter("cannot be combined with --to", param_hint="--file")
     before = _get(caller, name, old)
     if old is None and before.published is not None:
         before = _get(caller, name, before.published)
@@ -150,10 +150,10 @@ def diff(
 
 
 def _read(caller: Caller, file: Path, name: str) -> str:
-    """A file that has no faults, as a text that can be compared."""
+    """The text of a sound file for comparison."""
     written = read(file, str(file), name)
     save(caller, [written], check=True)
-    return readable(written.draft, library(caller, [written.draft], together=False))
+    return readable(written.draft, library(caller, [written.draft], own_partials=False))
 
 
 def _get(caller: Caller, name: str, version: int | None) -> WholeTemplate:

@@ -7,7 +7,7 @@ from msgspec import Meta, Raw, Struct, field, structs
 
 from dispatcher.base.values.locales import UNNAMED
 from dispatcher.features.templates.rules import Draft
-from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text
+from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text, page_model
 
 # Of a server, whose event loop reads them.
 SAVED_AT_ONCE_MAX = 500
@@ -105,11 +105,7 @@ class Template(Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class Templates(Struct, frozen=True):
-    """A page, by name."""
-
-    templates: list[Template]
-    next_cursor: str | None
+Templates = page_model("Templates", "templates", Template, "A page, by name.")
 
 
 class Locale(Struct, frozen=True):
@@ -162,11 +158,7 @@ class TemplateVersion(Struct, frozen=True, kw_only=True):
     published_by: str | None
 
 
-class TemplateVersions(Struct, frozen=True):
-    """A page, the newest first."""
-
-    versions: list[TemplateVersion]
-    next_cursor: str | None
+TemplateVersions = page_model("TemplateVersions", "versions", TemplateVersion, "A page, the newest first.")
 
 
 class PublishTemplate(Asked, frozen=True):

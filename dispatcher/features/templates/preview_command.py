@@ -1,4 +1,4 @@
-"""The `templates preview` command: a template as it would be sent, with variables that are given or made up."""
+"""The `templates preview` command: a rendered template, with given or sample variables."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,10 +26,10 @@ def preview(
     *,
     file: Annotated[Path | None, typer.Option(help="A file that is not saved yet, in place of NAME.")] = None,
     version: Version = None,
-    locale: Annotated[str | None, typer.Option(help="For whom; the one that comes nearest is taken.")] = None,
+    locale: Annotated[str | None, typer.Option(help="Of the recipient; the nearest of the template is used.")] = None,
     variables: Annotated[
         str | None,
-        typer.Option(metavar="FILE|JSON", help="Variables, as an object; - is the standard input. Made up without it."),
+        typer.Option(metavar="FILE|JSON", help="Variables, as an object; - is the standard input. Samples without it."),
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write the html part there, for a browser.")
@@ -37,12 +37,12 @@ def preview(
 ) -> None:
     """Render a template, and write nothing into the database.
 
-    Variables that are made up fit to how the template uses them; with given ones a missing one is an error.
+    Sample variables fit to how the template uses them; with given variables a missing one is an error.
     """
     if (name is None) == (file is None):
         raise typer.BadParameter("name a stored template, or a file with --file", param_hint="NAME")
     if file is not None and version is not None:
-        raise typer.BadParameter("goes with NAME", param_hint="--version")
+        raise typer.BadParameter("cannot be combined with --file", param_hint="--version")
     given = None if variables is None else Raw(object_text("--variables", variables).encode())
     body: dict[str, object] = {"version": version, "locale": locale, "variables": given}
     if file is not None:

@@ -139,7 +139,7 @@ class Stored(Protocol):
     @property
     def channel(self) -> str | None: ...
     @property
-    def number(self) -> int: ...
+    def version(self) -> int: ...
     @property
     def default_locale(self) -> str: ...
     @property
@@ -260,7 +260,7 @@ def _message(
         channel=order.channel,
         recipient=recipient,
         template=order.template,
-        version=None if found is None else found.number,
+        version=None if found is None else found.version,
         locale=locale,
         parts=parts or {},
         bytes=sum(len(text.encode()) for text in (parts or {}).values()),
