@@ -31,6 +31,13 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True):
     """What a request says: nothing that is not known."""
 
 
+class PageQuery(Asked, frozen=True):
+    """The part of a list without filters."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
 class Why(Asked, frozen=True):
     """Why it is done."""
 

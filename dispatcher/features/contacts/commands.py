@@ -17,10 +17,9 @@ from dispatcher.cli.options import one_of, second
 from dispatcher.cli.terminal.output import show_facts, show_list, tell
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.contacts import endpoints
-from dispatcher.features.contacts.import_command import import_contacts, in_words
+from dispatcher.features.contacts.import_file import import_contacts, in_words
 from dispatcher.features.contacts.models import Contact, SavedContact
-from dispatcher.features.persons.commands import export_person, timeline
-from dispatcher.features.persons.erase_command import erase, erasures
+from dispatcher.features.persons.commands import erase, erasures, export_person, timeline
 from dispatcher.http.endpoints import Endpoint
 
 app = group(help="Write, look at, import, export and erase contacts: the people of a workspace.")

@@ -13,6 +13,7 @@ from dispatcher.features.persons.rules import Person
 from dispatcher.http.cursors import ID_MAX, behind, below, cursor, microseconds, moment
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, page
+from dispatcher.http.models import PageQuery
 from dispatcher.http.problems import NOT_FOUND, Problem, faulty, not_found
 from dispatcher.http.roles import Right
 
@@ -175,9 +176,9 @@ async def get_erasure(call: Call) -> Done:
     return Done(await _erasure(call, call.number("erasure_id", "erasure")))
 
 
-@endpoint("GET", "/erasures", _RIGHT, query=models.ErasureQuery, answered=models.ERASURES)
+@endpoint("GET", "/erasures", _RIGHT, query=PageQuery, answered=models.ERASURES)
 async def list_erasures(call: Call) -> Done:
     """List erasures, the newest first."""
-    asked: models.ErasureQuery = call.query
+    asked: PageQuery = call.query
     rows = await erasure.listed(call.database, call.workspace, below("erasures", asked.cursor), asked.limit + 1)
     return Done(models.Erasures(*page(rows, asked.limit, models.Erasure, by_id("erasures"))))

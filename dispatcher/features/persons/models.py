@@ -80,13 +80,6 @@ class NewErasure(PersonSelector, frozen=True, kw_only=True):
     kind: KindName = None
 
 
-class ErasureQuery(Asked, frozen=True):
-    """The part of the list of erasures."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
 class Erasure(Struct, frozen=True, kw_only=True):
     """An erasure: what it has erased, and how many deliveries it waits for. `subjects` are hashes of addresses."""
 

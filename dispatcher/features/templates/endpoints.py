@@ -15,6 +15,7 @@ from dispatcher.http import etags
 from dispatcher.http.cursors import after, below, cursor
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
+from dispatcher.http.models import PageQuery
 from dispatcher.http.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.http.roles import Right
 from dispatcher.liquid.template import Sources
@@ -81,13 +82,13 @@ async def _missing(call: Call, number: int | None) -> Problem:
     "GET",
     f"{_ONE}/versions",
     _RIGHT,
-    query=models.TemplateVersionQuery,
+    query=PageQuery,
     answered=models.TEMPLATE_VERSIONS,
     problems=(NOT_FOUND,),
 )
 async def list_template_versions(call: Call) -> Done:
     """List the versions of a template, the newest first."""
-    asked: models.TemplateVersionQuery = call.query
+    asked: PageQuery = call.query
     name = (await _find(call)).name
     at = below(VERSIONS_NOUN, asked.cursor)
     rows = await store.history(call.database, call.workspace, name, asked.limit + 1, at)

@@ -23,13 +23,6 @@ class TemplateQuery(Asked, frozen=True):
     limit: Limit = 50
 
 
-class TemplateVersionQuery(Asked, frozen=True):
-    """Which versions of a template."""
-
-    cursor: LongCursor | None = None
-    limit: Limit = 50
-
-
 class OneTemplateQuery(Asked, frozen=True):
     """Which version of a template."""
 

@@ -2,7 +2,7 @@
 
 from dispatcher.base.errors import Fault
 from dispatcher.cli.lines import Line
-from dispatcher.features.contacts.file import ContactFile
+from dispatcher.features.contacts.import_file import ContactFile
 from dispatcher.features.contacts.rules import ContactInput, read
 
 
