@@ -130,7 +130,7 @@ def test_an_error_is_heard_by_its_event_its_part_its_class_and_its_place(heard: 
         log.exception("part.crashed", part="pipeline", error=SECRET, recipient=SECRET)
     (kind,) = heard
     assert (kind.event, kind.part, kind.error) == ("part.crashed", "pipeline", "AttributeError")
-    assert kind.place.startswith("dispatcher/base/logs.py:")
+    assert kind.place.startswith("dispatcher/config/logs.py:")
 
 
 @pytest.mark.parametrize("how", ["current", "given", "grouped"])
