@@ -62,9 +62,7 @@ def revoke(caller: Caller, name: Name, reason: Reason) -> None:
 
 @command(app, "list", limit=100)
 def list_(
-    caller: Caller,
-    *,
-    revoked: Annotated[bool, typer.Option("--revoked", help="Also revoked keys.")] = False,
+    caller: Caller, *, revoked: Annotated[bool, typer.Option("--revoked", help="Also revoked keys.")] = False
 ) -> None:
     """List the keys of a workspace, without their secrets."""
     columns = ("name", "role", "state", "begins with", "made", "last used", "ends")

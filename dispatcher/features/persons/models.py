@@ -66,8 +66,6 @@ class Person(Struct, frozen=True):
 # Records stay as they were written: reading them would round their numbers.
 _TIMELINE_WORDS = "A page of deliveries and list entries, newest first. It may be short and have a next page."
 Timeline = page_model("Timeline", "entries", Raw, _TIMELINE_WORDS)
-
-
 _EXPORT_WORDS = "A page of records, each with its kind. It may be empty and have a next page."
 Export = page_model("Export", "records", Raw, _EXPORT_WORDS)
 
@@ -96,8 +94,6 @@ class Erasure(Struct, frozen=True, kw_only=True):
 
 
 Erasures = page_model("Erasures", "erasures", Erasure, "A page, the newest first.")
-
-
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 _ENTRY = {

@@ -29,20 +29,11 @@ class Entry(Struct, frozen=True):
 
 async def add(database: Database, tenant_id: str, actor: str, entries: Sequence[Entry]) -> None:
     """Suppress addresses, all or none. `suppression.catch_up` skips what is queued for them."""
-    await database.fetch(_SQL["add"], *_columns(tenant_id, actor, entries))
-
-
-def _columns(tenant_id: str, actor: str, entries: Sequence[Entry]) -> tuple[object, ...]:
-    return (
-        tenant_id,
-        actor,
-        [one.address.kind for one in entries],
-        [one.address.text for one in entries],
-        [one.channel for one in entries],
-        [one.source for one in entries],
-        [one.expires_at for one in entries],
-        [one.reason for one in entries],
-    )
+    rows = [
+        (one.address.kind, one.address.text, one.channel, one.source, one.expires_at, one.reason) for one in entries
+    ]
+    if rows:
+        await database.fetch(_SQL["add"], tenant_id, actor, *map(list, zip(*rows, strict=True)))
 
 
 async def release(

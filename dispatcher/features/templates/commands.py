@@ -1,29 +1,31 @@
 """The `templates` commands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import structs
+from msgspec import Raw, structs
 
+from dispatcher.base.errors import TemplateError
+from dispatcher.cli.arguments import object_text
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.calls.hints import hinted
 from dispatcher.cli.commands import Version, command, group
 from dispatcher.cli.options import name_given, second
+from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.output import cell, show_list, tell
 from dispatcher.features.templates import endpoints
-from dispatcher.features.templates.drafts import difference, library, readable, readable_version, save
+from dispatcher.features.templates.drafts import body_of, difference, library, readable, readable_version, save
 from dispatcher.features.templates.files import SUFFIX, read, text
-from dispatcher.features.templates.models import PublishedTemplate, Template, TemplateVersion, WholeTemplate
-from dispatcher.features.templates.preview_command import preview
+from dispatcher.features.templates.models import Preview, PublishedTemplate, Template, TemplateVersion, WholeTemplate
 from dispatcher.features.templates.sync_command import sync
 from dispatcher.http.models import VERSION_MAX
+from dispatcher.http.problems import Problem
 
 VERSIONS_SHOWN = 20
 
 app = group(help="Save, look at and publish templates.")
-command(app, "preview")(preview)
 command(app, "sync", acts=True)(sync)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", callback=name_given)]
@@ -160,3 +162,72 @@ def _get(caller: Caller, name: str, version: int | None) -> WholeTemplate:
     with hinted(caller, endpoints.list_templates, name):
         found: WholeTemplate = caller.ask(endpoints.get_template, name, version=version)
     return found
+
+
+@command(app, "preview")
+def preview(
+    caller: Caller,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which stored template.")] = None,
+    *,
+    file: Annotated[Path | None, typer.Option(help="A file that is not saved yet, in place of NAME.")] = None,
+    version: Version = None,
+    locale: Annotated[str | None, typer.Option(help="Of the recipient; the nearest of the template is used.")] = None,
+    variables: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|JSON", help="Variables, as an object; - is the standard input. Samples without it."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the html part there, for a browser.")
+    ] = None,
+) -> None:
+    """Render a template, and write nothing into the database.
+
+    Sample variables fit to how the template uses them; with given variables a missing one is an error.
+    """
+    if (name is None) == (file is None):
+        raise typer.BadParameter("name a stored template, or a file with --file", param_hint="NAME")
+    if file is not None and version is not None:
+        raise typer.BadParameter("cannot be combined with --file", param_hint="--version")
+    given = None if variables is None else Raw(object_text("--variables", variables).encode())
+    body: dict[str, object] = {"version": version, "locale": locale, "variables": given}
+    if file is not None:
+        written = read(file, str(file), file.name.removesuffix(SUFFIX))
+        save(caller, [written], check=True)
+        name, body["draft"] = written.draft.name, body_of(written.draft)
+    shown = _preview(caller, name or "", body)
+    if html is not None:
+        _write_html(html, shown.parts)
+    _show_preview(caller, shown)
+
+
+def _preview(caller: Caller, name: str, body: Mapping[str, object]) -> Preview:
+    try:
+        with hinted(caller, endpoints.list_templates, name):
+            shown: Preview = caller.ask(endpoints.preview_template, name, body=body)
+    except Problem as problem:
+        if [fault.path for fault in problem.faults] != ["$.variables"]:
+            raise
+        field, _, reason = problem.faults[0].message.partition(": ")
+        raise TemplateError(field, reason) from problem
+    return shown
+
+
+def _write_html(path: Path, said: Mapping[str, str]) -> None:
+    if "html" not in said:
+        raise typer.BadParameter("it has no html part", param_hint="--html")
+    try:
+        path.write_text(said["html"], encoding="utf-8")
+    except OSError as fault:
+        words = f"{path} cannot be written: {fault.strerror or type(fault).__name__}"
+        raise typer.BadParameter(words, param_hint="--html") from fault
+
+
+def _show_preview(caller: Caller, shown: Preview) -> None:
+    if caller.voice.as_json:
+        caller.voice.record(shown)
+        return
+    what = "a file" if shown.version is None else f"version {shown.version}"
+    made_up = f"; made up: {bytes(shown.variables).decode()}" if shown.made_up else ""
+    caller.voice.say(plain(f"{shown.name}, {what}, {shown.locale}{made_up}"))
+    for part, rendered in shown.parts.items():
+        caller.voice.content(f"--- {part} ---\n{rendered}")
