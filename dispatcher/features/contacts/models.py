@@ -81,7 +81,7 @@ class ContactFilter(Asked, frozen=True, kw_only=True):
     company: Text | None = None
     status: Text | None = None
     tag: Text | None = None
-    after: Annotated[Text | None, Meta(description="Only those whose keys come after this one.")] = None
+    after: Annotated[Text | None, Meta(description="Only keys after this one.")] = None
 
 
 class ContactQuery(ContactFilter, frozen=True, kw_only=True):

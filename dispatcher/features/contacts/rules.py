@@ -192,7 +192,7 @@ def _storage_fault(value: object) -> str | None:
         case str() if "\0" in value:
             return "has a NUL character, which Postgres cannot keep"
         case str() if _SURROGATE.search(value):
-            return "has half of a surrogate pair, which nobody can write"
+            return "has half of a surrogate pair, which UTF-8 cannot encode"
         case float() if not math.isfinite(value):
             return "has a number that is out of range"
         case _:

@@ -29,10 +29,8 @@ class Entry(Struct, frozen=True):
 
 async def add(database: Database, tenant_id: str, actor: str, entries: Sequence[Entry]) -> None:
     """Suppress addresses, all or none. `suppression.catch_up` skips what is queued for them."""
-    rows = [
-        (one.address.kind, one.address.text, one.channel, one.source, one.expires_at, one.reason) for one in entries
-    ]
-    if rows:
+    rows = ((e.address.kind, e.address.text, e.channel, e.source, e.expires_at, e.reason) for e in entries)
+    if entries:
         await database.fetch(_SQL["add"], tenant_id, actor, *map(list, zip(*rows, strict=True)))
 
 
