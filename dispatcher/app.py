@@ -34,14 +34,15 @@ from dispatcher.engine.store import backlog
 from dispatcher.engine.streams import Epoch
 from dispatcher.engine.supervisor import Supervisor
 from dispatcher.engine.wakeup import Wakeup
-from dispatcher.features.receipts.endpoints import Office, receiving
-from dispatcher.features.receipts.providers.providers import doors_of
-from dispatcher.features.receipts.providers.request import Doors
+from dispatcher.features.receipts.endpoints import ReceiptContext, receipt_handlers
+from dispatcher.features.receipts.providers.providers import configured_providers
+from dispatcher.features.receipts.providers.request import Providers
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribe_routes
 from dispatcher.http.server.listener import Listener, application
 from dispatcher.http.server.routes import Interface
-from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
+from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.pipeline import Pipeline
 from dispatcher.reload import diff, merge
@@ -57,13 +58,7 @@ ECHO_SECONDS = 0.25
 
 
 def _templates(limits: Limits) -> Templates:
-    return Templates(
-        limits.template_bytes_max,
-        limits.variables_bytes_max,
-        limits.rendered_bytes_max,
-        limits.templates_cached_max,
-        HURRIED,
-    )
+    return Templates(Bounds.of(limits), EVENT_LOOP_LIMITS)
 
 
 class App:
@@ -91,15 +86,15 @@ class App:
             config.alerts, config.instance.name, lambda: self.health.database_away_since, self._clock, self.metrics
         )
         self._links = _links(config)
-        self._doors = _doors(config)
-        office = Office(lambda: self._doors, lambda: self.database, identity, self.metrics)
+        self._receipt_providers = _receipt_providers(config)
+        context = ReceiptContext(lambda: self._receipt_providers, lambda: self.database, identity, self.metrics)
         triggers = TriggerBatches(lambda: self.callers)
         interface = Interface(
             ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_pressed
         )
         pages = [
             *unsubscribe_routes(lambda: self._links, lambda: self.database),
-            *receiving(office),
+            *receipt_handlers(context),
             *interface.handlers(),
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
@@ -315,7 +310,7 @@ class App:
         if config.limits != old.limits:
             self._templates = _templates(config.limits)
         self._links = _links(config)
-        self._doors = _doors(config)
+        self._receipt_providers = _receipt_providers(config)
         for name in self._terms:
             self._apply_channel(name, old)
         self._instruct_janitor()
@@ -360,13 +355,13 @@ def _links(config: Config) -> Links | None:
     return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
 
 
-def _doors(config: Config) -> Doors:
+def _receipt_providers(config: Config) -> Providers:
     said = structs.asdict(config.receipts)
     try:
-        return doors_of(**said)
+        return configured_providers(**said)
     except ValueError as fault:
         log.error("receipts.certificate_unusable", why=str(fault))  # noqa: TRY400 - the fault is the story
-        return doors_of(**(said | {"ses_topics": "", "ses_certificates": ""}))
+        return configured_providers(**(said | {"ses_topics": "", "ses_certificates": ""}))
 
 
 def _named(config: Config) -> Named:

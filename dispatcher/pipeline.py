@@ -109,7 +109,7 @@ class Pipeline:
         self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
         self.attacher = Attacher(_objects(database), _send, self.inbox)
         self.slow_renderer = SlowRenderer(
-            self._to_lane, lambda key: templates().was_quick(key), self.inbox, clock, lambda: templates().bounds
+            self._to_lane, lambda key: templates().mark_quick(key), self.inbox, clock, lambda: templates().bounds
         )
         self.renderer = Renderer(templates, self._load, self._to_lane, self.slow_renderer.take, self.inbox, metrics)
         self.renderer.links = _links(config)

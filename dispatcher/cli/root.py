@@ -61,7 +61,7 @@ COMMANDS = {
     "deliveries": Place(
         "dispatcher.features.deliveries.commands", "List and show deliveries; retry, cancel or move them."
     ),
-    "held": Place("dispatcher.features.held.commands", "List and show held deliveries, and say what became of them."),
+    "held": Place("dispatcher.features.held.commands", "List, show and settle held deliveries."),
     "dead": Place(
         "dispatcher.features.dead_letters.commands", "List and show what has failed for good; replay or discard it."
     ),
@@ -94,7 +94,7 @@ COMMANDS = {
     "keys": Place("dispatcher.features.keys.commands", "Make, list, rotate and revoke the keys of the HTTP API."),
     "webhooks": Place(
         "dispatcher.features.webhooks.commands",
-        "Let endpoints be told what happens to deliveries and runs, in signed messages.",
+        "Send events of deliveries and runs to endpoints, in signed messages.",
     ),
     "config": Place("dispatcher.process.config", "Check the configuration, or show it."),
 }

@@ -18,8 +18,8 @@ from dispatcher.base.errors import CallLost
 from dispatcher.base.worker_process import Offload
 from dispatcher.engine.rules.life import Back, Claimed, Failed, Lane
 from dispatcher.engine.streams import Inbox, Rendered
-from dispatcher.liquid.heavy import QUICK_SECONDS, Rendering, render
 from dispatcher.liquid.template import Bounds, Sources
+from dispatcher.liquid.worker_functions import QUICK_SECONDS, Rendering, render
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,8 @@ from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.sender import Terms
 from dispatcher.engine.store import instances
 from dispatcher.features.deliveries.store import New, insert
-from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
+from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.pipeline import Pipeline
 from tests.engine.troubled import Troubled
@@ -105,13 +106,7 @@ class Stage:
         self.walking = asyncio.Event()
         self.metrics = Metrics()
         limits = config.limits
-        self.templates = Templates(
-            limits.template_bytes_max,
-            limits.variables_bytes_max,
-            limits.rendered_bytes_max,
-            limits.templates_cached_max,
-            HURRIED,
-        )
+        self.templates = Templates(Bounds.of(limits), EVENT_LOOP_LIMITS)
         now = asyncio.get_running_loop().time()
         self.terms = {
             name: Terms(

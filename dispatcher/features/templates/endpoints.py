@@ -18,7 +18,7 @@ from dispatcher.http.listing import by_name, page
 from dispatcher.http.models import PageQuery
 from dispatcher.http.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.http.roles import Right
-from dispatcher.liquid.template import Sources
+from dispatcher.liquid.template import Bounds, Sources
 
 NOUN = "templates"
 VERSIONS_NOUN = "versions"
@@ -290,11 +290,10 @@ async def preview_template(call: Call) -> Done:
 
 
 async def _rendered(call: Call, channel: str | None, sources: Sources, given: str | None) -> tuple[str, dict[str, str]]:
-    limits = call.served.config().limits
-    bytes_max = limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max
+    bounds = Bounds.of(call.served.config().limits)
     try:
         return await call.served.offload.call_if_heavy(
-            call.workspace.tenant_id, preview, channel, sources, given, bytes_max
+            call.workspace.tenant_id, preview, channel, sources, given, bounds
         )
     except TemplateError as fault:
         raise faulty([Fault("$.variables", str(fault))]) from fault

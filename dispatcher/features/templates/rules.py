@@ -11,10 +11,10 @@ from dispatcher.base.values.locales import canonical
 from dispatcher.base.values.names import NAME, NAME_WORDS
 from dispatcher.liquid import parts
 from dispatcher.liquid.language import count_nodes
-from dispatcher.liquid.pace import pace
 from dispatcher.liquid.partials import Partial, closure
+from dispatcher.liquid.render_limits import render_limits
 from dispatcher.liquid.sample_variables import samples
-from dispatcher.liquid.template import RAW_HTML, Renderer, Sources, faults, variables
+from dispatcher.liquid.template import RAW_HTML, Bounds, Renderer, Sources, faults, variables
 
 RIGHTS = frozenset({RAW_HTML})
 # A version is one row: with full parts in each, this many locales are 16 MB of it at the default limit.
@@ -102,7 +102,7 @@ def freeze_or_defer(
     """As `freeze`; raises NeedsWorker if `hurried` and there is too much to read for the event loop."""
     texts = [part for given in draft.locales.values() for part in given.values()]
     partials = [text for one in library.values() for text in one.locales.values()]
-    if sum(map(count_nodes, texts + partials)) > pace(hurried=hurried).nodes_max:
+    if sum(map(count_nodes, texts + partials)) > render_limits(on_event_loop=hurried).nodes_max:
         raise NeedsWorker
     return freeze(draft, library, bytes_max)
 
@@ -153,15 +153,15 @@ def _content(locale: str, sources: Sources, bytes_max: int) -> Iterator[Flaw]:
 
 
 def preview(
-    hurried: bool, channel: str | None, sources: Sources, given: str | None, limits: tuple[int, int, int]
+    hurried: bool, channel: str | None, sources: Sources, given: str | None, bounds: Bounds
 ) -> tuple[str, dict[str, str]]:
     """Return variables as a JSON object, samples if none are given, and the rendered parts in reading order.
 
-    The limits are those of a renderer, in bytes. Raises TemplateError; if `hurried` also NeedsWorker.
+    Raises TemplateError; if `hurried` also NeedsWorker.
     """
-    renderer = Renderer(*limits, 1, pace(hurried=hurried))
+    renderer = Renderer(bounds, render_limits(on_event_loop=hurried))
     renderer.add(_PREVIEW, sources)
-    renderer.require_light(_PREVIEW)
+    renderer.require_event_loop(_PREVIEW)
     variables = msgspec.json.encode(samples(sources)).decode() if given is None else given
     rendered = renderer.render(_PREVIEW, variables)
     return variables, {part: rendered[part] for part in parts.in_order(channel, rendered)}

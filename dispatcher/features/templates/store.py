@@ -14,7 +14,7 @@ from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.features.templates.models import WholeTemplate
 from dispatcher.features.templates.rules import Draft, Version
-from dispatcher.liquid.partials import Partial, used
+from dispatcher.liquid.partials import Partial, partials_used
 from dispatcher.liquid.template import Sources
 
 _SQL = statements(__name__)
@@ -129,7 +129,9 @@ async def partials(find_published: FindPublished, asked: Sequence[str]) -> dict[
 async def library(find_published: FindPublished, drafts: Sequence[Draft], *, own_partials: bool) -> dict[str, Partial]:
     """Return the partials that drafts include: the published ones, or first their own where `own_partials` is set."""
     texts = [part for draft in drafts for parts in draft.locales.values() for part in parts.values()]
-    found = await partials(find_published, sorted({use.name for one in texts for use in used(one) if use.name}))
+    found = await partials(
+        find_published, sorted({use.name for one in texts for use in partials_used(one) if use.name})
+    )
     if own_partials:
         own = (draft for draft in drafts if draft.channel is None)
         found |= {draft.name: draft.as_partial() for draft in own if draft.default_locale in draft.locales}
