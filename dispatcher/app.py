@@ -37,7 +37,7 @@ from dispatcher.features.receipts.endpoints import ReceiptContext, receipt_handl
 from dispatcher.features.receipts.providers.providers import configured_providers
 from dispatcher.features.receipts.providers.request import Providers
 from dispatcher.features.runs.trigger_batches import TriggerBatches
-from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribing
+from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribe_routes
 from dispatcher.http.server.listener import Listener, application
 from dispatcher.http.server.routes import ApiRoutes
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
@@ -94,7 +94,7 @@ class App:
             ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_busy
         )
         pages = [
-            *unsubscribing(lambda: self._links, lambda: self.database),
+            *unsubscribe_routes(lambda: self._links, lambda: self.database),
             *receipt_handlers(context),
             *interface.handlers(),
         ]

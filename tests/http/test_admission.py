@@ -9,7 +9,6 @@ from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Lane
 from dispatcher.engine.store import backlog
 from dispatcher.features.keys import store as keys
-from dispatcher.features.keys.store import New
 from dispatcher.http.problems import OVERLOADED, TOO_MANY, Problem
 from dispatcher.http.roles import Role
 from dispatcher.http.server.admission import BACKLOG_SECONDS, TOUCH_SECONDS, Admission
@@ -34,7 +33,7 @@ class Hall:
 
     async def key(self) -> Key:
         """A key, and that it is good."""
-        made = await keys.create(self._database, New(Workspace(), "shop", Role.SYSTEM_ADMIN, None), "ann", "a test")
+        made = await keys.create(self._database, Workspace(), "shop", Role.SYSTEM_ADMIN, None, by=("ann", "a test"))
         assert made is not None
         return await self.admission.key(f"Bearer {made.text}")
 

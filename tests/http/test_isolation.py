@@ -26,7 +26,6 @@ from dispatcher.db.database import Database
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.store import backlog
 from dispatcher.features.keys import store as keys
-from dispatcher.features.keys.store import New
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.http import operators
 from dispatcher.http.endpoints import Call, Endpoint
@@ -193,7 +192,7 @@ class Thief(Struct):
     @classmethod
     async def of(cls, whose: Workspace, site: Site, operators: str = "default/default") -> Self:
         """One that may do everything where it belongs."""
-        made = await keys.create(site.database, New(whose, "thief", Role.SYSTEM_ADMIN, None), "test", "test")
+        made = await keys.create(site.database, whose, "thief", Role.SYSTEM_ADMIN, None, by=("test", "test"))
         assert made is not None
         return cls(application().on(site.database, operators), made.text, whose, site.connection)
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from dispatcher.base.errors import Fault
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.files import opened, tell_stopped
-from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
+from dispatcher.cli.lines import Line, Lines
 from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.deliveries.endpoints import send_lines
@@ -71,12 +71,10 @@ def _send_batch(caller: Caller, batch: list[Line], tally: Tally) -> None:
 
 def _text(line: Line) -> str | Fault:
     """Return the text of a line, or why it cannot be read."""
-    if line.content is None:
-        return Fault("line", f"is longer than {LINE_BYTES_MAX} bytes")
     try:
-        return line.content.decode()
-    except UnicodeDecodeError as fault:
-        return Fault("line", f"is not UTF-8 at byte {fault.start + 1}")
+        return line.text()
+    except ValueError as fault:
+        return Fault("line", str(fault))
 
 
 def _note_duplicate(caller: Caller, number: int, answer: SentLine, tally: Tally) -> None:

@@ -1,4 +1,4 @@
--- name: ask
+-- name: request
 -- Write down that a person is to be erased from a workspace.
 INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, addresses)
 VALUES ($1, $2, $3, $4, $5, $6::jsonb) RETURNING id;
@@ -95,7 +95,7 @@ SELECT f.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
  WHERE last.id IS NOT NULL
  ORDER BY f.id;
 
--- name: untold
+-- name: unsent_events
 -- What is to be told of something that was erased says nothing that was known of it then. Who tells it just now is waited for: that
 -- is a delivery from then on.
 UPDATE dispatcher.webhook_events h

@@ -140,7 +140,7 @@ class TemplateVersion(Protocol):
     @property
     def channel(self) -> str | None: ...
     @property
-    def number(self) -> int: ...
+    def version(self) -> int: ...
     @property
     def default_locale(self) -> str: ...
     @property
@@ -202,7 +202,7 @@ class Rendering:
         if order.template is not None and (found is None or found.channel != order.channel):
             words = f"template: there is no published template {order.template} for {order.channel}"
             return [_message(order, one, error=words) for one in order.recipients]
-        version = None if found is None else found.number
+        version = None if found is None else found.version
         try:
             locale, key, variables = self._source(order, found)
         except TemplateError as fault:

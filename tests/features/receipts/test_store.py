@@ -16,8 +16,7 @@ from dispatcher.db import checks
 from dispatcher.engine.rules.life import Again, Failed, Held, Resend, Succeeded
 from dispatcher.engine.store import held, suppression
 from dispatcher.features.deliveries import store as deliveries
-from dispatcher.features.persons import erasure as erasures
-from dispatcher.features.persons import rules
+from dispatcher.features.persons import erasure, rules
 from dispatcher.features.receipts import store as receipts
 from dispatcher.features.receipts.providers.receipt import KINDS, Candidate, Kind, Receipt
 from dispatcher.features.receipts.providers.request import Accepted
@@ -474,9 +473,9 @@ async def test_a_mailbox_that_is_gone_is_gone_for_every_channel_and_said_once(sc
 
 async def test_a_complaint_after_an_erasure_suppresses_by_hash_alone(scene: Scene, connection: Connection) -> None:
     delivery = await _sent(scene, "abc")
-    who = rules.of([Address("phone", TO)])
-    looked = await erasures.look(
-        scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter")
+    who = rules.person_of([Address("phone", TO)])
+    looked = await erasure.advance(
+        scene.database, await erasure.request(scene.database, Workspace(), who, "bob", "by letter")
     )
     assert looked is not None
     assert looked.finished
@@ -509,8 +508,8 @@ async def test_what_stood_on_the_list_for_a_while_stands_there_for_good_once_it_
 
 async def test_a_bounce_after_an_erasure_makes_a_temporary_suppression_permanent(scene: Scene) -> None:
     first, second = [await _sent(scene, name) for name in ("abc", "abd")]
-    who = rules.of([Address("phone", TO)])
-    await erasures.look(scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter"))
+    who = rules.person_of([Address("phone", TO)])
+    await erasure.advance(scene.database, await erasure.request(scene.database, Workspace(), who, "bob", "by letter"))
     await _accept(scene, Receipt("bounced_hard", delivery_id=first, names=("abc",), recipient=TO))
     await scene.value("UPDATE dispatcher.erased_suppressions SET expires_at = now() + interval '1 hour'")
     await _accept(scene, Receipt("bounced_hard", delivery_id=second, names=("abd",), recipient=TO))
@@ -520,8 +519,8 @@ async def test_a_bounce_after_an_erasure_makes_a_temporary_suppression_permanent
 
 async def test_a_complaint_without_address_after_an_erasure_suppresses_no_address(scene: Scene) -> None:
     delivery = await _sent(scene, "abc")
-    who = rules.of([Address("phone", TO)])
-    await erasures.look(scene.database, await erasures.ask(scene.database, Workspace(), who, "bob", "by letter"))
+    who = rules.person_of([Address("phone", TO)])
+    await erasure.advance(scene.database, await erasure.request(scene.database, Workspace(), who, "bob", "by letter"))
     assert await _accept(scene, Receipt("complained", delivery_id=delivery, names=("abc",))) == ["recorded"]
     for relation in ("suppressions", "erased_suppressions"):
         assert await scene.value(f"SELECT count(*) FROM dispatcher.{relation}") == 0

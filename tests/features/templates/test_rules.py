@@ -50,13 +50,13 @@ def test_a_version_has_all_that_it_takes_in_and_what_it_reads() -> None:
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (draft(name=""), "its name is none: "),
-        (draft(name="a b"), "its name is none: "),
-        (draft(name="a" * 101), "its name is none: "),
+        (draft(name=""), "its name is not valid: "),
+        (draft(name="a b"), "its name is not valid: "),
+        (draft(name="a" * 101), "its name is not valid: "),
         (draft(rights=frozenset({"fly"})), "there is no right fly; there are raw_html"),
-        (draft(locales={}), "says nothing"),
-        (draft(default_locale="de"), "has no de, which is its default locale"),
-        (draft(locales={"en": {"body": "x"}, "d_e": {"body": "x"}}), "d_e is no locale as it is kept"),
+        (draft(locales={}), "has no locale"),
+        (draft(default_locale="de"), "does not have its default locale de"),
+        (draft(locales={"en": {"body": "x"}, "d_e": {"body": "x"}}), "d_e is not a locale in its stored form"),
         (
             draft(locales={"en": {"body": "x"}} | {f"de-x{n}": {"body": "x"} for n in range(LOCALES_MAX)}),
             "locales, over 64",
