@@ -85,7 +85,7 @@ class _Connection(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is none by its type.
+        # uvloop's transport does not inherit from it.
         self._transport = cast("asyncio.Transport", transport)
         self._next()
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from bench.measure import BenchError
 from bench.server import Connection, Server, connected
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 
 # An SMS of some 90 characters with three variables in four places.
 TEMPLATE = json.dumps(
@@ -20,7 +20,7 @@ DAY = "Monday"
 async def outbox(server: Server) -> AsyncIterator[tuple[str, Connection]]:
     """A database with the schema, and a connection to it."""
     async with server.database() as url:
-        await migrate.migrate(url)
+        await migrator.migrate(url)
         async with connected(url) as connection:
             yield url, connection
 
@@ -46,7 +46,7 @@ async def fill(connection: Connection, channel: str, deliveries: int, due_second
 
 
 async def settle(connection: Connection) -> None:
-    """What autovacuum and the checkpointer would do some time, done now and not while somebody measures."""
+    """What autovacuum and the checkpointer would do some time, done now and not during a measurement."""
     await connection.execute("VACUUM (ANALYZE) dispatcher.deliveries, dispatcher.delivery_state")
     await connection.execute("CHECKPOINT")
 

@@ -29,12 +29,12 @@ class Dispatcher:
 
     def __init__(self, url: str, settings: dict[str, str]) -> None:
         self._log = Path(tempfile.mkstemp(prefix="dispatcher-bench-", suffix=".log")[1])
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("DISPATCHER_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISPATCHER_")}
         ours = {f"DISPATCHER_{name}": value for name, value in settings.items()}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "dispatcher", "serve"],
-                env=kept | {"DISPATCHER_DATABASE_URL": url, "DISPATCHER_HTTP__PORT": "0"} | ours,
+                env=inherited | {"DISPATCHER_DATABASE_URL": url, "DISPATCHER_HTTP__PORT": "0"} | ours,
                 stderr=log,
                 cwd=ROOT,
             )

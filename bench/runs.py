@@ -3,7 +3,7 @@
 from bench.measure import BenchError
 from bench.server import Connection
 from dispatcher.plans import plan as plans
-from dispatcher.plans.plan import Delay, Edge, Plan, Read, Send
+from dispatcher.plans.plan import Delay, Edge, Plan, RequiredVariable, Send
 
 WORKFLOW = "bench"
 SETTINGS = {
@@ -11,7 +11,7 @@ SETTINGS = {
     for channel in ("EMAIL", "SMS")
     for name, value in (("PROVIDER", "blackhole"), ("MARKED_MAX", "2000"))
 }
-_NAME = Read("name", ("name",))
+_NAME = RequiredVariable("name", ("name",))
 
 
 def plan(delay_seconds: float = 0.0) -> Plan:
@@ -31,7 +31,7 @@ def plan(delay_seconds: float = 0.0) -> Plan:
             "text": Send(step=3, channel="sms", to=("{{ phone }}",), parts={"body": "Hi {{ name }}"}, reads=("name",)),
         },
         edges={"mail": (Edge("pause"),), "pause": (Edge("text"),)},
-        reads=(Read("email", ("email",)), _NAME, Read("phone", ("phone",))),
+        reads=(RequiredVariable("email", ("email",)), _NAME, RequiredVariable("phone", ("phone",))),
     )
 
 
@@ -44,7 +44,7 @@ async def put(connection: Connection, of: Plan) -> None:
 
 
 async def trigger(connection: Connection, runs: int) -> None:
-    """Trigger so many in one statement, through the door that applications use."""
+    """Trigger so many in one statement, through the SQL function that applications use."""
     started = await connection.fetchval(
         """
         SELECT count((dispatcher.trigger_workflow($1, jsonb_build_object(
@@ -60,7 +60,7 @@ async def trigger(connection: Connection, runs: int) -> None:
 
 
 async def settle(connection: Connection) -> None:
-    """What autovacuum and the checkpointer would do some time, done now and not while somebody measures."""
+    """What autovacuum and the checkpointer would do some time, done now and not during a measurement."""
     await connection.execute("VACUUM (ANALYZE) dispatcher.runs, dispatcher.deliveries, dispatcher.delivery_state")
     await connection.execute("CHECKPOINT")
 

@@ -37,7 +37,7 @@ class Licence:
     deadline: float
     _clock: Callable[[], float]
 
-    def __init__(self, proof: Never) -> None:  # noqa: ARG002 - it is there for the type checker: nobody has one
+    def __init__(self, proof: Never) -> None:  # noqa: ARG002 - it is there for the type checker: none exists
         raise TypeError("a licence is minted by the mark and by nothing else")
 
     def expired(self) -> bool:
@@ -115,12 +115,27 @@ class NotCalled(Struct, frozen=True, gc=False):
     why: str
 
 
+EXPIRED = NotCalled("the licence ran out")
+CUT_OFF = NotCalled("cut off before the call")
+
+
 class Unready(OSError):  # noqa: N818 - what the channel is, to who asked it to prepare
     """No call can begin. Its text says why, and where it is a person's fault what to change; it names no secret."""
 
 
 Verdict = Accepted | Refused | RetryAfter | Throttled | Unknown | NotCalled
 Report = Callable[[Envelope, Verdict], None]
+
+
+def unexpired(batch: Sequence[Envelope], report: Report) -> list[Envelope]:
+    """The envelopes that may still be sent; the others are reported."""
+    live: list[Envelope] = []
+    for envelope in batch:
+        if envelope.licence.expired():
+            report(envelope, EXPIRED)
+        else:
+            live.append(envelope)
+    return live
 
 
 class Channel(Protocol):
@@ -145,3 +160,16 @@ class Channel(Protocol):
 
     async def close(self) -> None:
         """Let connections go. Called once, after the last `deliver` has ended."""
+
+
+class BaseChannel(Channel):
+    """A channel that promises nothing of its keys, connects when it must, and has nothing to close."""
+
+    idempotency_key_seconds = 0.0
+    keyed_recipients: frozenset[str] = frozenset()
+
+    async def prepare(self, count: int) -> None:
+        """Nothing has to be connected before the mark."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""

@@ -1,4 +1,4 @@
-"""Misbehaviour on purpose: a channel around a channel, whose faults are drawn from a seed."""
+"""Fault injection: a channel around a channel, with faults that are drawn from a seed."""
 
 import asyncio
 import random
@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from channels.contract import Channel, Envelope, NotCalled, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
+from channels.contract import EXPIRED, Channel, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
 
 
 class FaultSettings(Protocol):
-    """Each fault's probability per message; they exclude each other, but for the latency."""
+    """Beside these it has the probability per message of each of `FAULTS`, which exclude each other."""
 
     @property
     def seed(self) -> int: ...
@@ -19,27 +19,14 @@ class FaultSettings(Protocol):
     @property
     def latency_seconds(self) -> float: ...
     @property
-    def refuse(self) -> float: ...
-    @property
-    def bounce(self) -> float: ...
-    @property
-    def retry(self) -> float: ...
-    @property
-    def throttle(self) -> float: ...
-    @property
     def throttle_seconds(self) -> float: ...
-    @property
-    def unknown(self) -> float: ...
-    @property
-    def hang(self) -> float: ...
 
 
-TURNS_KEPT_MAX = 10_000
+THROTTLED_MAX = 10_000
 FAULTS = ("refuse", "bounce", "retry", "throttle", "unknown", "hang")
 
 
 def any_fault(settings: FaultSettings) -> bool:
-    """Whether the settings ask for any misbehaviour."""
     return any(getattr(settings, name) > 0 for name in (*FAULTS, "latency"))
 
 
@@ -51,7 +38,7 @@ class Faulty:
         self._inner = inner
         self._settings = settings
         # How often a message was throttled: that gives the attempt back, and with it the same draw would come again.
-        self._turns: OrderedDict[int, int] = OrderedDict()
+        self._throttled: OrderedDict[int, int] = OrderedDict()
 
     @property
     def idempotency_key_seconds(self) -> float:
@@ -75,8 +62,8 @@ class Faulty:
             else:
                 clean.append(envelope)
         async with asyncio.TaskGroup() as calls:
-            for one in wrong:
-                calls.create_task(self._misbehave(*one, report))
+            for envelope, wait, fault in wrong:
+                calls.create_task(self._misbehave(envelope, wait, fault, report))
             if clean:
                 calls.create_task(self._inner.deliver(clean, report))
 
@@ -86,8 +73,8 @@ class Faulty:
     def _draw(self, envelope: Envelope) -> tuple[float, str | None]:
         settings = self._settings
         # Not a secret: the same draw for the same message is the point.
-        turn = self._turns.get(envelope.delivery_id, 0)
-        dice = random.Random(f"{settings.seed}:{envelope.delivery_id}:{envelope.attempt}:{turn}")  # noqa: S311 - as said
+        throttled = self._throttled.get(envelope.delivery_id, 0)
+        dice = random.Random(f"{settings.seed}:{envelope.delivery_id}:{envelope.attempt}:{throttled}")  # noqa: S311 - as said
         wait = settings.latency_seconds if dice.random() < settings.latency else 0.0
         point = dice.random()
         for name in FAULTS:
@@ -100,7 +87,7 @@ class Faulty:
     async def _misbehave(self, envelope: Envelope, wait: float, fault: str | None, report: Report) -> None:
         await asyncio.sleep(wait)
         if envelope.licence.expired():
-            report(envelope, NotCalled("the licence ran out"))
+            report(envelope, EXPIRED)
             return
         match fault:
             case None:
@@ -112,17 +99,17 @@ class Faulty:
             case "retry":
                 report(envelope, RetryAfter("failed on purpose"))
             case "throttle":
-                self._turns[envelope.delivery_id] = self._turns.get(envelope.delivery_id, 0) + 1
-                if len(self._turns) > TURNS_KEPT_MAX:
-                    self._turns.popitem(last=False)
+                self._throttled[envelope.delivery_id] = self._throttled.get(envelope.delivery_id, 0) + 1
+                if len(self._throttled) > THROTTLED_MAX:
+                    self._throttled.popitem(last=False)
                 report(envelope, Throttled(self._settings.throttle_seconds))
             case "unknown":
                 # It arrives, and the answer is lost: the case in which sending again would be a duplicate.
-                await self._inner.deliver([envelope], _swallow)
+                await self._inner.deliver([envelope], _discard)
                 report(envelope, Unknown("the answer was lost on purpose"))
             case _:
                 await asyncio.Event().wait()
 
 
-def _swallow(_envelope: Envelope, _verdict: Verdict) -> None:
+def _discard(_envelope: Envelope, _verdict: Verdict) -> None:
     """Lose the answer."""

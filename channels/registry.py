@@ -1,4 +1,4 @@
-"""The registry: which providers there are, which options each takes, and how one is opened."""
+"""The registry of providers: the options of each, and how its channel is opened."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -7,79 +7,80 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from channels.blackhole import Blackhole, BlackholeOptions
-from channels.capture import Capture, CaptureOptions
-from channels.capture.channel import Connect
+from channels.blackhole import Blackhole
+from channels.capture.channel import Capture, CaptureOptions, Connect
 from channels.contract import Channel
 from channels.faults import FaultSettings, Faulty, any_fault
-from channels.functions import FunctionSettings, FunctionsOptions
-from channels.ledger import Ledger, LedgerOptions
-from channels.resend import ResendOptions
-from channels.slack import SlackOptions, WebhookSettings
-from channels.smtp import Smtp, SmtpOptions
-from channels.webhooks import WebhooksOptions
+from channels.ledger.channel import Ledger, LedgerOptions
+from channels.resend.options import ResendOptions
+from channels.slack.options import SlackOptions
+from channels.smtp.channel import Smtp
+from channels.smtp.options import SmtpOptions
+from channels.targets import FunctionTarget, Target
+from channels.webhooks.options import WebhooksOptions
 
 Scalar = str | int | float | bool
 OptionsT = TypeVar("OptionsT", bound=Struct)
 
 
-class Named(Struct, frozen=True):
-    """What recipients can name: functions and webhooks, by their names."""
-
-    functions: Mapping[str, FunctionSettings] = MappingProxyType({})
-    webhooks: Mapping[str, WebhookSettings] = MappingProxyType({})
+class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of a provider that has none."""
 
 
-class Around(Struct, frozen=True):
-    """What there is around a channel that it may use."""
+class Targets(Struct, frozen=True):
+    """The targets that recipients can name: functions and webhooks."""
+
+    functions: Mapping[str, FunctionTarget] = MappingProxyType({})
+    webhooks: Mapping[str, Target] = MappingProxyType({})
+
+
+class Environment(Struct, frozen=True):
+    """What a channel may use beside its options."""
 
     connect: Connect
-    named: Named
+    named: Targets
 
 
 class _Provider(Struct, Generic[OptionsT], frozen=True):
-    """One provider: the struct of its options, how its channel is made from them, and what its recipients name."""
+    """A provider: the struct of its options, how its channel is made from them, and the targets of its recipients."""
 
     options: type[OptionsT]
-    make: Callable[[OptionsT, Around], Channel]
-    names: Callable[[Named], Mapping[str, object]] = lambda _: {}
-
-    def open(self, options: Mapping[str, Scalar], around: Around) -> Channel:
-        return self.make(msgspec.convert(dict(options), self.options), around)
+    make: Callable[[OptionsT, Environment], Channel]
+    names: Callable[[Targets], Mapping[str, object]] = lambda _: {}
 
 
-# Their HTTP client is a third of what a command imports: who opens none of them does without it.
-def _resend(options: ResendOptions, _around: Around) -> Channel:
+# The HTTP client is a third of what a command imports: it is imported where a channel is opened that needs it.
+def _resend(options: ResendOptions, _environment: Environment) -> Channel:
     from channels.resend.channel import Resend  # noqa: PLC0415 - as above
 
     return Resend(options)
 
 
-def _functions(_options: FunctionsOptions, around: Around) -> Channel:
+def _functions(_options: NoOptions, environment: Environment) -> Channel:
     from channels.functions.channel import Functions  # noqa: PLC0415 - as above
 
-    return Functions(around.named.functions)
+    return Functions(environment.named.functions)
 
 
-def _slack(options: SlackOptions, around: Around) -> Channel:
+def _slack(options: SlackOptions, environment: Environment) -> Channel:
     from channels.slack.channel import Slack  # noqa: PLC0415 - as above
 
-    return Slack(options, around.named.webhooks)
+    return Slack(options, environment.named.webhooks)
 
 
-def _webhooks(options: WebhooksOptions, around: Around) -> Channel:
+def _webhooks(options: WebhooksOptions, environment: Environment) -> Channel:
     from channels.webhooks.channel import Webhooks  # noqa: PLC0415 - as above
 
-    return Webhooks(options, around.connect)
+    return Webhooks(options, environment.connect)
 
 
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
-    "blackhole": _Provider(BlackholeOptions, lambda _options, _around: Blackhole()),
-    "capture": _Provider(CaptureOptions, lambda options, around: Capture(around.connect, options)),
-    "ledger": _Provider(LedgerOptions, lambda options, _around: Ledger(options)),
-    "smtp": _Provider(SmtpOptions, lambda options, _around: Smtp(options)),
+    "blackhole": _Provider(NoOptions, lambda _options, _environment: Blackhole()),
+    "capture": _Provider(CaptureOptions, lambda options, environment: Capture(environment.connect, options)),
+    "ledger": _Provider(LedgerOptions, lambda options, _environment: Ledger(options)),
+    "smtp": _Provider(SmtpOptions, lambda options, _environment: Smtp(options)),
     "resend": _Provider(ResendOptions, _resend),
-    "functions": _Provider(FunctionsOptions, _functions, lambda named: named.functions),
+    "functions": _Provider(NoOptions, _functions, lambda named: named.functions),
     "slack": _Provider(SlackOptions, _slack, lambda named: named.webhooks),
     "webhooks": _Provider(WebhooksOptions, _webhooks),
 }
@@ -88,8 +89,8 @@ PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for 
 _NOTHING: Mapping[str, Scalar] = MappingProxyType({})
 
 
-def named_by(provider: str, named: Named) -> Mapping[str, object]:
-    """What the recipients of a provider's messages can name, by its name; nothing where they name nothing of ours."""
+def targets_of(provider: str, named: Targets) -> Mapping[str, object]:
+    """The targets that the recipients of a provider's messages can name, by name."""
     return _PROVIDERS[provider].names(named)
 
 
@@ -98,8 +99,9 @@ def open_channel(
     faults: FaultSettings,
     connect: Connect,
     options: Mapping[str, Scalar] = _NOTHING,
-    named: Named = Named(),  # noqa: B008 - frozen, as all that it holds
+    named: Targets = Targets(),  # noqa: B008 - frozen, as all that it holds
 ) -> Channel:
-    """A channel for a provider, with its options, and misbehaving as asked."""
-    channel = _PROVIDERS[provider].open(options, Around(connect, named))
+    """The channel of a provider, with its options and the faults that are asked for."""
+    chosen = _PROVIDERS[provider]
+    channel = chosen.make(msgspec.convert(dict(options), chosen.options), Environment(connect, named))
     return Faulty(channel, faults) if any_fault(faults) else channel

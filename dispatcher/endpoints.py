@@ -1,6 +1,7 @@
 """Every endpoint there is: the registry that the HTTP server and its document are made of."""
 
 from collections.abc import Sequence
+from types import ModuleType
 
 from dispatcher.features.audit import endpoints as audit
 from dispatcher.features.contacts import endpoints as contacts
@@ -22,23 +23,32 @@ from dispatcher.features.workflows import endpoints as workflows
 from dispatcher.http import own_key
 from dispatcher.http.endpoints import Endpoint
 
-ENDPOINTS: Sequence[Endpoint] = (
-    *deliveries.ENDPOINTS,
-    *held.ENDPOINTS,
-    *dead_letters.ENDPOINTS,
-    *workflows.ENDPOINTS,
-    *templates.ENDPOINTS,
-    *runs.ENDPOINTS,
-    *dry_run.ENDPOINTS,
-    *schedules.ENDPOINTS,
-    *contacts.ENDPOINTS,
-    *persons.ENDPOINTS,
-    *endpoints.ENDPOINTS,
-    *webhooks.ENDPOINTS,
-    *own_key.ENDPOINTS,
-    *suppressions.ENDPOINTS,
-    *keys.ENDPOINTS,
-    *pauses.ENDPOINTS,
-    *objects.ENDPOINTS,
-    *audit.ENDPOINTS,
+MODULES = (
+    deliveries,
+    held,
+    dead_letters,
+    workflows,
+    templates,
+    runs,
+    dry_run,
+    schedules,
+    contacts,
+    persons,
+    endpoints,
+    webhooks,
+    own_key,
+    suppressions,
+    keys,
+    pauses,
+    objects,
+    audit,
 )
+
+
+def _declared(module: ModuleType) -> Sequence[Endpoint]:
+    """The endpoints that a module lists in its ENDPOINTS, else all that it defines, in their order."""
+    found: Sequence[Endpoint] | None = getattr(module, "ENDPOINTS", None)
+    return found or [one for one in vars(module).values() if isinstance(one, Endpoint)]
+
+
+ENDPOINTS: Sequence[Endpoint] = tuple(one for module in MODULES for one in _declared(module))

@@ -19,7 +19,7 @@ from dispatcher.config.settings import Database as Settings
 from dispatcher.db import embedded
 from dispatcher.db.database import Database
 from dispatcher.db.renaming import CONNECTION
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from tests.support import flows
 from tests.support.caller import Caller, make_key
 from tests.support.databases import TEMPLATE, as_admin, named, new_database
@@ -134,7 +134,7 @@ def server() -> Iterator[str]:
 async def template(server: str) -> str:
     """A migrated database that tests clone: a copy takes a fraction of a migration's time."""
     await as_admin(server, f"CREATE DATABASE {TEMPLATE}")
-    await migrate.migrate(named(server, TEMPLATE))
+    await migrator.migrate(named(server, TEMPLATE))
     return server
 
 

@@ -12,8 +12,6 @@ from bench.cases import (
     fuzz,
     isolation,
     latency,
-    mail,
-    mail_delay,
     protocol_cost,
     shared_limit,
     soak,
@@ -22,12 +20,14 @@ from bench.cases import (
     triggers,
     workflows,
 )
+from bench.cases.email import delay as email_delay
+from bench.cases.email import throughput as email
 from bench.measure import Measure
 from bench.server import Server
 
 
 class Case(Struct, frozen=True):
-    """What it shows, its size when nobody asks for another, and how it is run."""
+    """A case: what it shows, its default size, and its function."""
 
     about: str
     deliveries: int
@@ -47,8 +47,8 @@ CASES = {
         ("protocol_cost", protocol_cost),
         ("shared_limit", shared_limit),
         ("drain", drain),
-        ("email", mail),
-        ("email_delay", mail_delay),
+        ("email", email),
+        ("email_delay", email_delay),
         ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),

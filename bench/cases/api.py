@@ -1,6 +1,6 @@
 """The HTTP API beside a bare Litestar handler that does one INSERT, and dispatching while the API is loaded.
 
-What is triggered begins with a delay, and what is written in batches is due tomorrow: the door is measured, and not
+What is triggered begins with a delay, and what is written in batches is due tomorrow: the endpoint is measured, and not
 what is behind it.
 """
 
@@ -58,7 +58,7 @@ DISPATCH = (
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """Each part in turn with its reference."""
+    """Measure each part alternately with its reference."""
     ours, bare, batches, rows, loaded, alone = [], [], [], [], [], []
     for _ in range(rounds):
         async with _api(server) as (load, _, _):
@@ -140,7 +140,7 @@ async def _warm(load: Load) -> Answered:
 
 
 def _plan() -> Plan:
-    """A delay, and behind it an SMS that nobody waits for here."""
+    """A delay, and behind it an SMS that is not waited for here."""
     plan = runs.plan(LATER_SECONDS)
     nodes = {name: plan.nodes[name] for name in ("pause", "text")}
     return msgspec.structs.replace(plan, entry="pause", nodes=nodes, edges={"pause": plan.edges["pause"]})

@@ -101,7 +101,7 @@ async def _at_work(process: Dispatcher, connection: Connection) -> None:
 
 
 def _require_once(provider: Provider, deliveries: int) -> None:
-    books = provider.books()
-    twice = sum(entry.accepted != 1 for entry in books.values())
-    if twice or len(books) != deliveries:
-        raise BenchError(f"of {deliveries} deliveries {len(books)} were accepted, {twice} of them more than once")
+    entries = provider.entries()
+    twice = sum(entry.accepted != 1 for entry in entries.values())
+    if twice or len(entries) != deliveries:
+        raise BenchError(f"of {deliveries} deliveries {len(entries)} were accepted, {twice} of them more than once")

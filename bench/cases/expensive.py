@@ -43,7 +43,7 @@ METHOD_HOLD = "The gauge dispatcher_loop_hold_seconds at the end. Less is better
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """All rounds' deliveries together."""
+    """Measure the deliveries of all rounds as one set."""
     idle: list[float] = []
     busy: list[float] = []
     health: list[float] = []

@@ -100,7 +100,12 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
             "fuzz.rate", "requests/s", median(rates), "of a probe", median(plain), "As many clients, nothing fuzzed."
         ),
         beside(
-            "fuzz.failed", "answers", tally.failed, "limit, and less", 1.0, "Answers of 500 or over that nobody meant."
+            "fuzz.failed",
+            "answers",
+            tally.failed,
+            "limit, and less",
+            1.0,
+            "Answers of 500 or over, 503 aside.",
         ),
     ]
 
@@ -147,7 +152,7 @@ async def _keys(url: str) -> list[str]:
         made = [await _key(database, HOME, Role.SYSTEM_ADMIN), *[await _key(database, HOME, role) for role in Role]]
         made += [await _key(database, place, Role.SYSTEM_ADMIN) for place in FOREIGN]
         bad = [await _key(database, HOME, Role.SYSTEM_ADMIN, name) for name in ("revoked", "expired")]
-        await keys.revoke(database, HOME, "revoked", "bench", "a test")
+        await keys.revoke(database, HOME, "revoked", by=("bench", "a test"))
         await database.value("UPDATE dispatcher.api_keys SET expires_at = now() WHERE name = 'expired' RETURNING id")
     finally:
         await database.close()
@@ -158,7 +163,7 @@ async def _keys(url: str) -> list[str]:
 async def _key(database: Database, place: Workspace, role: Role, name: str = "") -> str:
     named = name or f"{role.value}-{random.randrange(10**9)}"  # noqa: S311 - a name
     later = datetime.now(UTC) + timedelta(days=1)
-    made = await keys.create(database, keys.New(place, named, role, later), "bench", "a test")
+    made = await keys.create(database, place, named, role, later, by=("bench", "a test"))
     if made is None:
         raise BenchError(f"the key {named} is there already")
     return made.text

@@ -35,7 +35,7 @@ METHOD = (
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """With and without, in turn."""
+    """Measure with and without, alternately."""
     hung = min(HUNG_PER_LANE, deliveries)
     pairs = [(await _rate(server, deliveries, hung), await _rate(server, deliveries, 0)) for _ in range(rounds)]
     beside_hung, alone = (median(side) for side in zip(*pairs, strict=True))

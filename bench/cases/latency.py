@@ -29,7 +29,7 @@ METHOD = (
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """All rounds' inserts together."""
+    """Measure the inserts of all rounds as one set."""
     idle: list[tuple[float, float]] = []
     waits: list[float] = []
     rested: list[float] = []

@@ -44,12 +44,12 @@ class Build(Dispatcher):
 
     def __init__(self, url: str, size: int, marks: Marks) -> None:
         self._log = Path(tempfile.mkstemp(prefix="dispatcher-bench-", suffix=".log")[1])
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_")}
+        inherited = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_")}
         ours = {f"DISPATCHER_{name}": text for name, text in SETTINGS.items()}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", START, str(size), marks, "serve"],
-                env=kept | {"DISPATCHER_DATABASE_URL": url, "DISPATCHER_HTTP__PORT": "0"} | ours,
+                env=inherited | {"DISPATCHER_DATABASE_URL": url, "DISPATCHER_HTTP__PORT": "0"} | ours,
                 stderr=log,
                 cwd=ROOT,
             )
@@ -66,7 +66,7 @@ async def _running(url: str, size: int, marks: Marks) -> AsyncIterator[Build]:
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """Both sizes, each with and without in turn."""
+    """Measure both sizes, each with and without alternately."""
     measures = []
     for size, case in SIZES.items():
         pairs = [
@@ -96,7 +96,7 @@ async def _rate(server: Server, deliveries: int, size: int, marks: Marks) -> flo
 
 
 def _in_portions(size: int) -> None:
-    """Let nobody take more than so many slots at a time: that is the size of a mark."""
+    """Let no caller take more than so many slots at a time: that is the size of a mark."""
     from dispatcher.engine.rules.life import Lane  # noqa: PLC0415 - as above
     from dispatcher.engine.slots import Slots  # noqa: PLC0415 - only the build has them
 
@@ -127,13 +127,13 @@ def _without_marks() -> None:
         return marks._mint(clock() + licence_seconds, clock), {item.id: item.used + 1 for item in batch}
 
     marks.mark = mark
-    accepted = flushes._ACCEPTED
+    accepted = flushes._SQL["accepted"]
     changed = accepted.replace("true AS marked", "false AS marked").replace(
         "SET status = a.status", "SET attempt = s.attempt + 1, status = a.status"
     )
     if changed.count("attempt + 1") != 1 or changed.count("false AS marked") != 1:
         raise RuntimeError("the flush has another text than this comparison was written for")
-    flushes._ACCEPTED = changed
+    flushes._SQL["accepted"] = changed
 
 
 def build() -> None:

@@ -43,7 +43,7 @@ LOG_SHOWN_MAX = 4_000
 
 METHOD = (
     "The most in any window of one second that begins while {phase}; two replicas share {limit}/s on a channel against "
-    "the ledger, whose books have a monotonic time for each message. Lease {lease:g} s, {seconds:g} s a phase. Less is "
+    "the ledger, which records a monotonic time for each message. Lease {lease:g} s, {seconds:g} s a phase. Less is "
     "better; limit 1.10."
 )
 METHOD_PERMITS = (
@@ -62,12 +62,12 @@ class Replica:
     """A dispatcher that notes its permits."""
 
     def __init__(self, url: str, port: int, permits: Path) -> None:
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_")}
+        inherited = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_")}
         settings = SETTINGS | {"DATABASE_URL": url, "CHANNELS__SMS__OPTIONS__PORT": str(port)}
         with permits.with_name("log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", START, str(permits), "serve"],
-                env=kept | {f"DISPATCHER_{name}": text for name, text in settings.items()},
+                env=inherited | {f"DISPATCHER_{name}": text for name, text in settings.items()},
                 stderr=log,
                 cwd=ROOT,
             )
@@ -77,12 +77,12 @@ class Replica:
         self._process.send_signal(number)
 
     def end(self) -> None:
-        """Gone, whatever state it is in."""
+        """Kill it, in any state."""
         self._process.kill()
         self._process.wait()
 
 
-class Crew:
+class Replicas:
     """The replicas, none of which outlives the `with`."""
 
     def __init__(self, url: str, port: int, permits: Path) -> None:
@@ -97,7 +97,7 @@ class Crew:
             member.end()
 
     def start(self) -> None:
-        """One more."""
+        """Start another replica."""
         self.members.append(Replica(*self._terms))
 
 
@@ -122,14 +122,14 @@ async def _round(server: Server, deliveries: int, seconds: float) -> dict[str, i
         async with outbox.outbox(server) as (url, connection), Provider(books, []) as provider:
             # More than all phases and what is between them can send.
             await outbox.fill(connection, "sms", 2 * deliveries + 60 * LIMIT)
-            with Crew(url, provider.port, permits) as crew:
-                crew.start()
-                crew.start()
+            with Replicas(url, provider.port, permits) as replicas:
+                replicas.start()
+                replicas.start()
                 try:
-                    begins = await _phases(crew, connection, seconds)
+                    begins = await _phases(replicas, connection, seconds)
                 except BenchError as fault:
                     raise BenchError(f"{fault}\n{permits.with_name('log').read_text()[-LOG_SHOWN_MAX:]}") from fault
-            calls = sorted((entry.first_at, 1) for entry in provider.books().values())
+            calls = sorted((entry.first_at, 1) for entry in provider.entries().values())
         taken = _taken(permits)
     edges = [*begins.values(), float("inf")]
     worst = {phase: most(calls, begin, edges[place + 1]) for place, (phase, begin) in enumerate(begins.items())}
@@ -138,23 +138,23 @@ async def _round(server: Server, deliveries: int, seconds: float) -> dict[str, i
     return worst | {"permits": most(taken, begins["both"], float("inf"))}
 
 
-async def _phases(crew: Crew, connection: Connection, seconds: float) -> dict[str, float]:
+async def _phases(replicas: Replicas, connection: Connection, seconds: float) -> dict[str, float]:
     """Go through the phases; answers when each began."""
     await _instances(connection, 2)
     begins = {"both": time.monotonic()}
     await asyncio.sleep(seconds)
     begins["stopped"] = time.monotonic()
-    crew.members[1].signal(signal.SIGSTOP)
+    replicas.members[1].signal(signal.SIGSTOP)
     await asyncio.sleep(max(seconds / 2, LEASE_SECONDS * 1.5))
-    crew.members[1].signal(signal.SIGCONT)
+    replicas.members[1].signal(signal.SIGCONT)
     await asyncio.sleep(seconds / 2)
     await _instances(connection, 2)
     begins["killed"] = time.monotonic()
-    crew.members[1].end()
+    replicas.members[1].end()
     await asyncio.sleep(seconds)
     await _instances(connection, 1)
     begins["joins"] = time.monotonic()
-    crew.start()
+    replicas.start()
     await _instances(connection, 2)
     await asyncio.sleep(seconds)
     return begins

@@ -32,7 +32,7 @@ class Drain(Struct, frozen=True):
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """Both sides in turn."""
+    """Measure both sides alternately."""
     ours: list[Drain] = []
     theirs: list[Drain] = []
     for _ in range(rounds):

@@ -22,7 +22,7 @@ METHOD = (
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """Both kinds in turn."""
+    """Measure both kinds alternately."""
     full: list[float] = []
     empty: list[float] = []
     async with outbox.outbox(server) as (_, connection):

@@ -32,7 +32,7 @@ class Drain(Struct, frozen=True):
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """Both sides in turn."""
+    """Measure both sides alternately."""
     theirs = max(1, int(deliveries * PEER_SHARE))
     pairs = [(await _ours(server, deliveries), await _peer(server, theirs)) for _ in range(rounds)]
     method = METHOD.format(runs=deliveries, rounds=rounds, theirs=theirs)

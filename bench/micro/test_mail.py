@@ -10,7 +10,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from channels.contract import Envelope, Licence
-from channels.shared.mail import Composer, MailSettings
+from channels.shared.mail.composer import Composer
+from channels.shared.mail.settings import MailSettings
 
 SENDER = "Shop <shop@example.org>"
 DATED = 1_767_225_600

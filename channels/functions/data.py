@@ -1,4 +1,4 @@
-"""Data: what a function brings back, in a form that a run can keep."""
+"""The data of a function's answer, in a form that a run can store."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,13 +11,13 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Unusable(Exception):  # noqa: N818 - what the data is
-    """It cannot be kept. Its text goes on after `data that`."""
+    """The data cannot be stored. Its text goes on after `data that`."""
 
 
-def kept(said: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def data_of(said: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The data of an answer: `data` where it has that; all of it where the function knows nothing of our form.
 
-    What is no object is kept as one, under `value`.
+    A value of another kind becomes an object with the member `value`.
     """
     if "data" in said:
         data = said["data"]
@@ -27,10 +27,10 @@ def kept(said: Mapping[str, Any]) -> Mapping[str, Any] | None:
         data = said
     if data is None:
         return None
-    return {"value": _kept(data, 1)} if not isinstance(data, dict) else _kept(data, 0)
+    return {"value": _storable(data, 1)} if not isinstance(data, dict) else _storable(data, 0)
 
 
-def _kept(value: object, depth: int) -> Any:  # noqa: ANN401 - whatever JSON has
+def _storable(value: object, depth: int) -> Any:  # noqa: ANN401 - whatever JSON has
     if depth > DEPTH_MAX:
         raise Unusable(f"is nested more than {DEPTH_MAX} deep")
     match value:
@@ -38,9 +38,9 @@ def _kept(value: object, depth: int) -> Any:  # noqa: ANN401 - whatever JSON has
             # Neither text nor jsonb can hold it.
             return value.replace("\0", _REPLACEMENT) if "\0" in value else value
         case dict():
-            return {_kept(name, depth): _kept(member, depth + 1) for name, member in value.items()}
+            return {_storable(name, depth): _storable(member, depth + 1) for name, member in value.items()}
         case list():
-            return [_kept(item, depth + 1) for item in value]
+            return [_storable(item, depth + 1) for item in value]
         case int() if not _WHOLE_MIN <= value <= _WHOLE_MAX:
             try:
                 return float(value)

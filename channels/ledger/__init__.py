@@ -1,5 +1,1 @@
-"""Ledger: hands messages over a socket to a provider that keeps its own books, so that both books can be compared."""
-
-from channels.ledger.channel import Ledger, LedgerOptions
-
-__all__ = ["Ledger", "LedgerOptions"]
+"""Ledger: hands messages over a socket to a provider with a record of its own, so that both can be compared."""

@@ -1,4 +1,4 @@
-"""The ledger channel: calls over a few kept connections, judged by the phase in which each of them ended."""
+"""The ledger channel: calls over a few persistent connections, judged by the phase in which each of them ended."""
 
 import asyncio
 import math
@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter
-from channels.ledger.wire import Wire
+from channels.contract import CUT_OFF, EXPIRED, BaseChannel, Envelope, Refused, Report, RetryAfter
+from channels.ledger.connection import Connection
 from channels.shared.batch_calls import Calls
 
 # A provider on the same machine answers in milliseconds; this covers one whose machine is at its limit.
@@ -23,7 +23,7 @@ RETIRED_MAX = 16
 
 
 class LedgerOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the ledger listens, whether it was told to de-duplicate, and over how many connections it is spoken to."""
+    """The address of the ledger, whether it de-duplicates, and the number of connections."""
 
     host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=1, le=65_535)] = 8_086
@@ -36,22 +36,17 @@ class LedgerOptions(Struct, frozen=True, forbid_unknown_fields=True):
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Ledger:
-    """Speaks lines of JSON with a ledger."""
-
-    keyed_recipients: frozenset[str] = frozenset()
+class Ledger(BaseChannel):
+    """Exchanges lines of JSON with a ledger."""
 
     def __init__(self, options: LedgerOptions) -> None:
         self._options = options
-        self._wires: list[Wire] = []
-        self._retired: list[Wire] = []
+        # As configured: the channel cannot see how the ledger was started. It stores its keys for ever.
+        self.idempotency_key_seconds = math.inf if options.keyed else 0.0
+        self._connections: list[Connection] = []
+        self._retired: list[Connection] = []
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
-
-    @property
-    def idempotency_key_seconds(self) -> float:
-        """As configured: the channel cannot see what the ledger was started with. It keeps its keys for ever."""
-        return math.inf if self._options.keyed else 0.0
 
     async def prepare(self, count: int) -> None:
         """Open what is missing of the connections, one for each call at most: pipelined, one carries any count."""
@@ -60,65 +55,62 @@ class Ledger:
             return
         async with self._connecting:
             self._sweep()
-            missing = wanted - len(self._wires)
+            missing = wanted - len(self._connections)
             troubles = await asyncio.gather(*(self._connect() for _ in range(missing)), return_exceptions=True)
             for trouble in troubles:
                 # One connection is enough to go on with; without any, the reason is the first one's.
-                if trouble is not None and not self._wires:
+                if trouble is not None and not self._connections:
                     raise trouble
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Send each request as soon as a connection has room, and report each answer as it comes."""
         calls = Calls(report)
         unsent = deque(batch)
-        sent: set[Wire] = set()
+        sent: set[Connection] = set()
         try:
-            while unsent and (wire := await self._wire_with_room(len(unsent))):
-                if _send(wire, unsent.popleft(), calls, report):
-                    sent.add(wire)
+            while unsent and (connection := await self._free_connection(len(unsent))):
+                if _send(connection, unsent.popleft(), calls, report):
+                    sent.add(connection)
             while unsent:
                 report(unsent.popleft(), RetryAfter("no connection"))
             await calls.ended()
         finally:
             while unsent:
-                report(unsent.popleft(), NotCalled("cut off before the call"))
+                report(unsent.popleft(), CUT_OFF)
             if calls.unanswered:
                 calls.given_up = True
                 self._retire(sent)
 
     async def close(self) -> None:
-        """Let all connections go."""
         self._sweep()
-        wires, self._wires, self._retired = [*self._wires, *self._retired], [], []
-        for wire in wires:
-            wire.abort()
-        for wire in wires:
-            await wire.gone.wait()
+        connections, self._connections, self._retired = [*self._connections, *self._retired], [], []
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.gone.wait()
 
     def _open(self) -> int:
-        return sum(wire.open for wire in self._wires)
+        return sum(connection.open for connection in self._connections)
 
     def _sweep(self) -> None:
-        """Forget connections that are gone."""
-        self._wires = [wire for wire in self._wires if wire.open]
-        self._retired = [wire for wire in self._retired if not wire.gone.is_set()]
+        self._connections = [connection for connection in self._connections if connection.open]
+        self._retired = [connection for connection in self._retired if not connection.gone.is_set()]
 
     async def _connect(self) -> None:
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             loop = asyncio.get_running_loop()
-            _, wire = await loop.create_connection(self._new_wire, self._options.host, self._options.port)
-            self._wires.append(wire)
+            _, connection = await loop.create_connection(
+                lambda: Connection(self._changed.set), self._options.host, self._options.port
+            )
+            self._connections.append(connection)
 
-    def _new_wire(self) -> Wire:
-        return Wire(self._changed.set)
-
-    async def _wire_with_room(self, count: int) -> Wire | None:
+    async def _free_connection(self, count: int) -> Connection | None:
         """The open connection with the fewest calls under way, when one has room; None when none can be had."""
         reconnected = False
         while True:
-            free = [wire for wire in self._wires if wire.room]
+            free = [connection for connection in self._connections if connection.room]
             if free:
-                return min(free, key=_load)
+                return min(free, key=lambda connection: connection.load)
             if self._open():
                 self._changed.clear()
                 await self._changed.wait()
@@ -130,31 +122,27 @@ class Ledger:
                 with suppress(OSError, TimeoutError):
                     await self.prepare(count)
 
-    def _retire(self, wires: set[Wire]) -> None:
-        """Nobody waits for what is under way there any more, so a new call must not stand in line behind it."""
+    def _retire(self, connections: set[Connection]) -> None:
+        """Give up on connections with abandoned calls, so that new calls do not wait behind those."""
         self._sweep()
-        for wire in wires:
-            if wire.forsaken:
-                wire.retire()
-        self._retired += [wire for wire in self._wires if wire.retired]
+        for connection in connections:
+            if connection.abandoned:
+                connection.retire()
+        self._retired += [connection for connection in self._connections if connection.retired]
         self._sweep()
-        for wire in self._retired[:-RETIRED_MAX]:
-            wire.abort()
+        for connection in self._retired[:-RETIRED_MAX]:
+            connection.abort()
 
 
-def _load(wire: Wire) -> int:
-    return wire.load
-
-
-def _send(wire: Wire, envelope: Envelope, calls: Calls, report: Report) -> bool:
+def _send(connection: Connection, envelope: Envelope, calls: Calls, report: Report) -> bool:
     """Begin one call, or say why it was not begun."""
     request = _request(envelope)
     if len(request) > REQUEST_BYTES_MAX:
         report(envelope, Refused("the message is too large for the ledger"))
     elif envelope.licence.expired():
-        report(envelope, NotCalled("the licence ran out"))
+        report(envelope, EXPIRED)
     else:
-        wire.send(request, calls, envelope)
+        connection.send(request, calls, envelope)
         return True
     return False
 

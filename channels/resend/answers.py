@@ -13,15 +13,15 @@ from msgspec import Meta, Struct
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
 from channels.resend.options import ResendOptions
-from channels.shared.web import Answer
-from channels.shared.web.provider_words import cleaned, texts
-from channels.shared.web.retry_after import retry_after, seconds
+from channels.shared.web.answers import BAD, SERVER, TOO_MANY, asked_wait, seconds, succeeded
+from channels.shared.web.client import Answer
+from channels.shared.web.redaction import redacted, texts
 
 # Where a 429 says nothing about time. The API's window is a second.
 LIMIT_SECONDS = 1.0
-# A spent quota comes back by the day or the month, at a time that nobody tells: it is asked for again this often.
+# A spent quota comes back by the day or the month, and the API does not say when: it is asked for again this often.
 QUOTA_SECONDS = 3_600.0
-# What the API says with a quota may be about its rate: shorter is not about a quota.
+# A shorter wait that comes with a quota is about the rate.
 QUOTA_SECONDS_MIN = 60.0
 
 QUOTAS = {"daily_quota_exceeded": "daily", "monthly_quota_exceeded": "monthly"}
@@ -30,8 +30,7 @@ _KEYS = frozenset({"missing_api_key", "invalid_api_key", "restricted_api_key", "
 _ABOUT_MESSAGES = frozenset({400, 403, 413, 422})
 # Refused before anything was done, but not for good and not by the API's own rules: a gateway's time-out.
 _TIMED_OUT = frozenset({408, 425, 499})
-_OK, _BAD, _CONFLICT, _TOO_MANY, _SERVER = 200, 400, 409, 429, 500
-_REDIRECT = 300
+_CONFLICT = 409
 
 MessageId = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -60,12 +59,7 @@ _decode_all_taken = msgspec.json.Decoder(_AllTaken).decode
 _decode_error = msgspec.json.Decoder(_Error).decode
 
 
-def succeeded(answer: Answer) -> bool:
-    """Whether the status says that all went well."""
-    return _OK <= answer.status < _REDIRECT
-
-
-def of_one(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdict:
+def single_verdict(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdict:
     """The verdict about a message that went alone."""
     if succeeded(answer):
         try:
@@ -75,8 +69,8 @@ def of_one(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdic
     return refusal(answer, envelope, options)
 
 
-def of_many(answer: Answer, envelopes: Sequence[Envelope], options: ResendOptions) -> list[Verdict] | None:
-    """The verdicts about messages that went together and were taken, one by one; None: it does not say so."""
+def batch_verdicts(answer: Answer, envelopes: Sequence[Envelope], options: ResendOptions) -> list[Verdict] | None:
+    """The verdicts about a batch that was taken, in its order; None where the answer does not say so."""
     if not succeeded(answer):
         return None
     try:
@@ -96,25 +90,25 @@ def of_many(answer: Answer, envelopes: Sequence[Envelope], options: ResendOption
     ]
 
 
-def about_messages(answer: Answer) -> bool:
+def is_about_messages(answer: Answer) -> bool:
     """Whether a call of many was refused as a whole for what may be the fault of one: then none of them was taken."""
     name = _error(answer).name
     return answer.status in _ABOUT_MESSAGES and bool(name) and name not in _KEYS
 
 
 def refusal(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdict:
-    """The verdict of an answer that is no success."""
+    """The verdict of a status other than 2xx."""
     error = _error(answer)
     match answer.status:
-        case _ if answer.status >= _SERVER or answer.status in _TIMED_OUT:
+        case _ if answer.status >= SERVER or answer.status in _TIMED_OUT:
             return Unknown(_named(answer, error))
         case status if status == _CONFLICT:
             # A concurrent one is an earlier attempt that is still at work. That the key was used for something else is
             # no accident that a repeat could mend.
             return Unknown(_named(answer, error), hold=error.name == "invalid_idempotent_request")
-        case status if status == _TOO_MANY:
+        case status if status == TOO_MANY:
             return Throttled(wait_seconds(answer))
-        case status if status >= _BAD and error.name:
+        case status if status >= BAD and error.name:
             return _refused(error.name, error.message, envelope, options)
         case _:
             # Not in the API's form: a gateway's page, a redirect. Nothing was taken, and it may pass.
@@ -122,13 +116,12 @@ def refusal(answer: Answer, envelope: Envelope, options: ResendOptions) -> Verdi
 
 
 def quota(answer: Answer) -> str | None:
-    """Which quota an answer says is spent."""
-    return QUOTAS.get(_error(answer).name) if answer.status == _TOO_MANY else None
+    return QUOTAS.get(_error(answer).name) if answer.status == TOO_MANY else None
 
 
 def wait_seconds(answer: Answer) -> float:
     """For how long an answer asks to be left alone."""
-    asked = retry_after(answer.headers.get("retry-after", ""))
+    asked = asked_wait(answer)
     if quota(answer):
         return asked if asked is not None and asked >= QUOTA_SECONDS_MIN else QUOTA_SECONDS
     if asked is None:
@@ -137,8 +130,7 @@ def wait_seconds(answer: Answer) -> float:
 
 
 def asks_to_wait(answer: Answer) -> bool:
-    """Whether an answer asks for a pause."""
-    return answer.status == _TOO_MANY or (answer.status >= _SERVER and "retry-after" in answer.headers)
+    return answer.status == TOO_MANY or (answer.status >= SERVER and "retry-after" in answer.headers)
 
 
 def _error(answer: Answer) -> _Error:
@@ -157,6 +149,6 @@ def _named(answer: Answer, error: _Error) -> str:
 def _refused(name: str, message: object, envelope: Envelope, options: ResendOptions) -> Refused:
     senders = (options.sender, str(envelope.options.get("from", "")))
     domains = " ".join(sender.rpartition("@")[2] for sender in senders)
-    words = cleaned(message, [options.api_key, envelope.recipient, *texts(envelope.parts, envelope.options)], domains)
+    words = redacted(message, [options.api_key, envelope.recipient, *texts(envelope.parts, envelope.options)], domains)
     field = "options.api_key: " if name in _KEYS else ""
     return Refused(f"{field}resend says {name}: {words}".removesuffix(": "))

@@ -14,11 +14,11 @@ from channels.resend.options import ResendOptions
 from channels.shared.mail import addresses, headers
 from channels.shared.mail import attachments as files
 from channels.shared.mail.addresses import Address
-from channels.shared.mail.composer import only_ours, unsubscribe_headers
+from channels.shared.mail.composer import refuse_unsupported_options, unsubscribe_headers
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.header_encoding import no_surrogate, one_line, quoted
 from channels.shared.mail.settings import MailSettings
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import delivery_key
 
 # The API takes 40 MB, files encoded.
 MESSAGE_BYTES_MAX = 40_000_000
@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message, encoded. What carries files cannot go together with others."""
+    """One message, encoded. A message with files cannot be part of a batch."""
 
     data: bytes
     files: bool
@@ -49,7 +49,7 @@ class Messages:
     def make(self, envelope: Envelope) -> Message:
         """The message of a delivery, or a MailFault that says what is wrong with it."""
         parts, options = envelope.parts, envelope.options
-        only_ours(options)
+        refuse_unsupported_options(options)
         fields: dict[str, object] = {
             "from": _shown(headers.sender_of(self._settings, options)),
             "to": [_shown(addresses.parse(envelope.recipient, "recipient"))],
@@ -71,7 +71,7 @@ class Messages:
 
 
 def batch_key(envelopes: Sequence[Envelope]) -> str:
-    """What the API knows these together by, in this order."""
+    """The key of a batch, in this order."""
     return "b-" + hashlib.sha256("|".join(map(delivery_key, envelopes)).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What the Resend channel can be told."""
+"""The options of the Resend channel."""
 
 from typing import Annotated
 
@@ -35,14 +35,14 @@ InsecureUrl = Annotated[
 
 
 class ResendOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The account, who the messages are from, and how hard the API is driven."""
+    """The account, the sender, and the limits of calls."""
 
     api_key: ApiKey
     # Who sends and who gets the answers, where a delivery does not say.
     sender: AddressText = field(default="", name="from")
     reply_to: AddressText = ""
     url: Url = "https://api.resend.com"
-    # In place of `url`: whoever is on the way reads the key and every message.
+    # In place of `url`: the key and every message can be read on the way.
     insecure_url: InsecureUrl = ""
     # Many messages a call. What the API keeps its key for is then the whole call, so that one message of it cannot be
     # asked for again: whatever is unknown is held.
@@ -52,7 +52,7 @@ class ResendOptions(Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[int, Meta(ge=1, le=64)] = 8
 
     def __post_init__(self) -> None:
-        """What is faulty is found where it is written, and not by the first delivery."""
+        """Find faults where they are written, and not by the first delivery."""
         MailSettings(sender=self.sender, reply_to=self.reply_to)
 
     @property

@@ -1,26 +1,26 @@
-"""The pace: how many calls may begin, by what the provider's answers say about its limits.
+"""The rate limit: how many calls may begin, by what the provider's answers say about its limits.
 
 Until an answer has told the limit, and again after each closure, one call goes alone. From then on only as many begin
 as the provider says remain, those under way counted against them, so that none is refused for coming too soon as long
-as nobody else uses the account.
+as no other program uses the account.
 """
 
 import asyncio
 import math
 from collections.abc import Callable, Mapping
 
-# A window of the API is a second. Whoever would have to wait for longer than this is told to come back.
+# A window of the API is a second. A longer wait is answered instead of waited for.
 PATIENCE_SECONDS = 1.5
 # No limit is told in days: what says more is taken for this.
 RESET_SECONDS_MAX = 86_400.0
 
 
-class Pace:
+class RateLimit:
     """Counts the calls that may begin in the provider's present window."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # What may still begin in this window; None: nobody has said.
+        # What may still begin in this window; None: not known.
         self._left: float | None = None
         self._limit = math.inf
         self._resets_at = math.inf
@@ -28,7 +28,7 @@ class Pace:
         self._under_way = 0
         self._changed = asyncio.Event()
 
-    async def turn(self) -> float:
+    async def acquire(self) -> float:
         """Return 0.0 when a call may begin, which is then counted; or for how many seconds none may."""
         while True:
             wait = self._take()
@@ -42,7 +42,7 @@ class Pace:
                 continue
 
     def _take(self) -> float | None:
-        """0.0 for a turn that is taken, else the seconds until there may be one; None: when an answer has come."""
+        """0.0 where the call was counted, else the seconds until it may be; None: when an answer has come."""
         now = self._clock()
         if now < self._closed_until:
             return self._closed_until - now
@@ -59,15 +59,14 @@ class Pace:
         self._under_way += 1
         return 0.0
 
-    def skipped(self) -> None:
-        """The turn was not used."""
+    def release(self) -> None:
         self._under_way -= 1
         if self._left is not None:
             self._left += 1
         self._changed.set()
 
     def answered(self, headers: Mapping[str, str] | None) -> None:
-        """The call of a turn has ended, with these headers or without an answer."""
+        """A counted call has ended, with these headers or without an answer."""
         self._under_way -= 1
         self._changed.set()
         if headers is None or self._clock() < self._closed_until:
@@ -91,7 +90,7 @@ class Pace:
 
 
 def _number(headers: Mapping[str, str], name: str) -> float | None:
-    """A header's number, as far as it is one that can be counted or waited with."""
+    """The number in a header, if it is finite and not negative."""
     try:
         number = float(headers.get(name, ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The calls of one batch, which kept connections share with those of others."""
+"""The calls of one batch, which share persistent connections with those of others."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from channels.contract import Envelope, Report, Verdict
 
 
 class Calls:
-    """The calls of one batch: what is still unanswered, and whether anybody still wants to know."""
+    """The calls of one batch: how many are unanswered, and whether the batch was given up."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -16,12 +16,11 @@ class Calls:
         self.given_up = False
 
     def begin(self, count: int = 1) -> None:
-        """So many more are on their way."""
         self.unanswered += count
         self._ended.clear()
 
     def settle(self, envelope: Envelope, verdict: Verdict) -> None:
-        """One has its verdict. After the batch was given up all of its verdicts are spoken."""
+        """Report one verdict. After the batch was given up, verdicts are dropped: all have been reported."""
         if self.given_up:
             return
         self._report(envelope, verdict)

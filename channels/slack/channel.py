@@ -11,78 +11,79 @@ import msgspec
 from aiohttp.abc import AbstractResolver
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.shared.web import Answer, Bounds, Call, Lost
-from channels.shared.web.answers import TOO_MANY, asked_wait, not_called, of_a_gateway, passes, redirects, succeeded
-from channels.shared.web.posts import Posts, Unsendable
-from channels.slack.options import SlackOptions, WebhookSettings
+from channels.shared.web.answers import (
+    TOO_MANY,
+    asked_wait,
+    is_gateway_error,
+    is_redirect,
+    is_temporary,
+    lost_verdict,
+    succeeded,
+)
+from channels.shared.web.client import Answer, Bounds, Call, Lost
+from channels.shared.web.post_channel import KEEP_SECONDS, PostChannel, Unsendable, encoded
+from channels.slack.options import SlackOptions
+from channels.targets import Target
 
 # Slack cuts longer messages off.
 TEXT_CHARACTERS_MAX = 40_000
 BLOCKS_MAX = 50
 BLOCKS_BYTES_MAX = 256 * 1024
-# The real answers are a word.
+# Slack answers with a word.
 ANSWER_BYTES_MAX = 4 * 1024
-KEEP_SECONDS = 4.0
 # Slack takes a message a second of each webhook, with short bursts.
 CONNECTIONS = 4
 # Where a 429 says nothing about time.
 LIMIT_SECONDS = 1.0
-_UNKNOWN = "recipient: is no webhook; name one of those in [webhooks] of the configuration"
 
 _is_word = re.compile(r"[a-z][a-z0-9_]{1,63}").fullmatch
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_blocks = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
-class _Manner:
-    """How webhooks are spoken to."""
+class Slack(PostChannel[Target]):
+    """Posts to Slack, and to other servers that take the same webhooks."""
 
-    def __init__(self, options: SlackOptions) -> None:
-        self._options = options
-
-    def bounds(self, webhook: WebhookSettings) -> Bounds:  # noqa: ARG002 - all are alike
-        """What calls of a webhook may use up."""
-        return Bounds(CONNECTIONS, ANSWER_BYTES_MAX, KEEP_SECONDS)
-
-    def call(self, envelope: Envelope, webhook: WebhookSettings) -> Call:
-        """A message of the parts `body` (or `text`) and `blocks`."""
-        return Call([envelope], webhook.url, {}, _message(envelope), self._options.timeout_seconds)
-
-    def judge(self, envelope: Envelope, webhook: WebhookSettings, answer: Answer | Lost) -> Verdict:  # noqa: ARG002 - all are alike
-        """What an answer, or its absence, means."""
-        if isinstance(answer, Lost):
-            return Unknown(f"no answer: {answer.why}") if answer.written else not_called(answer)
-        word = _word(answer)
-        if succeeded(answer):
-            if word == "ok":
-                return Accepted(answer.headers.get("x-slack-req-id", "")[:255])
-            return Unknown(f"answered with {answer.status} and not with ok")
-        return _refused(answer, word)
-
-
-def _refused(answer: Answer, word: str) -> Verdict:
-    """The verdict of a status that is no success."""
-    if answer.status == TOO_MANY:
-        wait = asked_wait(answer)
-        return Throttled(LIMIT_SECONDS if wait is None else wait)
-    if of_a_gateway(answer) and not word:
-        return Unknown(f"answered with {answer.status} by a gateway")
-    reason = f"slack says {answer.status} {word}".rstrip()
-    if passes(answer):
-        return RetryAfter(reason, asked_wait(answer))
-    return Refused(reason + (", a redirect, and those are not followed" if redirects(answer) else ""))
-
-
-class Slack(Posts[WebhookSettings]):
-    """Posts to Slack, and to whatever takes the same webhooks."""
+    unknown = "recipient: is not a webhook; name one of those in [webhooks] of the configuration"
 
     def __init__(
         self,
         options: SlackOptions,
-        webhooks: Mapping[str, WebhookSettings],
+        webhooks: Mapping[str, Target],
         resolver: Callable[[], AbstractResolver] | None = None,
     ) -> None:
-        super().__init__(_Manner(options), webhooks, _UNKNOWN, resolver)
+        super().__init__(webhooks, resolver)
+        self._options = options
+
+    def bounds(self, target: Target) -> Bounds:  # noqa: ARG002 - all are alike
+        return Bounds(CONNECTIONS, ANSWER_BYTES_MAX, KEEP_SECONDS)
+
+    def call(self, envelope: Envelope, target: Target) -> Call:
+        """A message of the parts `body` (or `text`) and `blocks`."""
+        return Call([envelope], target.url, {}, _message(envelope), self._options.timeout_seconds)
+
+    def judge(self, envelope: Envelope, target: Target, answer: Answer | Lost) -> Verdict:  # noqa: ARG002 - all are alike
+        if isinstance(answer, Lost):
+            return lost_verdict(answer)
+        word = _word(answer)
+        if not succeeded(answer):
+            return _refused(answer, word)
+        if word == "ok":
+            return Accepted(answer.headers.get("x-slack-req-id", "")[:255])
+        return Unknown(f"answered with {answer.status} and not with ok")
+
+
+def _refused(answer: Answer, word: str) -> Verdict:
+    """The verdict of a status other than 2xx."""
+    if answer.status == TOO_MANY:
+        wait = asked_wait(answer)
+        return Throttled(LIMIT_SECONDS if wait is None else wait)
+    if is_gateway_error(answer) and not word:
+        return Unknown(f"answered with {answer.status} by a gateway")
+    reason = f"slack says {answer.status} {word}".rstrip()
+    if is_temporary(answer):
+        return RetryAfter(reason, asked_wait(answer))
+    return Refused(reason + (", a redirect, and those are not followed" if is_redirect(answer) else ""))
 
 
 def _message(envelope: Envelope) -> bytes:
@@ -99,29 +100,27 @@ def _message(envelope: Envelope) -> bytes:
         fields["blocks"] = _blocks(blocks)
     if not fields:
         raise Unsendable("body: is missing or empty; write a text, or blocks")
-    try:
-        return _encode(fields)
-    except UnicodeEncodeError:
-        raise Unsendable(f"{name}: has half a character (a lone surrogate); remove it") from None
+    encoded(text, name)
+    return _encode(fields)
 
 
 def _blocks(text: str) -> object:
     """Slack's blocks as they were written, which must be a list of objects."""
     try:
-        encoded = text.encode()
-        if len(encoded) > BLOCKS_BYTES_MAX:
+        blocks = text.encode()
+        if len(blocks) > BLOCKS_BYTES_MAX:
             raise Unsendable(f"blocks: are too large: they have {BLOCKS_BYTES_MAX} bytes at the most")
-        found = _decode_blocks(encoded)
+        found = _decode_blocks(blocks)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise Unsendable(
-            "blocks: are no JSON list of objects; put texts between quotes with the filter escapejs"
+            "blocks: are not a JSON list of objects; put texts between quotes with the filter escapejs"
         ) from None
     if len(found) > BLOCKS_MAX:
         raise Unsendable(f"blocks: are too many: Slack takes {BLOCKS_MAX}")
-    return msgspec.Raw(encoded)
+    return msgspec.Raw(blocks)
 
 
 def _word(answer: Answer) -> str:
-    """The one word of Slack's answers; nothing where something else answered."""
+    """The word that Slack answers with; empty for any other answer."""
     word = (answer.body or b"")[:65].decode("ascii", "replace").strip()
     return word if _is_word(word) else ""

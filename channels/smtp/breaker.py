@@ -5,7 +5,7 @@ WAIT_SECONDS_MAX = 600.0
 
 
 class Breaker:
-    """Counts failed connections to one host. After its wait a single attempt may show whether things are well again."""
+    """Counts failed connections to one host. After the wait a single attempt shows whether the host is back."""
 
     def __init__(self, failures_max: int, seconds: float) -> None:
         self._failures_max = failures_max
@@ -20,7 +20,7 @@ class Breaker:
         return max(0.0, self._until - now)
 
     def failed(self, now: float, words: str, final: bool) -> None:
-        """A connection failed. `final` says that another try will not do better: somebody has to change something."""
+        """A connection failed. `final` says that another try will fail too, until a setting is changed."""
         self._failures += 1
         self.words = words
         if final or self._failures >= self._failures_max:
@@ -28,7 +28,6 @@ class Breaker:
             self._seconds = min(self._seconds * 2, WAIT_SECONDS_MAX)
 
     def succeeded(self) -> None:
-        """There is a connection."""
         self._failures = 0
         self._seconds = self._first
         self._until = float("-inf")

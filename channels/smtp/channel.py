@@ -1,4 +1,4 @@
-"""The SMTP channel: a queue of messages, a few kept connections that pull from it, and a breaker before the host."""
+"""The SMTP channel: a queue of messages, persistent connections that pull from it, and a breaker."""
 
 import asyncio
 import math
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from channels.contract import Envelope, NotCalled, Refused, Report, RetryAfter, Verdict
+from channels.contract import CUT_OFF, EXPIRED, BaseChannel, Envelope, NotCalled, Refused, Report, RetryAfter, Verdict
 from channels.shared.batch_calls import Calls
 from channels.shared.mail.composer import Composed, Composer
 from channels.shared.mail.errors import MailFault
@@ -31,17 +31,15 @@ _PATH = re.compile(
 )
 
 
-class Smtp:
-    """Speaks with one relay or submission server."""
-
-    keyed_recipients: frozenset[str] = frozenset()
+class Smtp(BaseChannel):
+    """Sends mail through one relay or submission server."""
 
     def __init__(self, options: SmtpOptions) -> None:
         self._options = options
         self._composer = Composer(options)
-        # What is heavy has a composer and a thread of its own.
+        # Heavy messages have a composer and a thread of their own.
         self._heavy_composer = Composer(options)
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="compose")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="compose")
         self._connector = Connector(options)
         self._breaker = Breaker(options.breaker_failures, options.breaker_seconds)
         self._queue: deque[tuple[Calls, Envelope, Composed | Verdict | None]] = deque()
@@ -52,11 +50,6 @@ class Smtp:
         self._enough_until = float("-inf")
         self._ticking: asyncio.TimerHandle | None = None
         self._closed = False
-
-    @property
-    def idempotency_key_seconds(self) -> float:
-        """SMTP knows no keys: what is unknown is held."""
-        return 0.0
 
     async def prepare(self, count: int) -> None:
         """Return when there is a connection that answers. Further ones are opened meanwhile, and join in."""
@@ -80,24 +73,23 @@ class Smtp:
         try:
             self._kick()
             while heavy:
-                composed = await self._composed_beside(heavy[0])
+                composed = await self._composed_in_thread(heavy[0])
                 self._queue.append((calls, heavy.popleft(), composed))
                 self._kick()
             await calls.ended()
         finally:
             for envelope in heavy:
-                calls.settle(envelope, NotCalled("cut off before the call"))
+                calls.settle(envelope, CUT_OFF)
             if calls.unanswered:
                 self._give_up(calls)
 
-    async def _composed_beside(self, envelope: Envelope) -> Composed | Verdict:
+    async def _composed_in_thread(self, envelope: Envelope) -> Composed | Verdict:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._beside, _composed, self._heavy_composer, envelope)
+        return await loop.run_in_executor(self._executor, _composed, self._heavy_composer, envelope)
 
     async def close(self) -> None:
-        """Let all connections go."""
         self._closed = True
-        self._beside.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False, cancel_futures=True)
         for task in self._connecting:
             task.cancel()
         if self._connecting:
@@ -126,7 +118,7 @@ class Smtp:
             self._kick()
 
     async def _first(self) -> None:
-        """Open one connection; alone, so that a host that is away is asked by one."""
+        """Open one connection; alone, so that a host that is away is tried by one."""
         if not self._connecting:
             wait = self._breaker.wait(asyncio.get_running_loop().time())
             if wait > 0:
@@ -139,7 +131,7 @@ class Smtp:
             raise NoConnection(self._breaker.words or "the connection was lost at once")
 
     def _supply(self, messages: int) -> None:
-        """Open what so many messages are worth."""
+        """Open the connections that so many messages need."""
         if self._closed or asyncio.get_running_loop().time() < self._enough_until:
             return
         wanted = min(self._options.connections, math.ceil(messages / MESSAGES_A_CONNECTION))
@@ -177,7 +169,7 @@ class Smtp:
             self._kick()
 
     def _lost(self, session: Session) -> None:
-        """One has said that it is of no further use."""
+        """A session ended, or takes no further messages."""
         if session.proven:
             self._breaker.succeeded()
         elif session.lost and not self._closed:
@@ -190,7 +182,7 @@ class Smtp:
             self._kick()
 
     def _tick(self) -> None:
-        """Let go of connections whose answers take too long, and of those that nobody needs."""
+        """Close connections that are overdue or no longer needed."""
         self._ticking = None
         now = asyncio.get_running_loop().time()
         for session in tuple(self._sessions):
@@ -204,7 +196,7 @@ class Smtp:
     # Messages
 
     def _kick(self) -> None:
-        """See to it that somebody takes what is queued; where nobody can, it goes back."""
+        """Have a session take what is queued; where none can, it goes back."""
         for session in tuple(self._sessions):
             if not self._queue:
                 return
@@ -232,17 +224,17 @@ class Smtp:
             elif refusal := unfit(composed, session.features):
                 calls.settle(envelope, Refused(refusal))
             elif envelope.licence.expired():
-                calls.settle(envelope, NotCalled("the licence ran out"))
+                calls.settle(envelope, EXPIRED)
             else:
                 return Work(calls, envelope, composed)
         return None
 
     def _give_up(self, calls: Calls) -> None:
-        """Nobody waits for this batch: what has not begun goes back, and what has is cut off."""
+        """Give a batch up: calls that have not begun go back, and those that have are cut off."""
         mine = [envelope for owner, envelope, _ in self._queue if owner is calls]
         self._queue = deque(entry for entry in self._queue if entry[0] is not calls)
         for envelope in mine:
-            calls.settle(envelope, NotCalled("cut off before the call"))
+            calls.settle(envelope, CUT_OFF)
         for session in tuple(self._sessions):
             if session.carries(calls):
                 session.give_up(calls)
@@ -250,7 +242,6 @@ class Smtp:
 
 
 def _composed(composer: Composer, envelope: Envelope) -> Composed | Verdict:
-    """The message, or what is wrong with it."""
     try:
         return composer.compose(envelope)
     except MailFault as fault:
@@ -261,7 +252,7 @@ def _composed(composer: Composer, envelope: Envelope) -> Composed | Verdict:
 
 
 def unfit(composed: Composed, features: Features) -> str:  # noqa: PLR0911 - one return a reason
-    """Why a message cannot go to a server, in words for who wrote it; empty where it can."""
+    """The reason why a message cannot go to a server, for its author; empty where it can."""
     data = composed.data
     if composed.smtputf8 and not features.smtputf8:
         return "recipient: an address that is not ASCII before its @ needs SMTPUTF8, which the server does not offer"

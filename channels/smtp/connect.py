@@ -1,4 +1,4 @@
-"""Connecting: aiosmtplib opens, greets, begins TLS and logs in; what fails is said in a person's words."""
+"""Connecting: aiosmtplib opens, greets, begins TLS and logs in; a failure is explained with its fix."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from channels.contract import Unready
 from channels.smtp.options import SmtpOptions
-from channels.smtp.server_words import clean
+from channels.smtp.server_replies import clean
 
 PORT_WORDS = "see host, port and tls in the channel's options"
 
@@ -27,7 +27,7 @@ class Features(Struct, frozen=True):
 
 
 class NoConnection(Unready):
-    """A connection could not be had. `final`: another try will not do better until somebody has changed something."""
+    """There is no connection. `final`: another try will fail too, until a setting is changed."""
 
     def __init__(self, words: str, final: bool = False) -> None:
         super().__init__(words)
@@ -56,7 +56,7 @@ class Connector:
         self._context: ssl.SSLContext | None = None
 
     async def open(self) -> tuple[asyncio.Transport, Features]:
-        """A connection, or the reason why there is none."""
+        """Return a connection, or raise NoConnection with the reason."""
         security = self._options.security
         if security != "off" and self._context is None:
             # Reading the system's certificates takes some 20 ms.
@@ -184,6 +184,6 @@ def _features(client: aiosmtplib.SMTP, options: SmtpOptions) -> Features:
 
 
 def _own_name() -> str:
-    """Our host's name, where it is one that can be said."""
+    """The name of this host, if it is valid in EHLO."""
     name = socket.gethostname()
     return name if name.isascii() and all(one.isalnum() or one in ".-" for one in name) else "localhost"

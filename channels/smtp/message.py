@@ -1,6 +1,8 @@
-"""One message on its way: its call, its commands, its bytes as DATA wants them, and what it is called afterwards."""
+"""A message on its way: its call, its commands, its bytes as DATA wants them, and the id that it gets."""
 
 import re
+
+from msgspec import Struct
 
 from channels.contract import Envelope, Verdict
 from channels.shared.batch_calls import Calls
@@ -17,25 +19,20 @@ FINAL_DOT = b".\r\n"
 PIECE_BYTES = 256 * 1024
 
 
-class Work:
+class Work(Struct, eq=False):
     """One message on its way. `handed` says that its last byte may have left this process."""
 
-    __slots__ = ("calls", "composed", "deadline", "envelope", "handed")
-
-    def __init__(self, calls: Calls, envelope: Envelope, composed: Composed) -> None:
-        self.calls = calls
-        self.envelope = envelope
-        self.composed = composed
-        self.deadline = 0.0
-        self.handed = False
+    calls: Calls
+    envelope: Envelope
+    composed: Composed
+    deadline: float = 0.0
+    handed: bool = False
 
     def settle(self, verdict: Verdict) -> None:
-        """Its verdict."""
         self.calls.settle(self.envelope, verdict)
 
 
 def commands(composed: Composed, features: Features) -> tuple[bytes, bytes]:
-    """MAIL and RCPT, with what the server offers to be told."""
     size = b" SIZE=%d" % len(composed.data) if features.size else b""
     body = b" BODY=8BITMIME" if composed.eight_bit and features.eight_bit else b""
     utf8 = b" SMTPUTF8" if composed.smtputf8 else b""
@@ -61,7 +58,6 @@ class Body:
 
     @property
     def is_over(self) -> bool:
-        """No piece is left."""
         return self._at >= len(self._data)
 
     def piece(self) -> bytes:
@@ -80,7 +76,7 @@ class Body:
 
 
 def message_id(line: bytes, data: bytes) -> str:
-    """What the server calls the message; its Message-ID where the server gives it no name."""
+    """The server's id of the message; its Message-ID where the server names none."""
     found = _QUEUED_AS.search(line)
     if found:
         return found[1].decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""What the SMTP channel is told: the server, how it is spoken to, and how much it is asked of."""
+"""The options of the SMTP channel: the server, its security, and the limits of its use."""
 
 import ipaddress
 from typing import Annotated, Literal
@@ -31,7 +31,7 @@ class SmtpOptions(MailSettings, frozen=True, forbid_unknown_fields=True, kw_only
     ] = ""
     connections: Annotated[int, Meta(ge=1, le=200)] = 10
     # A connection is replaced after so many messages, after such a time, and when it was idle for as long as that:
-    # servers close connections that are used without end, and relays behind one name take turns.
+    # servers close connections that are used without end, and relays behind one name alternate.
     messages_per_connection: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
     connection_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
     idle_seconds: Seconds = 30.0

@@ -1,4 +1,4 @@
-"""A session: one kept connection, over which messages go one behind the other, each with a verdict of its own.
+"""A session: one persistent connection, over which messages go one behind the other, each with a verdict of its own.
 
     MAIL RCPT DATA ─▶                    the envelope; in one piece where the server offers PIPELINING
                     ◀─ 250 250 354
@@ -26,7 +26,7 @@ from channels.smtp.verdicts import Step, judge, lost_body, lost_envelope
 LINE_BYTES_MAX = 8 * 1024
 ANSWER_LINES_MAX = 100
 CODE_DIGITS = 3
-# A server that does not take our leave-taking does not keep us.
+# A server that does not answer QUIT is not waited for any longer.
 CLOSE_SECONDS_MAX = 2.0
 RSET, MAIL, RCPT, DATA, DOT, EMPTY, NOOP = Step.RSET, Step.MAIL, Step.RCPT, Step.DATA, Step.DOT, Step.EMPTY, Step.NOOP
 GOOD = ord("2")
@@ -60,7 +60,7 @@ class Session(asyncio.Protocol):
         # The open one has its verdict; what the server still says about it is not asked for.
         self._refused = False
         self._reset = False
-        # The answer after which nothing is to be done, where all commands went out together and none was refused.
+        # The answer after which nothing is to be done, where all commands went out at once and none was refused.
         self._passing = MAIL if features.chunking else RCPT
         self._rest = b""
         self._lines: list[bytes] = []
@@ -78,7 +78,6 @@ class Session(asyncio.Protocol):
     # What the channel asks and tells
 
     def attach(self, transport: asyncio.Transport) -> None:
-        """Take a connection over."""
         self._transport = transport
         transport.set_write_buffer_limits(high=PIECE_BYTES)
         transport.set_protocol(self)
@@ -90,7 +89,6 @@ class Session(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
         return not self._steps and self._open is None and self._sent is None and self._body is None
 
     def carries(self, calls: Calls) -> bool:
@@ -98,7 +96,6 @@ class Session(asyncio.Protocol):
         return any(work is not None and work.calls is calls for work in (self._sent, self._open))
 
     def wake(self) -> None:
-        """There may be a message to take."""
         if self._over or self._open is not None or self._body is not None or self._probe is not None:
             return
         if self._sent is not None and not self.features.pipelining:
@@ -109,7 +106,7 @@ class Session(asyncio.Protocol):
             self.quit()
 
     async def probe(self, seconds: float) -> None:
-        """Ask the server whether it is still there; one that does not say so in time is let go."""
+        """Send NOOP, and close where no answer comes in time."""
         if not self.idle or self._over:
             return
         self._steps.append(NOOP)
@@ -124,7 +121,7 @@ class Session(asyncio.Protocol):
             self._probe = None
 
     def quit(self) -> None:
-        """Say goodbye and close. Only for one that is idle."""
+        """Send QUIT and close. Only for an idle session."""
         if not self._over:
             self._over = True
             self._transport.write(b"QUIT\r\n")
@@ -141,19 +138,18 @@ class Session(asyncio.Protocol):
         await self.gone.wait()
 
     def give_up(self, calls: Calls) -> None:
-        """Nobody waits for this batch any more: say what is known of its messages, and let the connection go."""
+        """Close for a batch that was given up: report what is known of its messages."""
         if self._open is not None and self._open.calls is calls and not self._refused:
             self._open.settle(RetryAfter(f"given up at {self._steps[0].value}" if self._steps else "given up"))
             self._refused = True
         self.lose("given up", ours=True)
 
     def overdue(self, now: float) -> bool:
-        """Whether an answer takes too long."""
         waiting = self._sent or self._open
         return waiting is not None and now >= waiting.deadline
 
     def lose(self, why: str, ours: bool = False) -> None:
-        """The connection is of no use any more: everything under way gets its verdict."""
+        """Abort the connection: everything under way gets its verdict."""
         if self._over:
             return
         self._over = True
@@ -163,7 +159,7 @@ class Session(asyncio.Protocol):
         if sent is not None:
             sent.settle(lost_body(why, sent.handed))
         if opened is not None and not self._refused:
-            # It was not even looked at, on a connection that has carried others: it is innocent, and no endless loop.
+            # It was not looked at, on a connection that has carried others: not its fault, and not an endless loop.
             untouched = MAIL in self._steps and (sent is not None or self.messages > 0)
             opened.settle(lost_envelope(why, self._steps, ours or untouched))
         self._steps.clear()
@@ -172,43 +168,32 @@ class Session(asyncio.Protocol):
         self._transport.abort()
         self._changed(self)
 
-    def _used_up(self) -> bool:
+    def _used_up(self, under_way: int = 0) -> bool:
         options = self._options
-        return (
-            self.messages >= options.messages_per_connection
-            or self._time() - self._opened_at >= options.connection_seconds
-        )
+        full = self.messages + under_way >= options.messages_per_connection
+        return full or self._time() - self._opened_at >= options.connection_seconds
 
     # What goes out
 
     def _next(self) -> bytes:
         """The next message's envelope, or as much of it as may go before an answer; nothing where there is none."""
-        # One that is on its way counts: with it the connection may be used up.
-        options, now = self._options, self._time()
-        full = self.messages + (self._sent is not None) >= options.messages_per_connection
-        old = now - self._opened_at >= options.connection_seconds
-        work = None if full or old or self._closing else self._pull(self)
+        # The message under way counts: with it the connection may be used up.
+        work = None if self._closing or self._used_up(self._sent is not None) else self._pull(self)
         if work is None:
             return b""
-        work.deadline = now + options.answer_seconds_max
+        work.deadline = self._time() + self._options.answer_seconds_max
         self._open, self._refused = work, False
         mail, rcpt = commands(work.composed, self.features)
-        if self.features.pipelining:
-            reset = b"RSET\r\n" if self._reset else b""
-            if self._reset:
-                self._steps.append(RSET)
-                self._reset = False
-            if self.features.chunking:
-                self._steps.extend((MAIL, RCPT))
-                return reset + mail + rcpt
-            self._steps.extend((MAIL, RCPT, DATA))
-            return b"%b%b%bDATA\r\n" % (reset, mail, rcpt)
-        self._later.extend([(RSET, b"RSET\r\n")] if self._reset else [])
-        self._reset = False
+        if self._reset:
+            self._later.append((RSET, b"RSET\r\n"))
+            self._reset = False
         self._later.extend(((MAIL, mail), (RCPT, rcpt)))
         if not self.features.chunking:
             self._later.append((DATA, b"DATA\r\n"))
-        return self._one_later()
+        group = self._one_later()
+        while self._later and self.features.pipelining:
+            group += self._one_later()
+        return group
 
     def _one_later(self) -> bytes:
         step, command = self._later.popleft()
@@ -268,7 +253,7 @@ class Session(asyncio.Protocol):
     # What comes in
 
     def _expected(self, step: Step, line: bytes) -> bool:
-        """Take what nearly every line is, without looking at it any closer."""
+        """Handle the usual answers, which are nearly all lines, by a short path."""
         if line.startswith(OK):
             if step is MAIL or step is self._passing:
                 self._steps.popleft()
@@ -285,7 +270,6 @@ class Session(asyncio.Protocol):
         return False
 
     def _answer(self, line: bytes) -> None:
-        """One answer is complete, with this line."""
         earlier, self._lines = self._lines, []
         code = line[:3]
         if (
@@ -337,7 +321,6 @@ class Session(asyncio.Protocol):
             self._enveloped_all(work, step is DATA and good)
 
     def _enveloped_all(self, work: Work, may_send: bool) -> None:
-        """Every command of the envelope was answered."""
         if not self._refused:
             self._send(work)
         elif may_send:
@@ -364,7 +347,6 @@ class Session(asyncio.Protocol):
         self._go_on()
 
     def _accepted(self, work: Work, line: bytes) -> None:
-        """The server has one."""
         self._sent = None
         self.messages += 1
         self.proven = True

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from channels.contract import NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.smtp.server_words import enhanced, spoken
+from channels.smtp.server_replies import enhanced_code, reply_text
 
 # Permanent, and about the address itself: nothing that is sent to it will ever arrive.
 BAD_ADDRESSES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10"})
@@ -26,7 +26,7 @@ HINTS = {
 
 
 class Step(Enum):
-    """What the server is being asked; the value is how a reason calls it."""
+    """A command to the server; the value is its name in a reason."""
 
     RSET = "RSET"
     MAIL = "MAIL"
@@ -41,7 +41,7 @@ class Step(Enum):
 def judge(step: Step, lines: list[bytes], recipient: str, domain: str, throttle_seconds: float) -> Verdict:
     """The verdict of an answer that is 4xx or 5xx; the last line is the one that counts."""
     line = lines[-1]
-    code, status = line[:3], enhanced(line)
+    code, status = line[:3], enhanced_code(line)
     if line[0] == TRANSIENT:
         if _too_much(code, status):
             # Before there is a recipient it is the server that has enough, and not one domain.
@@ -58,7 +58,7 @@ def _too_much(code: bytes, status: str) -> bool:
 
 
 def _reason(step: Step, code: bytes, status: str, lines: list[bytes], recipient: str) -> str:
-    said = " ".join(filter(None, (code.decode(), status, spoken(lines, recipient))))
+    said = " ".join(filter(None, (code.decode(), status, reply_text(lines, recipient))))
     hint = HINTS.get(status) or HINTS.get(code.decode())
     where = "after the final dot" if step is Step.DOT else f"at {step.value}"
     return f"refused {where}: {said}" + (f" ({hint})" if hint and code.startswith(b"5") else "")
@@ -69,9 +69,9 @@ def lost_body(why: str, handed: bool) -> Verdict:
     return Unknown(f"{why} after the final dot") if handed else RetryAfter(f"{why} before the end of the message")
 
 
-def lost_envelope(why: str, unanswered: Iterable[Step], innocent: bool) -> Verdict:
+def lost_envelope(why: str, unanswered: Iterable[Step], not_at_fault: bool) -> Verdict:
     """A connection was lost while the envelope was under way: nothing was sent."""
-    if innocent:
+    if not_at_fault:
         return NotCalled(why)
     at = next((step for step in unanswered if step is not Step.DOT), Step.DATA)
     return RetryAfter(f"{why} at {at.value}")

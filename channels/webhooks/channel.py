@@ -9,37 +9,31 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from importlib import resources
 
-import asyncpg
 import structlog
 from aiohttp.abc import AbstractResolver
 from msgspec import Struct
 
-from channels.capture.channel import Connect
+from channels.capture.channel import DATABASE_ERRORS, Connect
 from channels.contract import Accepted, Envelope, Refused, Report, RetryAfter, Throttled, Unknown, Verdict
-from channels.shared.web import Answer, Bounds, Call, Client, Lost
-from channels.shared.web.answers import asked_wait, not_called, of_a_gateway, redirects, succeeded
-from channels.shared.web.idempotency_keys import delivery_key
-from channels.shared.web.posts import Posts, Unsendable
+from channels.shared.web.answers import asked_wait, is_gateway_error, is_redirect, lost_verdict, succeeded
+from channels.shared.web.client import Answer, Bounds, Call, Client, Lost, delivery_key
+from channels.shared.web.post_channel import KEEP_SECONDS, PostChannel, Unsendable
 from channels.webhooks import signing
 from channels.webhooks.options import WebhooksOptions
 
 log = structlog.get_logger(__name__)
 
-_GONE = resources.files("channels.webhooks").joinpath("disable.sql").read_text(encoding="utf-8")
-_TROUBLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_DISABLE = resources.files("channels.webhooks").joinpath("disable.sql").read_text(encoding="utf-8")
 
 GONE = 410
 # Nothing of an answer but its status is of any use.
 ANSWER_BYTES_MAX = 16 * 1024
-# Under the five seconds for which the most common servers keep an idle connection.
-KEEP_SECONDS = 4.0
-# Endpoints to which connections are kept.
+# Endpoints with open connections.
 CLIENTS_MAX = 256
-# Messages for one endpoint that may be here at a time, and for how long the others are put off: who hangs would have
-# all of the channel's slots otherwise.
+# Messages for one endpoint that may be here at a time, and for how long the others are put off: an endpoint that hangs
+# would have all of the channel's slots otherwise.
 WAITING_MAX = 64
 PUT_OFF_SECONDS = 5.0
-_UNKNOWN = "options.webhook: names no endpoint; the dispatcher writes deliveries of this channel by itself"
 
 
 class Endpoint(Struct, frozen=True):
@@ -51,53 +45,11 @@ class Endpoint(Struct, frozen=True):
     allow_addresses: str
 
 
-class _Manner:
-    """How endpoints are spoken to. `gone` are those that want nothing any more."""
-
-    def __init__(self, options: WebhooksOptions, clock: Callable[[], float]) -> None:
-        self._options = options
-        self._clock = clock
-        self.gone: set[tuple[int, str]] = set()
-
-    def bounds(self, endpoint: Endpoint) -> Bounds:  # noqa: ARG002 - all are alike
-        """What calls of an endpoint may use up."""
-        return Bounds(self._options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS)
-
-    def call(self, envelope: Envelope, endpoint: Endpoint) -> Call:
-        """The part `body` as it is, signed."""
-        body = envelope.parts.get("body", "").encode(errors="replace")
-        if not body.strip():
-            raise Unsendable("body: is missing or empty")
-        headers = signing.headers(delivery_key(envelope), int(self._clock()), body, endpoint.secrets)
-        return Call([envelope], endpoint.url, headers, body, self._options.timeout_seconds)
-
-    def judge(self, envelope: Envelope, endpoint: Endpoint, answer: Answer | Lost) -> Verdict:
-        """What an answer, or its absence, means: what is no success may pass when its receiver is mended."""
-        if isinstance(answer, Lost):
-            return Unknown(f"no answer: {answer.why}") if answer.written else _first(envelope, not_called(answer))
-        if succeeded(answer):
-            return Accepted(delivery_key(envelope))
-        if answer.status == GONE:
-            self.gone.add((endpoint.id, endpoint.url))
-            return _first(envelope, Refused("answered with 410: its endpoint is disabled"))
-        if of_a_gateway(answer):
-            return Unknown(f"answered with {answer.status} by a gateway")
-        words = ", a redirect, and those are not followed" if redirects(answer) else ""
-        return RetryAfter(f"answered with {answer.status}{words}", asked_wait(answer))
-
-
-def _first(envelope: Envelope, verdict: Verdict) -> Verdict:
-    """A refusal of one attempt says nothing about those before it."""
-    if isinstance(verdict, Refused) and envelope.attempt > 1:
-        return RetryAfter(verdict.reason)
-    return verdict
-
-
-class Webhooks(Posts[Endpoint]):
+class Webhooks(PostChannel[Endpoint]):
     """Posts to endpoints that deliveries bring along, each over connections of its own."""
 
     idempotency_key_seconds = float("inf")
-    keyed_recipients: frozenset[str] = frozenset()
+    unknown = "options.webhook: names no endpoint; the dispatcher writes deliveries of this channel by itself"
 
     def __init__(
         self,
@@ -106,16 +58,43 @@ class Webhooks(Posts[Endpoint]):
         resolver: Callable[[], AbstractResolver] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._asked = _Manner(options, clock)
-        super().__init__(self._asked, {}, _UNKNOWN, resolver)
-        self._allow_addresses = options.allow_addresses
+        super().__init__({}, resolver)
+        self._options = options
         self._connect = connect
-        self._kept: OrderedDict[str, Client] = OrderedDict()
+        self._clock = clock
+        # Endpoints that answered with 410, to be disabled.
+        self._gone: set[tuple[int, str]] = set()
+        # The connections by name, those used last at the end.
+        self._recent: OrderedDict[str, Client] = OrderedDict()
         self._calls: Counter[str] = Counter()
 
+    def bounds(self, target: Endpoint) -> Bounds:  # noqa: ARG002 - all are alike
+        return Bounds(self._options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS)
+
+    def call(self, envelope: Envelope, target: Endpoint) -> Call:
+        """The part `body` as it is, signed."""
+        body = envelope.parts.get("body", "").encode(errors="replace")
+        if not body.strip():
+            raise Unsendable("body: is missing or empty")
+        headers = signing.headers(delivery_key(envelope), int(self._clock()), body, target.secrets)
+        return Call([envelope], target.url, headers, body, self._options.timeout_seconds)
+
+    def judge(self, envelope: Envelope, target: Endpoint, answer: Answer | Lost) -> Verdict:
+        """What an answer, or its absence, means: a failure may pass when its receiver is mended."""
+        if isinstance(answer, Lost):
+            return _first(envelope, lost_verdict(answer))
+        if succeeded(answer):
+            return Accepted(delivery_key(envelope))
+        if answer.status == GONE:
+            self._gone.add((target.id, target.url))
+            return _first(envelope, Refused("answered with 410: its endpoint is disabled"))
+        if is_gateway_error(answer):
+            return Unknown(f"answered with {answer.status} by a gateway")
+        words = ", a redirect, and those are not followed" if is_redirect(answer) else ""
+        return RetryAfter(f"answered with {answer.status}{words}", asked_wait(answer))
+
     async def close(self) -> None:
-        """Let connections go."""
-        for client in self._kept.values():
+        for client in self._recent.values():
             await client.close()
 
     async def _deliver(self, envelope: Envelope, report: Report) -> None:
@@ -132,41 +111,48 @@ class Webhooks(Posts[Endpoint]):
         await self._trim()
 
     def _target(self, envelope: Envelope) -> Endpoint | None:
-        """Where an envelope goes: whoever loads its endpoint puts that there."""
+        """The endpoint, from the options that the dispatcher loaded."""
         given = envelope.options.get("webhook")
         if not isinstance(given, dict):
             return None
-        return Endpoint(given["id"], given["url"], given["secrets"], self._allow_addresses)
+        return Endpoint(given["id"], given["url"], given["secrets"], self._options.allow_addresses)
 
-    def _client(self, envelope: Envelope, target: Endpoint) -> Client:  # noqa: ARG002 - its target says all
+    def _client(self, envelope: Envelope, target: Endpoint) -> Client:  # noqa: ARG002 - the target says all
         name = _name(target)
-        if name not in self._kept:
-            self._kept[name] = self._open(target)
-        self._kept.move_to_end(name)
-        return self._kept[name]
+        if name not in self._recent:
+            self._recent[name] = self._open(target)
+        self._recent.move_to_end(name)
+        return self._recent[name]
 
     async def _disable(self) -> None:
-        """Let nothing more be sent to who is gone. Where that cannot be written now, it will say so again."""
-        while self._asked.gone:
-            number, url = self._asked.gone.pop()
+        """Disable the endpoints that are gone. Where that cannot be written now, they will answer with 410 again."""
+        while self._gone:
+            number, url = self._gone.pop()
             try:
                 async with self._connect() as connection:
-                    rows = await connection.fetch(_GONE, number, url)
-            except _TROUBLE as trouble:
-                log.warning("webhook.not_disabled", endpoint_id=number, error=type(trouble).__name__)
+                    rows = await connection.fetch(_DISABLE, number, url)
+            except DATABASE_ERRORS as error:
+                log.warning("webhook.not_disabled", endpoint_id=number, error=type(error).__name__)
             else:
                 if rows[0][0]:
                     log.warning("webhook.disabled", endpoint_id=number)
 
     async def _trim(self) -> None:
-        """Let connections go that were not needed for the longest time."""
-        for name in list(self._kept)[: max(0, len(self._kept) - CLIENTS_MAX)]:
-            # Another one may have let it go while we waited for the one before.
-            if not self._calls[name] and name in self._kept:
+        """Close the connections that were not needed for the longest time."""
+        for name in list(self._recent)[: max(0, len(self._recent) - CLIENTS_MAX)]:
+            # Another task may have closed it while this one waited.
+            if not self._calls[name] and name in self._recent:
                 del self._calls[name]
-                await self._kept.pop(name).close()
+                await self._recent.pop(name).close()
 
 
 def _name(endpoint: Endpoint | None) -> str:
-    """What its connections are kept under: another URL may be allowed to lead elsewhere."""
+    """The name of its connections: another URL may be allowed to lead elsewhere."""
     return "" if endpoint is None else f"{endpoint.id} {endpoint.url}"
+
+
+def _first(envelope: Envelope, verdict: Verdict) -> Verdict:
+    """A refusal of one attempt says nothing about those before it."""
+    if isinstance(verdict, Refused) and envelope.attempt > 1:
+        return RetryAfter(verdict.reason)
+    return verdict

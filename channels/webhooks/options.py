@@ -1,4 +1,4 @@
-"""What can be set of webhooks; where they go stands in the database."""
+"""The options of the webhooks channel; the endpoints are in the database."""
 
 from ipaddress import ip_network
 from typing import Annotated
@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 
 class WebhooksOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What all endpoints have in common."""
+    """The options that all endpoints share."""
 
     # For one call as a whole; with the licence it has to fit into call_seconds_max.
     timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 15.0
@@ -29,5 +29,5 @@ class WebhooksOptions(Struct, frozen=True, forbid_unknown_fields=True):
                 ip_network(one)
         except ValueError:
             raise ValueError(
-                "allow_addresses has something that is no range of addresses, such as 10.1.0.0/16, 10.1.2.3 or fd00::/8"
+                "allow_addresses has something that is not a range of addresses; use 10.1.0.0/16, 10.1.2.3 or fd00::/8"
             ) from None

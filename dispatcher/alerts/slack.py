@@ -143,11 +143,12 @@ class Courier:
     async def _post(self, batch: Batch) -> tuple[str, float]:
         """Why it was not taken, nothing where it was; and for how long we are asked to wait."""
         # An HTTP client is much to load, and most processes never have anything to tell.
-        from channels.shared.web import Bounds, Call, Client, Lost, guarded  # noqa: PLC0415 - as above
         from channels.shared.web.answers import asked_wait, succeeded  # noqa: PLC0415 - as above
+        from channels.shared.web.client import Bounds, Call, Client, Lost  # noqa: PLC0415 - as above
+        from channels.shared.web.guard import guard_of  # noqa: PLC0415 - as above
 
         settings = self.settings
-        client = Client(guarded(settings.slack, settings.allow_addresses), Bounds(1, ANSWER_BYTES_MAX, 0.0))
+        client = Client(guard_of(settings.slack, settings.allow_addresses), Bounds(1, ANSWER_BYTES_MAX, 0.0))
         text = message(batch, settings.environment, self._instance)
         try:
             answer = await client.post(Call([], settings.slack, {}, text, CALL_SECONDS_MAX))

@@ -1,4 +1,4 @@
-"""Time as it is handed to whoever needs it, so that tests can hand over another."""
+"""The clock that is passed to whatever needs time, so that tests can pass another."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boottime() -> float:
-    """Seconds since boot, time asleep included."""
+    """Return the seconds since boot, including suspended time."""
     return time.clock_gettime(_BOOTTIME)
 
 

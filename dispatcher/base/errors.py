@@ -9,7 +9,6 @@ DispatcherError
 │   ├── ScheduleRefused
 │   ├── TemplateRefused
 │   ├── TriggerRefused
-│   ├── WebhookRefused
 │   └── WorkflowRefused
 ├── DatabaseUnavailable             also a ConnectionError
 ├── UnsafeDatabase
@@ -56,7 +55,7 @@ class DispatcherError(Exception):
 
 
 class Fault(Struct, frozen=True):
-    """One thing that is wrong with what was given, and where."""
+    """One fault of an input, and its path."""
 
     path: str
     message: str
@@ -73,14 +72,14 @@ def _one_line(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, cut where it gets long."""
+    """Return a text in quotes, cut if it is long."""
     cut = text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…"
     # Half of a surrogate pair cannot be written anywhere.
     return json.dumps(cut, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The end of a fault: the known word that is nearest, if one is near."""
+    """Return the end of a fault: a hint at the known word that is similar, if there is one."""
     if not isinstance(word, str) or len(word) > SHOWN_CHARACTERS_MAX:
         return ""
     near = difflib.get_close_matches(word, known, n=1)
@@ -88,13 +87,12 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 class Hints:
-    """As `did_you_mean`, for the first of many words that are given at once; of the others it says nothing."""
+    """Hints as of `did_you_mean`, for the first of many words that are given at once."""
 
     def __init__(self) -> None:
         self._left = HINTS_MAX
 
     def did_you_mean(self, word: object, known: Iterable[str]) -> str:
-        """The end of a fault."""
         if self._left == 0:
             return ""
         self._left -= 1
@@ -135,15 +133,11 @@ class TemplateRefused(FaultyInput):
     """The template has faults."""
 
 
-class WebhookRefused(FaultyInput):
-    """The endpoint has faults."""
-
-
 class WorkflowRefused(FaultyInput):
     """The workflow has faults."""
 
 
-# What it is that there is none of, or that is in no state for it; or the call has faults.
+# It does not exist, is not in a state for it, or the call has faults.
 Why = Literal["unknown", "not now", "faulty"]
 
 
@@ -158,7 +152,7 @@ NOTHING_MISSING = Missing()
 
 
 class TriggerRefused(FaultyInput):
-    """The database refuses a call, in words of its own."""
+    """The database refuses a call, with a message of its own."""
 
     def __init__(
         self, faults: Iterable[Fault], message: str, why: Why = "faulty", missing: Missing = NOTHING_MISSING
@@ -173,7 +167,7 @@ class TriggerRefused(FaultyInput):
 
 
 class AssumptionRefused(FaultyInput):
-    """What is taken for granted of a run is about nodes that its workflow does not have."""
+    """An assumption of a dry run names nodes that its workflow does not have."""
 
 
 class DatabaseUnavailable(DispatcherError, ConnectionError):
@@ -241,7 +235,7 @@ class CallLost(DispatcherError):
 
 
 class ListenerError(DispatcherError, OSError):
-    """The HTTP listener cannot have its address."""
+    """The HTTP listener cannot bind its address."""
 
 
 class DemonstrationRefused(DispatcherError):

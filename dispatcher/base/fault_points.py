@@ -1,8 +1,8 @@
-"""Fault points: named places at which a test lets the process die, stop or fail. Unarmed they cost a comparison.
+"""Fault points: named places at which a test makes the process die, stop or fail. Unarmed they cost a comparison.
 
 `FAULT=flush.written:3:kill9` acts when the third flush has been written. Several are separated by commas. Actions:
 `kill9` (die at once), `exit` (leave at once, with a code), `raise` (as a bug would), `stop` (SIGSTOP: the process
-stands still until somebody continues it), `stall=SECONDS` (the loop stands still).
+stands still until SIGCONT), `stall=SECONDS` (the loop stands still).
 """
 
 import os
@@ -44,7 +44,7 @@ ACTIONS = ("kill9", "exit", "raise", "stop", "stall")
 
 
 class Armed(Struct):
-    """What happens at a point, and at which passage."""
+    """The action of an armed point, and how many passages are left until it."""
 
     countdown: int
     action: str
@@ -56,7 +56,7 @@ class FaultPointError(RuntimeError):
 
 
 def parse(text: str) -> dict[str, Armed]:
-    """What `FAULT` asks for."""
+    """Return the armed points of a `FAULT`."""
     armed: dict[str, Armed] = {}
     for one in filter(None, text.split(",")):
         point, count, action = (*one.split(":"), "", "")[:3]
@@ -73,7 +73,7 @@ ARMED: dict[str, Armed] = {}
 
 
 def arm(environ: Mapping[str, str]) -> None:
-    """Arm what the environment asks for; in production it asks for nothing."""
+    """Arm the points in the environment's `FAULT`; in production there is none."""
     ARMED.clear()
     ARMED.update(parse(environ.get("FAULT", "")))
 

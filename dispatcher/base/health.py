@@ -1,4 +1,4 @@
-"""Health: what the process knows of itself, for probes and for whoever is asked how it is."""
+"""Health: whether the process is alive and ready, for probes and the console."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,20 +19,19 @@ class Health(Struct):
     pipeline_up: bool = False
     database_away_since: float | None = None
 
-    # A loop that has not turned for this long is stuck.
+    # An event loop that has not run for this long is stuck.
     TICK_SECONDS = 0.5
     STUCK_SECONDS = 10.0
 
     def tick(self) -> None:
-        """The loop turned."""
         self.ticked_at = self.monotonic()
 
     def alive(self) -> bool:
-        """Whether the loop turns."""
+        """Whether the event loop runs."""
         return self.monotonic() - self.ticked_at < self.STUCK_SECONDS
 
     def unready(self) -> list[str]:
-        """Every reason why this process takes no work; none where it does."""
+        """Return every reason why this process takes no work."""
         reasons: list[str] = []
         if self.draining:
             reasons.append("draining")

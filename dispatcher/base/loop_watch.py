@@ -22,7 +22,6 @@ class LoopWatch:
         self._turned_at = time.monotonic()
 
     async def run(self) -> None:
-        """Tick, for ever."""
         while True:
             before, used = time.monotonic(), time.process_time()
             await asyncio.sleep(TICK_SECONDS)
@@ -30,7 +29,7 @@ class LoopWatch:
             self.note(min(now - before - TICK_SECONDS, time.process_time() - used), now)
 
     def note(self, held_seconds: float, now: float) -> None:
-        """The loop was held for so long."""
+        """Note that the loop was held for so long."""
         if now - self._turned_at >= WINDOW_SECONDS:
             self._longest_before, self._longest, self._turned_at = self._longest, 0.0, now
         self._longest = max(self._longest, held_seconds)

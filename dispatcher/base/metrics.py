@@ -69,7 +69,6 @@ class Metrics:
         self.ready = gauge("ready", "1 when this process takes work")
 
     def call_seconds(self, channel: str) -> Histogram:
-        """The histogram of one channel's calls."""
         return self._calls.labels(channel)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

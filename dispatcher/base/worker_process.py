@@ -1,4 +1,4 @@
-"""Offload: calls that would hold the event loop are made in a worker process, one at a time, and tenants take turns.
+"""The worker process: calls that would hold the event loop, one at a time, round robin by tenant.
 
 A call that is lost (its process was killed, or took longer than any sound call does) raises CallLost. The process is
 started by the first call, and again by the first one after it was lost.
@@ -27,19 +27,19 @@ T = TypeVar("T")
 
 
 class Offload:
-    """The calls of one kind, which do not wait for those of another."""
+    """The calls of one kind; each kind has a process of its own."""
 
     def __init__(self, seconds_max: float = SECONDS_MAX) -> None:
-        # As for this program itself: nothing is imported from the directory where somebody happens to stand.
+        # As for this program itself: nothing is imported from the working directory.
         os.environ.setdefault("PYTHONSAFEPATH", "1")
         self._seconds_max = seconds_max
         self._limiter = CapacityLimiter(1)
         self._is_busy = False
-        # Those who wait, by tenant, in the order of their turns.
+        # Waiting calls by tenant, in the order of their turns.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def call(self, tenant: str, function: Callable[[*A], T], *given: *A) -> T:
-        """What a function of a module answers to what it is given, when it is the tenant's turn."""
+        """Return the result of a module's function, when it is the tenant's turn."""
         async with self._turn(tenant):
             try:
                 with anyio.fail_after(self._seconds_max):
@@ -48,7 +48,7 @@ class Offload:
                 raise CallLost(f"{function.__name__}: {type(fault).__name__}") from fault
 
     async def _call(self, function: Callable[[*A], T], given: tuple[*A]) -> T:
-        run = partial(to_process.run_sync, _politely, function, given, cancellable=True, limiter=self._limiter)
+        run = partial(to_process.run_sync, _with_low_priority, function, given, cancellable=True, limiter=self._limiter)
         try:
             return await run()
         except BrokenWorkerProcess:
@@ -56,7 +56,7 @@ class Offload:
             return await run()
 
     async def call_if_heavy(self, tenant: str, function: Callable[[bool, *A], T], *given: *A) -> T:
-        """What a function answers: hurried here, or, where that raises NeedsWorker, with all its time there."""
+        """Return the result of a function, made here, or in the process if it raises NeedsWorker here."""
         try:
             return function(True, *given)
         except NeedsWorker:
@@ -94,8 +94,8 @@ class Offload:
         self._is_busy = False
 
 
-def _politely(function: Callable[[*A], T], given: tuple[*A]) -> T:
-    """Call it, in a process that leaves the processor to others."""
+def _with_low_priority(function: Callable[[*A], T], given: tuple[*A]) -> T:
+    """Call a function with a low priority of the processor."""
     if os.getpriority(os.PRIO_PROCESS, 0) < NICE:
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
     return function(*given)

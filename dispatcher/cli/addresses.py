@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dispatcher.base.values.addresses import KINDS, Address, given
+from dispatcher.base.values.addresses import KINDS, Address, parse_address
 from dispatcher.cli.options import one_of, require_text
 
 OfKind = Annotated[
@@ -21,7 +21,7 @@ def addresses(texts: list[str], kind: str | None) -> list[Address]:
     for text in texts:
         require_text("ADDRESS", text)
         try:
-            found.append(given(text, kind))  # type: ignore[arg-type]  # one of the kinds, as `OfKind` takes no other
+            found.append(parse_address(text, kind))  # type: ignore[arg-type]  # one of the kinds, as `OfKind` takes no other
         except ValueError as fault:
             raise typer.BadParameter(f"{text!r} {fault}", param_hint="ADDRESS") from fault
     return list(dict.fromkeys(found))

@@ -19,6 +19,15 @@ class Line(Struct, frozen=True):
     number: int
     content: bytes | None
 
+    def text(self) -> str:
+        """Return the text of the line without its end. ValueError says why it cannot be read."""
+        if self.content is None:
+            raise ValueError(f"is longer than {LINE_BYTES_MAX} bytes")
+        try:
+            return self.content.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as fault:
+            raise ValueError(f"is not UTF-8 at byte {fault.start + 1}") from fault
+
 
 class Lines:
     """Reads a stream to its end. `bytes_read` is how far it came."""

@@ -45,11 +45,11 @@ COMMANDS = {
         "Kill replicas and cut their connections while they send, and check that nothing is lost and nothing sent "
         "twice.",
     ),
-    "pause": Place("dispatcher.features.pauses.commands", "Stop a channel, provider, tenant, template or workspace."),
+    "pause": Place("dispatcher.features.pauses.commands", "Pause a channel, provider, tenant, template or workspace."),
     "resume": Place(
-        "dispatcher.features.pauses.commands", "Let a channel, provider, tenant, template or workspace go on."
+        "dispatcher.features.pauses.commands", "Resume a channel, provider, tenant, template or workspace."
     ),
-    "pauses": Place("dispatcher.features.pauses.commands", "List what is paused: where, since when, by whom and why."),
+    "pauses": Place("dispatcher.features.pauses.commands", "List pauses: where, since when, by whom and why."),
     "quarantine": Place(
         "dispatcher.process.quarantine",
         "Hold everything that is due and was created before a time, until somebody says what became of it.",
@@ -61,12 +61,12 @@ COMMANDS = {
     "deliveries": Place(
         "dispatcher.features.deliveries.commands", "List and show deliveries; retry, cancel or move them."
     ),
-    "held": Place("dispatcher.features.held.commands", "List and show held deliveries, and say what became of them."),
+    "held": Place("dispatcher.features.held.commands", "List, show and settle held deliveries."),
     "dead": Place(
         "dispatcher.features.dead_letters.commands", "List and show what has failed for good; replay or discard it."
     ),
     "objects": Place(
-        "dispatcher.features.objects.commands", "Keep files that deliveries carry as attachments or inline images."
+        "dispatcher.features.objects.commands", "Store files that deliveries carry as attachments or inline images."
     ),
     "templates": Place("dispatcher.features.templates.commands", "Save, look at and publish templates."),
     "workflows": Place(
@@ -91,10 +91,10 @@ COMMANDS = {
         "dispatcher.features.schedules.commands",
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",
     ),
-    "keys": Place("dispatcher.features.keys.commands", "Make, list, rotate and revoke the keys of the HTTP door."),
+    "keys": Place("dispatcher.features.keys.commands", "Make, list, rotate and revoke the keys of the HTTP API."),
     "webhooks": Place(
         "dispatcher.features.webhooks.commands",
-        "Let endpoints be told what happens to deliveries and runs, in signed messages.",
+        "Send events of deliveries and runs to endpoints, in signed messages.",
     ),
     "config": Place("dispatcher.process.config", "Check the configuration, or show it."),
 }

@@ -24,7 +24,7 @@ from dispatcher.config.redacted import hide_password
 from dispatcher.config.settings import Config
 from dispatcher.db import embedded
 from dispatcher.db.database import PASSING, Database
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 
 if TYPE_CHECKING:
     from dispatcher.client.transport import Transport
@@ -100,7 +100,7 @@ class Session:
         """
         self.require_local()
         hush()
-        self._url, server = embedded.unless_configured(self.config.database)
+        self._url, server = embedded.start_unless_configured(self.config.database)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 self._runner = runner
@@ -121,7 +121,7 @@ class Session:
 
         async def require() -> None:
             async with database.connection() as connection:
-                await migrate.require(connection)
+                await migrator.require(connection)
 
         try:
             await patiently(require, self._url)

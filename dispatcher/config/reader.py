@@ -1,4 +1,4 @@
-"""The reader: walks the shape of the configuration beside what was given, and gathers good values and faults."""
+"""The reader: walks the shape of the configuration and the input at once, and collects values and faults."""
 
 from collections.abc import Mapping
 
@@ -8,21 +8,21 @@ from msgspec import UNSET, Struct, structs
 from dispatcher.base.errors import Fault, did_you_mean, quoted
 from dispatcher.config.fields import Keys, Leaf, Many, Options, Table, dotted, expected, fits, got, table_of
 from dispatcher.config.rules import relations
-from dispatcher.config.settings import CHANNELS, PROVIDERS_OF_THEIR_OWN, Config
+from dispatcher.config.settings import CHANNELS, DEFAULT_PROVIDERS, Config
 from dispatcher.config.sources import Given
 
 # Which providers there are, and the struct of each one's options.
 Providers = Mapping[str, type[Struct]]
-# What is there without being named.
+# Tables that exist without being named.
 BUILT_IN: Mapping[Keys, tuple[str, ...]] = {("channels",): CHANNELS}
-# What some of it says without being told, other than all of its kind.
-SAYS: Mapping[Keys, Mapping[str, object]] = {
-    ("channels", name): {"provider": provider} for name, provider in PROVIDERS_OF_THEIR_OWN.items()
+# Their values that differ from the defaults.
+IMPLICIT: Mapping[Keys, Mapping[str, object]] = {
+    ("channels", name): {"provider": provider} for name, provider in DEFAULT_PROVIDERS.items()
 }
 
 
 class Reader:
-    """One pass over what was given. A faulty value is left out, so that its default stands in while others are read."""
+    """One pass over the input. A faulty value is replaced by its default while the others are read."""
 
     def __init__(self, overrides: Mapping[Keys, Given]) -> None:
         self.faults: list[Fault] = []
@@ -50,7 +50,7 @@ class Reader:
                 case Many():
                     values[key] = self._many(node, given.get(key, {}), below)
                 case Options():
-                    # Their shape is the provider's, which is known when all else has been read.
+                    # Their shape depends on the provider, which is known later.
                     self._options[below] = given.get(key, {})
                 case Leaf():
                     value = self._leaf(node, given.get(key, UNSET), below)
@@ -61,7 +61,7 @@ class Reader:
     def _dict(self, raw: object, at: Keys) -> Mapping[str, object]:
         if isinstance(raw, dict):
             return raw
-        # What stands there may be a secret that lost its table: its kind says enough.
+        # The value may be a misplaced secret: only its kind is shown.
         self._fault(at, f"expected a table, got {got(raw) if isinstance(raw, list) else 'a single value'}")
         return {}
 
@@ -71,9 +71,9 @@ class Reader:
                 self._fault((*at, key), f"unknown key{did_you_mean(key, table.children)}")
 
     def _many(self, many: Many, raw: object, at: Keys) -> dict[str, object]:
-        """Those that are built in, and those that the file or a variable names."""
+        """Read the tables that are built in, and those that the file or a variable names."""
         given = self._dict(raw, at)
-        self._call_by_their_names(given, at)
+        self._resolve_hyphens(given, at)
         overridden = [keys[len(at)] for keys in self._overrides if keys[: len(at)] == at]
         built_in = BUILT_IN.get(at, ())
         names = dict.fromkeys((*built_in, *given, *overridden))
@@ -86,9 +86,12 @@ class Reader:
                 self._fault((*at, name), f"expected {expected(many.key)}, got {quoted(name)}")
         good = [name for name in names if fits(many.key, name)]
         tables = {name: (given.get(name, {}), (*at, name)) for name in good}
-        return {name: self._table(many.value, _saying(table, below), below) for name, (table, below) in tables.items()}
+        return {
+            name: self._table(many.value, _with_implicit(table, below), below)
+            for name, (table, below) in tables.items()
+        }
 
-    def _call_by_their_names(self, given: Mapping[str, object], at: Keys) -> None:
+    def _resolve_hyphens(self, given: Mapping[str, object], at: Keys) -> None:
         """A variable's name has no hyphens: where the file has create-invoice, create_invoice means that."""
         depth = len(at)
         meant = {name.replace("-", "_"): name for name in given} | {name: name for name in given}
@@ -107,7 +110,7 @@ class Reader:
         return structs.replace(config, channels=config.channels | channels)
 
     def _provider(self, cls: type[Struct], channel: Keys) -> dict[str, object]:
-        """One provider's options: what was given; a default is the provider's own affair."""
+        """Return the given options of a channel; defaults are the provider's."""
         at = (*channel, "options")
         table = table_of(cls)
         values = self._table(table, self._options[at], at)
@@ -120,7 +123,7 @@ class Reader:
             if field.required and key not in values and (*at, key) not in self._faulty:
                 self._fault((*at, key), "is missing: the provider has no default for it")
         if not any(keys[: len(at)] == at for keys in self._faulty):
-            # What a provider asks of its options beyond their types, it says itself, without their values.
+            # A provider's own checks; its messages have no values.
             try:
                 msgspec.convert(values, cls)
             except msgspec.ValidationError as fault:
@@ -170,9 +173,9 @@ class Reader:
                 self._fault(relation.at, relation.message + origins)
 
 
-def _saying(table: object, at: Keys) -> object:
-    """A table with what it says without being told."""
-    return {**SAYS[at], **table} if at in SAYS and isinstance(table, dict) else table
+def _with_implicit(table: object, at: Keys) -> object:
+    """Return a table with its implicit values."""
+    return {**IMPLICIT[at], **table} if at in IMPLICIT and isinstance(table, dict) else table
 
 
 def _mismatch(leaf: Leaf, value: object, hidden: bool) -> str:

@@ -15,6 +15,7 @@ from dispatcher.config.values import (
     LongText,
     Name,
     Option,
+    Origins,
     PostgresUrl,
     PublicUrl,
     Rate,
@@ -24,20 +25,23 @@ from dispatcher.config.values import (
     ShortText,
     SnsTopics,
     TargetName,
+    Token,
     WebhookSecrets,
     WebhookUrl,
+    WorkspacePath,
+    described,
 )
 
 CHANNELS = ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "http", "webhook")
-# What is not captured where nobody names its provider: it goes nowhere before somebody has said where.
-PROVIDERS_OF_THEIR_OWN = {"webhook": "webhooks"}
+# Channels whose default provider is not `capture`.
+DEFAULT_PROVIDERS = {"webhook": "webhooks"}
 
 
 class Database(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which Postgres, and how it is spoken to. Without a URL the embedded one in `data_dir` is started."""
+    """Which Postgres, and how it is reached. Without a URL the embedded one in `data_dir` is started."""
 
     url: PostgresUrl = ""
-    # Where `url` leads through a pooler: Postgres itself, for LISTEN and migrations.
+    # If `url` leads through a pooler: Postgres itself, for LISTEN and migrations.
     listen_url: PostgresUrl = ""
     # The pooler supports prepared statements: pgbouncer from 1.21 on, with max_prepared_statements.
     pooler_prepares: bool = False
@@ -48,7 +52,7 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Instance(Struct, frozen=True, forbid_unknown_fields=True):
-    """This process among the replicas: how it proves that it lives, and how long its marks are good for."""
+    """This process among the replicas: its heartbeat, its lease, and how long its marks are valid."""
 
     name: ShortText = field(default_factory=socket.gethostname)
     heartbeat_seconds: Seconds = 2.0
@@ -56,12 +60,12 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True):
     lease_seconds: Seconds = 10.0
     # A provider call may begin this long after its mark was asked for, then never: shorter than the lease.
     licence_seconds: Seconds = 5.0
-    # SIGTERM: calls in flight may take this long before they are given up as unknown.
+    # After SIGTERM calls in flight may take this long before they count as unknown.
     grace_seconds: Seconds = 25.0
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True):
-    """How work is taken from the outbox."""
+    """How deliveries are claimed."""
 
     batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     # Deliveries of one lane of one channel that may be between claim and result.
@@ -71,7 +75,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Flush(Struct, frozen=True, forbid_unknown_fields=True):
-    """How results are written: a full batch at once, fewer after a short wait for company."""
+    """How results are written: a full batch at once, fewer after a short wait for more."""
 
     batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     linger_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.01
@@ -80,8 +84,8 @@ class Flush(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Walk(Struct, frozen=True, forbid_unknown_fields=True):
-    """How runs of workflows are taken up: so many in one transaction, fewer with a short wait for company before the
-    next, and how often without being woken. Schedules are looked at as often."""
+    """How runs of workflows are walked: how many in one transaction, how long to wait for a fuller batch, and how often
+    they are polled. Schedules are polled as often."""
 
     batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 500
     linger_seconds: Annotated[float, Meta(ge=0, le=1)] = 0.01
@@ -97,7 +101,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one delivery may weigh. Over it the delivery fails with the field's name."""
+    """The largest sizes of one delivery. Over a limit the delivery fails with the field's name."""
 
     template_bytes_max: Bytes = 256 * 1024
     variables_bytes_max: Bytes = 256 * 1024
@@ -114,16 +118,16 @@ class Http(Struct, frozen=True, forbid_unknown_fields=True):
     # Never empty: asyncio would take that for every interface.
     host: ShortText = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8085
-    # Over this, whoever has been longest without a request gives up its place.
+    # Over this, the connection that has been longest without a request is closed.
     connections_max: Annotated[int, Meta(ge=8, le=10_000)] = 500
     # For the head of a request to arrive.
     head_seconds_max: Seconds = 10.0
 
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the HTTP API takes, from each of its callers and from all of them."""
+    """Limits of the HTTP API, for each of its callers and for all of them."""
 
-    # Of its own, so that callers cannot keep the dispatcher from the database.
+    # A pool of its own, so that callers cannot keep the dispatcher from the database.
     connections: Annotated[int, Meta(ge=4, le=200)] = 10
     body_bytes_max: Annotated[int, Meta(ge=1_024, le=16 * 1024 * 1024)] = 2 * 1024 * 1024
     # Of many deliveries at once.
@@ -135,65 +139,51 @@ class Api(Struct, frozen=True, forbid_unknown_fields=True):
     key_rate_burst: Rate = 5_000.0
     # While what is due in a channel, and not in bulk, has waited for this long, more is refused. 0 never refuses.
     shed_after_seconds: Annotated[float, Meta(ge=0, le=604_800)] = 600.0
-    # The workspace (tenant/workspace) whose administrators may reach beyond it: pause what is everybody's, and make
-    # keys for all. Empty: there is none.
-    operators: Annotated[
-        str,
-        Meta(
-            pattern=r"^(\Z|[^/\0]{1,100}/[^/\0]{1,100}\Z)",
-            extra={"expects": "a tenant and a workspace with a slash between them, such as default/default"},
-        ),
-    ] = "default/default"
+    # The workspace (tenant/workspace) whose administrators may set pauses and make keys for all. Empty: none.
+    operators: WorkspacePath = "default/default"
     # Pages of these origins may call it.
-    allow_origins: Annotated[
-        str,
-        Meta(
-            pattern=r"^\s*(\Z|https?://[A-Za-z0-9.:\[\]-]+(\s+https?://[A-Za-z0-9.:\[\]-]+)*\s*\Z)",
-            max_length=4_096,
-            extra={"expects": "origins such as https://shop.example.org, spaces between them"},
-        ),
-    ] = ""
+    allow_origins: Origins = ""
 
 
 class Unsubscribe(Struct, frozen=True, forbid_unknown_fields=True):
-    """Links by which recipients unsubscribe. Both or neither: without them there are no links, and no pages."""
+    """Links by which recipients unsubscribe. Both or neither: without them there are no links and no pages."""
 
-    # Where the listener's /u/ can be reached from outside.
+    # The outside address of the listener's /u/.
     public_url: PublicUrl = ""
-    # The first signs, all verify: a new one goes before the old ones, which stay for as long as their mails are read.
+    # The first signs, all verify: put a new one before the old ones, which stay for as long as their mails are read.
     secrets: Secrets = ""
 
 
 class Receipts(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who may tell what became of deliveries, at /receipts/PROVIDER. Who has no secret here has no page there.
+    """Which providers may report what became of deliveries, at /receipts/PROVIDER: those with a secret here.
 
-    Several secrets of one provider all count, so that one can be replaced by another.
+    Several secrets of one provider are all valid, so that one can be replaced by another.
     """
 
-    # Where the listener's /receipts/ can be reached from outside: Twilio signs the URL that it calls.
+    # The outside address of the listener's /receipts/: Twilio signs the URL that it calls.
     public_url: PublicUrl = ""
     twilio_tokens: Secrets = ""
     resend_secrets: WebhookSecrets = ""
     generic_secrets: WebhookSecrets = ""
-    # Anybody's messages are signed with SNS's key: these are the topics that are ours.
+    # SNS signs the messages of all its customers with the same key: these are our topics.
     ses_topics: SnsTopics = ""
-    # What SNS signs with, in PEM: the one of our region, fetched once by a person.
+    # The certificate of SNS in our region, in PEM, fetched once by hand.
     ses_certificates: Certificates = ""
 
 
 class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
-    """Errors of the dispatcher itself, told to people. Without a URL nobody is told."""
+    """Messages about errors of the dispatcher itself. Without a URL none are sent."""
 
     # An incoming webhook of Slack.
     slack: WebhookUrl = ""
     allow_addresses: AddressRanges = ""
-    # What a message begins with, before the instance's name.
-    environment: Annotated[str, Meta(max_length=64, extra={"expects": "a text of at most 64 characters"})] = ""
-    # The first error waits for so long for company.
+    # A message begins with it, before the instance's name.
+    environment: Annotated[str, described("a text of at most 64 characters", length_max=64)] = ""
+    # How long the first error waits for others.
     collect_seconds: Seconds = 5.0
-    # Between two messages; what comes meanwhile is in the next one.
+    # Between two messages; errors meanwhile are in the next one.
     every_seconds: Seconds = 60.0
-    # An outage of the database is told once it has lasted for so long.
+    # An outage of the database is reported once it has lasted for so long.
     database_away_seconds: Seconds = 30.0
 
 
@@ -212,20 +202,20 @@ class Supervisor(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Janitor(Struct, frozen=True, forbid_unknown_fields=True):
-    """Housekeeping: spent claims go, deliveries past their time are skipped, gauges of the backlog are read."""
+    """Housekeeping: finished claims are deleted, expired deliveries skipped, gauges of the backlog read."""
 
     interval_seconds: Seconds = 10.0
     page_max: Annotated[int, Meta(ge=1, le=100_000)] = 5_000
 
 
 class Faults(Struct, frozen=True, forbid_unknown_fields=True):
-    """Misbehaviour on purpose, for capture and blackhole: each is a probability per message, drawn from the seed."""
+    """Injected faults of capture and blackhole: each is a probability per message, drawn from the seed."""
 
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     latency: Share = 0.0
     latency_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 0.1
     refuse: Share = 0.0
-    # Refused for the address's sake, which is suppressed.
+    # Refused because of the address, which is then suppressed.
     bounce: Share = 0.0
     retry: Share = 0.0
     throttle: Share = 0.0
@@ -235,13 +225,13 @@ class Faults(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Channel(Struct, frozen=True, forbid_unknown_fields=True):
-    """One channel: its provider, and how hard it may be driven."""
+    """One channel: its provider and its limits."""
 
     provider: Name = "capture"
     # Deliveries that may be between mark and result: what a kill can leave held. Lanes share it.
     marked_max: Annotated[int, Meta(ge=3, le=10_000)] = 500
-    # Tokens a second and the size of the bucket; 0 is no limit. In any second no more
-    # than both together go out. A burst of 0 is a fiftieth of a second's worth.
+    # Tokens a second and the size of the bucket; 0 is no limit. In any second at most their sum is sent. A burst of 0
+    # is a fiftieth of a second's tokens.
     rate_per_second: Rate = 0.0
     rate_burst: Rate = 0.0
     tenant_rate_per_second: Rate = 0.0
@@ -249,7 +239,7 @@ class Channel(Struct, frozen=True, forbid_unknown_fields=True):
     call_seconds_max: Seconds = 30.0
     # An unknown outcome is sent again instead of held: only where a duplicate does no harm.
     at_least_once: bool = False
-    # A held delivery counts as failed after this; 0 is never: somebody decides.
+    # A held delivery counts as failed after this; 0 is never: an operator decides.
     held_timeout_seconds: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.0
     # Declared, bounded and checked by the provider; 64 is far above what any of them has.
     options: Annotated[dict[Name, Option], Meta(max_length=64)] = {}
@@ -262,22 +252,16 @@ class Channel(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Function(Struct, frozen=True, forbid_unknown_fields=True):
-    """A function of yours that deliveries on a channel with the provider `functions` call by its name."""
+    """A function that deliveries on a channel with the provider `functions` call by its name."""
 
     url: FunctionUrl = ""
     # Sent as `Authorization: Bearer`; without one there is no such header.
-    token: Annotated[
-        str,
-        Meta(
-            pattern=r"^[!-~]{0,4096}\Z",
-            extra={"secret": True, "expects": "a token of at most 4096 printable characters without spaces"},
-        ),
-    ] = ""
+    token: Token = ""
     # For one call as a whole. A delivery's option `timeout_seconds` can lower it.
     timeout_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 20.0
-    # It knows the keys that it was given: an unknown outcome is asked for again with the same key, and not held.
+    # It recognises repeated keys: a call with an unknown outcome is repeated with the same key, and not held.
     idempotent: bool = False
-    # Which failures pass: `transient` ones by their status or their own word, `never` any, or `always` all.
+    # Which failures are retried: `transient` ones (by status, or as the answer says), `never` any, `always` all.
     retry: Literal["transient", "never", "always"] = "transient"
     # An answer becomes part of its run: a megabyte is far above what anybody wants there.
     answer_bytes_max: Annotated[int, Meta(ge=256, le=1024 * 1024)] = 64 * 1024
@@ -287,19 +271,19 @@ class Function(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Webhook(Struct, frozen=True, forbid_unknown_fields=True):
-    """A URL that takes messages for one place, such as a room of a chat: whoever knows it can write there."""
+    """A URL that takes messages for one place, such as a chat room: everybody who knows it can write there."""
 
     url: WebhookUrl = ""
     allow_addresses: AddressRanges = ""
 
 
-def _every_channel_captures() -> dict[str, Channel]:
+def _default_channels() -> dict[str, Channel]:
     made = {name: Channel() for name in CHANNELS}
-    return made | {name: Channel(provider=provider) for name, provider in PROVIDERS_OF_THEIR_OWN.items()}
+    return made | {name: Channel(provider=provider) for name, provider in DEFAULT_PROVIDERS.items()}
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything. With nothing configured: embedded Postgres, and every channel captures."""
+    """The configuration. With nothing configured: embedded Postgres, and every channel captures."""
 
     database: Database = Database()
     instance: Instance = field(default_factory=Instance)
@@ -317,13 +301,13 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: Supervisor = Supervisor()
     janitor: Janitor = Janitor()
     # Each channel has its own lanes and sender: 64 is far above any real list and keeps start-up bounded.
-    channels: Annotated[dict[Name, Channel], Meta(max_length=64)] = field(default_factory=_every_channel_captures)
+    channels: Annotated[dict[Name, Channel], Meta(max_length=64)] = field(default_factory=_default_channels)
     # Each has connections of its own.
     functions: Annotated[dict[TargetName, Function], Meta(max_length=256)] = {}
     webhooks: Annotated[dict[TargetName, Webhook], Meta(max_length=256)] = {}
 
     @property
-    def database_of_callers(self) -> Database:
-        """The database as those reach it who call the API: none takes longer than a request."""
+    def api_database(self) -> Database:
+        """The settings of the API's own pool: no statement takes longer than a request."""
         seconds = min(self.database.statement_seconds_max, self.api.request_seconds_max)
         return replace(self.database, pool_max=self.api.connections, statement_seconds_max=seconds)

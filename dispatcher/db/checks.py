@@ -1,4 +1,4 @@
-"""Checks: the invariants, each a query that must return no row, on any database at any time."""
+"""Invariants: queries that must return no row, on any database at any time."""
 
 from msgspec import Struct
 
@@ -18,12 +18,11 @@ class Violation(Struct, frozen=True):
 
 
 def invariants() -> list[str]:
-    """The names of all invariants."""
     return list(_SQL)
 
 
 async def check(database: Database, invariant: str) -> Violation | None:
-    """Look for violations of one invariant."""
+    """Return the violation of one invariant, or None."""
     rows = await database.fetch(
         f"SELECT count(*) AS count, (array_agg(id ORDER BY id))[1:{SHOWN_MAX}] AS ids FROM ({_SQL[invariant]}) AS found"  # noqa: S608 - our own statement
     )

@@ -1,4 +1,4 @@
-"""The one pool, and the one place where trouble with Postgres is told from a bug and tried again."""
+"""The connection pool, and the one place where a failure of Postgres is told from a bug and retried."""
 
 import asyncio
 import random
@@ -6,17 +6,17 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import asyncpg
 import structlog
 
 from dispatcher.base.errors import ConfigError, DatabaseUnavailable, Fault, UnsafeDatabase
 from dispatcher.config.settings import Database as Settings
-from dispatcher.db.failover import Lookout
+from dispatcher.db.failover import FailoverWatch
 from dispatcher.db.renaming import CONNECTION
 from dispatcher.db.statements import statements
-from dispatcher.db.timestamps import say_times
+from dispatcher.db.timestamps import set_timestamp_codec
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +25,7 @@ _SQL = statements(__name__)
 T = TypeVar("T")
 
 POSTGRES_MIN = 150_000
-# Of each connection: what asyncpg keeps unless it is told otherwise.
+# Per connection; asyncpg's default.
 STATEMENTS_CACHED_MAX = 100
 BACKOFF_FIRST_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 5.0
@@ -46,7 +46,7 @@ SESSION = {
     "timezone": "UTC",
 }
 
-# Trouble that passes: lost connections, a server that starts, stops or fails over, serialization, deadlock, a lock
+# Failures that pass: lost connections, a server that starts, stops or fails over, serialization, deadlock, a lock
 # time-out, too many connections. Everything else is a bug and crashes. (asyncpg's InterfaceError is both: `connection`
 # makes a ConnectionError of it where the session was lost.)
 PASSING: tuple[type[Exception], ...] = (
@@ -68,7 +68,7 @@ PASSING_OR_CANCELLED: tuple[type[BaseException], ...] = (asyncio.CancelledError,
 
 
 class Database:
-    """A pool that discards what was cancelled, and says since when Postgres has been away.
+    """A pool that discards cancelled connections, and knows since when Postgres has been away.
 
     Where `listen_url` is set, `url` leads through a pooler in transaction mode: each transaction may run in another
     session of Postgres, which other clients use before and after it. So every statement runs in a transaction that
@@ -93,57 +93,62 @@ class Database:
             init=self._admit,
             connection_class=CONNECTION,
             # Nothing here leaves session state behind; asyncpg's reset would be one more round trip a statement.
-            reset=_leave_as_it_is,
+            reset=_keep_session,
         )
-        self.lookout = Lookout(self._pool.expire_connections)
+        self.failover = FailoverWatch(self._pool.expire_connections)
         self.away_since: float | None = None
 
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def open(self) -> None:
-        """Make the pool usable. No connection is made yet: a database that is away keeps nobody from starting."""
+        """Make the pool usable. No connection is made yet, so a process can start while its database is away."""
         await self._pool
 
     async def close(self) -> None:
-        """Let connections go, by force where one does not answer."""
+        """Close all connections, by force where the server does not answer."""
         try:
             await asyncio.wait_for(self._pool.close(), timeout=self._settings.connect_seconds_max)
         except PASSING:
             self._pool.terminate()
 
     async def watch(self) -> None:
-        """From now on no connection is used before it was seen where it leads."""
+        """From now on check where each connection leads before it is used."""
         async with self.session() as connection:
-            await self.lookout.watch(connection)
+            await self.failover.watch(connection)
 
-    async def look(self) -> None:
-        """See where a connection leads that we have had for a while: a pooler may have exchanged what is behind it."""
+    async def check_cluster(self) -> None:
+        """Check where an old connection leads: a pooler may have exchanged the server behind it."""
         async with self.session() as connection:
-            await self.lookout.look(connection)
+            await self.failover.check(connection)
 
     async def _admit(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
-        await say_times(connection)
+        await set_timestamp_codec(connection)
         if self._settings.pooler_prepares:
             await _require_kept_statements(connection)
-        await self.lookout.admit(connection)
+        await self.failover.admit(connection)
 
     def connection(self) -> AbstractAsyncContextManager[Any]:
-        """A connection for single statements; through a pooler, all of them are in one transaction."""
+        """Return a connection for single statements; through a pooler, all of them are in one transaction."""
         return self.transaction() if self._is_pooled else self.session()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """A connection inside a transaction: all or nothing."""
         async with self.session() as connection, within(connection, self.begin):
             yield connection
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
-        """A connection of one's own for a while. One that was cancelled or failed in mid-flight is not given back."""
+        """Yield a connection. If its work is cancelled or fails in mid-flight, it is not given back to the pool."""
         connection = await connecting(self._pool.acquire())
         try:
             yield connection
         except asyncpg.InterfaceError as fault:
-            # Nobody else uses this connection: but for arguments that do not fit (a ValueError, a bug of ours) this is
-            # how a session that was just cut off looks, whether it knows already that it is closed or not.
+            # Except for wrong arguments (a ValueError, a bug of ours) the session was just cut off.
             if isinstance(fault, ValueError):
                 raise
             _discard(connection)
@@ -152,27 +157,27 @@ class Database:
             _discard(connection)
             raise
         finally:
-            # One that was cut off may have gone from the pool by itself: its work is done or failed all the same.
+            # A connection that was cut off may have left the pool by itself.
             with suppress(asyncpg.InterfaceError, asyncpg.InternalClientError):
                 await asyncio.shield(self._pool.release(connection))
 
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
-        """Rows of one autocommit statement, run once."""
+        """Return the rows of one autocommit statement, run once."""
         async with self.connection() as connection:
             return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # asyncpg's pool is generic
 
     async def fetch_while(self, holds: Callable[[], bool], query: str, *arguments: object) -> Sequence[Any] | None:
-        """The same. None, and nothing is run, where the condition no longer holds once there is a connection."""
+        """As `fetch`. None, and nothing is run, if the condition no longer holds once there is a connection."""
         async with self.connection() as connection:
             return await connection.fetch(query, *arguments) if holds() else None
 
     async def value(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever the column holds
-        """The first column of the first row, or None."""
+        """Return the first column of the first row, or None."""
         rows = await self.fetch(query, *arguments)
         return rows[0][0] if rows else None
 
-    async def fetch_unwritten(self, query: str, *arguments: object) -> Sequence[Any] | None:
-        """Rows of one statement that may write nothing; None where it comes to writing."""
+    async def fetch_read_only(self, query: str, *arguments: object) -> Sequence[Any] | None:
+        """Return the rows of one statement that may write nothing; None if it tries to write."""
         begin = f"{self.begin}; SET LOCAL transaction_read_only = on"
         try:
             async with self.session() as connection, within(connection, begin):
@@ -181,12 +186,12 @@ class Database:
             return None
 
     @asynccontextmanager
-    async def attempt(self) -> AsyncIterator[None]:
-        """What may fail alone. Here whatever fails does; inside a transaction it takes a savepoint."""
+    async def savepoint(self) -> AsyncIterator[None]:
+        """Yield; inside a transaction, what fails within is undone alone. Here each statement is its own."""
         yield
 
     async def persist(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run an operation that may be run twice until Postgres has taken it."""
+        """Run an operation that may be run twice, until Postgres has taken it."""
         wait = BACKOFF_FIRST_SECONDS
         while True:
             try:
@@ -206,13 +211,13 @@ class Database:
             log.warning("database.away", during=what, error=type(trouble).__name__, detail=str(trouble)[:200])
 
     def note_health(self) -> None:
-        """Postgres answered."""
+        """Remember that Postgres answered."""
         if self.away_since is not None:
             log.info("database.back", away_seconds=round(time.monotonic() - self.away_since, 3))
             self.away_since = None
 
     async def require_safety(self) -> None:
-        """Refuse a server on which no promise holds."""
+        """Raise UnsafeDatabase if the server cannot keep what it commits."""
         row = (await self.persist("safety", lambda: self.fetch(_SQL["safety"])))[0]
         if not row["fsync"]:
             raise UnsafeDatabase("fsync is off: a crash of the server would forget what was sent")
@@ -225,10 +230,15 @@ class Database:
 
 
 @asynccontextmanager
-async def within(connection: Any, begin: str) -> AsyncIterator[None]:  # noqa: ANN401 - the pool's connection carries no types of ours
-    """A transaction from `begin` to its commit.
+async def within(
+    connection: Any,  # noqa: ANN401 - the pool's connection carries no types of ours
+    begin: str,
+    end: str = "COMMIT",
+    undo: str = "ROLLBACK",
+) -> AsyncIterator[None]:
+    """A transaction from `begin` to its commit, or a savepoint.
 
-    After a cancellation or trouble that passes nothing more is sent: `session` discards the connection, and the
+    After a cancellation or a failure that passes nothing more is sent: `session` discards the connection, and the
     transaction ends with it.
     """
     try:
@@ -237,26 +247,25 @@ async def within(connection: Any, begin: str) -> AsyncIterator[None]:  # noqa: A
     except PASSING_OR_CANCELLED:
         raise
     except BaseException:
-        await connection.execute("ROLLBACK")
+        await connection.execute(undo)
         raise
-    if await connection.execute("COMMIT") != "COMMIT":
-        raise RuntimeError("a statement had failed, and nothing was done: whoever survives that does it in `attempt`")
+    if await connection.execute(end) == "ROLLBACK":
+        raise RuntimeError("a statement had failed, so nothing was done: put what may fail into `savepoint`")
 
 
 def _begin(session: Mapping[str, str]) -> str:
-    """A transaction's begin, with what else the session would have had from its own."""
+    """Return what begins a transaction, with the settings that a session of our own would have."""
     settings = (f"SET LOCAL {name} = '{value}'" for name, value in session.items() if name != NAME)
     return "; ".join(("BEGIN", *settings))
 
 
 def _discard(connection: Any) -> None:  # noqa: ANN401 - the pool's proxy has no type of its own
-    """End a session in an unknown state. One that was cut off has gone from the pool by itself."""
     with suppress(asyncpg.InterfaceError):
         connection.terminate()
 
 
 async def connecting(attempt: Awaitable[T]) -> T:
-    """Whatever Postgres answers to a connection (starting, no such database, not now) is one kind of trouble."""
+    """Return the connection. Raises DatabaseUnavailable for every refusal (starting, no such database, not now)."""
     try:
         return await attempt
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as refused:
@@ -265,7 +274,7 @@ async def connecting(attempt: Awaitable[T]) -> T:
 
 
 async def _require_kept_statements(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
-    """Raise ConfigError where the server has a prepared statement under the name that we gave it.
+    """Raise ConfigError unless the server has a prepared statement under the name that we gave it.
 
     A pooler that supports prepared statements gives them names of its own. Without that, another client of the same
     session that uses the same name would execute our statement.
@@ -289,5 +298,5 @@ def _behind_pooler(why: str) -> ConfigError:
     return ConfigError([Fault("database.listen_url", words)])
 
 
-async def _leave_as_it_is(connection: object) -> None:
-    """Keep the session as it is."""
+async def _keep_session(connection: object) -> None:
+    """Reset nothing."""

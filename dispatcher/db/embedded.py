@@ -1,4 +1,4 @@
-"""The embedded Postgres: a server of our own in a data directory, for whoever has not named another."""
+"""The embedded Postgres: a server in a data directory, used where no database is configured."""
 
 import fcntl
 import json
@@ -22,12 +22,12 @@ shared_buffers = 256MB
 max_wal_size = 4GB
 max_connections = 100
 """
-# The folder of the machine's accounts: a lock on it is a lock on them, for all who take one.
+# The folder of the machine's accounts: a lock on it is a lock on them.
 ACCOUNTS = Path("/etc")
 
 
-def unless_configured(database: Database) -> "tuple[str, PostgresServer | None]":
-    """Where Postgres is: the configured one, or ours, which is started where it does not run."""
+def start_unless_configured(database: Database) -> "tuple[str, PostgresServer | None]":
+    """Return the URL of the configured Postgres, or the URL and the server of the embedded one, started."""
     if database.url:
         return database.url, None
     server = start(database.data_dir)
@@ -35,7 +35,7 @@ def unless_configured(database: Database) -> "tuple[str, PostgresServer | None]"
 
 
 def start(data_dir: str) -> "PostgresServer":
-    """Start the server in `data_dir`, or join the one that runs there. It stops with the last process that uses it."""
+    """Return the server in `data_dir`, started unless it runs. It stops with the last process that uses it."""
     folder = Path(data_dir).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "postgres"
@@ -46,16 +46,16 @@ def start(data_dir: str) -> "PostgresServer":
             server.ensure_pgdata_inited()
             with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
                 file.write(SETTINGS)
-        _forget_the_dead(data)
+        _remove_dead_users(data)
         server.start()
     return server
 
 
 def server_in(data: Path, version: int | None = None) -> "PostgresServer":
-    """The server whose data is there, or will be, of the newest version unless another is named; not started.
+    """Return the server of a data directory, of the newest version unless another is given; not started.
 
-    Where root runs it, the library makes an account for it. `useradd` looks whether there is one before it locks:
-    of two at once the second replaces the first, whose number is nobody's from then on, and its `initdb` fails.
+    Where root runs it, the library creates an account for it. `useradd` checks before it locks: of two at once the
+    second replaces the first account, whose `initdb` then fails.
     """
     try:
         with warnings.catch_warnings():
@@ -74,7 +74,6 @@ def server_in(data: Path, version: int | None = None) -> "PostgresServer":
 
 @contextmanager
 def _accounts() -> Iterator[None]:
-    """One at a time on this machine."""
     lock = os.open(ACCOUNTS, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -83,20 +82,20 @@ def _accounts() -> Iterator[None]:
         os.close(lock)
 
 
-def _forget_the_dead(data: Path) -> None:
-    """The library counts its users in a file; one that was killed stands there for ever and keeps the server up."""
+def _remove_dead_users(data: Path) -> None:
+    """Remove dead processes from the library's file of users: a killed one would keep the server up for ever."""
     users = data / ".handle_pids.json"
     if not users.exists():
         return
-    alive = [pid for pid in json.loads(users.read_text() or "[]") if _runs(pid)]
+    alive = [pid for pid in json.loads(users.read_text() or "[]") if _is_running(pid)]
     users.write_text(json.dumps(alive))
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

@@ -1,6 +1,7 @@
-"""The lookout: where a connection leads. A server that was restored or promoted meanwhile may have forgotten marks.
-What may have been attempted is quarantined before any connection to it is used, and the epoch that knew the old one
-ends.
+"""Failover detection: which server and timeline a connection leads to.
+
+A server that was restored or promoted may have forgotten marks. What may have been attempted is quarantined before any
+connection to it is used, and the epoch that knew the old server ends.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 _SQL = statements(__name__)
 
-# A million suspects take a quarter of a minute; what takes an hour hangs.
+# A million deliveries take a quarter of a minute; what takes an hour hangs.
 QUARANTINE_SECONDS_MAX = 3_600.0
 # Errors of a server or database that has no schema of ours, or is a standby.
 _ELSEWHERE = (
@@ -27,8 +28,8 @@ _ELSEWHERE = (
 )
 
 
-class Place(Struct, frozen=True):
-    """Where a database lives. A failover changes the timeline, a restore at least one of them."""
+class Cluster(Struct, frozen=True):
+    """The identity of a database. A failover changes the timeline, a restore at least one of these."""
 
     system_identifier: int
     timeline: int
@@ -36,47 +37,46 @@ class Place(Struct, frozen=True):
     schema_oid: int
 
 
-class Lookout:
-    """Looks where connections lead, and tells when that is another place than before."""
+class FailoverWatch:
+    """Detects connections that lead to another cluster than before."""
 
     def __init__(self, expire: Callable[[], Awaitable[None]]) -> None:
-        # Lets no connection of before be used again.
         self._expire = expire
-        self._place: Place | None = None
-        # Called when we are somewhere else, and what may have been attempted there is quarantined.
+        self._cluster: Cluster | None = None
+        # Called after a change, when what may have been attempted is quarantined.
         self.moved: Callable[[], None] = lambda: None
         self.watching = False
 
     async def watch(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
-        """Look once, and from now on at each connection that is made."""
-        await self.look(connection)
+        """Check this connection, and from now on each new one."""
+        await self.check(connection)
         self.watching = True
         await self._expire()
 
     async def admit(self, connection: Any) -> None:  # noqa: ANN401 - as above
-        """Let a new connection be used if it leads where the others do. Whoever asked for it has to think again."""
-        if self.watching and await self.look(connection):
-            raise DatabaseUnavailable("it is another server, or another timeline of it")
+        """Admit a new connection. Raises DatabaseUnavailable if it leads to another cluster than the others."""
+        if self.watching and await self.check(connection):
+            raise DatabaseUnavailable("the connection leads to another server, or another timeline of it")
 
-    async def require_here(self, connection: Any) -> None:  # noqa: ANN401 - as above
+    async def require_same(self, connection: Any) -> None:  # noqa: ANN401 - as above
         """Raise ConfigError unless a connection from outside the pool leads to the same database as the pool's."""
         try:
-            *place, _ = await connection.fetchrow(_SQL["look"])
+            *cluster, _ = await connection.fetchrow(_SQL["identify"])
         except _ELSEWHERE:
-            place = []
-        if not place or Place(*place) != self._place:
+            cluster = []
+        if not cluster or Cluster(*cluster) != self._cluster:
             words = "leads to another server or database than database.url"
             raise ConfigError([Fault("database.listen_url", words)])
 
-    async def look(self, connection: Any) -> bool:  # noqa: ANN401 - as above
-        """Whether we are somewhere else than before; then everything that this means has been done."""
+    async def check(self, connection: Any) -> bool:  # noqa: ANN401 - as above
+        """Whether this is another cluster than before; then it has been quarantined, and `moved` was called."""
         try:
-            *place, known = await connection.fetchrow(_SQL["look"])
+            *cluster, known = await connection.fetchrow(_SQL["identify"])
         except asyncpg.ObjectNotInPrerequisiteStateError as standby:
-            raise DatabaseUnavailable("it is a standby, which may be promoted under our feet") from standby
-        quarantined = None if known else await _see(connection)
-        before, self._place = self._place, Place(*place)
-        if quarantined is None and before in (None, self._place):
+            raise DatabaseUnavailable("the server is a standby, which may be promoted meanwhile") from standby
+        quarantined = None if known else await _note(connection)
+        before, self._cluster = self._cluster, Cluster(*cluster)
+        if quarantined is None and before in (None, self._cluster):
             return False
         log.error("cluster.changed", quarantined=quarantined or 0)
         await self._expire()
@@ -84,8 +84,8 @@ class Lookout:
         return True
 
 
-async def _see(connection: Any) -> int | None:  # noqa: ANN401 - as above
-    """Note the place, and quarantine unless it is the first one; None where somebody else has."""
+async def _note(connection: Any) -> int | None:  # noqa: ANN401 - as above
+    """Store the cluster, and quarantine unless it is the first; None if another instance has done so."""
     async with connection.transaction():
-        await connection.execute(_SQL["take_time"], str(int(QUARANTINE_SECONDS_MAX * 1_000)))
-        return await connection.fetchval(_SQL["see"], timeout=QUARANTINE_SECONDS_MAX)  # type: ignore[no-any-return]  # a bigint or null
+        await connection.execute(_SQL["allow_time"], str(int(QUARANTINE_SECONDS_MAX * 1_000)))
+        return await connection.fetchval(_SQL["note"], timeout=QUARANTINE_SECONDS_MAX)  # type: ignore[no-any-return]  # a bigint or null

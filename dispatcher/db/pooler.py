@@ -7,7 +7,7 @@ from dispatcher.db.database import Database, connecting, require_no_pooler
 from dispatcher.db.renaming import CONNECTION
 
 # Overrides of the role's defaults: a migration may take long, and a listener is idle most of the time. pgbouncer
-# refuses both, which is welcome: through it notifications would be lost, and a migration's lock would not be released.
+# refuses both, as it should: through it notifications would be lost, and a migration's lock would not be released.
 LASTING = {"statement_timeout": "0", "idle_session_timeout": "0"}
 LISTENER = "dispatcher wakeup"
 MIGRATION = "dispatcher migrate"
@@ -43,6 +43,6 @@ async def require(settings: Settings, database: Database) -> None:
         connect(settings.listen_url, LISTENER, connect_seconds_max=settings.connect_seconds_max)
     )
     try:
-        await database.lookout.require_here(connection)
+        await database.failover.require_same(connection)
     finally:
         connection.terminate()

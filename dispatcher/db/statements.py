@@ -1,4 +1,4 @@
-"""The statements: each `.sql` file beside a module holds some, each with a name and its reason in comments."""
+"""SQL statements by name, from the `.sql` file beside a module."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ _HEAD = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 @cache
 def statements(module: str) -> dict[str, str]:
-    """The statements of the `.sql` file beside a module, by name."""
+    """Return the statements of the `.sql` file beside a module, by name."""
     package, _, file = module.rpartition(".")
     parts = _HEAD.split(resources.files(package).joinpath(f"{file}.sql").read_text(encoding="utf-8"))
     if parts[0].strip():

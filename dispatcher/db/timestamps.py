@@ -1,7 +1,7 @@
-"""Times: what Postgres keeps of a moment, as Python can say it.
+"""Timestamps of Postgres as Python's datetimes.
 
-Postgres knows years before 1 and after 9999, and moments before and after all others. An application may write any of
-them into its delivery; asyncpg by itself fails over the first two, and leaves the others without their zone.
+Postgres knows years before 1 and after 9999, and infinity. An application may write any of them into its delivery;
+asyncpg by itself fails on such years, and returns infinity without a zone.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -19,23 +19,22 @@ _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _ENDS = {_FIRST: -(2**63), _LAST: 2**63 - 1}
 
 
-async def say_times(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
-    """Have a connection read every time that Postgres keeps: what Python cannot say is the nearest that it can."""
+async def set_timestamp_codec(connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
+    """Let a connection read every timestamp: what Python cannot express becomes the nearest that it can."""
     await connection.set_type_codec(
         "timestamptz", schema="pg_catalog", encoder=_encoded, decoder=_decoded, format="tuple"
     )
 
 
 def _encoded(at: datetime) -> tuple[int]:
-    kept = (at.astimezone(UTC) - _EPOCH) // _MICROSECOND
-    return (_ENDS.get(kept, kept),)
+    value = (at.astimezone(UTC) - _EPOCH) // _MICROSECOND
+    return (_ENDS.get(value, value),)
 
 
-def _decoded(kept: tuple[int]) -> datetime:
-    return _EPOCH + min(max(kept[0], _FIRST), _LAST) * _MICROSECOND
+def _decoded(value: tuple[int]) -> datetime:
+    return _EPOCH + min(max(value[0], _FIRST), _LAST) * _MICROSECOND
 
 
 async def now(connection: Any) -> datetime:  # noqa: ANN401 - a Database, which imports this, or a connection
-    """The time by which the database goes."""
     found: datetime = await connection.value(_SQL["now"])
     return found

@@ -1,4 +1,4 @@
-"""Bearer keys as they are handed out: a part by which they are found, and a secret of which only the hash is kept."""
+"""Bearer keys: a prefix by which they are found, and a secret of which only the hash is stored."""
 
 import hmac
 import re
@@ -19,23 +19,22 @@ _FORM = re.compile(rf"(dsp_[A-Za-z0-9]{{{_PREFIX_CHARACTERS}}})_[A-Za-z0-9]{{{_S
 
 
 class Bearer(Struct, frozen=True):
-    """A key as its holder has it. It is shown once, and never kept."""
+    """A key with its secret. It is shown once, and never stored."""
 
     prefix: str
     text: str
 
     @property
     def hash(self) -> bytes:
-        """What is kept of it."""
         return sha256(self.text.encode()).digest()
 
-    def is_of(self, kept: bytes) -> bool:
-        """Whether this is what was kept, in a time that does not say how much of it is."""
-        return hmac.compare_digest(self.hash, kept)
+    def matches(self, stored: bytes) -> bool:
+        """Whether this is the key of a stored hash, compared in constant time."""
+        return hmac.compare_digest(self.hash, stored)
 
 
 def make(choose: Callable[[str], str]) -> Bearer:
-    """A new one; `choose` takes one character of a text, in a way that nobody can guess."""
+    """Return a new key; `choose` takes one character of a text, unpredictably."""
 
     def some(count: int) -> str:
         return "".join(choose(_ALPHABET) for _ in range(count))
@@ -45,6 +44,6 @@ def make(choose: Callable[[str], str]) -> Bearer:
 
 
 def read(text: str) -> Bearer | None:
-    """The key that somebody shows; None where it has not the form of one."""
+    """Return the key in a text; None if it does not have the form of a key."""
     match = _FORM.fullmatch(text)
     return None if match is None else Bearer(match[1], text)

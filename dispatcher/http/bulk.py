@@ -1,7 +1,7 @@
-"""Sweeping: something that is done to everything that a filter matches, by the page, as far as one request goes.
+"""Bulk actions: an action on everything that a filter matches, by the page, as far as one request goes.
 
-What a sweep means is what there was when it began: its cursor keeps that time and its place, so that each is met once,
-also one to which it cannot be done, and one that has failed again meanwhile.
+It is about what existed when it began: its cursor has that time and its place, so that each row is met once, also one
+to which the action cannot be done, and one that has failed again meanwhile.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ SWEPT = Swept(
 async def sweep(
     ids: Sequence[int], act: Callable[[Sequence[int]], Awaitable[Iterable[NotDone]]], next_cursor: str | None
 ) -> Swept:
-    """Do it to these, page by page; `act` says to which of a page it was not done, and why."""
+    """Act on these rows, page by page; `act` returns those of a page to which it was not done, and why."""
     refused: list[NotDone] = []
     for start in range(0, len(ids), PAGE):
         refused += await act(ids[start : start + PAGE])

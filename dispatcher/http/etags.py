@@ -1,31 +1,30 @@
-"""Tags: the number of a definition's newest version as its ETag, so that nobody overwrites what he has not seen."""
+"""ETags: the number of a definition's newest version, so that nobody overwrites a version that they have not seen."""
 
 from dispatcher.http.endpoints import Call
 from dispatcher.http.problems import CHANGED, Problem
 
 
 def tag(number: int) -> str:
-    """A version as an ETag."""
+    """Return a version as an ETag."""
     return f'"{number}"'
 
 
-def fits(field: str, number: int) -> bool:
-    """Whether an If-Match means this version: any that there is, or one of several.
+def matches(field: str, number: int) -> bool:
+    """Whether an If-Match (`*` or a list of tags) means this version.
 
-    A proxy that compresses makes a tag weak on its way out, and its holder would never be let in again: the version is
-    the same.
+    Weak tags count: a proxy that compresses makes tags weak, and its callers could never change anything.
     """
     named = [one.strip().removeprefix("W/") for one in field.split(",")]
     return named == ["*"] or tag(number) in named
 
 
 def require(call: Call, what: str, number: int) -> None:
-    """Refuse what was meant for another version than this."""
-    if call.if_match is not None and not fits(call.if_match, number):
+    """Raise Problem if the request was meant for another version than this."""
+    if call.if_match is not None and not matches(call.if_match, number):
         raise Problem(CHANGED, f"the {what} is at version {number}")
 
 
 def require_next(what: str, before: int | None, number: int, *, created: bool) -> None:
-    """Refuse where somebody was quicker, between the look at a version and the lock; this was not done."""
+    """Raise Problem if another request changed it between the look at its version and the lock."""
     if before is not None and number != before + created:
         raise Problem(CHANGED, f"the {what} has just been changed")

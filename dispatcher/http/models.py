@@ -1,9 +1,10 @@
 """Models: what requests say and what answers say, as the program and its OpenAPI document know them."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from dispatcher.http.cursors import ID_MAX
 
@@ -30,6 +31,13 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True):
     """What a request says: nothing that is not known."""
 
 
+class PageQuery(Asked, frozen=True):
+    """The part of a list without filters."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
 class Why(Asked, frozen=True):
     """Why it is done."""
 
@@ -54,3 +62,9 @@ class OwnKey(Struct, frozen=True):
     role: str
     tenant_id: str
     workspace_id: str
+
+
+def page_model(name: str, rows: str, row: Any, words: str) -> Callable[..., Struct]:  # noqa: ANN401 - a struct, or Raw
+    """The model of a page of a list, described by `words`: a field of its rows, and the cursor of the next page."""
+    fields = [(rows, list[row]), ("next_cursor", str | None)]
+    return defstruct(name, fields, frozen=True, namespace={"__doc__": words})

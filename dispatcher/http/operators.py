@@ -1,11 +1,11 @@
-"""Operators: keys of one workspace, which the configuration names, may reach beyond it; all others may not."""
+"""Operators: keys of the one workspace that the configuration names may reach beyond it; no others may."""
 
 from dispatcher.base.workspace import Workspace
 from dispatcher.http.endpoints import Call
 from dispatcher.http.problems import FORBIDDEN, Problem
 
 
-def is_operators(call: Call) -> bool:
+def is_operator(call: Call) -> bool:
     """Whether a request shows a key of the operators' workspace, or is a local operator's."""
     if call.shown is None:
         return True
@@ -14,8 +14,8 @@ def is_operators(call: Call) -> bool:
 
 
 def require(call: Call, what: str) -> None:
-    """Refuse whoever is no operator; `what` is what only they may do."""
-    if not is_operators(call):
+    """Raise Problem unless the caller is an operator; `what` is what only operators may do."""
+    if not is_operator(call):
         words = (
             f"the key {call.key.name} is one of {_here(call)}; "
             f"only keys of the operators' workspace (api.operators) {what}"
@@ -28,12 +28,12 @@ def _here(call: Call) -> str:
 
 
 def actor(call: Call, where: Workspace | None) -> str:
-    """Who does something in a workspace, or (None) everywhere: a key of that workspace may have the same name."""
+    """Return who acts in a workspace, or (None) everywhere: a key of that workspace may have the same name."""
     return call.actor if call.shown is None or where == call.workspace else f"{call.actor} of {_here(call)}"
 
 
-def meant(call: Call, tenant_id: str | None, workspace_id: str | None) -> Workspace:
-    """The workspace that a request is about: the key's own, or for operators any."""
+def requested_workspace(call: Call, tenant_id: str | None, workspace_id: str | None) -> Workspace:
+    """Return the workspace that a request is about: the key's own, or for operators any."""
     if call.shown is None:
         return Workspace(tenant_id or "default", workspace_id or "default")
     here = call.workspace

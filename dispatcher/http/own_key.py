@@ -1,4 +1,4 @@
-"""The key of a request, told to whoever shows it."""
+"""The endpoint that describes the key of its request."""
 
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.models import OwnKey

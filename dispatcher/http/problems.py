@@ -1,4 +1,4 @@
-"""Problems: everything that an answer can be besides what was asked for, as RFC 9457 writes it."""
+"""Problems: every answer other than the one that was asked for, as RFC 9457 problem documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from dispatcher.base.errors import Fault
 
-# Beyond these nobody reads on; how many more there are is said.
+# More help nobody; their number is given.
 FAULTS_SHOWN_MAX = 100
 MEDIA_TYPE = "application/problem+json"
 KIND_PREFIX = "urn:dispatcher:problem:"
 
 
 class Kind(Struct, frozen=True):
-    """One kind of problem: its name, its status, and what it is in a few words."""
+    """One kind of problem: its name, its HTTP status, and its title."""
 
     name: str
     status: int
@@ -23,7 +23,6 @@ class Kind(Struct, frozen=True):
 
     @property
     def type(self) -> str:
-        """The identifier of it, which leads nowhere."""
         return KIND_PREFIX + self.name
 
 
@@ -58,11 +57,11 @@ class Document(Struct, frozen=True, omit_defaults=True):
     request_id: str
     faults: Sequence[Fault] = ()
     more_faults: int = 0
-    # What the thing is that was to be changed, in one word, where that is why it was not.
+    # The state that kept the thing from being changed, in one word.
     answer: str = ""
 
 
-class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mostly nobody's error
+class Problem(Exception):  # noqa: N818 - an answer to a request, seldom an error of ours
     """Ends a request with an answer other than the one that was asked for."""
 
     def __init__(
@@ -81,7 +80,7 @@ class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mos
         self.answer = answer
 
     def document(self, request_id: str) -> bytes:
-        """It as it is sent, with the first of its faults."""
+        """Return the problem document, with the first faults."""
         return msgspec.json.encode(
             Document(
                 type=self.kind.type,
@@ -90,29 +89,25 @@ class Problem(Exception):  # noqa: N818 - it is the answer to a request, and mos
                 detail=self.detail,
                 request_id=request_id,
                 faults=self.faults[:FAULTS_SHOWN_MAX],
-                more_faults=self._more_faults,
+                more_faults=max(len(self.faults) - FAULTS_SHOWN_MAX, 0),
                 answer=self.answer,
             )
         )
 
     def envelope(self) -> bytes:
-        """It as callers of the older interface get it."""
+        """Return the problem in the older interface's envelope."""
         return msgspec.json.encode(Refused(error=self.detail))
-
-    @property
-    def _more_faults(self) -> int:
-        return max(len(self.faults) - FAULTS_SHOWN_MAX, 0)
 
 
 def faulty(faults: Iterable[Fault], detail: str | None = None) -> Problem:
-    """A request with faults, in words that one can read without the list."""
+    """Return the problem of a request with faults; its detail has the first of them."""
     found = tuple(faults)
     some = "; ".join(map(str, found[:3])) + ("; …" if found[3:] else "")
     return Problem(FAULTY, detail or some, found)
 
 
 def not_found(what: str) -> Problem:
-    """Nothing there, or something of somebody else's: it is not said which."""
+    """Return the problem of what does not exist, or belongs to another workspace: the answer does not tell which."""
     return Problem(NOT_FOUND, f"there is no {what}")
 
 

@@ -1,4 +1,4 @@
-"""Reading: the JSON of a request into a model, or every fault that it has, each with its path."""
+"""Reading requests: JSON and query parameters into a model, or every fault with its path."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from msgspec import NODEFAULT, Meta, Struct, inspect, structs
 from dispatcher.base.errors import Fault, Hints, did_you_mean, quoted
 from dispatcher.http.problems import faulty
 
-# What a run takes of an object, and some levels around it.
+# The depth that a run accepts of an object, and some levels around it.
 DEPTH_MAX = 136
-# Of a value some bytes are sent, and a hundred are kept of it while it is read: 5,000 deliveries have this many.
+# A value takes about a hundred bytes of memory while it is read. 5,000 deliveries have this many values.
 VALUES_MAX = 250_000
 # More than any list takes.
 PARAMETERS_MAX = 50
@@ -27,7 +27,7 @@ _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _KEEP = b'[]{}:,"'
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes(set(range(256)) - set(_KEEP))
-# Escapes of what Postgres cannot keep: NUL, and half of a pair.
+# Escapes of what Postgres cannot store: NUL, and half of a surrogate pair.
 _SUSPICIOUS = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _SUSPECT = object()
 _PLACE = re.compile(r"^(.*?)(?: - at `\$(.*)`)?$", re.DOTALL)
@@ -36,33 +36,25 @@ M = TypeVar("M", bound=Struct)
 
 
 class _Doubled(dict[str, Any]):
-    """An object of a request in which names stood more than once: these."""
+    """A JSON object, with the names that it had more than once."""
 
     twice: tuple[str, ...] = ()
 
 
-def _signs(body: bytes) -> bytes:
-    """The brackets, colons and commas of a body, without reading anything."""
+def signs(body: bytes) -> bytes:
+    """Return the brackets, colons and commas of a body, without parsing it."""
     whole = _ESCAPED.sub(b"", body) if b"\\" in body else body
     # Every second piece stood between quotes. (Matching texts by an expression costs ten times as much.)
     return b"".join(whole.translate(_BRACKETS, _OTHERS).split(b'"')[::2])
 
 
-def values(body: bytes) -> int:
-    """How many values and names there are at most."""
-    return _values(_signs(body))
-
-
-def _values(signs: bytes) -> int:
+def values(signs: bytes) -> int:
+    """Return how many values and names there are at most."""
     return 1 + sum(map(signs.count, (b",", b":", b"[")))
 
 
-def depth(body: bytes) -> int:
-    """How deep brackets stand in each other; all that are never closed count."""
-    return _depth(_signs(body))
-
-
-def _depth(signs: bytes) -> int:
+def depth(signs: bytes) -> int:
+    """Return how deep brackets are nested; all that are never closed count."""
     brackets = signs.translate(None, b":,")
     levels = 0
     while levels <= DEPTH_MAX:
@@ -74,7 +66,7 @@ def _depth(signs: bytes) -> int:
 
 
 def tree(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
-    """The JSON of a body whose names stand once each, without what nobody can keep. Raises Problem."""
+    """Return the JSON of a body. Raises Problem for repeated names and characters that Postgres cannot store."""
     found, faults = _tree(body)
     if faults:
         raise faulty(faults)
@@ -82,30 +74,28 @@ def tree(body: bytes) -> Any:  # noqa: ANN401 - whatever the request says
 
 
 def _tree(body: bytes, values_max: int = VALUES_MAX) -> tuple[Any, list[Fault]]:
-    """The JSON of a body, and the names that stand twice in it; raises Problem where nothing can be made of it."""
-    signs = _signs(body)
-    if _values(signs) > values_max:
+    """Return the JSON of a body and the faults of repeated names. Raises Problem where it cannot be read."""
+    found_signs = signs(body)
+    if values(found_signs) > values_max:
         raise faulty([Fault("$", f"has more than {values_max} values")])
-    if _depth(signs) > DEPTH_MAX:
+    if depth(found_signs) > DEPTH_MAX:
         raise faulty([Fault("$", f"is nested more than {DEPTH_MAX} deep")])
-    found = _SUSPECT if _SUSPICIOUS.search(body) else _quickly(body, signs)
+    found = _SUSPECT if _SUSPICIOUS.search(body) else _quickly(body, found_signs)
     return _thoroughly(body) if found is _SUSPECT else (found, [])
 
 
-def _quickly(body: bytes, signs: bytes) -> Any:  # noqa: ANN401 - whatever the request says
-    """The JSON of a body, or that there may be something wrong with it."""
+def _quickly(body: bytes, found_signs: bytes) -> Any:  # noqa: ANN401 - whatever the request says
+    """Return the JSON of a body, or _SUSPECT if it may have faults."""
     try:
         found = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return _SUSPECT
-    # A name that stood twice stands once now, and a colon with it.
-    again = _signs(msgspec.json.encode(found))
-    return found if again.count(b":") == signs.count(b":") else _SUSPECT
+    # A repeated name is there once now, and so is its colon.
+    again = signs(msgspec.json.encode(found))
+    return found if again.count(b":") == found_signs.count(b":") else _SUSPECT
 
 
 def _thoroughly(body: bytes) -> tuple[Any, list[Fault]]:
-    """The same, with all that is wrong."""
-    seen: list[_Doubled] = []
 
     def pairs(given: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(given)
@@ -113,7 +103,6 @@ def _thoroughly(body: bytes) -> tuple[Any, list[Fault]]:
             return made
         doubled = _Doubled(made)
         doubled.twice = _twice(given)
-        seen.append(doubled)
         return doubled
 
     try:
@@ -122,19 +111,25 @@ def _thoroughly(body: bytes) -> tuple[Any, list[Fault]]:
         raise faulty([Fault("$", f"is not UTF-8 at byte {fault.start + 1}")]) from fault
     except (ValueError, RecursionError) as fault:
         raise faulty([Fault("$", f"is not JSON: {fault}")]) from fault
-    faults = list(_repeated(found, "$")) if seen else []
-    unkeepable = list(_unkeepable(found, "$")) if _SUSPICIOUS.search(body) else []
-    if unkeepable:
-        # Nothing more can be asked of what nobody can write.
-        raise faulty([*faults, *unkeepable])
+    everything = list(_walk(found, "$"))
+    faults = [
+        Fault(_at(path, name), "stands twice")
+        for path, value in everything
+        if isinstance(value, _Doubled)
+        for name in value.twice
+    ]
+    if unstorable := [
+        fault for path, text in everything if isinstance(text, str) for fault in _text_faults(text, path)
+    ]:
+        raise faulty([*faults, *unstorable])
     return found, faults
 
 
 def read(body: bytes, model: type[M], values_max: int = VALUES_MAX) -> M:
-    """A model out of the JSON of a body. Raises Problem, with every fault."""
+    """Return a model read from the JSON of a body. Raises Problem, with every fault."""
     found, faults = _tree(body, values_max)
     if not faults and not _has_times(model):
-        # What can be converted has no faults; only of times more is asked.
+        # What can be converted has no faults, except in times.
         with suppress(msgspec.ValidationError):
             return msgspec.convert(found, model)
     faults += faults_of(found, model, "$")
@@ -149,7 +144,7 @@ def _has_times(model: type[Struct]) -> bool:
 
 
 def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
-    """A model out of the parameters of a URL, each of which stands once."""
+    """Return a model read from the parameters of a URL. Raises Problem, with every fault."""
     if not given and isinstance(plain := _unasked(model), model):
         return plain
     if len(given) > PARAMETERS_MAX:
@@ -172,12 +167,12 @@ def read_query(given: list[tuple[str, str]], model: type[M]) -> M:
 
 @cache
 def _unasked(model: type[Struct]) -> Struct | None:
-    """The model of a URL without parameters, as most are; None where some are required."""
+    """Return the model of a URL without parameters; None if some are required."""
     return None if any(one.required for one in _fields(model).values()) else msgspec.convert({}, model)
 
 
 def faults_of(value: object, annotation: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401 - as it was written
-    """Everything in which a value is not what an annotation says."""
+    """Yield every fault of a value that does not fit an annotation."""
     return _faults_of(value, annotation, path, Hints())
 
 
@@ -198,9 +193,9 @@ def _faults_of(value: object, annotation: Any, path: str, hints: Hints) -> Itera
         yield from _leaf_faults(value, annotation, path, strict=True)
 
 
-def over(at: datetime | None, path: str) -> list[Fault]:
-    """What is wrong with a time that has to come yet."""
-    return [Fault(path, "is over already")] if at is not None and at <= datetime.now(UTC) else []
+def past_time_faults(at: datetime | None, path: str) -> list[Fault]:
+    """Return the fault of a time that has to be in the future."""
+    return [Fault(path, "is in the past")] if at is not None and at <= datetime.now(UTC) else []
 
 
 def _object_faults(value: object, model: type[Struct], path: str, hints: Hints) -> Iterator[Fault]:
@@ -229,10 +224,10 @@ def _leaf_faults(value: object, annotation: Any, path: str, *, strict: bool) -> 
     try:
         found = msgspec.convert(value, annotation, strict=strict)
         if found is None and not strict:
-            # Who has no such parameter leaves it out.
-            return [Fault(path, "is none of its values")]
+            # To omit a parameter is to leave it out.
+            return [Fault(path, "is not one of its values")]
         if isinstance(found, datetime):
-            # Seconds since 1970 are no time in RFC 3339.
+            # Seconds since 1970 are not a time of RFC 3339.
             msgspec.convert(value, annotation).astimezone(UTC)
     except OverflowError:
         return [Fault(path, "is out of range")]
@@ -249,7 +244,7 @@ def _fields(model: type[Struct]) -> dict[str, structs.FieldInfo]:
 
 
 def _bare(annotation: Any) -> tuple[Any, Meta | None]:  # noqa: ANN401 - as above
-    """An annotation without what is noted beside it."""
+    """Return an annotation without its metadata, and its Meta."""
     if hasattr(annotation, "__metadata__"):
         meta = next((one for one in annotation.__metadata__ if isinstance(one, Meta)), None)
         return get_args(annotation)[0], meta
@@ -257,45 +252,27 @@ def _bare(annotation: Any) -> tuple[Any, Meta | None]:  # noqa: ANN401 - as abov
 
 
 def _twice(given: list[tuple[str, Any]]) -> tuple[str, ...]:
-    """The names that stand more than once."""
     return tuple(name for name, count in Counter(name for name, _ in given).items() if count > 1)
 
 
 def _without_none(bare: Any) -> Any:  # noqa: ANN401 - as above
-    """What else may stand where nothing may stand; None where that is not one thing."""
+    """Return the other type of an optional one; None if there is not exactly one."""
     if get_origin(bare) not in (Union, UnionType):
         return None
     others = [one for one in get_args(bare) if one is not NoneType]
     return others[0] if len(others) == 1 else None
 
 
-def _repeated(value: object, path: str) -> Iterator[Fault]:
-    match value:
-        case dict():
-            for name in value.twice if isinstance(value, _Doubled) else ():
-                yield Fault(_at(path, name), "stands twice")
-            for name, one in value.items():
-                yield from _repeated(one, _at(path, name))
-        case list():
-            for number, one in enumerate(value):
-                yield from _repeated(one, f"{path}[{number}]")
-        case _:
-            pass
-
-
-def _unkeepable(value: object, path: str) -> Iterator[Fault]:
-    match value:
-        case str():
-            yield from _text_faults(value, path)
-        case dict():
-            for name, one in value.items():
-                yield from _text_faults(name, _at(path, name))
-                yield from _unkeepable(one, _at(path, name))
-        case list():
-            for number, one in enumerate(value):
-                yield from _unkeepable(one, f"{path}[{number}]")
-        case _:
-            pass
+def _walk(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield each value and each name inside a value, with its path."""
+    yield path, value
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield _at(path, name), name
+            yield from _walk(one, _at(path, name))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _walk(one, f"{path}[{number}]")
 
 
 def _text_faults(text: str, path: str) -> Iterator[Fault]:
@@ -310,4 +287,4 @@ def _at(path: str, name: str) -> str:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number of JSON")

@@ -1,11 +1,11 @@
-"""Roles: what the holder of a key may do. Both sets are closed, and the matrix is all there is to it."""
+"""Roles and rights of keys: two closed sets, and the matrix between them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class Right(StrEnum):
-    """One thing that a key may be good for."""
+    """One right of a key."""
 
     WORKFLOWS = "workflows"
     RULES = "rules"
@@ -33,7 +33,7 @@ class Right(StrEnum):
 
 
 class Role(StrEnum):
-    """What a key is made for, in the words in which it is configured."""
+    """The role of a key, as it is written in requests."""
 
     WORKFLOW_MANAGER = "workflowManager"
     TRIGGER_OPERATOR = "triggerOperator"
@@ -41,7 +41,7 @@ class Role(StrEnum):
     WORKER_SERVICE = "workerService"
 
 
-# What nobody else has is the system administrator's.
+# Rights of no other role are the system administrator's alone.
 MATRIX: Mapping[Role, frozenset[Right]] = {
     Role.WORKFLOW_MANAGER: frozenset(
         {Right.WORKFLOWS, Right.LOGS, Right.RULES, Right.TEMPLATES, Right.SEQUENCES},
@@ -56,10 +56,8 @@ MATRIX: Mapping[Role, frozenset[Right]] = {
 
 
 def may(role: Role, right: Right) -> bool:
-    """Whether a role has a right."""
     return right in MATRIX[role]
 
 
-def who_may(right: Right) -> tuple[Role, ...]:
-    """The roles that have a right."""
+def roles_with(right: Right) -> tuple[Role, ...]:
     return tuple(role for role in Role if may(role, right))

@@ -10,7 +10,7 @@ from dispatcher.cli.session import Session
 from dispatcher.cli.slow_session import SlowSession
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.engine.store import held
-from dispatcher.engine.store.held import Suspects
+from dispatcher.engine.store.held import QuarantineCounts
 
 
 def quarantine(
@@ -34,7 +34,7 @@ def quarantine(
     by = who(session, actor)
     slow = SlowSession.of(session)
     with slow.database() as database:
-        found = slow.run(lambda: held.suspects(database, time))
+        found = slow.run(lambda: held.to_quarantine(database, time))
         count = found.deliveries + found.runs
         if count:
             confirm(slow.voice, yes, count, _in_words(found, f"created before {second(time)} would be "))
@@ -49,7 +49,7 @@ def quarantine(
         slow.voice.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
 
 
-def _in_words(found: Suspects, about: str = "") -> str:
+def _in_words(found: QuarantineCounts, about: str = "") -> str:
     """Both counts, or the one that there is."""
     runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
     words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not found.runs)

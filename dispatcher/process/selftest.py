@@ -30,7 +30,7 @@ LeaseOption = Annotated[float, typer.Option("--lease", min=0.5, max=60, help="Se
 CutsOption = Annotated[
     int, typer.Option("--cuts", min=-1, max=10_000, help="How often lines to Postgres are cut; -1: as often as killed.")
 ]
-KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the books.")]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the providers' files.")]
 
 
 def selftest(
@@ -52,7 +52,7 @@ def selftest(
     session.require_local()
     hush()
     plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
-    url, server = embedded.unless_configured(session.config.database)
+    url, server = embedded.start_unless_configured(session.config.database)
     # It cuts connections itself, and makes a database that a pooler need not know.
     past_pooler = pooler.url_of(session.config.database, url)
     try:

@@ -1,1 +1,1 @@
-"""The selftest: what a dispatcher is tried against (a provider with books of its own, a proxy that breaks lines)."""
+"""The selftest: a provider that stores what it accepts, a proxy that breaks connections, and an audit."""

@@ -1,4 +1,4 @@
-"""The audit: the providers' books against the database, delivery by delivery."""
+"""The audit: compares the providers' files with the database, delivery by delivery."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -20,13 +20,13 @@ SELECT d.id, d.idempotency_key AS key, s.status, s.held, s.error, s.provider_mes
 
 
 class Tally(Struct):
-    """What became of the messages of one class of providers."""
+    """The results of the messages of one class of providers."""
 
     messages: int = 0
     sent: int = 0
     failed: int = 0
     held: int = 0
-    # Of the held ones, those that the books say were accepted: a repetition that did not happen.
+    # Of the held ones, those that were accepted: a repetition that did not happen.
     held_accepted: int = 0
     held_max_per_kill: int = 0
     accepted: int = 0
@@ -36,22 +36,19 @@ class Tally(Struct):
 
 
 class Violation(Struct):
-    """A promise that was not kept, and some of the deliveries with which it was not."""
+    """A broken promise, and some of the deliveries for which it was broken."""
 
     what: str
     count: int = 0
     ids: list[int] = field(default_factory=list)
 
     def note(self, delivery_id: int) -> None:
-        """One more."""
         self.count += 1
         if len(self.ids) < SHOWN_MAX:
             self.ids.append(delivery_id)
 
 
 class Audit:
-    """Compares; what it finds is in `tallies` and `violations`."""
-
     def __init__(self, database: Database, disturbed: Collection[int]) -> None:
         self._database = database
         self._disturbed = disturbed
@@ -60,21 +57,19 @@ class Audit:
 
     @property
     def violations(self) -> list[Violation]:
-        """Every promise that was not kept."""
         return list(self._found.values())
 
     def _note(self, what: str, delivery_id: int) -> None:
         self._found.setdefault(what, Violation(what)).note(delivery_id)
 
-    async def compare(self, name: str, books: Mapping[str, Entry], messages: int, may_hold: bool) -> None:
-        """One class of providers."""
+    async def compare(self, name: str, entries: Mapping[str, Entry], messages: int, may_hold: bool) -> None:
         rows = await self._database.fetch(_ROWS, name)
         tally = self.tallies[name] = Tally(messages=messages)
-        tally.accepted = sum(entry.accepted > 0 for entry in books.values())
-        tally.asked_again = sum(entry.again for entry in books.values())
+        tally.accepted = sum(entry.accepted > 0 for entry in entries.values())
+        tally.asked_again = sum(entry.again for entry in entries.values())
         held: Counter[int] = Counter()
         for row in rows:
-            entry = books.get(row["key"], Entry())
+            entry = entries.get(row["key"], Entry())
             if entry.accepted > 1:
                 tally.duplicates += 1
                 self._note(f"{name}: accepted more than once", row["id"])
@@ -121,7 +116,6 @@ class Audit:
             self._note(f"{name}: sent under the id of another message", row["id"])
 
     async def check(self) -> None:
-        """Every invariant of the database."""
         for invariant in checks.invariants():
             found = await checks.check(self._database, invariant)
             if found is not None:

@@ -1,4 +1,4 @@
-"""The sight: what the database says about who works, what is under way, and whether the dead have been recovered."""
+"""The state in the database: which instances work, what is under way, and which dead ones have been recovered."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -31,22 +31,22 @@ SELECT NOT EXISTS (SELECT FROM dispatcher.delivery_state WHERE ready)
 
 
 class Work(Struct, frozen=True):
-    """What an instance has in its hands: how much it has claimed, and how much of that is marked."""
+    """What an instance has claimed, and how much of that is marked."""
 
     epoch: int
     claimed: int
     marked: int
 
 
-class Sight:
-    """Looks by a line of its own, which nobody disturbs. `epochs` collects whatever each name has had."""
+class DatabaseState:
+    """Reads over a connection that is not disturbed. `epochs` collects the epochs of each instance by name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.epochs: dict[str, set[int]] = {}
 
     async def at_work(self) -> dict[str, Work]:
-        """Every instance that stands, by name."""
+        """Return the work of every registered instance, by name."""
         found: dict[str, Work] = {}
         for name, epoch, claimed, marked in await self._database.fetch(_AT_WORK):
             self.epochs.setdefault(name, set()).add(epoch)
@@ -54,7 +54,7 @@ class Sight:
         return found
 
     async def marked(self, epochs: Collection[int]) -> dict[str, int]:
-        """What epochs have marked and nobody has written a result for, by class."""
+        """Return how many deliveries these epochs have marked that have no result, by class."""
         counts: Counter[str] = Counter()
         for epoch in epochs:
             query = f"SELECT s.channel, count(*) {_UNDER_WAY} AND s.marked GROUP BY s.channel"
@@ -62,14 +62,12 @@ class Sight:
         return dict(counts)
 
     async def recovered(self, epoch: int) -> bool:
-        """Whether an epoch is gone and nothing is in its hands any more."""
+        """Whether an epoch is gone and all of its claims are settled."""
         return bool(await self._database.value(_RECOVERED, epoch))
 
     async def waiting(self, counted_max: int) -> int:
-        """How many wait to be claimed, counted up to a bound."""
         query = "SELECT count(*) FROM (SELECT FROM dispatcher.delivery_state WHERE ready LIMIT $1) AS few"
         return int(await self._database.value(query, counted_max))
 
     async def drained(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
         return bool(await self._database.value(_DRAINED))

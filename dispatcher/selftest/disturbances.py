@@ -1,10 +1,11 @@
-"""The disturbances: what is done to a line to Postgres, and the fault points at which a replica dies."""
+"""Disturbances: faults of the connections to Postgres, and fault points at which a replica dies."""
 
 import asyncio
 import random
 
 from dispatcher.base import fault_points
-from dispatcher.selftest.proxy import Proxy, Statistics
+from dispatcher.selftest.proxy import Proxy
+from dispatcher.selftest.proxy_connection import Statistics
 
 # Recognised in the SQL that goes by.
 SWALLOWED = {
@@ -14,9 +15,9 @@ SWALLOWED = {
 }
 CUTS = ("cut", "torn request", "torn answer", *SWALLOWED, "blackout", "refusal")
 TORN_BYTES_MAX = 20_000
-# What waits for something to go by waits no longer than this.
+# How long to wait for traffic that the fault needs.
 PASSING_SECONDS_MAX = 2.0
-# Of the lease, so that a line that is away fences nobody.
+# Of the lease, so that lost connections fence nobody.
 AWAY_SHARES = (0.05, 0.4)
 
 ON_TERM = tuple(point for point in fault_points.POINTS if point.startswith(("drain.", "farewell.")))
@@ -25,22 +26,22 @@ COUNT_MAX = {"result.put": 400, "render.done": 12, "recovery.fenced": 1, "recove
 COUNT_MAX_OTHERS = 8
 
 
-def draw_fault(dice: random.Random) -> str:
-    """A fault point at which to die, as a replica's environment has it."""
-    point = dice.choice(fault_points.POINTS)
-    count = 1 if point in ON_TERM else dice.randint(1, COUNT_MAX.get(point, COUNT_MAX_OTHERS))
+def draw_fault(rng: random.Random) -> str:
+    """Return a fault point at which to die, as a replica's environment has it."""
+    point = rng.choice(fault_points.POINTS)
+    count = 1 if point in ON_TERM else rng.randint(1, COUNT_MAX.get(point, COUNT_MAX_OTHERS))
     return f"{point}:{count}:kill9"
 
 
-async def disturb(proxy: Proxy, kind: str, dice: random.Random, lease_seconds: float) -> None:
-    """Do one of `CUTS` to every line through the proxy."""
+async def disturb(proxy: Proxy, kind: str, rng: random.Random, lease_seconds: float) -> None:
+    """Do one of `CUTS` to every connection through the proxy."""
     before = Statistics(cut=proxy.statistics.cut, swallowed=proxy.statistics.swallowed)
-    away = dice.uniform(*AWAY_SHARES) * lease_seconds
+    away = rng.uniform(*AWAY_SHARES) * lease_seconds
     match kind:
         case "cut":
             proxy.cut_all()
         case "torn request" | "torn answer":
-            proxy.cut_after(dice.randint(1, TORN_BYTES_MAX), "up" if kind == "torn request" else "down")
+            proxy.cut_after(rng.randint(1, TORN_BYTES_MAX), "up" if kind == "torn request" else "down")
             await _passed(proxy, before)
         case "blackout":
             proxy.drop()
@@ -57,7 +58,7 @@ async def disturb(proxy: Proxy, kind: str, dice: random.Random, lease_seconds: f
 
 
 async def _passed(proxy: Proxy, before: Statistics) -> None:
-    """Return when it was cut or swallowed, or when nothing came by to do it to."""
+    """Return when it was cut or swallowed, or when nothing passed in time."""
     try:
         async with asyncio.timeout(PASSING_SECONDS_MAX):
             await proxy.until(lambda now: (now.cut, now.swallowed) != (before.cut, before.swallowed))

@@ -1,4 +1,4 @@
-"""The feed: the messages of a trial, half for each class, over all lanes, in batches."""
+"""The feed: writes the messages of a trial, half for each class, over all lanes, in batches."""
 
 from functools import partial
 

@@ -1,12 +1,11 @@
-"""The kills: what was done to which replica, what it had in its hands, and how long others took to recover that."""
+"""The kills: what was done to which replica, what it had marked, and how long others took to recover it."""
 
 import asyncio
 import time
-from collections.abc import Collection
 
 from msgspec import Struct, field
 
-from dispatcher.selftest.database_state import Sight
+from dispatcher.selftest.database_state import DatabaseState
 from dispatcher.selftest.plan import KillKind
 
 # What the server had in hand when its client died is done by then.
@@ -16,7 +15,7 @@ RECOVERY_SECONDS_MAX = 120.0
 
 
 class Kill(Struct):
-    """One of them. `what` says more: the fault point, or nothing."""
+    """One kill. `what` is the fault point, or empty."""
 
     kind: KillKind
     replica: str
@@ -32,18 +31,18 @@ class Kill(Struct):
 
 
 class Kills:
-    """Keeps the list, and follows each to its end."""
+    """The list of kills; each is followed to its end."""
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
+    def __init__(self, state: DatabaseState) -> None:
+        self._state = state
         self._following: set[asyncio.Task[None]] = set()
         self.list: list[Kill] = []
-        # Processes that ended although nobody had done anything to them.
+        # Processes that ended by themselves.
         self.unasked: list[str] = []
 
     def note(self, kind: KillKind, replica: str, what: str = "") -> Kill:
-        """It has just happened."""
-        kill = Kill(kind, replica, what, time.monotonic(), frozenset(self._sight.epochs.get(replica, ())))
+        """Add a kill that has just happened."""
+        kill = Kill(kind, replica, what, time.monotonic(), frozenset(self._state.epochs.get(replica, ())))
         self.list.append(kill)
         task = asyncio.create_task(self._follow(kill))
         self._following.add(task)
@@ -53,30 +52,23 @@ class Kills:
     async def _follow(self, kill: Kill) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
         # It may have joined under an epoch that nobody had seen yet.
-        await self._sight.at_work()
-        kill.epochs = frozenset(self._sight.epochs.get(kill.replica, ()))
-        kill.in_flight = await self._sight.marked(kill.epochs)
+        await self._state.at_work()
+        kill.epochs = frozenset(self._state.epochs.get(kill.replica, ()))
+        kill.in_flight = await self._state.marked(kill.epochs)
         while time.monotonic() < kill.at + RECOVERY_SECONDS_MAX and not kill.survived:
-            if await self._recovered(kill.epochs):
+            if all([await self._state.recovered(epoch) for epoch in kill.epochs]):
                 kill.recovered_seconds = time.monotonic() - kill.at
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _recovered(self, epochs: Collection[int]) -> bool:
-        for epoch in epochs:
-            if not await self._sight.recovered(epoch):
-                return False
-        return True
-
     @property
     def unrecovered(self) -> int:
-        """How many have left something that nobody has taken over yet."""
+        """Return how many have left work that is not recovered yet."""
         return len(self._following)
 
     async def followed(self) -> None:
-        """Return when each has been followed to its end."""
         await asyncio.gather(*self._following)
 
     def disturbed(self) -> set[int]:
-        """The epochs that may leave something held: those of whom nobody asked whether they were ready."""
+        """Return the epochs that may leave deliveries held: those that were not ended by SIGTERM."""
         return {epoch for kill in self.list if kill.kind != "term" for epoch in kill.epochs}

@@ -1,9 +1,9 @@
-"""The ledger: a provider as a process of its own, which writes down each message that it accepts before it answers.
+"""The ledger: a provider as a process of its own, which stores each message that it accepts before it answers.
 
     python -m dispatcher.selftest.ledger --file PATH
 
-prints one line, `{"port": N}`, and serves 127.0.0.1:N until it is ended. It speaks lines of JSON, as many behind each
-other as one likes: `{"key", "delivery_id", "attempt", "recipient", "body"}` is answered, in order, with one of
+prints one line, `{"port": N}`, and serves 127.0.0.1:N until it is ended. Requests are lines of JSON, any number at a
+time: `{"key", "delivery_id", "attempt", "recipient", "body"}` is answered, in order, with one of
 
     {"accepted": id}      it is in the file
     {"refused": reason}   it never will be
@@ -20,16 +20,17 @@ import json
 import signal
 import sys
 from collections import deque
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, cast
+from typing import Annotated, TypeVar, cast
 
 import msgspec
 import uvloop
 from msgspec import Meta, Struct
 
-from dispatcher.selftest.ledger_file import Accepted, Again, Books, Entry, name_of, read_ledger
+from dispatcher.selftest.ledger_file import Accepted, Again, Entry, LedgerFile, name_of, read_ledger
 
 __all__ = ["Entry", "Faults", "Ledger", "read_ledger"]
 
@@ -47,8 +48,11 @@ DIGEST_BYTES = 16
 UNIT = float(1 << 64)
 
 
+T = TypeVar("T", int, float)
+
+
 class Faults(Struct, frozen=True):
-    """How it misbehaves: probabilities per message, which exclude each other; an answer's delay comes on top."""
+    """Injected faults: probabilities per message, which exclude each other; an answer's delay comes on top."""
 
     seed: int = 0
     drop: float = 0.0
@@ -75,7 +79,7 @@ class Faults(Struct, frozen=True):
 
 
 class _Request(Struct, frozen=True, gc=False):
-    """One message. Recipient and body are read as a provider would, and forgotten."""
+    """One message. Recipient and body are read as a provider would, and dropped."""
 
     key: Annotated[str, Meta(min_length=1, max_length=1_024)]
     delivery_id: int
@@ -85,7 +89,7 @@ class _Request(Struct, frozen=True, gc=False):
 
 
 class _Reply(Struct, frozen=True, gc=False):
-    """What goes back after `wait` seconds; nothing, and the end of the connection, when `text` is None."""
+    """An answer after `wait` seconds; None closes the connection without one."""
 
     text: bytes | None
     wait: float = 0.0
@@ -104,18 +108,17 @@ ANSWERS = {
 
 
 class Ledger:
-    """The provider: it judges messages and keeps the books. `ended` has the error when it could not write."""
+    """The provider: it judges messages and stores what it accepts. `ended` has the error if it could not write."""
 
-    def __init__(self, books: Books, faults: Faults, dedupe: bool) -> None:
-        self._books = books
+    def __init__(self, file: LedgerFile, faults: Faults, dedupe: bool) -> None:
+        self._file = file
         self._faults = faults if faults.any() else None
         self._dedupe = dedupe
-        # How often a message was throttled: that uses up no attempt, so without a turn it would be drawn for ever.
+        # How often a message was throttled: that uses up no attempt, so the same fault would be drawn for ever.
         self._turns: dict[tuple[str, int], int] = {}
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end(self) -> None:
-        """That was all."""
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -130,7 +133,7 @@ class Ledger:
                 break
         if lines:
             try:
-                self._books.write(lines)
+                self._file.write(lines)
             except OSError as error:
                 if not self.ended.done():
                     self.ended.set_exception(error)
@@ -143,16 +146,19 @@ class Ledger:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return NOT_A_REQUEST
         fault, wait = self._draw(asked)
-        known = self._books.ids.get(asked.key) if self._dedupe else None
+        known = self._file.ids.get(asked.key) if self._dedupe else None
         if known is not None:
-            # What it has accepted it can neither refuse nor put off.
+            # What was accepted can be neither refused nor put off.
             lines.append(Again(asked.key))
             return _Reply(None if fault == "drop" else _accepted(known), wait)
         if answer := ANSWERS.get(fault):
             return _Reply(answer, wait)
-        if len(self._books.ids) >= KEYS_MAX:
+        if len(self._file.ids) >= KEYS_MAX:
             return FULL
-        name = self._accept(asked, lines)
+        self._file.sequence += 1
+        name = name_of(self._file.sequence)
+        self._file.ids.setdefault(asked.key, name)
+        lines.append(Accepted(asked.key, asked.delivery_id, asked.attempt, self._file.sequence, monotonic()))
         return _Reply(None if fault == "drop" else _accepted(name), wait)
 
     def _draw(self, asked: _Request) -> tuple[str, float]:
@@ -165,20 +171,12 @@ class Ledger:
             self._turns[which] = turn + 1
         return fault, wait
 
-    def _accept(self, asked: _Request, lines: list[Accepted | Again]) -> str:
-        books = self._books
-        books.sequence += 1
-        name = name_of(books.sequence)
-        books.ids.setdefault(asked.key, name)
-        lines.append(Accepted(asked.key, asked.delivery_id, asked.attempt, books.sequence, monotonic()))
-        return name
-
 
 def _accepted(name: str) -> bytes:
     return b'{"accepted":"%s"}\n' % name.encode()
 
 
-class Counter(asyncio.Protocol):
+class LedgerConnection(asyncio.Protocol):
     """One connection to the ledger: requests in, answers out in the same order, each not before its time."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -210,7 +208,7 @@ class Counter(asyncio.Protocol):
             self._transport.abort()
 
     def _answer(self) -> None:
-        """Send what is due, and come back for the rest."""
+        """Send the answers that are due, and schedule the rest."""
         ready: list[bytes] = []
         now = monotonic()
         while self._due and self._due[0][0] <= now:
@@ -254,34 +252,32 @@ class Counter(asyncio.Protocol):
             self._timer.cancel()
 
 
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 <= share <= 1:
-        raise ValueError
-    return share
+def _bounded(kind: type[T], most: int) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        number = kind(text)
+        if not 0 <= number <= most:
+            raise ValueError
+        return number
 
-
-def _milliseconds(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= DELAY_MS_MAX:
-        raise ValueError
-    return number
+    return parse
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dispatcher.selftest.ledger", description=__doc__)
-    parser.add_argument("--file", type=Path, required=True, help="the books; continued where they exist")
+    parser.add_argument("--file", type=Path, required=True, help="of accepted messages; continued if it exists")
     parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dedupe", action="store_true", help="answer a known key with its first id")
-    parser.add_argument("--delay-ms-max", type=_milliseconds, default=0, metavar="MS")
+    parser.add_argument("--delay-ms-max", type=_bounded(int, DELAY_MS_MAX), default=0, metavar="MS")
     for name, words in {
         "drop": "accept, then close without an answer",
         "refuse": "refuse for good",
         "throttle": "say that it is too fast",
         "retry": "say that it may be tried later",
     }.items():
-        parser.add_argument(f"--{name}", type=_share, default=0.0, metavar="P", help=f"probability: {words}")
+        parser.add_argument(
+            f"--{name}", type=_bounded(float, 1), default=0.0, metavar="P", help=f"probability: {words}"
+        )
     found = parser.parse_args()
     if found.drop + found.refuse + found.throttle + found.retry > 1:
         parser.error("the probabilities exclude each other: together they are at most 1")
@@ -290,19 +286,19 @@ def _arguments() -> argparse.Namespace:
 
 async def _serve(wanted: argparse.Namespace) -> None:
     faults = Faults(wanted.seed, wanted.drop, wanted.refuse, wanted.throttle, wanted.retry, wanted.delay_ms_max)
-    books = Books(wanted.file)
-    ledger = Ledger(books, faults, wanted.dedupe)
+    file = LedgerFile(wanted.file)
+    ledger = Ledger(file, faults, wanted.dedupe)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ledger.end)
-    server = await loop.create_server(lambda: Counter(ledger), HOST, wanted.port)
+    server = await loop.create_server(lambda: LedgerConnection(ledger), HOST, wanted.port)
     sys.stdout.write(json.dumps({"port": server.sockets[0].getsockname()[1]}) + "\n")
     sys.stdout.flush()
     try:
         await ledger.ended
     finally:
         server.close()
-        books.close()
+        file.close()
 
 
 if __name__ == "__main__":

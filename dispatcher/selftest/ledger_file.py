@@ -1,4 +1,4 @@
-"""The books of a ledger: a file with a line for each accepted message, and for each that was asked for again."""
+"""The ledger's file: a line for each accepted message, and for each repeated request."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-# A line has about 150 bytes; a key may have some hundred. What is longer is no line of ours.
+# A line has about 150 bytes; a key may have some hundred.
 LINE_BYTES_MAX = 64 * 1024
 
 
@@ -22,13 +22,13 @@ class Accepted(Struct, frozen=True, gc=False):
 
 
 class Again(Struct, frozen=True, gc=False):
-    """A key that was asked for although it had been accepted, and that was not accepted again."""
+    """A key that was requested again after it had been accepted, and was not accepted again."""
 
     again: str
 
 
 class Entry(Struct):
-    """What the books say about one key."""
+    """What the file says about one key."""
 
     delivery_id: int = 0
     accepted: int = 0
@@ -40,7 +40,7 @@ class Entry(Struct):
 
 
 class _Line(Struct, frozen=True, gc=False):
-    """Either of the two."""
+    """An Accepted or an Again."""
 
     key: str | None = None
     delivery_id: int = 0
@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Books:
+class LedgerFile:
     """The file, open for writing. It continues one that exists, but for a last line that was cut off."""
 
     def __init__(self, path: Path) -> None:
@@ -79,12 +79,11 @@ class Books:
 
 
 def name_of(sequence: int) -> str:
-    """The id that the ledger answers with."""
     return f"ledger-{sequence}"
 
 
 def read_ledger(path: Path) -> dict[str, Entry]:
-    """What the books say about each key. The last line may be cut off, or be in the course of being written."""
+    """Return what the file says about each key. Its last line may be incomplete."""
     entries: dict[str, Entry] = {}
     for line in _lines(path):
         entry = entries.setdefault(line.key or line.again or "", Entry())
@@ -102,7 +101,7 @@ def read_ledger(path: Path) -> dict[str, Entry]:
 
 
 def _lines(path: Path) -> Iterator[_Line]:
-    """Every whole line, one at a time. Anything but the last that is no line of ours is an error."""
+    """Yield every whole line. Raises ValueError for a line of another form, except for an incomplete last one."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -121,7 +120,7 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """What a kill cut off was never answered, so nobody counts on it."""
+    """Remove an incomplete last line: it was never answered."""
     if not path.exists():
         return
     if not path.is_file():

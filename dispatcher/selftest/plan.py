@@ -9,7 +9,7 @@ from msgspec import Struct
 CLASSES = ("keyed", "keyless")
 LANES = 3
 
-# Room for so many in a lane, and so many between mark and result: a kill leaves little behind, and hits some.
+# Few in a lane, and few between mark and result: a kill leaves little behind, and hits some.
 LANE_CAPACITY = 300
 MARKED_MAX = 50
 # Answers of the providers wait up to this long, so that calls are under way whenever something happens.
@@ -25,8 +25,6 @@ KillKind = Literal["kill9", "point", "stop", "term"]
 
 
 class Plan(Struct, frozen=True):
-    """What was asked for."""
-
     kills: int
     messages: int
     replicas: int
@@ -34,18 +32,12 @@ class Plan(Struct, frozen=True):
     lease_seconds: float
     cuts: int
 
-    @property
-    def disturbances(self) -> int:
-        """Everything that will be done to the replicas and their connections."""
-        return self.kills + self.cuts
-
     def may_be_written(self, done: int) -> int:
-        """How many messages there may be when so much was done: the rest waits, so that each finds work under way."""
-        return self.messages * (done + 1) // (self.disturbances + 1)
+        """Return how many messages may exist after so many disturbances, so that the next one finds work under way."""
+        return self.messages * (done + 1) // (self.kills + self.cuts + 1)
 
 
 def configuration(plan: Plan, ports: Mapping[str, int]) -> str:
-    """The replicas' configuration file."""
     lease = plan.lease_seconds
     heartbeat = lease / HEARTBEATS_PER_LEASE
     lines = [
@@ -78,7 +70,7 @@ def configuration(plan: Plan, ports: Mapping[str, int]) -> str:
 
 
 def upstream(url: str) -> str:
-    """Where a URL's server listens, as the proxy takes it: the path of its socket, or host and port."""
+    """Return the server of a URL as the proxy takes it: the path of its socket, or host and port."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     host = query.get("host", [parts.hostname or "127.0.0.1"])[0]
@@ -87,7 +79,7 @@ def upstream(url: str) -> str:
 
 
 def through(url: str, port: int) -> str:
-    """The same URL by way of a proxy on this machine; without TLS, into which it could not look, unless asked for."""
+    """Return a URL that leads through a proxy on this machine; without TLS, which the proxy could not read."""
     parts = urlsplit(url)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items() if name not in ("host", "port")}
     login = parts.netloc.rpartition("@")[0] + "@" if "@" in parts.netloc else ""
@@ -96,8 +88,7 @@ def through(url: str, port: int) -> str:
 
 
 def with_database(url: str, name: str) -> str:
-    """The same server, another database."""
     parts = urlsplit(url)
-    kept = [part for part in parts.query.split("&") if part and part.split("=")[0] not in ("dbname", "database")]
-    query = "?" + "&".join(kept) if kept else ""
+    others = [part for part in parts.query.split("&") if part and part.split("=")[0] not in ("dbname", "database")]
+    query = "?" + "&".join(others) if others else ""
     return f"{parts.scheme}://{parts.netloc}/{quote(name)}{query}"

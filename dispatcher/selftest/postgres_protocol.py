@@ -1,19 +1,20 @@
-"""The talk on a connection, as far as one must follow it to know when a request has been answered completely.
+"""Followers of a connection: they recognise when a request has been answered completely.
 
-A follower is fed what goes by in both directions and counts. It decides nothing and holds nothing back. What turns out
-not to be the expected protocol (TLS, anything foreign) makes it `lost`: from there on it follows nothing.
+A follower is given what passes in both directions. `up` yields the text of each request that does something as it
+passes; meanwhile `asked` is what `answered` will be when that request was answered. With as many answers as requests
+nothing is under way. Anything but the expected protocol (TLS, say) makes a follower `lost`: it follows nothing more.
 """
 
 from collections.abc import Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
-Speaks = Literal["postgres", "lines"]
+ProtocolName = Literal["postgres", "lines"]
 
 # Of each message only this much is looked at: names, and the SQL text as far as a test would search in it.
 HEAD_BYTES_MAX = 64 * 1024
 # Prepared statements of a connection whose text is remembered; asyncpg itself keeps 100.
 STATEMENTS_MAX = 10_000
-# Postgres allows 1 GiB in one message; more is no Postgres.
+# What Postgres allows in one message; more is another protocol.
 MESSAGE_BYTES_MAX = 1 << 30
 
 LENGTH_BYTES = 4
@@ -21,32 +22,11 @@ PROTOCOL_3 = 3
 SSL_REQUEST, GSS_REQUEST = 80_877_103, 80_877_104
 
 
-class Talk(Protocol):
-    """What a follower tells. `asked` and `answered` count; with as many answers as requests nothing is under way."""
-
-    @property
-    def asked(self) -> int: ...
-    @property
-    def answered(self) -> int: ...
-    @property
-    def lost(self) -> bool: ...
-
-    def up(self, data: bytes) -> Iterator[bytes]:
-        """Follow what the client sends; yields the text of each request that does something, as it goes by.
-
-        While the caller has such a text in hand, `asked` is what `answered` will be when that request was answered.
-        """
-
-    def down(self, data: bytes) -> None:
-        """Follow what the server sends: `answered` counts what was answered to the end."""
+def follow(protocol: ProtocolName) -> "LineFollower | PostgresFollower":
+    return PostgresFollower() if protocol == "postgres" else LineFollower()
 
 
-def follow(speaks: Speaks) -> Talk:
-    """A follower for a new connection."""
-    return PostgresTalk() if speaks == "postgres" else LineTalk()
-
-
-class LineTalk:
+class LineFollower:
     """One line is one request, one line is one answer."""
 
     def __init__(self) -> None:
@@ -100,7 +80,7 @@ class _Frames:
         return LENGTH_BYTES + self.typed
 
     def _begin(self, data: bytes, at: int) -> int:
-        """Complete the header; answers where the content begins."""
+        """Complete the header; returns where the content begins."""
         end = at + self._header_bytes - len(self._header)
         self._header += data[at:end]
         if len(self._header) == self._header_bytes:
@@ -110,7 +90,7 @@ class _Frames:
         return min(end, len(data))
 
 
-class PostgresTalk:
+class PostgresFollower:
     """Version 3 of the protocol: each Sync, simple query or start-up ends with one ReadyForQuery."""
 
     def __init__(self) -> None:
@@ -119,7 +99,7 @@ class PostgresTalk:
         self._down = _Frames(typed=True, head_bytes_max=0)
         self._statements: dict[bytes, bytes] = {}
         self._bound = b""
-        # An answer of one byte to the question whether TLS may be spoken.
+        # The answer of one byte to a request for TLS.
         self._bare_bytes = 0
 
     @property
@@ -168,7 +148,7 @@ class PostgresTalk:
             self._up.typed = True
             self.asked += 1
         else:
-            # A cancel request, or no Postgres.
+            # A cancel request, or another protocol.
             self._up.lost = True
 
     def _parse(self, head: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The programs of a trial: providers and replicas as processes, each with a log, none of which outlives the trial."""
+"""The processes of a trial: providers and replicas, each with a log."""
 
 import asyncio
 import os
@@ -14,23 +14,21 @@ import msgspec
 from dispatcher.base.errors import DispatcherError
 from dispatcher.selftest.ledger_file import Entry, read_ledger
 
-# Where our own package lies, so that a child finds the same one from wherever it is started.
+# The folder of our own package, so that a child imports the same one.
 ROOT = Path(__file__).parents[2]
 START_SECONDS_MAX = 30.0
 
 
 def _environment(**ours: str) -> dict[str, str]:
-    """Ours, without what would configure a dispatcher or arm a fault point."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_") and name != "FAULT"}
+    """Return our environment without what would configure a dispatcher or arm a fault point."""
+    others = {name: text for name, text in os.environ.items() if not name.startswith("DISPATCHER_") and name != "FAULT"}
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return kept | {"PYTHONPATH": path} | ours
+    return others | {"PYTHONPATH": path} | ours
 
 
 class Provider:
-    """A ledger with its books."""
-
-    def __init__(self, books: Path, arguments: Sequence[str]) -> None:
-        self.path = books
+    def __init__(self, path: Path, arguments: Sequence[str]) -> None:
+        self.path = path
         self.port = 0
         self._arguments = arguments
         self._process: Process
@@ -52,19 +50,19 @@ class Provider:
     async def __aexit__(self, *_: object) -> None:
         await end(self._process)
 
-    def books(self) -> dict[str, Entry]:
-        """What it has written down."""
+    def entries(self) -> dict[str, Entry]:
+        """Return what it has accepted, by key."""
         return read_ledger(self.path)
 
 
 async def _port(process: Process) -> int:
-    """Where a provider says that it listens; 0 where it ends without a word."""
+    """Return the port that a provider prints; 0 where it ends without one."""
     line = await process.stdout.readline() if process.stdout is not None else b""
     return msgspec.json.decode(line, type=dict[str, int])["port"] if line else 0
 
 
 class Replica:
-    """One `dispatcher serve`, under a name that no other has had."""
+    """One `dispatcher serve`, under a name of its own."""
 
     def __init__(self, name: str, log: Path, fault: str) -> None:
         self.name = name
@@ -75,7 +73,6 @@ class Replica:
         self._log = log
 
     async def start(self, config: Path, url: str) -> None:
-        """Start the process; when it is ready shows in the database."""
         fault = {"FAULT": self.fault} if self.fault else {}
         environment = _environment(DISPATCHER_DATABASE_URL=url, DISPATCHER_INSTANCE__NAME=self.name, **fault)
         with self._log.open("ab") as log:
@@ -90,17 +87,15 @@ class Replica:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs and nobody is about to end it."""
+        """Whether it runs, and is not being ended."""
         return self.process.returncode is None and not self.stopped and not self.ending
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended meanwhile."""
         if self.process.returncode is None:
             self.process.send_signal(number)
 
 
 async def end(process: Process) -> None:
-    """Gone, whatever state it is in."""
     if process.returncode is None:
         process.kill()
     await process.wait()

@@ -1,16 +1,19 @@
-"""The link: a client's connection to the proxy, the proxy's own to the server, and what goes by between the two."""
+"""A proxied connection: the client's connection to the proxy, the proxy's own to the server, and the rules of both."""
 
 import asyncio
 import socket
 import struct
 from collections import deque
-from typing import Literal, Protocol, cast
+from collections.abc import Callable
+from typing import Literal, cast
 
-from dispatcher.selftest.postgres_protocol import Talk
+from msgspec import Struct
+
+from dispatcher.selftest.postgres_protocol import LineFollower, PostgresFollower
 
 Direction = Literal["up", "down"]
 
-# What a link keeps in memory for each direction before it stops reading from whoever sends.
+# What a link holds in memory for each direction before it stops reading.
 DELAYED_BYTES_MAX = 4 * 1024 * 1024
 WRITE_BYTES_MAX = 1024 * 1024
 
@@ -18,35 +21,71 @@ WRITE_BYTES_MAX = 1024 * 1024
 RESET = struct.pack("ii", 1, 0)
 
 
-class Rules(Protocol):
-    """What a link asks of the proxy that it belongs to."""
+class Statistics(Struct):
+    """What a proxy has done. Bytes are those that were passed on."""
 
-    @property
-    def seconds(self) -> float:
-        """How long each piece waits."""
+    accepted: int = 0
+    open: int = 0
+    refused: int = 0
+    unreachable: int = 0
+    cut: int = 0
+    swallowed: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class Rules:
+    """How a proxy treats what its links pass on, and the statistics of it."""
+
+    def __init__(self) -> None:
+        self.statistics = Statistics()
+        self.seconds = 0.0
+        self.links: set[Link] = set()
+        self.bytes_left: dict[Direction, int] = {}
+        self.swallows_left = 0
+        self.swallows_containing = b""
+        self._changed = asyncio.Event()
+
+    async def until(self, holds: Callable[[Statistics], bool]) -> None:
+        """Return as soon as the statistics are like this."""
+        while not holds(self.statistics):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def count(self, **changes: int) -> None:
+        for name, change in changes.items():
+            setattr(self.statistics, name, getattr(self.statistics, name) + change)
+        self._changed.set()
 
     def swallows(self, request: bytes) -> bool:
-        """Whether the answer to this request is to be swallowed; asking takes one of those that are left."""
+        if not self.swallows_left or self.swallows_containing not in request:
+            return False
+        self.swallows_left -= 1
+        return True
 
     def passes(self, direction: Direction, length: int) -> int | None:
-        """Count bytes; of how many of them are to be passed on before the line is cut, or None for all of them."""
-
-    def swallowed(self) -> None:
-        """An answer was complete, and was not passed on."""
-
-    def cut(self) -> None:
-        """The line was cut behind the byte where it had to be."""
+        """Count bytes; returns how many of them may pass before the line is cut, or None for all of them."""
+        left = self.bytes_left.get(direction)
+        cut_here = left is not None and left <= length
+        passed = length if left is None else min(left, length)
+        if cut_here:
+            del self.bytes_left[direction]
+        elif left is not None:
+            self.bytes_left[direction] = left - length
+        self.count(**{f"bytes_{direction}": passed})
+        return passed if cut_here else None
 
     def closed(self, link: "Link") -> None:
-        """Both ends are gone."""
+        """Forget a link whose ends are both gone."""
+        if link in self.links:
+            self.links.discard(link)
+            self.count(open=-1)
 
 
 class End(asyncio.Protocol):
-    """One of the two connections of a link."""
-
     def __init__(self, link: "Link", direction: Direction) -> None:
         self._link = link
-        # Where that goes which is read here.
+        # Of what is read here.
         self.direction = direction
         self.peer: End
         self.gone = False
@@ -62,19 +101,18 @@ class End(asyncio.Protocol):
     # Reading
 
     def hold(self, reason: str) -> None:
-        """Read no further, until each reason for that is gone."""
+        """Stop reading until each reason is gone."""
         self._holds.add(reason)
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def release(self, reason: str) -> None:
-        """One reason less."""
         self._holds.discard(reason)
         if not self._holds and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def freeze(self, on: bool) -> None:
-        """Neither read nor write, as behind a line that drops everything; what was under way goes on afterwards."""
+        """Neither read nor write, as behind a line that drops everything; afterwards all of it goes on."""
         self._frozen = on
         if on:
             self.hold("frozen")
@@ -101,7 +139,7 @@ class End(asyncio.Protocol):
         self._flush()
 
     def reset(self) -> None:
-        """Be gone at once, with a reset where the transport knows such a thing."""
+        """Close at once, with a TCP reset where there is one."""
         self._drop_queue()
         self._finishing = True
         if self._transport is None or self.gone:
@@ -183,11 +221,11 @@ class End(asyncio.Protocol):
 
 
 class Link:
-    """Both ends, and the talk between them as far as it is followed."""
+    """Both ends, and the requests and answers between them as far as they are followed."""
 
-    def __init__(self, rules: Rules, talk: Talk) -> None:
+    def __init__(self, rules: Rules, follower: LineFollower | PostgresFollower) -> None:
         self._rules = rules
-        self._talk = talk
+        self._follower = follower
         self._swallow_at: int | None = None
         self.client = End(self, "up")
         self.server = End(self, "down")
@@ -206,7 +244,7 @@ class Link:
         if passed is not None:
             end.reset()
             end.peer.finish()
-            self._rules.cut()
+            self._rules.count(cut=1)
 
     def relay_end(self, end: End) -> None:
         """Pass the end of a stream on; when both have ended, that was all."""
@@ -217,12 +255,11 @@ class Link:
             end.peer.finish()
 
     def freeze(self, on: bool) -> None:
-        """Stop passing on without a word, or go on with it."""
+        """Stop passing anything on, or go on."""
         self.client.freeze(on)
         self.server.freeze(on)
 
     def reset(self) -> None:
-        """Break both connections now."""
         self.client.reset()
         self.server.reset()
 
@@ -236,19 +273,19 @@ class Link:
             end.peer.finish()
 
     def _ask(self, data: bytes) -> None:
-        for request in self._talk.up(data):
+        for request in self._follower.up(data):
             if self._swallow_at is None and self._rules.swallows(request):
-                self._swallow_at = self._talk.asked
+                self._swallow_at = self._follower.asked
 
     def _withheld(self, data: bytes) -> bool:
-        """Follow what the server says; True while its answer is being swallowed."""
-        self._talk.down(data)
+        """Follow what the server sends; True while its answer is being swallowed."""
+        self._follower.down(data)
         if self._swallow_at is None:
             return False
-        if self._talk.answered >= self._swallow_at:
+        if self._follower.answered >= self._swallow_at:
             self.reset()
-            self._rules.swallowed()
-        elif self._talk.lost:
+            self._rules.count(swallowed=1)
+        elif self._follower.lost:
             # Its end would never be recognised.
             self.reset()
         return True

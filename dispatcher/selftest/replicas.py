@@ -1,4 +1,4 @@
-"""The crew: so many replicas at a time, each of which is started again at once when it has died of something."""
+"""The replicas: a fixed number at a time; each is replaced as soon as it has ended."""
 
 import asyncio
 import random
@@ -22,15 +22,15 @@ FAILED_STARTS_MAX = 5
 START_SECONDS_MIN = 3.0
 
 
-class Crew:
-    """Keeps the replicas. What is done to one is done through here, so that its end is known for what it is."""
+class ReplicaSet:
+    """Keeps the replicas. All disturbances of them are methods, so that each end has a known cause."""
 
-    def __init__(self, plan: Plan, folder: Path, url: str, kills: Kills, dice: random.Random) -> None:
+    def __init__(self, plan: Plan, folder: Path, url: str, kills: Kills, rng: random.Random) -> None:
         self._plan = plan
         self._folder = folder
         self._url = url
         self._kills = kills
-        self._dice = dice
+        self._random = rng
         self._names = 0
         self._resting = asyncio.Event()
         self._failed_starts = 0
@@ -41,13 +41,12 @@ class Crew:
         self.kills_left = plan.kills
 
     async def start(self) -> None:
-        """Start all of them."""
         for place in range(self._plan.replicas):
             await self._renew(place)
             self._tasks.append(asyncio.create_task(self._keep(place)))
 
     def check(self) -> None:
-        """Raise what went wrong with keeping them."""
+        """Raise what failed while keeping them."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
@@ -56,14 +55,14 @@ class Crew:
         self._names += 1
         armed = sum(bool(one.fault) and one.process.returncode is None for one in self.members.values())
         fault = ""
-        # The first ones are sound, so that work begins; and one at a time, so that somebody lives to recover it.
+        # The first ones are not armed, so that work begins; and one at a time, so that others live to recover it.
         if (
             self._names > self._plan.replicas
             and not armed
             and self.kills_left > 0
-            and self._dice.random() < ARMED_SHARE
+            and self._random.random() < ARMED_SHARE
         ):
-            fault = draw_fault(self._dice)
+            fault = draw_fault(self._random)
         replica = Replica(f"replica-{self._names}", self._folder / f"replica-{self._names}.log", fault)
         await replica.start(self._folder / "dispatcher.toml", self._url)
         self.members[place] = replica
@@ -78,7 +77,7 @@ class Crew:
                 return
             await self._renew(place)
             if self._resting.is_set():
-                # It was under way when the others were told.
+                # It was being started when the others were told to end.
                 self.members[place].signal(signal.SIGTERM)
 
     def _note_end(self, replica: Replica, code: int, seconds: float) -> None:
@@ -95,17 +94,16 @@ class Crew:
             if self._failed_starts >= FAILED_STARTS_MAX:
                 raise DispatcherError(f"replicas do not start: see {self._folder}/{replica.name}.log")
 
-    # What is done to one
+    # Disturbances
 
     def kill(self, replica: Replica) -> None:
-        """kill -9, now."""
         self.kills_left -= 1
         replica.ending = True
         replica.signal(signal.SIGKILL)
         self._killed[replica.name] = self._kills.note("kill9", replica.name)
 
     async def terminate(self, replica: Replica) -> None:
-        """SIGTERM, and wait for its end; one that is armed for that dies on its way."""
+        """Send SIGTERM and wait for the end; a replica that is armed for that dies on its way."""
         self.kills_left -= 1
         replica.ending = True
         point = replica.fault.partition(":")[0]
@@ -121,10 +119,10 @@ class Crew:
         replica.stopped = True
         replica.signal(signal.SIGSTOP)
         kill = self._kills.note("stop", replica.name)
-        await asyncio.sleep(self._dice.uniform(*STOP_SHARES) * self._plan.lease_seconds)
+        await asyncio.sleep(self._random.uniform(*STOP_SHARES) * self._plan.lease_seconds)
         replica.signal(signal.SIGCONT)
         replica.stopped = False
-        # Whoever was about to take over has done so by then.
+        # A takeover that had begun is over by then.
         await asyncio.sleep(self._plan.lease_seconds)
         kill.survived = kill.recovered_seconds is None
 
@@ -135,10 +133,7 @@ class Crew:
             self._kills.unasked.append(f"{replica.name} did not end within {EXIT_SECONDS_MAX:g} s of SIGTERM")
             await end(replica.process)
 
-    # The end
-
-    async def rest(self) -> None:
-        """SIGTERM for all, at the end of it all."""
+    async def shut_down(self) -> None:
         self._resting.set()
         for replica in self.members.values():
             replica.signal(signal.SIGTERM)
@@ -146,7 +141,6 @@ class Crew:
         await asyncio.wait_for(asyncio.gather(*self._tasks), EXIT_SECONDS_MAX)
 
     async def end(self) -> None:
-        """Whatever state they are in: gone."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

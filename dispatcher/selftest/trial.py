@@ -1,4 +1,4 @@
-"""The trial: a database, providers, a proxy and replicas of its own, disturbed as planned, and what came of it."""
+"""The trial: a database, providers, a proxy and replicas of its own, disturbed as planned, and the report."""
 
 import random
 import shutil
@@ -15,9 +15,9 @@ from msgspec import Struct, field
 
 from dispatcher.config.settings import Database as Settings
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from dispatcher.selftest.audit import Audit, Tally, Violation
-from dispatcher.selftest.database_state import Sight
+from dispatcher.selftest.database_state import DatabaseState
 from dispatcher.selftest.director import Director, Progress
 from dispatcher.selftest.feed import Feed
 from dispatcher.selftest.kills import Kills
@@ -33,22 +33,19 @@ from dispatcher.selftest.plan import (
 )
 from dispatcher.selftest.programs import Provider
 from dispatcher.selftest.proxy import Proxy
-from dispatcher.selftest.replicas import Crew
+from dispatcher.selftest.replicas import ReplicaSet
 
 CHECK_SECONDS_MAX = 300.0
 SLOWEST_SHOWN_MAX = 5
 
 
 class Seconds(Struct, frozen=True):
-    """How long something took, over all times that it happened."""
-
     p50: float = 0.0
     max: float = 0.0
     missing: int = 0
 
     @classmethod
     def of(cls, found: list[float | None]) -> "Seconds":
-        """Of these; None is one that did not come to its end."""
         ended = sorted(one for one in found if one is not None)
         if not ended:
             return cls(missing=len(found))
@@ -56,8 +53,6 @@ class Seconds(Struct, frozen=True):
 
 
 class Disturbed(Struct):
-    """What was done, and what it met."""
-
     kills: dict[str, int]
     points: dict[str, int]
     cuts: dict[str, int]
@@ -72,64 +67,52 @@ class Disturbed(Struct):
 
 
 class Report(Struct):
-    """What came of it."""
-
     passed: bool
     plan: Plan
     seconds: float
     providers: dict[str, Tally]
     disturbed: Disturbed
     violations: list[Violation]
-    # Where logs and books are, and the database: kept for whoever wants to know more.
+    # The folder of logs and files, and the database, with --keep.
     kept: dict[str, str] = field(default_factory=dict)
 
 
 @asynccontextmanager
 async def _own_database(url: str, keep: Callable[[], bool]) -> AsyncIterator[str]:
-    """A database with our schema on a server, which is dropped afterwards."""
+    """Yield the URL of a new database with our schema on a server, which is dropped afterwards."""
     name = f"dispatcher_selftest_{uuid4().hex[:12]}"
-    admin = await asyncpg.connect(url, timeout=10)
+    await _execute(url, f"CREATE DATABASE {name} TEMPLATE template0")
     try:
-        await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-    finally:
-        await admin.close()
-    try:
-        await migrate.migrate(with_database(url, name))
+        await migrator.migrate(with_database(url, name))
         yield with_database(url, name)
     finally:
         if not keep():
-            admin = await asyncpg.connect(url, timeout=10)
-            try:
-                await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
-            finally:
-                await admin.close()
+            await _execute(url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[Database]:
-    """Our own pool, by a direct line."""
-    database = Database(Settings(pool_max=8, statement_seconds_max=CHECK_SECONDS_MAX), url)
-    await database.open()
+async def _execute(url: str, statement: str) -> None:
+    admin = await asyncpg.connect(url, timeout=10)
     try:
-        yield database
+        await admin.execute(statement)
     finally:
-        await database.close()
+        await admin.close()
 
 
 async def trial(plan: Plan, url: str, show: Callable[[Progress], None], keep: bool = False) -> Report:
-    """Run a plan on a server. What it starts and makes is gone afterwards, unless it is to be kept."""
+    """Run a plan on a server. What it starts and makes is removed afterwards, unless `keep` is true."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="dispatcher-selftest-"))
     report: Report | None = None
 
-    def kept() -> bool:
+    def is_kept() -> bool:
         return keep and report is not None
 
     try:
         async with AsyncExitStack() as stack:
-            own = await stack.enter_async_context(_own_database(url, kept))
-            database = await stack.enter_async_context(_opened(own))
-            providers = {name: Provider(folder / f"{name}.books", _arguments(name, plan.seed)) for name in CLASSES}
+            own = await stack.enter_async_context(_own_database(url, is_kept))
+            settings = Settings(pool_max=8, statement_seconds_max=CHECK_SECONDS_MAX)
+            database = await stack.enter_async_context(Database(settings, own))
+            providers = {name: Provider(folder / f"{name}.ledger", _arguments(name, plan.seed)) for name in CLASSES}
             for one in providers.values():
                 await stack.enter_async_context(one)
             config = configuration(plan, {name: one.port for name, one in providers.items()})
@@ -142,7 +125,7 @@ async def trial(plan: Plan, url: str, show: Callable[[Progress], None], keep: bo
             if keep:
                 report.kept = {"folder": str(folder), "database": own}
     finally:
-        if not kept():
+        if not is_kept():
             shutil.rmtree(folder, ignore_errors=True)
     return report
 
@@ -155,15 +138,15 @@ def _arguments(name: str, seed: int) -> list[str]:
 async def _run(
     plan: Plan, folder: Path, own: str, proxy: Proxy, database: Database, show: Callable[[Progress], None]
 ) -> tuple[Director, Kills]:
-    dice = random.Random(plan.seed)  # noqa: S311 - the same seed, the same trial
-    sight = Sight(database)
-    kills = Kills(sight)
-    crew = Crew(plan, folder, through(own, proxy.port), kills, dice)
-    director = Director(plan, crew, sight, Feed(database), kills, proxy, dice=dice, show=show)
+    rng = random.Random(plan.seed)  # noqa: S311 - the same seed, the same trial
+    state = DatabaseState(database)
+    kills = Kills(state)
+    replicas = ReplicaSet(plan, folder, through(own, proxy.port), kills, rng)
+    director = Director(plan, replicas, state, Feed(database), kills, proxy, rng=rng, show=show)
     try:
         await director.run()
     finally:
-        await crew.end()
+        await replicas.end()
     return director, kills
 
 
@@ -171,7 +154,7 @@ async def _audit(audit: Audit, plan: Plan, providers: Mapping[str, Provider]) ->
     for place, (name, provider) in enumerate(providers.items()):
         messages = len(range(place, plan.messages, len(providers)))
         may_hold = name == "keyless" and plan.kills > 0
-        await audit.compare(name, provider.books(), messages, may_hold)
+        await audit.compare(name, provider.entries(), messages, may_hold)
     await audit.check()
 
 

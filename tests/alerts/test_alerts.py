@@ -18,7 +18,7 @@ from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
 from dispatcher.config import logs
 from dispatcher.config.settings import Alerts, Log
-from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, dropped, json_of, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Silent, dropped, json_of, says
 from tests.support.forks import ROOT
 
 OK = says(200, raw=b"ok")
@@ -130,7 +130,7 @@ def test_an_error_is_heard_by_its_event_its_part_its_class_and_its_place(heard: 
         log.exception("part.crashed", part="pipeline", error=SECRET, recipient=SECRET)
     (kind,) = heard
     assert (kind.event, kind.part, kind.error) == ("part.crashed", "pipeline", "AttributeError")
-    assert kind.place.startswith("dispatcher/base/logs.py:")
+    assert kind.place.startswith("dispatcher/config/logs.py:")
 
 
 @pytest.mark.parametrize("how", ["current", "given", "grouped"])
@@ -177,7 +177,7 @@ def test_what_is_not_told_is_still_logged_by_somebody() -> None:
 class Told:
     """A courier whose time stands still until it is moved, and the Slack that it posts to."""
 
-    def __init__(self, far: FarSide) -> None:
+    def __init__(self, far: FakeServer) -> None:
         self.far = far
         self.now = 1_000.0
         self.away_since: float | None = None
@@ -208,7 +208,7 @@ class Told:
 @pytest.fixture
 async def told() -> AsyncIterator[Told]:
     """Nothing has happened yet."""
-    async with FarSide(OK) as far:
+    async with FakeServer(OK) as far:
         yield Told(far)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from dispatcher.base.values.addresses import CHARACTERS_MAX, Address, address, forms, given
+from dispatcher.base.values.addresses import CHARACTERS_MAX, Address, address, forms, parse_address
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_international_domain_is_looked_for_in_both_ways_to_write_it() -> Non
 )
 def test_what_a_person_gives_is_an_address_or_a_sentence(text: str, kind: str | None, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        given(text, kind)  # type: ignore[arg-type]  # a kind by name
+        parse_address(text, kind)  # type: ignore[arg-type]  # a kind by name
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_what_a_person_gives_is_an_address_or_a_sentence(text: str, kind: str | 
     ],
 )
 def test_what_a_person_gives_has_the_form_that_deliveries_have(text: str, kind: str | None, found: Address) -> None:
-    assert given(text, kind) == found  # type: ignore[arg-type]  # a kind by name
+    assert parse_address(text, kind) == found  # type: ignore[arg-type]  # a kind by name

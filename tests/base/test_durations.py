@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.base.values.durations import duration, has_months, moment, said
+from dispatcher.base.values.durations import duration, format_duration, has_months, moment
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_months_are_told_from_minutes(text: str, has: bool) -> None:
 
 @given(st.integers(0, 10**10))
 def test_what_is_said_is_read(milliseconds: int) -> None:
-    assert duration(said(milliseconds / 1_000)) == pytest.approx(milliseconds / 1_000)
+    assert duration(format_duration(milliseconds / 1_000)) == pytest.approx(milliseconds / 1_000)
 
 
 @pytest.mark.parametrize(

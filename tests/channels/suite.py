@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import structs
 
 from channels.contract import Channel, Envelope, Verdict
-from channels.registry import Named, open_channel
+from channels.registry import Targets, open_channel
 from dispatcher.config.settings import Faults, Function, Webhook
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed
@@ -18,7 +18,7 @@ from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Rendered
 from tests.channels.mailbox import Mailbox, parsed
 from tests.channels.resend.fake import KEY, FakeResend
-from tests.channels.shared.web.far import LOOPBACK, FarSide, Request, json_of, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Request, json_of, says
 from tests.support.scene import Scene
 
 NAME = "chat"
@@ -85,7 +85,7 @@ class Verdicts:
 
 
 class Providers:
-    """Each provider with a far side of its own in the test, where there is one, and what arrived there."""
+    """Each provider with a fake server in the test, where it calls one, and what arrived there."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -96,32 +96,32 @@ class Providers:
         self._port = 0
         self._mailbox = Mailbox()
         self.resend = FakeResend()
-        self.function = FarSide(_called)
-        self.webhook = FarSide(_posted)
-        self.endpoint = FarSide(says(204))
+        self.function = FakeServer(_called)
+        self.webhook = FakeServer(_posted)
+        self.endpoint = FakeServer(says(204))
 
     async def start(self) -> None:
         """Listen as each of them."""
         await self._mailbox.start()
         self._books = await asyncio.start_server(self._keep, "127.0.0.1", 0)
         self._port = self._books.sockets[0].getsockname()[1]
-        for far in self._far_sides():
-            await far.__aenter__()
+        for fake in self._fakes():
+            await fake.__aenter__()
 
     async def stop(self) -> None:
         """Listen no more."""
         self._books.close()
         self._mailbox.stop()
-        for far in self._far_sides():
-            await far.__aexit__()
+        for fake in self._fakes():
+            await fake.__aexit__()
 
     async def forget(self) -> None:
         """Begin anew: what has arrived so far, or still arrives of it, is not shown."""
         ((self._last_before,),) = await self._database.fetch("SELECT coalesce(max(id), 0) FROM dispatcher.deliveries")
-        for taken in (self._lines, self._mailbox.taken, *(far.requests for far in self._far_sides())):
+        for taken in (self._lines, self._mailbox.taken, *(fake.requests for fake in self._fakes())):
             taken.clear()
 
-    def _far_sides(self) -> tuple[FarSide | FakeResend, ...]:
+    def _fakes(self) -> tuple[FakeServer | FakeResend, ...]:
         return self.resend, self.function, self.webhook, self.endpoint
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +132,7 @@ class Providers:
 
     def open(self, provider: str, faults: Faults | None = None) -> Channel:
         """A channel of this provider. A provider that is not here has not been thought of."""
-        far: dict[str, dict[str, str | int]] = {
+        options: dict[str, dict[str, str | int]] = {
             "blackhole": {},
             "capture": {},
             "ledger": {"host": "127.0.0.1", "port": self._port},
@@ -142,11 +142,11 @@ class Providers:
             "slack": {},
             "webhooks": {"allow_addresses": LOOPBACK},
         }
-        named = Named(
+        named = Targets(
             {RECIPIENT: Function(url=self.function.url, token="t", allow_addresses=LOOPBACK)},
             {RECIPIENT: Webhook(url=self.webhook.url, allow_addresses=LOOPBACK)},
         )
-        return open_channel(provider, faults or Faults(), self._database.connection, far[provider], named)
+        return open_channel(provider, faults or Faults(), self._database.connection, options[provider], named)
 
     async def arrived(self) -> list[tuple[int, str]]:
         """What has left, whichever way: the delivery, and every byte of it that could differ."""

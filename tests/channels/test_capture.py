@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import asyncpg
 import pytest
 
-from channels.capture import Capture
+from channels.capture.channel import Capture
 from channels.contract import Accepted, NotCalled, RetryAfter, Unknown
 from dispatcher.db.database import Database
 from tests.channels.suite import Post, Verdicts, kept

@@ -39,7 +39,7 @@ async def database(shared_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture(scope="module")
 async def far_sides(database: Database) -> AsyncIterator[Providers]:
-    """Every provider, with its far side, which listens for all tests."""
+    """Every provider, with its fake server, which listens for all tests."""
     providers = Providers(database)
     await providers.start()
     yield providers

@@ -11,7 +11,8 @@ import pytest
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.ledger import Ledger, LedgerOptions, channel, wire
+from channels.ledger import channel, connection
+from channels.ledger.channel import Ledger, LedgerOptions
 from dispatcher.db.database import Database
 from dispatcher.selftest.proxy import Proxy
 from tests.channels.suite import CONTENT, RECIPIENT, Post, Verdicts, body_of
@@ -29,16 +30,16 @@ async def post(database: Database) -> Post:
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[Upstream]:
-    """The far side, in the test's hands."""
+async def upstream() -> AsyncIterator[Upstream]:
+    """A fake ledger that the test drives."""
     async with Upstream() as upstream:
         yield upstream
 
 
 @pytest.fixture
-async def ledger(far: Upstream) -> AsyncIterator[Ledger]:
-    """A channel with one connection to the far side."""
-    ledger = Ledger(LedgerOptions(port=far.port, connections=1))
+async def ledger(upstream: Upstream) -> AsyncIterator[Ledger]:
+    """A channel with one connection to the fake ledger."""
+    ledger = Ledger(LedgerOptions(port=upstream.port, connections=1))
     yield ledger
     await ledger.close()
 
@@ -85,9 +86,9 @@ def answer(streams: Streams, *answers: bytes) -> None:
     streams[1].write(b"".join(one + b"\n" for one in answers))
 
 
-async def connected(ledger: Ledger, far: Upstream) -> Streams:
+async def connected(ledger: Ledger, upstream: Upstream) -> Streams:
     await ledger.prepare(1)
-    return await far.taken()
+    return await upstream.taken()
 
 
 # Answers
@@ -103,8 +104,10 @@ async def connected(ledger: Ledger, far: Upstream) -> Streams:
         (b'{"throttled":2}', Throttled(2.0)),
     ],
 )
-async def test_an_answer_is_a_verdict(ledger: Ledger, far: Upstream, post: Post, said: bytes, verdict: Verdict) -> None:
-    streams = await connected(ledger, far)
+async def test_an_answer_is_a_verdict(
+    ledger: Ledger, upstream: Upstream, post: Post, said: bytes, verdict: Verdict
+) -> None:
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes())
     (request,) = await requests(streams, 1)
     answer(streams, said)
@@ -124,9 +127,9 @@ async def test_an_answer_is_a_verdict(ledger: Ledger, far: Upstream, post: Post,
 
 @pytest.mark.parametrize("kind", [b"refused", b"retry"])
 async def test_a_reason_in_words_of_its_own_is_not_passed_on(
-    ledger: Ledger, far: Upstream, post: Post, kind: bytes
+    ledger: Ledger, upstream: Upstream, post: Post, kind: bytes
 ) -> None:
-    streams = await connected(ledger, far)
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes())
     await requests(streams, 1)
     answer(streams, b'{"%s":"nobody is called %s"}' % (kind, RECIPIENT.encode()))
@@ -149,9 +152,9 @@ async def test_a_reason_in_words_of_its_own_is_not_passed_on(
     ],
 )
 async def test_what_makes_no_sense_makes_it_and_all_behind_it_unknown(
-    ledger: Ledger, far: Upstream, post: Post, said: bytes
+    ledger: Ledger, upstream: Upstream, post: Post, said: bytes
 ) -> None:
-    streams = await connected(ledger, far)
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes(3))
     await requests(streams, 3)
     answer(streams, b'{"accepted":"a"}', said, b'{"accepted":"b"}')
@@ -160,8 +163,8 @@ async def test_what_makes_no_sense_makes_it_and_all_behind_it_unknown(
     assert [type(verdict) for verdict in others] == [Unknown, Unknown]
 
 
-async def test_an_answer_in_pieces_is_put_together(ledger: Ledger, far: Upstream, post: Post) -> None:
-    streams = await connected(ledger, far)
+async def test_an_answer_in_pieces_is_put_together(ledger: Ledger, upstream: Upstream, post: Post) -> None:
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes(2))
     await requests(streams, 2)
     for piece in (b'{"acce', b'pted":"a"}\n{"accepted":', b'"b"}\n'):
@@ -170,8 +173,8 @@ async def test_an_answer_in_pieces_is_put_together(ledger: Ledger, far: Upstream
     assert await delivering.ended() == [Accepted("a"), Accepted("b")]
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(ledger: Ledger, far: Upstream) -> None:
-    streams = await connected(ledger, far)
+async def test_an_answer_that_nobody_asked_for_ends_the_connection(ledger: Ledger, upstream: Upstream) -> None:
+    streams = await connected(ledger, upstream)
     answer(streams, b'{"accepted":"a"}')
     assert await streams[0].read() == b""
 
@@ -190,29 +193,29 @@ async def test_without_a_listener_prepare_fails_and_deliver_begins_nothing(post:
 
 
 async def test_a_connection_that_was_lost_before_the_call_is_replaced(
-    ledger: Ledger, far: Upstream, post: Post
+    ledger: Ledger, upstream: Upstream, post: Post
 ) -> None:
-    streams = await connected(ledger, far)
+    streams = await connected(ledger, upstream)
     lost = Delivering(ledger, await post.envelopes())
     await requests(streams, 1)
     streams[1].transport.abort()
     assert await lost.ended() == [Unknown("the connection was lost before the answer")]
     delivering = Delivering(ledger, await post.envelopes())
-    streams = await far.taken()
+    streams = await upstream.taken()
     await requests(streams, 1)
     answer(streams, b'{"accepted":"a"}')
     assert await delivering.ended() == [Accepted("a")]
 
 
 async def test_a_connection_that_is_lost_in_the_middle_of_a_batch_takes_only_what_was_sent_on_it(
-    ledger: Ledger, far: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, upstream: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "UNANSWERED_MAX", 2)
-    streams = await connected(ledger, far)
+    monkeypatch.setattr(connection, "UNANSWERED_MAX", 2)
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes(4))
     sent = await requests(streams, 2)
     streams[1].transport.abort()
-    streams = await far.taken()
+    streams = await upstream.taken()
     others = await requests(streams, 2)
     answer(streams, *[b'{"accepted":"a"}'] * 2)
     unknown = Unknown("the connection was lost before the answer")
@@ -221,9 +224,9 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_batch_takes_only_wha
 
 
 async def test_what_was_answered_before_the_connection_was_lost_counts_and_the_rest_is_unknown(
-    ledger: Ledger, far: Upstream, post: Post
+    ledger: Ledger, upstream: Upstream, post: Post
 ) -> None:
-    streams = await connected(ledger, far)
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes(3))
     await requests(streams, 3)
     answer(streams, b'{"accepted":"a"}')
@@ -234,10 +237,10 @@ async def test_what_was_answered_before_the_connection_was_lost_counts_and_the_r
 
 
 async def test_a_message_that_is_too_large_is_refused_before_it_is_sent(
-    ledger: Ledger, far: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, upstream: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "REQUEST_BYTES_MAX", 400)
-    streams = await connected(ledger, far)
+    streams = await connected(ledger, upstream)
     large, small = await post.envelopes(2)
     delivering = Delivering(ledger, [structs.replace(large, parts={"text": "x" * 400}), small])
     assert [request["delivery_id"] for request in await requests(streams, 1)] == [small.delivery_id]
@@ -246,10 +249,10 @@ async def test_a_message_that_is_too_large_is_refused_before_it_is_sent(
 
 
 async def test_a_connection_carries_no_more_than_its_limit_and_the_licence_is_asked_when_there_is_room(
-    ledger: Ledger, far: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, upstream: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "UNANSWERED_MAX", 2)
-    streams = await connected(ledger, far)
+    monkeypatch.setattr(connection, "UNANSWERED_MAX", 2)
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes(4))
     await requests(streams, 2)
     answer(streams, b'{"accepted":"a"}')
@@ -264,11 +267,11 @@ async def test_a_connection_carries_no_more_than_its_limit_and_the_licence_is_as
     ]
 
 
-async def test_prepare_opens_as_many_connections_as_are_asked_for_and_no_more(far: Upstream, post: Post) -> None:
-    ledger = Ledger(LedgerOptions(port=far.port, connections=3))
+async def test_prepare_opens_as_many_connections_as_are_asked_for_and_no_more(upstream: Upstream, post: Post) -> None:
+    ledger = Ledger(LedgerOptions(port=upstream.port, connections=3))
     await asyncio.gather(*(ledger.prepare(100) for _ in range(5)))
-    sides = [await far.taken() for _ in range(3)]
-    assert far.waiting.empty()
+    sides = [await upstream.taken() for _ in range(3)]
+    assert upstream.waiting.empty()
     delivering = Delivering(ledger, await post.envelopes(6))
     for streams in sides:
         await requests(streams, 2)
@@ -280,22 +283,24 @@ async def test_prepare_opens_as_many_connections_as_are_asked_for_and_no_more(fa
 # Cancellation
 
 
-async def test_cancelled_it_goes_at_once_and_the_connection_with_it(ledger: Ledger, far: Upstream, post: Post) -> None:
-    streams = await connected(ledger, far)
+async def test_cancelled_it_goes_at_once_and_the_connection_with_it(
+    ledger: Ledger, upstream: Upstream, post: Post
+) -> None:
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes(2))
     await requests(streams, 2)
     answer(streams, b'{"accepted":"a"}')
     await delivering.reported(1)
     assert await delivering.cancelled() == [Accepted("a")]
     assert await streams[0].read() == b""
-    assert await connected(ledger, far) is not streams
+    assert await connected(ledger, upstream) is not streams
 
 
 async def test_cancelled_it_says_what_had_not_been_called(
-    ledger: Ledger, far: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, upstream: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "UNANSWERED_MAX", 1)
-    streams = await connected(ledger, far)
+    monkeypatch.setattr(connection, "UNANSWERED_MAX", 1)
+    streams = await connected(ledger, upstream)
     delivering = Delivering(ledger, await post.envelopes(3))
     await requests(streams, 1)
     assert await delivering.cancelled() == [NotCalled("cut off before the call")] * 2
@@ -305,15 +310,15 @@ async def test_cancelled_it_says_what_had_not_been_called(
 
 
 async def test_a_cancelled_batch_takes_no_other_with_it_and_no_new_one_stands_behind_it(
-    ledger: Ledger, far: Upstream, post: Post
+    ledger: Ledger, upstream: Upstream, post: Post
 ) -> None:
-    streams = await connected(ledger, far)
+    streams = await connected(ledger, upstream)
     given_up = Delivering(ledger, await post.envelopes(1))
     await requests(streams, 1)
     other = Delivering(ledger, await post.envelopes(1))
     await requests(streams, 1)
     assert await given_up.cancelled() == []
-    new_streams = await connected(ledger, far)
+    new_streams = await connected(ledger, upstream)
     new = Delivering(ledger, await post.envelopes(1))
     await requests(new_streams, 1)
     answer(streams, b'{"accepted":"late"}', b'{"accepted":"other"}')
@@ -325,12 +330,12 @@ async def test_a_cancelled_batch_takes_no_other_with_it_and_no_new_one_stands_be
 
 
 async def test_connections_that_were_given_up_on_have_a_limit(
-    ledger: Ledger, far: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, upstream: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "RETIRED_MAX", 1)
     waiting: list[Delivering] = []
     for _ in range(2):
-        streams = await connected(ledger, far)
+        streams = await connected(ledger, upstream)
         given_up = Delivering(ledger, await post.envelopes(1))
         waiting.append(Delivering(ledger, await post.envelopes(1)))
         await requests(streams, 2)
@@ -340,8 +345,8 @@ async def test_connections_that_were_given_up_on_have_a_limit(
     await waiting[1].cancelled()
 
 
-async def test_cancelled_while_connecting_it_leaves_no_connection(far: Upstream) -> None:
-    ledger = Ledger(LedgerOptions(port=far.port, connections=4))
+async def test_cancelled_while_connecting_it_leaves_no_connection(upstream: Upstream) -> None:
+    ledger = Ledger(LedgerOptions(port=upstream.port, connections=4))
     preparing = asyncio.create_task(ledger.prepare(4))
     await asyncio.sleep(0)
     preparing.cancel()
@@ -374,7 +379,7 @@ async def test_what_it_accepted_is_in_its_books_even_when_the_answer_is_lost(pos
                 else:
                     unknown += isinstance(verdict, Unknown)
         await ledger.close()
-        books = provider.books()
+        books = provider.entries()
     assert not waiting
     assert unknown
     assert {key: f"ledger-{entry.first_sequence}" for key, entry in books.items()} == accepted
@@ -393,4 +398,4 @@ async def test_a_line_that_swallows_an_answer_makes_it_unknown(post: Post, tmp_p
         (verdict,) = await Delivering(ledger, await post.envelopes()).ended()
         await ledger.close()
         assert isinstance(verdict, Unknown)
-        assert [entry.accepted for entry in provider.books().values()] == [1]
+        assert [entry.accepted for entry in provider.entries().values()] == [1]

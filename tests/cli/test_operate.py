@@ -301,7 +301,9 @@ async def test_a_workspace_is_paused_and_what_is_in_it_and_nothing_beside_it(
     ]
     assert "default/default" in text(program.run("pauses"))
     assert "everywhere" in talk(program.run("pause", "provider", "capture", *place, "--reason", "x"), 2)
-    assert "NAME says" in talk(program.run("pause", "workspace", "default", "--workspace", "x", "--reason", "x"), 2)
+    assert "NAME is the workspace" in talk(
+        program.run("pause", "workspace", "default", "--workspace", "x", "--reason", "x"), 2
+    )
     assert "paused: voice of default/default" in talk(program.run("resume", "channel", "voice"), 1)
     (theirs,), (ours,) = await put(connection, 1, tenant="acme"), await put(connection, 1)
     await program.start()

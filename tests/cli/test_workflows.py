@@ -106,7 +106,7 @@ async def test_every_fault_of_every_file_is_named_and_nothing_is_saved(
         f"{bad}: $.nodes[0].type: there is no type or channel",
         f"{bad}: $.nodes[1].colour: unknown key",
         f"{bad}: $.nodes[1]: cannot be reached",
-        f"{worse}: $: line 1: is no JSON",
+        f"{worse}: $: line 1: is not JSON",
         "/nowhere.yaml: cannot be read: No such file",
     ):
         assert words in said
@@ -320,7 +320,7 @@ async def test_a_plan_shows_what_a_trigger_would_do_and_writes_nothing(program: 
     [
         ("workflows show nobody", 1, "there is no workflow nobody"),
         ("workflows show sleeping --version 9", 1, "workflow sleeping has no version 9; its newest is 1"),
-        ("workflows show sleeping --graph --mermaid", 2, "name one of them"),
+        ("workflows show sleeping --graph --mermaid", 2, "use only one of these options"),
         ("workflows activate nobody", 1, "there is no workflow nobody"),
         ("workflows delete slepping", 1, 'did you mean "sleeping"?'),
         ("workflows diff sleeping --from 7", 1, "has no version 7"),

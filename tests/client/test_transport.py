@@ -16,7 +16,7 @@ from dispatcher.client import errors, transport
 from dispatcher.client.errors import ClientError
 from dispatcher.client.transport import Reply, Transport
 from dispatcher.http import problems
-from tests.channels.shared.web.far import Behaviour, FarSide, Silent, dropped, half, says
+from tests.channels.shared.web.fake_server import Behaviour, FakeServer, Silent, dropped, half, says
 
 KEY = "dsp_abcdefgh_very-secret"
 
@@ -31,9 +31,9 @@ def _problem(kind: problems.Kind, *faults: Fault, **headers: str) -> Behaviour:
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[FarSide]:
+async def far() -> AsyncIterator[FakeServer]:
     """A server that answers as it is told."""
-    async with FarSide(says(200, {"id": 17})) as running:
+    async with FakeServer(says(200, {"id": 17})) as running:
         yield running
 
 
@@ -54,13 +54,13 @@ def waits() -> Waits:
 
 
 @pytest.fixture
-async def client(far: FarSide, waits: Waits) -> AsyncIterator[Transport]:
+async def client(far: FakeServer, waits: Waits) -> AsyncIterator[Transport]:
     """A transport to the server."""
     async with Transport(far.url, KEY, pause=waits) as made:
         yield made
 
 
-async def test_a_call_says_what_it_asks_and_reads_what_is_answered(far: FarSide, client: Transport) -> None:
+async def test_a_call_says_what_it_asks_and_reads_what_is_answered(far: FakeServer, client: Transport) -> None:
     path = f"/workflows/{transport.segment('a b/ü')}/triggers"
     reply = await client.ask("POST", path, query={"limit": 3, "cursor": None}, body={"a": [1]}, key="k-1")
     assert reply.read(dict[str, int]) == {"id": 17}
@@ -88,7 +88,7 @@ async def test_a_call_says_what_it_asks_and_reads_what_is_answered(far: FarSide,
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_what_may_pass_is_asked_again_with_the_same_key(
-    far: FarSide, client: Transport, waits: Waits, trouble: Behaviour, method: transport.Method
+    far: FakeServer, client: Transport, waits: Waits, trouble: Behaviour, method: transport.Method
 ) -> None:
     far.next.extend([trouble, trouble])
     assert (await client.ask(method, "/x")).status == 200
@@ -99,14 +99,14 @@ async def test_what_may_pass_is_asked_again_with_the_same_key(
     assert len(waits.seconds) == 2
 
 
-async def test_each_call_has_a_key_of_its_own(far: FarSide, client: Transport) -> None:
+async def test_each_call_has_a_key_of_its_own(far: FakeServer, client: Transport) -> None:
     for _ in range(2):
         await client.ask("POST", "/x", body={})
     assert len({request.headers["idempotency-key"] for request in far.requests}) == 2
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 500, 501, 301, 307, 418])
-async def test_what_will_not_pass_is_asked_once(far: FarSide, client: Transport, status: int) -> None:
+async def test_what_will_not_pass_is_asked_once(far: FakeServer, client: Transport, status: int) -> None:
     far.next.extend([says(status, location=far.url)])
     with pytest.raises(ClientError) as raised:
         await client.ask("POST", "/x", body={})
@@ -117,7 +117,7 @@ async def test_what_will_not_pass_is_asked_once(far: FarSide, client: Transport,
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 @pytest.mark.parametrize("trouble", [dropped, _problem(problems.UNAVAILABLE)])
 async def test_what_has_no_key_is_asked_once(
-    far: FarSide, client: Transport, method: transport.Method, trouble: Behaviour
+    far: FakeServer, client: Transport, method: transport.Method, trouble: Behaviour
 ) -> None:
     far.next.extend([trouble, trouble])
     with pytest.raises(errors.Unavailable):
@@ -125,7 +125,7 @@ async def test_what_has_no_key_is_asked_once(
     assert [request.headers["if-match"] for request in far.requests] == ['"3"']
 
 
-async def test_attempts_come_to_an_end(far: FarSide, client: Transport, waits: Waits) -> None:
+async def test_attempts_come_to_an_end(far: FakeServer, client: Transport, waits: Waits) -> None:
     far.always = _problem(problems.UNAVAILABLE)
     with pytest.raises(errors.Unavailable):
         await client.ask("GET", "/x")
@@ -135,7 +135,7 @@ async def test_attempts_come_to_an_end(far: FarSide, client: Transport, waits: W
 
 @pytest.mark.parametrize("kind", [problems.TOO_MANY, problems.OVERLOADED, problems.UNAVAILABLE])
 async def test_it_waits_for_as_long_as_it_is_told(
-    far: FarSide, client: Transport, waits: Waits, kind: problems.Kind
+    far: FakeServer, client: Transport, waits: Waits, kind: problems.Kind
 ) -> None:
     far.next.append(_problem(kind, retry_after="7"))
     await client.ask("POST", "/x", body={})
@@ -143,7 +143,7 @@ async def test_it_waits_for_as_long_as_it_is_told(
     assert 7 <= waited <= 7 + transport.WAIT_SECONDS
 
 
-async def test_what_is_to_wait_for_too_long_is_raised_with_how_long(far: FarSide, waits: Waits) -> None:
+async def test_what_is_to_wait_for_too_long_is_raised_with_how_long(far: FakeServer, waits: Waits) -> None:
     far.next.append(_problem(problems.TOO_MANY, retry_after="60"))
     async with Transport(far.url, KEY, seconds=50, pause=waits) as client:
         with pytest.raises(errors.TooMany) as raised:
@@ -152,7 +152,7 @@ async def test_what_is_to_wait_for_too_long_is_raised_with_how_long(far: FarSide
     assert (len(far.requests), waits.seconds) == (1, [])
 
 
-async def test_a_call_has_an_end(far: FarSide) -> None:
+async def test_a_call_has_an_end(far: FakeServer) -> None:
     far.always = silent = Silent()
     async with Transport(far.url, KEY, seconds=0.2) as client:
         with pytest.raises(TimeoutError) as raised:
@@ -162,7 +162,7 @@ async def test_a_call_has_an_end(far: FarSide) -> None:
 
 
 async def test_who_does_not_answer_is_asked_again_before_the_call_ends(
-    far: FarSide, client: Transport, monkeypatch: pytest.MonkeyPatch
+    far: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "ATTEMPT_SECONDS_MAX", 0.05)
     silent = Silent()
@@ -196,7 +196,7 @@ async def test_who_does_not_answer_is_asked_again_before_the_call_ends(
     ],
 )
 async def test_a_problem_is_an_error_of_its_kind(
-    far: FarSide, client: Transport, kind: problems.Kind, error: type[ClientError]
+    far: FakeServer, client: Transport, kind: problems.Kind, error: type[ClientError]
 ) -> None:
     far.always = _problem(kind, Fault("$.a", "is required"), retry_after="1")
     with pytest.raises(ClientError) as raised:
@@ -223,7 +223,7 @@ async def test_a_problem_is_an_error_of_its_kind(
     ],
 )
 async def test_what_somebody_else_answers_is_said_to_be_that(
-    far: FarSide, client: Transport, says: Behaviour, words: str
+    far: FakeServer, client: Transport, says: Behaviour, words: str
 ) -> None:
     far.next.append(says)
     with pytest.raises(errors.Unexpected, match=words):
@@ -231,14 +231,14 @@ async def test_what_somebody_else_answers_is_said_to_be_that(
     assert len(far.requests) == 1
 
 
-async def test_an_answer_that_cannot_be_read_is_unexpected(far: FarSide, client: Transport) -> None:
+async def test_an_answer_that_cannot_be_read_is_unexpected(far: FakeServer, client: Transport) -> None:
     far.next.append(says(200, raw=b"<html>"))
     with pytest.raises(errors.Unexpected):
         (await client.ask("GET", "/x")).read(dict)
 
 
 @pytest.mark.parametrize("status", [200, 400])
-async def test_an_answer_without_a_bottom_is_unexpected(far: FarSide, client: Transport, status: int) -> None:
+async def test_an_answer_without_a_bottom_is_unexpected(far: FakeServer, client: Transport, status: int) -> None:
     deep = b'{"type":"urn:dispatcher:problem:x","detail":"x","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     far.next.append(says(status, raw=deep))
     with pytest.raises(errors.Unexpected):
@@ -267,7 +267,7 @@ def test_it_says_that_it_is_of_another_loop() -> None:
 
 
 async def test_an_answer_without_an_end_is_not_read(
-    far: FarSide, client: Transport, monkeypatch: pytest.MonkeyPatch
+    far: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "ANSWER_BYTES_MAX", 1000)
     far.next.append(says(200, raw=b"x" * 1001))
@@ -276,14 +276,14 @@ async def test_an_answer_without_an_end_is_not_read(
 
 
 async def test_a_proxy_of_the_environment_is_not_used(
-    far: FarSide, client: Transport, monkeypatch: pytest.MonkeyPatch
+    far: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert (await client.ask("GET", "/x")).status == 200
 
 
-async def test_a_cookie_is_not_kept(far: FarSide) -> None:
+async def test_a_cookie_is_not_kept(far: FakeServer) -> None:
     """By its name: of a number, no cookie would be kept in any case."""
     async with Transport(far.url.replace("127.0.0.1", "localhost"), KEY) as client:
         far.next.append(says(200, {}, set_cookie="who=me; Path=/"))
@@ -309,7 +309,7 @@ async def _garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
-async def test_the_key_is_in_no_error_and_in_no_repr(far: FarSide) -> None:
+async def test_the_key_is_in_no_error_and_in_no_repr(far: FakeServer) -> None:
     assert KEY not in repr(Transport(far.url, KEY))
     server = await asyncio.start_server(_garbage, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -350,13 +350,13 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("body", [object(), {1j: 2}, "\ud800"])
-async def test_what_is_no_json_is_refused_before_it_is_sent(far: FarSide, client: Transport, body: Any) -> None:
+async def test_what_is_no_json_is_refused_before_it_is_sent(far: FakeServer, client: Transport, body: Any) -> None:
     with pytest.raises(errors.Refused):
         await client.ask("POST", "/x", body=body)
     assert far.requests == []
 
 
-async def test_a_closed_one_asks_nothing(far: FarSide, waits: Waits) -> None:
+async def test_a_closed_one_asks_nothing(far: FakeServer, waits: Waits) -> None:
     client = Transport(far.url, KEY, pause=waits)
     await client.ask("GET", "/x")
     await client.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.channels.shared.web.far import LOOPBACK, FarSide, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, says
 from tests.conformance.flows import PAGER, Flows, flowing
 from tests.conformance.outbox import Outbox
 from tests.conformance.runs import Running, Runs
@@ -44,37 +44,37 @@ def config_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def bill() -> AsyncIterator[FarSide]:
+async def bill() -> AsyncIterator[FakeServer]:
     """The function `bill` of these workflows; it succeeds unless it is told otherwise."""
-    async with FarSide(says(200, {"success": True, "data": {"invoice": 17}})) as far:
-        yield far
+    async with FakeServer(says(200, {"success": True, "data": {"invoice": 17}})) as fake:
+        yield fake
 
 
 @pytest.fixture(scope="module")
-async def rooms() -> AsyncIterator[FarSide]:
+async def rooms() -> AsyncIterator[FakeServer]:
     """Where the channel `pager` posts: it knows ann and bob, and whoever else is written to there has a bad address."""
-    async with FarSide(says(200, raw=b"ok")) as far:
-        yield far
+    async with FakeServer(says(200, raw=b"ok")) as fake:
+        yield fake
 
 
 @pytest.fixture(scope="module")
-async def flows(shared_url: str, bill: FarSide, rooms: FarSide) -> AsyncIterator[Flows]:
+async def flows(shared_url: str, bill: FakeServer, rooms: FakeServer) -> AsyncIterator[Flows]:
     """Workflows and their runs, on a program that runs as long as the module's tests do."""
     targets = {"FUNCTIONS__BILL": bill, "WEBHOOKS__ANN": rooms, "WEBHOOKS__BOB": rooms}
     settings = {"CHANNELS__HTTP__PROVIDER": "functions", f"CHANNELS__{PAGER.upper()}__PROVIDER": "slack"}
-    settings |= {f"{name}__URL": far.url for name, far in targets.items()}
+    settings |= {f"{name}__URL": fake.url for name, fake in targets.items()}
     settings |= {f"{name}__ALLOW_ADDRESSES": LOOPBACK for name in targets}
     async with flowing(shared_url, **{f"DISPATCHER_{name}": text for name, text in settings.items()}) as flows:
         yield flows
 
 
 @pytest.fixture
-def runs(place: tuple[Running, FarSide]) -> Runs:
+def runs(place: tuple[Running, FakeServer]) -> Runs:
     """The runs of the program of a module's `place`, where all share it."""
     return place[0].runs
 
 
 @pytest.fixture
-def program_here(place: tuple[Running, FarSide]) -> Program:
+def program_here(place: tuple[Running, FakeServer]) -> Program:
     """That program."""
     return place[0].program

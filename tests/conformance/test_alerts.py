@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, dropped, json_of, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Silent, dropped, json_of, says
 from tests.conformance.outbox import QUICK, Outbox
 from tests.support.program import Program
 
@@ -21,13 +21,13 @@ CRASH = "claim.asked:1:raise"
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[FarSide]:
+async def slack() -> AsyncIterator[FakeServer]:
     """A webhook of Slack."""
-    async with FarSide(OK) as far:
-        yield far
+    async with FakeServer(OK) as fake:
+        yield fake
 
 
-def at(slack: FarSide) -> dict[str, str]:
+def at(slack: FakeServer) -> dict[str, str]:
     """A dispatcher that tells it there."""
     return {
         "DISPATCHER_ALERTS__SLACK": slack.url,
@@ -37,7 +37,7 @@ def at(slack: FarSide) -> dict[str, str]:
     } | QUICK
 
 
-def texts(slack: FarSide) -> list[str]:
+def texts(slack: FakeServer) -> list[str]:
     """Every message."""
     return [str(json_of(request)["text"]) for request in slack.requests]
 
@@ -53,7 +53,7 @@ def crashed(program: Program) -> float:
 
 
 async def test_OP_10_crashes_are_counted_and_told_in_one_message_a_period(
-    program: Program, outbox: Outbox, slack: FarSide
+    program: Program, outbox: Outbox, slack: FakeServer
 ) -> None:
     deliveries = [await outbox.put()]
     await program.start(**at(slack) | RARE, FAULT=f"{CRASH},render.done:2:raise,mark.asked:2:raise")
@@ -73,7 +73,7 @@ async def test_OP_10_crashes_are_counted_and_told_in_one_message_a_period(
 
 
 async def test_OP_10_while_slack_is_away_the_dispatcher_goes_on_and_what_waits_is_told_when_it_is_back(
-    program: Program, outbox: Outbox, slack: FarSide
+    program: Program, outbox: Outbox, slack: FakeServer
 ) -> None:
     slack.always = dropped
     delivery = await outbox.put()
@@ -87,7 +87,7 @@ async def test_OP_10_while_slack_is_away_the_dispatcher_goes_on_and_what_waits_i
 
 
 async def test_OP_10_while_slack_is_silent_the_dispatcher_goes_on(
-    program: Program, outbox: Outbox, slack: FarSide
+    program: Program, outbox: Outbox, slack: FakeServer
 ) -> None:
     slack.always = silent = Silent()
     delivery = await outbox.put()
@@ -99,7 +99,7 @@ async def test_OP_10_while_slack_is_silent_the_dispatcher_goes_on(
     await program.until(lambda: told(program, "sent") == 1, "it is told")
 
 
-async def test_OP_10_an_end_by_an_error_is_told_before_it(program: Program, outbox: Outbox, slack: FarSide) -> None:
+async def test_OP_10_an_end_by_an_error_is_told_before_it(program: Program, outbox: Outbox, slack: FakeServer) -> None:
     await outbox.put()
     await program.launch(**at(slack) | RARE, DISPATCHER_SUPERVISOR__RESTARTS_MAX="0", FAULT=CRASH)
     assert await program.ended() == 1
@@ -108,7 +108,7 @@ async def test_OP_10_an_end_by_an_error_is_told_before_it(program: Program, outb
     assert "part.crashed pipeline" in "".join(texts(slack))
 
 
-async def test_OP_10_a_listener_that_cannot_be_kept_is_told(program: Program, slack: FarSide) -> None:
+async def test_OP_10_a_listener_that_cannot_be_kept_is_told(program: Program, slack: FakeServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         program.environment = at(slack) | RARE
@@ -119,7 +119,7 @@ async def test_OP_10_a_listener_that_cannot_be_kept_is_told(program: Program, sl
 
 
 async def test_OP_10_alerts_come_and_change_with_a_reload_and_a_faulty_one_is_told(
-    program: Program, slack: FarSide, config_file: Path
+    program: Program, slack: FakeServer, config_file: Path
 ) -> None:
     config_file.write_text("")
     await program.start(DISPATCHER_CONFIG=str(config_file), **QUICK)

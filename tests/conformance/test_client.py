@@ -24,9 +24,9 @@ async def test_OP_03_the_client_does_the_same_over_http_and_inside_a_transaction
     try:
         inside = Client.on(connection)
         async with Client(program.address, make_key(program)) as client:
-            for door in (client, inside):
+            for caller in (client, inside):
                 with pytest.raises(Refused, match="Missing required fields: order; Missing template variables: name"):
-                    await door.trigger("strict")
+                    await caller.trigger("strict")
             transaction = connection.transaction()
             await transaction.start()
             await inside.send(MESSAGE)
@@ -54,17 +54,17 @@ async def test_WF_22_a_client_waits_for_the_end_with_a_progress_callback(
     await program.start(**BRISK)
     await Runs(connection).put(PAID)
     async with Client(program.address, make_key(program, "triggerOperator")) as client:
-        for door in (client, Client.on(connection)):
+        for caller in (client, Client.on(connection)):
             told: list[Run] = []
-            run = await door.trigger("paying")
+            run = await caller.trigger("paying")
             with pytest.raises(WaitTimedOut, match=f"run {run.id} of paying is"):
-                await door.wait(run.id, timeout=0, poll=0.05)
+                await caller.wait(run.id, timeout=0, poll=0.05)
 
             async def tell(state: Run) -> None:
                 told.append(state)  # noqa: B023 - it is called before the next turn
                 if state.status == "waiting":
                     await client.signal(state.id, "paid", {"amount": 12})
 
-            ended = await door.wait(run.id, on_progress=tell, timeout=30, poll=0.05)
+            ended = await caller.wait(run.id, on_progress=tell, timeout=30, poll=0.05)
             assert ended.status == told[-1].status == "completed"
             assert "waiting" in [state.status for state in told]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from dispatcher.selftest.proxy import Proxy
 from tests.conformance.outbox import QUICK, Outbox
 from tests.conformance.servers import outbox_at, socket_of, standby
@@ -17,7 +17,7 @@ from tests.support.scene import Connection
 
 @pytest.fixture
 async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
-    """A provider with books of its own: what it was given no database can forget."""
+    """A provider with its own record, which does not depend on the database."""
     async with Provider(tmp_path / "books") as provider:
         yield provider
 
@@ -31,7 +31,7 @@ async def _until_sent(outbox: Outbox, channel: str = "sms") -> int:
 
 async def _accepted(provider: Provider, outbox: Outbox, delivery: int) -> int:
     key = (await outbox.row(delivery))["idempotency_key"]
-    entry = provider.books().get(key)
+    entry = provider.entries().get(key)
     return entry.accepted if entry else 0
 
 
@@ -40,7 +40,7 @@ async def test_OB_12_what_a_promoted_standby_has_forgotten_is_not_sent_again(
 ) -> None:
     """The standby knows of a delivery and not that it was sent. It is there to be connected to before it is promoted,
     and the old primary lives on: only the way leads elsewhere."""
-    await migrate.migrate(elsewhere)
+    await migrator.migrate(elsewhere)
     async with Proxy("127.0.0.1", socket_of(elsewhere)) as proxy, outbox_at(elsewhere) as primary:
         program = Program(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres")
         place = {"PROVIDER": "ledger", "OPTIONS__PORT": str(provider.port)}

@@ -5,7 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.channels.shared.web.far import LOOPBACK, METADATA, Endless, FarSide, Silent, dropped, json_of, says
+from tests.channels.shared.web.fake_server import (
+    LOOPBACK,
+    METADATA,
+    Endless,
+    FakeServer,
+    Silent,
+    dropped,
+    json_of,
+    says,
+)
 from tests.conformance.runs import Running, Runs, call, running, sms, steps
 from tests.support.program import Program
 
@@ -14,9 +23,9 @@ FUNCTIONS = {"bill": {}, "again": {"IDEMPOTENT": "true"}, "hasty": {"TIMEOUT_SEC
 DONE = says(200, {"success": True, "data": {"invoice": 17, "to": {"name": "Ann"}}})
 
 
-def at(far: FarSide) -> dict[str, str]:
+def at(fake: FakeServer) -> dict[str, str]:
     """All of them are at one server."""
-    given = {"URL": far.url, "TOKEN": "sesame-4711", "ALLOW_ADDRESSES": LOOPBACK}
+    given = {"URL": fake.url, "TOKEN": "sesame-4711", "ALLOW_ADDRESSES": LOOPBACK}
     return {"DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions"} | {
         f"DISPATCHER_FUNCTIONS__{name.upper()}__{key}": text
         for name, own in FUNCTIONS.items()
@@ -25,29 +34,29 @@ def at(far: FarSide) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-async def place(shared_url: str) -> AsyncIterator[tuple[Running, FarSide]]:
+async def place(shared_url: str) -> AsyncIterator[tuple[Running, FakeServer]]:
     """A program and its functions."""
-    async with FarSide(DONE) as far, running(shared_url, at(far), FUNCTIONS) as here:
-        yield here, far
+    async with FakeServer(DONE) as fake, running(shared_url, at(fake), FUNCTIONS) as here:
+        yield here, fake
 
 
 @pytest.fixture
-def far(place: tuple[Running, FarSide]) -> FarSide:
+def fake(place: tuple[Running, FakeServer]) -> FakeServer:
     """Its functions, with nothing asked of them yet."""
-    far = place[1]
-    far.requests.clear()
-    far.next.clear()
-    far.always = DONE
-    return far
+    fake = place[1]
+    fake.requests.clear()
+    fake.next.clear()
+    fake.always = DONE
+    return fake
 
 
 async def test_WF_19_a_call_posts_action_and_payload_with_its_token_and_a_key_and_its_data_comes_into_vars(
-    runs: Runs, far: FarSide
+    runs: Runs, fake: FakeServer
 ) -> None:
     second = call(payload={"of": "{{ bill.to.name }}", "step": "{{ step_0_result.invoice }}", "for": ["{{ who }}"]})
     run = await runs.start(steps({**call(), "id": "bill"}, second), who='A "quoted" one')
     await runs.until_status(run, "completed")
-    first, then = far.requests
+    first, then = fake.requests
     assert [(one.method, one.headers["authorization"]) for one in (first, then)] == [("POST", "Bearer sesame-4711")] * 2
     assert json_of(first) == {"action": "create", "payload": {"order": 7}}
     assert json_of(then) == {"action": "create", "payload": {"of": "Ann", "step": 17, "for": ['A "quoted" one']}}
@@ -57,7 +66,7 @@ async def test_WF_19_a_call_posts_action_and_payload_with_its_token_and_a_key_an
     assert await runs.vars(run) == dict.fromkeys(("bill", "step_0_result", "n2", "step_1_result"), data)
 
 
-async def test_WF_19_in_the_list_form_data_is_merged_into_the_context_as_well(runs: Runs, far: FarSide) -> None:
+async def test_WF_19_in_the_list_form_data_is_merged_into_the_context_as_well(runs: Runs, fake: FakeServer) -> None:
     run = await runs.start(
         {
             "steps": [
@@ -69,7 +78,7 @@ async def test_WF_19_in_the_list_form_data_is_merged_into_the_context_as_well(ru
     await runs.until_status(run, "completed")
     data = {"invoice": 17, "to": {"name": "Ann"}}
     assert await runs.vars(run) == {**data, "bill": data, "step_0_result": data}
-    assert json_of(far.requests[0]) == {"action": "create", "payload": {"order": 7}}
+    assert json_of(fake.requests[0]) == {"action": "create", "payload": {"order": 7}}
 
 
 PERMANENT = {
@@ -85,52 +94,56 @@ PASSING = {
 
 
 @pytest.mark.parametrize("what", PERMANENT)
-async def test_WF_19_a_failure_that_will_not_pass_fails_the_run_at_once(runs: Runs, far: FarSide, what: str) -> None:
+async def test_WF_19_a_failure_that_will_not_pass_fails_the_run_at_once(
+    runs: Runs, fake: FakeServer, what: str
+) -> None:
     answer, words = PERMANENT[what]
-    far.next.append(answer)
+    fake.next.append(answer)
     run = await runs.start(steps(call(), sms()))
     row = await runs.until_status(run, "failed", "completed")
     assert (row["status"], row["error_node"]) == ("failed", "n1")
     assert words in row["error"]
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
 @pytest.mark.parametrize("what", PASSING)
-async def test_WF_19_a_failure_that_may_pass_is_tried_again_with_its_key(runs: Runs, far: FarSide, what: str) -> None:
-    far.next += [PASSING[what]] * 2
+async def test_WF_19_a_failure_that_may_pass_is_tried_again_with_its_key(
+    runs: Runs, fake: FakeServer, what: str
+) -> None:
+    fake.next += [PASSING[what]] * 2
     run = await runs.start(steps(call()))
     await runs.until_status(run, "completed")
-    assert len(far.requests) == 3
-    assert len({one.headers["idempotency-key"] for one in far.requests}) == 1
+    assert len(fake.requests) == 3
+    assert len({one.headers["idempotency-key"] for one in fake.requests}) == 1
 
 
-async def test_WF_19_an_answer_without_an_end_is_cut_off_and_fails(runs: Runs, far: FarSide) -> None:
+async def test_WF_19_an_answer_without_an_end_is_cut_off_and_fails(runs: Runs, fake: FakeServer) -> None:
     endless = Endless()
-    far.next.append(endless)
+    fake.next.append(endless)
     run = await runs.start(steps(call()))
     row = await runs.until_status(run, "failed", "completed")
     assert "more than 65536 bytes" in row["error"]
     await endless.stopped.wait()
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
 async def test_WF_19_a_time_out_of_an_idempotent_function_is_asked_for_again_with_its_key(
-    runs: Runs, far: FarSide
+    runs: Runs, fake: FakeServer
 ) -> None:
-    far.next.append(dropped)
+    fake.next.append(dropped)
     run = await runs.start(steps(call("again")))
     await runs.until_status(run, "completed")
-    assert len(far.requests) == 2
-    assert len({one.headers["idempotency-key"] for one in far.requests}) == 1
+    assert len(fake.requests) == 2
+    assert len({one.headers["idempotency-key"] for one in fake.requests}) == 1
 
 
 @pytest.mark.parametrize(("as_what", "status"), [("--sent", "completed"), ("--failed", "failed")])
 async def test_WF_19_a_time_out_of_another_is_held_and_its_run_stays_open_until_somebody_says_what_became_of_it(
-    runs: Runs, program_here: Program, far: FarSide, as_what: str, status: str
+    runs: Runs, program_here: Program, fake: FakeServer, as_what: str, status: str
 ) -> None:
     """Nothing for a minute, of a function that is not waited for as long."""
     silent = Silent()
-    far.next.append(silent)
+    fake.next.append(silent)
     run = await runs.start(steps(call("hasty"), sms()))
     held = await runs.delivery(run, "n1", "held")
     silent.let_go.set()
@@ -140,4 +153,4 @@ async def test_WF_19_a_time_out_of_another_is_held_and_its_run_stays_open_until_
     said = program_here.run("held", "resolve", str(held), as_what, "--reason", "looked it up")
     assert said.returncode == 0, said.stderr
     await runs.until_status(run, status)
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1

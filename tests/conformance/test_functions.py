@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dispatcher.liquid.template_part import RENDERED_BEFORE_COMPILED
-from tests.channels.shared.web.far import LOOPBACK, METADATA, FarSide, Silent, dropped, json_of, says
+from tests.channels.shared.web.fake_server import LOOPBACK, METADATA, FakeServer, Silent, dropped, json_of, says
 from tests.conformance.outbox import QUICK, Outbox
 from tests.support.program import Program
 
@@ -18,15 +18,15 @@ BRISK = QUICK | {"DISPATCHER_RETRY__BASE_SECONDS": "0.05"}
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[FarSide]:
+async def fake() -> AsyncIterator[FakeServer]:
     """A function that succeeds."""
-    async with FarSide(says(200, {"success": True, "data": {"invoice": 17}}, X_Request_Id="r-1")) as far:
-        yield far
+    async with FakeServer(says(200, {"success": True, "data": {"invoice": 17}}, X_Request_Id="r-1")) as fake:
+        yield fake
 
 
-def at(far: FarSide, **settings: str) -> dict[str, str]:
+def at(fake: FakeServer, **settings: str) -> dict[str, str]:
     """The function `bill` is there."""
-    given = {"URL": far.url, "TOKEN": "sesame-4711", "ALLOW_ADDRESSES": LOOPBACK} | settings
+    given = {"URL": fake.url, "TOKEN": "sesame-4711", "ALLOW_ADDRESSES": LOOPBACK} | settings
     functions = {f"DISPATCHER_FUNCTIONS__BILL__{name}": text for name, text in given.items()}
     return BRISK | {"DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions"} | functions
 
@@ -38,12 +38,12 @@ async def call(outbox: Outbox, name: str = "bill", **columns: Any) -> int:
 
 
 async def test_WF_19_a_function_is_posted_action_and_payload_with_its_token_and_a_key(
-    program: Program, outbox: Outbox, far: FarSide
+    program: Program, outbox: Outbox, fake: FakeServer
 ) -> None:
-    await program.start(**at(far))
+    await program.start(**at(fake))
     delivery = await call(outbox)
     await outbox.until_life(delivery, "sent")
-    (request,) = far.requests
+    (request,) = fake.requests
     assert json_of(request) == {"action": "create", "payload": {"order": 7}}
     assert request.headers["authorization"] == "Bearer sesame-4711"
     assert request.headers["idempotency-key"]
@@ -52,10 +52,10 @@ async def test_WF_19_a_function_is_posted_action_and_payload_with_its_token_and_
 
 
 async def test_WF_19_failures_pass_or_do_not_and_unknown_names_fail_at_once(
-    program: Program, outbox: Outbox, far: FarSide
+    program: Program, outbox: Outbox, fake: FakeServer
 ) -> None:
-    await program.start(**at(far))
-    far.next += [says(503, {}), says(200, raw=b"<html>"), says(302, {}, Location=METADATA)]
+    await program.start(**at(fake))
+    fake.next += [says(503, {}), says(200, raw=b"<html>"), says(302, {}, Location=METADATA)]
     passing = await call(outbox)
     await outbox.until_life(passing, "sent", "failed")
     # The first failure passes; each of the others is final, and met by one of the deliveries.
@@ -68,7 +68,7 @@ async def test_WF_19_failures_pass_or_do_not_and_unknown_names_fail_at_once(
     assert "no JSON object" in " ".join(errors)
     assert "redirect" in " ".join(errors)
     assert errors[-1].startswith("recipient: ")
-    assert len(far.requests) == 4
+    assert len(fake.requests) == 4
 
 
 @pytest.mark.parametrize(
@@ -77,43 +77,43 @@ async def test_WF_19_failures_pass_or_do_not_and_unknown_names_fail_at_once(
     ids=["held", "again", "refused"],
 )
 async def test_WF_19_a_lost_answer_is_asked_for_by_key_only_of_an_idempotent_function(
-    program: Program, outbox: Outbox, far: FarSide, idempotent: str, then: object, life: str
+    program: Program, outbox: Outbox, fake: FakeServer, idempotent: str, then: object, life: str
 ) -> None:
     """What such a function says under the key is about the first call too."""
-    far.next += [dropped] if then is None else [dropped, says(200, then)]
-    await program.start(**at(far, IDEMPOTENT=idempotent))
+    fake.next += [dropped] if then is None else [dropped, says(200, then)]
+    await program.start(**at(fake, IDEMPOTENT=idempotent))
     delivery = await call(outbox)
     await outbox.until_life(delivery, life)
-    assert len({request.headers["idempotency-key"] for request in far.requests}) == 1
-    assert len(far.requests) == (1 if life == "held" else 2)
+    assert len({request.headers["idempotency-key"] for request in fake.requests}) == 1
+    assert len(fake.requests) == (1 if life == "held" else 2)
 
 
 async def test_TE_03_each_attempt_under_a_key_carries_the_same_bytes_whatever_renders_them(
-    program: Program, outbox: Outbox, far: FarSide
+    program: Program, outbox: Outbox, fake: FakeServer
 ) -> None:
     """The library renders first, compiled code later; line ends stay as they were given."""
-    far.next += [says(503, {})] * (RENDERED_BEFORE_COMPILED - 1)
-    await program.start(**at(far))
+    fake.next += [says(503, {})] * (RENDERED_BEFORE_COMPILED - 1)
+    await program.start(**at(fake))
     body = '{"action": "create",\r{{ space }}"payload": {}}\r\n'
     delivery = await call(outbox, template=json.dumps({"body": body}), variables=json.dumps({"space": "\r\n\r"}))
     await outbox.until_life(delivery, "sent", "failed")
-    assert len({request.headers["idempotency-key"] for request in far.requests}) == 1
+    assert len({request.headers["idempotency-key"] for request in fake.requests}) == 1
     sent = body.replace("{{ space }}", "\r\n\r").encode()
-    assert [request.body for request in far.requests] == [sent] * RENDERED_BEFORE_COMPILED
+    assert [request.body for request in fake.requests] == [sent] * RENDERED_BEFORE_COMPILED
 
 
-async def test_WF_19_a_time_out_is_held(program: Program, outbox: Outbox, far: FarSide) -> None:
+async def test_WF_19_a_time_out_is_held(program: Program, outbox: Outbox, fake: FakeServer) -> None:
     silent = Silent()
-    far.always = silent
-    await program.start(**at(far, TIMEOUT_SECONDS="0.3"))
+    fake.always = silent
+    await program.start(**at(fake, TIMEOUT_SECONDS="0.3"))
     delivery = await call(outbox)
     await outbox.until_life(delivery, "held")
     silent.let_go.set()
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
 async def test_OP_06_a_function_comes_with_a_reload_and_is_called_where_its_url_leads_then(
-    program: Program, outbox: Outbox, far: FarSide, tmp_path: Path
+    program: Program, outbox: Outbox, fake: FakeServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "dispatcher.toml"
     path.write_text('[channels.http]\nprovider = "functions"\n')
@@ -121,15 +121,15 @@ async def test_OP_06_a_function_comes_with_a_reload_and_is_called_where_its_url_
     await outbox.until_life(await call(outbox), "failed")
     path.write_text(
         '[channels.http]\nprovider = "functions"\n[channels.chat]\nprovider = "slack"\n'
-        f'[functions.bill]\nurl = "{far.url}"\nallow_addresses = "{LOOPBACK}"\n'
-        f'[webhooks.acquisition]\nurl = "{far.url}"\nallow_addresses = "{LOOPBACK}"\n'
+        f'[functions.bill]\nurl = "{fake.url}"\nallow_addresses = "{LOOPBACK}"\n'
+        f'[webhooks.acquisition]\nurl = "{fake.url}"\nallow_addresses = "{LOOPBACK}"\n'
     )
     program.signal(signal.SIGHUP)
     (reloaded,) = await program.until(lambda: program.events("config.reloaded"), "it is applied")
     assert {"functions.bill", "webhooks.acquisition"} <= set(reloaded["applied"])
     assert reloaded["needs_restart"] == []
     await outbox.until_life(await call(outbox), "sent")
-    far.next.append(says(200, raw=b"ok"))
+    fake.next.append(says(200, raw=b"ok"))
     posted = await outbox.put("chat", "hello", recipient="acquisition")
     await outbox.until_life(posted, "sent")
-    assert json_of(far.requests[-1]) == {"text": "hello"}
+    assert json_of(fake.requests[-1]) == {"text": "hello"}

@@ -32,7 +32,7 @@ def _at(channel: str, provider: Provider, **settings: str) -> dict[str, str]:
 async def _entry(outbox: Outbox, delivery: int, *providers: Provider) -> Entry:
     """What the books say about a delivery; nothing where they do not know it."""
     key = (await outbox.row(delivery))["idempotency_key"]
-    return next((books[key] for books in (provider.books() for provider in providers) if key in books), Entry())
+    return next((books[key] for books in (provider.entries() for provider in providers) if key in books), Entry())
 
 
 async def _settle(outbox: Outbox, delivery: int, settle_as: str, actor: str = "ann") -> str:
@@ -62,7 +62,7 @@ async def test_OB_12_a_crash_before_the_call_loses_nothing_and_spends_no_attempt
         ids = await outbox.fill(5)
         await program.ended()
         assert await outbox.count("claimed") == 5
-        assert provider.books() == {}
+        assert provider.entries() == {}
         await second.start(**BRISK, **_at("sms", provider))
         await outbox.until_count(5, "sent")
         assert [(await outbox.row(one))["attempts"] for one in ids] == [1] * 5
@@ -82,7 +82,7 @@ async def test_OB_12_a_crash_during_the_call_ends_as_its_channel_says(
         )
         await program.start(**BRISK, **channels)
         held, twice, once = [await outbox.put(channel) for channel in ("sms", "chat", "email")]
-        await until(lambda: len(keyed.books()) + len(keyless.books()) == 3, "the providers have all three")
+        await until(lambda: len(keyed.entries()) + len(keyless.entries()) == 3, "the providers have all three")
         await program.kill()
     again = Provider(tmp_path / "keyed", "--dedupe", "--port", str(keyed.port))
     async with again, Provider(tmp_path / "keyless", "--port", str(keyless.port)) as keyless:
@@ -184,7 +184,7 @@ async def test_OB_12_what_lost_its_key_can_be_requeued_by_an_operator(
         settings = BRISK | _at("sms", silent, OPTIONS__KEYED="true", CALL_SECONDS_MAX="0.2")
         await program.start(**(settings | {"DISPATCHER_RETRY__BASE_SECONDS": "1"}))
         delivery = await outbox.put()
-        await until(silent.books, "the provider has it")
+        await until(silent.entries, "the provider has it")
         await outbox.until_life(delivery, "pending")
         await outbox.connection.execute("UPDATE dispatcher.delivery_state SET resend_until = now() WHERE attempt = 1")
         await outbox.until_life(delivery, "held")
@@ -205,7 +205,7 @@ async def test_OB_12_what_its_provider_may_have_is_held_where_it_is_not_sent_aga
         settings = BRISK | _at("sms", silent, OPTIONS__KEYED="true", CALL_SECONDS_MAX="0.2")
         await program.start(**(settings | {"DISPATCHER_RETRY__BASE_SECONDS": "600"}))
         delivery = await outbox.put(max_attempts=2)
-        await until(silent.books, "the provider has it")
+        await until(silent.entries, "the provider has it")
         await outbox.until_life(delivery, "pending")
         await silent.end(9)
         # What answers there now does not know of it.

@@ -1,4 +1,4 @@
-"""The clauses that the HTTP door has to keep as well, each through a real socket."""
+"""The clauses that the HTTP API has to meet as well, each through a real socket."""
 
 from datetime import UTC, datetime, timedelta
 from types import NoneType
@@ -300,7 +300,7 @@ async def test_WF_06_the_older_interface_refuses_in_its_exact_words(program: Pro
     assert (stranger.status, stranger.json.keys()) == (401, {"success", "error"})
 
 
-async def test_WF_06_the_native_door_names_everything_that_is_missing_at_once(
+async def test_WF_06_the_native_endpoint_names_everything_that_is_missing_at_once(
     program: Program, connection: Connection
 ) -> None:
     await program.start()

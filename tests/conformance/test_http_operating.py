@@ -1,4 +1,4 @@
-"""The clauses about what operators look after, kept through the HTTP door, each through a real socket."""
+"""The clauses about what operators look after, met through the HTTP API, each through a real socket."""
 
 from functools import partial
 from typing import Any

@@ -3,7 +3,7 @@
 import json
 
 from dispatcher.client import Client, Message
-from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Silent, says
 from tests.conformance.outbox import Outbox
 from tests.conformance.runs import BRISK, Runs, call, steps
 from tests.support.caller import make_key
@@ -18,7 +18,7 @@ DONE = says(200, {"success": True})
 ENQUEUE = "SELECT dispatcher.enqueue_delivery('http', $1, $2, $3::jsonb)"
 
 
-def at(far: FarSide, idempotent: str) -> dict[str, str]:
+def at(fake: FakeServer, idempotent: str) -> dict[str, str]:
     """Both functions are at one server; `idempotent` is which of them is so."""
     found = BRISK | {
         "DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions",
@@ -26,7 +26,7 @@ def at(far: FarSide, idempotent: str) -> dict[str, str]:
         "DISPATCHER_CHANNELS__HTTP__CALL_SECONDS_MAX": "30",
     }
     for name in FUNCTIONS:
-        settings = {"URL": far.url, "ALLOW_ADDRESSES": LOOPBACK, "IDEMPOTENT": str(name == idempotent).lower()}
+        settings = {"URL": fake.url, "ALLOW_ADDRESSES": LOOPBACK, "IDEMPOTENT": str(name == idempotent).lower()}
         found |= {f"DISPATCHER_FUNCTIONS__{name.upper()}__{key}": text for key, text in settings.items()}
     return found
 
@@ -68,18 +68,18 @@ async def test_WF_19_calls_that_a_kill_cuts_off_are_made_again_where_their_funct
     async def settled() -> bool:
         return await outbox.count("sent") + await outbox.count("held") == WAYS * len(FUNCTIONS)
 
-    async with FarSide(Silent()) as far:
-        await program.start(**at(far, idempotent="again"))
+    async with FakeServer(Silent()) as fake:
+        await program.start(**at(fake, idempotent="again"))
         again, once = [await put_every_way(program, connection, name) for name in FUNCTIONS]
-        await until(lambda: len(far.requests) == WAYS * len(FUNCTIONS), "all are called")
+        await until(lambda: len(fake.requests) == WAYS * len(FUNCTIONS), "all are called")
         await program.kill()
-        far.always = DONE
-        await second.start(**at(far, idempotent="once"))
+        fake.always = DONE
+        await second.start(**at(fake, idempotent="once"))
         await until(settled, "none is under way any more")
         await Runs(connection).until_status(again, "completed")
     lives = "SELECT recipient, life, attempt FROM dispatcher.visible_delivery_life GROUP BY 1, 2, 3 ORDER BY 1"
     assert [tuple(row) for row in await connection.fetch(lives)] == [("again", "sent", 2), ("once", "held", 1)]
-    asked = sorted((one.headers["idempotency-key"], one.body) for one in far.requests)
+    asked = sorted((one.headers["idempotency-key"], one.body) for one in fake.requests)
     keys = [key for key, _ in asked]
     assert sorted(keys.count(key) for key in set(keys)) == [1] * WAYS + [2] * WAYS
     assert len(set(asked)) == len(set(keys))

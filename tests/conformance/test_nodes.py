@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.shared.web.far import FarSide, json_of
+from tests.channels.shared.web.fake_server import FakeServer, json_of
 from tests.conformance.flows import Definition, Flows, graph, line, node
 
 
@@ -17,7 +17,7 @@ def say(name: str, body: str | None = None, **fields: Any) -> dict[str, Any]:
 # WF-03
 
 
-async def test_WF_03_a_list_of_steps_is_a_graph_in_a_line(flows: Flows, bill: FarSide) -> None:
+async def test_WF_03_a_list_of_steps_is_a_graph_in_a_line(flows: Flows, bill: FakeServer) -> None:
     """The same thing in both forms sends the same, in the order of the steps."""
     steps = [
         {
@@ -85,7 +85,7 @@ async def test_WF_04_a_node_sends_on_its_channel(flows: Flows, channel: str, sta
 
 
 @pytest.mark.parametrize("kind", ["http", "function"])
-async def test_WF_04_a_call_brings_back_what_its_function_answers(flows: Flows, bill: FarSide, kind: str) -> None:
+async def test_WF_04_a_call_brings_back_what_its_function_answers(flows: Flows, bill: FakeServer, kind: str) -> None:
     call = node("bill", kind, function="bill", action="create", payload={"order": "{{ order }}", "of": ["{{ who }}!"]})
     name = f"call-{kind}"
     await flows.put(line(name, call, say("then", "invoice {{ bill.invoice }}")), functions=["bill"])

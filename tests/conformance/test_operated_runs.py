@@ -5,7 +5,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from tests.channels.shared.web.far import FarSide, says
+from tests.channels.shared.web.fake_server import FakeServer, says
 from tests.conformance.flows import PAGER, Flows, graph, line, node
 from tests.support.waits import until
 
@@ -183,7 +183,7 @@ async def test_WF_22_the_view_has_the_columns_of_the_older_table(flows: Flows) -
 
 
 async def test_WF_22_a_step_is_counted_from_0_and_an_attempt_that_is_repeated_counts(
-    flows: Flows, bill: FarSide
+    flows: Flows, bill: FakeServer
 ) -> None:
     bill.next.append(says(503, {}))
     nodes = node("start", "join"), node("bill", "http", function="bill", action="x"), node("paid", "wait", event="paid")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.config.settings import CHANNELS
-from tests.channels.shared.web.far import LOOPBACK, FarSide
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer
 from tests.conformance.outbox import QUICK, Outbox
 from tests.support.program import Program
 from tests.support.waits import until
@@ -17,11 +17,11 @@ FUNCTION = {"recipient": "bill", "template": CALL}
 HOLE = {"DISPATCHER_CHANNELS__SMS__PROVIDER": "blackhole"}
 
 
-def _function(far: FarSide) -> dict[str, str]:
+def _function(fake: FakeServer) -> dict[str, str]:
     """The channel `http` calls a real function."""
     return QUICK | {
         "DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions",
-        "DISPATCHER_FUNCTIONS__BILL__URL": far.url,
+        "DISPATCHER_FUNCTIONS__BILL__URL": fake.url,
         "DISPATCHER_FUNCTIONS__BILL__ALLOW_ADDRESSES": LOOPBACK,
     }
 
@@ -54,7 +54,7 @@ async def _done(outbox: Outbox, number: int, *programs: Program) -> list[float]:
 
 
 async def test_OP_14_a_newcomer_that_captures_takes_nothing_from_a_real_function(
-    program: Program, second: Program, outbox: Outbox, bill: FarSide
+    program: Program, second: Program, outbox: Outbox, bill: FakeServer
 ) -> None:
     bill.requests.clear()
     await program.start(**_function(bill))

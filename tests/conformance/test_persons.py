@@ -85,7 +85,7 @@ async def test_OP_11_a_person_is_erased_everywhere_and_hashed_keys_remain(
     await program.until(lambda: admin.get(place).json["finished_at"], "it is done")
     assert await traces(connection, ANN, "ann lee") == []
     assert admin.get(place).json["subjects"][0].startswith("sha256:")
-    # The key still answers duplicate, at the door and in SQL, and so does the trigger's.
+    # The key still answers duplicate, over HTTP and in SQL, and so does the trigger's.
     again = admin.post("/deliveries", _mail(f"welcome of {ANN}"))
     assert (again.status, again.json["duplicate"]) == (200, True)
     kept = admin.post("/deliveries", _mail(f"welcome of {ANN}"), idempotency_key=f"once-{ANN}")

@@ -92,7 +92,7 @@ async def test_OB_12_kills_of_the_pooler_and_of_the_dispatcher_lose_and_double_n
             return await outbox.count("sent") + await outbox.count("held") == len(ids)
 
         await until(settled, "each is sent, or held since its owner died during the call")
-        books = provider.books()
+        books = provider.entries()
         names = [(await outbox.row(number))["idempotency_key"] for number in ids if await outbox.life(number) == "sent"]
         assert {books[key].accepted for key in names} == {1}
         assert {entry.accepted for entry in books.values()} == {1}

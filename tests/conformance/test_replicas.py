@@ -97,7 +97,7 @@ async def test_OB_18_three_replicas_share_the_work_without_duplicates(
         await outbox.until_count(900, "sent")
         # Each counts after its commit, and so after whoever sees that.
         shares = await until(lambda: _whole([_sent_by(one) for one in everybody], 900), "each has counted its own")
-        books = provider.books()
+        books = provider.entries()
     assert min(shares) >= 50
     assert {entry.accepted for entry in books.values()} == {1}
     assert len(books) == 900
@@ -113,7 +113,7 @@ async def test_OB_14_what_a_killed_worker_had_claimed_is_recovered_within_its_le
         await outbox.fill(300)
         epoch = _epoch(program)
         await until(lambda: _claims_of(outbox, epoch), "the one to be killed has some")
-        await until(lambda: len(provider.books()) >= 50, "calls are going on")
+        await until(lambda: len(provider.entries()) >= 50, "calls are going on")
         await program.kill()
         killed_at = monotonic()
         assert await _claims_of(outbox, epoch) > 0
@@ -121,7 +121,7 @@ async def test_OB_14_what_a_killed_worker_had_claimed_is_recovered_within_its_le
         await _until_recovered(outbox, epoch)
         took = monotonic() - killed_at
         await outbox.until_count(300, "sent")
-        books = provider.books()
+        books = provider.entries()
     assert took <= LEASE_SECONDS + 2
     assert len(books) == 300
     assert {entry.accepted for entry in books.values()} == {1}
@@ -151,7 +151,7 @@ async def test_OB_14_who_wakes_after_its_lease_marks_nothing_and_begins_anew(
     async with Provider(tmp_path / "books", "--delay-ms-max", "50") as provider:
         await program.start(**_at(provider))
         ids = await outbox.fill(400)
-        await until(lambda: len(provider.books()) >= 50, "it is at work")
+        await until(lambda: len(provider.entries()) >= 50, "it is at work")
         program.signal(signal.SIGSTOP)
         old = _epoch(program)
         assert await _claims_of(outbox, old) > 0
@@ -170,7 +170,7 @@ async def test_OB_14_who_wakes_after_its_lease_marks_nothing_and_begins_anew(
         await until(settled, "everything is sent or held")
         assert await _marked_by(outbox, old) == marked
         assert await _marked_by(outbox, _epoch(program)) > 0
-        assert {entry.accepted for entry in provider.books().values()} == {1}
+        assert {entry.accepted for entry in provider.entries().values()} == {1}
 
 
 @pytest.mark.parametrize(("policy", "meanwhile", "attempts"), [("false", "held", 1), ("true", "sent", 2)])
@@ -190,7 +190,7 @@ async def test_OB_14_a_licence_runs_out_while_its_owner_is_stopped(
         await program.until(lambda: _epoch(program) != old, "it has begun another epoch")
         await outbox.until_count(5, "sent")
         assert [(await outbox.row(one))["attempts"] for one in ids] == [attempts] * 5
-        assert [entry.accepted for entry in provider.books().values()] == [1] * 5
+        assert [entry.accepted for entry in provider.entries().values()] == [1] * 5
 
 
 def _worst(times: Sequence[float], seconds: float) -> int:
@@ -210,7 +210,7 @@ async def test_OB_18_a_limit_is_for_all_replicas_together(
         await outbox.until_count(30, "sent")
         await second.start(**settings)
         await until(lambda: _sent_by(second) >= 40, "both are at work")
-        called = sorted(entry.first_at for entry in provider.books().values())
+        called = sorted(entry.first_at for entry in provider.entries().values())
     rows = await outbox.connection.fetch("SELECT extract(epoch FROM at)::float8 AS at FROM public.marks ORDER BY at")
     permitted = [row["at"] for row in rows]
     assert _worst(permitted, 1.0) <= 50 * 1.1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from tests.conformance.outbox import Outbox, hanging
 from tests.conformance.servers import dump, outbox_at, run
 from tests.faults.provider import Provider
@@ -202,7 +202,7 @@ async def test_OB_12_data_restored_beside_a_running_dispatcher_is_not_sent_again
         assert await program.stop() == 0
         await _born_before(outbox, hours)
         await dump(outbox.connection, url, tmp_path / "dump", "--data-only")
-        await migrate.migrate(empty_url)
+        await migrator.migrate(empty_url)
         second.url = empty_url
         await second.start(**settings)
         async with outbox_at(empty_url) as found, outbox_at(empty_url) as observer:
@@ -215,7 +215,7 @@ async def test_OB_12_data_restored_beside_a_running_dispatcher_is_not_sent_again
             await found.until_life(await found.put(id=1_001), "sent")
             lives = [await found.life(one) for one in (*sent, due)]
         # Three before the dump, and two beside the restore.
-        assert [entry.accepted for entry in provider.books().values()] == [1] * 5
+        assert [entry.accepted for entry in provider.entries().values()] == [1] * 5
     assert lives == ["sent"] * 3 + ["held"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from dispatcher.engine.rules.life import Succeeded
 from tests.conformance.outbox import Outbox
 from tests.conformance.servers import dump, outbox_at, run
@@ -75,7 +75,7 @@ async def test_OB_12_restored_data_is_held_until_somebody_says_what_became_of_it
     """In any order, and with several tables at once; what was sent and what it was is still known afterwards."""
     ledger = "--exclude-table-data=dispatcher.schema_migrations"
     await dump(connection, url, tmp_path / "dump", "--data-only", ledger)
-    await migrate.migrate(empty_url)
+    await migrator.migrate(empty_url)
     program = Program(empty_url)
     try:
         await program.start()
@@ -95,7 +95,7 @@ async def test_OB_12_data_that_is_restored_without_triggers_is_quarantined_at_th
 ) -> None:
     """Nothing of ours runs then but what comes with the data: where it is from."""
     await dump(connection, url, tmp_path / "dump", "--data-only", "--exclude-table-data=dispatcher.schema_migrations")
-    await migrate.migrate(empty_url)
+    await migrator.migrate(empty_url)
     program = Program(empty_url)
     try:
         if used:

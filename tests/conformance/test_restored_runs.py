@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from dispatcher.engine.rules.life import Succeeded
 from tests.conformance.servers import dump, outbox_at, run
 from tests.support.flows import at_node, ordered, put, status, trigger
@@ -96,7 +96,7 @@ async def test_OB_12_restored_runs_rest_until_somebody_resumes_them(
     words: tuple[str, ...],
 ) -> None:
     await dump(connection, url, tmp_path / "dump", "--data-only", LEDGER)
-    await migrate.migrate(empty_url)
+    await migrator.migrate(empty_url)
     await restoring.start()
     restored = await run(connection, "pg_restore", "--data-only", *words, "-d", empty_url, str(tmp_path / "dump"))
     assert restored.stderr == b""

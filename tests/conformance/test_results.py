@@ -43,7 +43,7 @@ async def test_OB_09_what_a_late_result_knows_is_kept_and_resolves_what_is_held(
     program: Program, second: Program, outbox: Outbox, url: str
 ) -> None:
     """It had been sent, and the answer came after others had taken over: the held delivery is sent, by its word."""
-    # Held by the far side of the call: capture has it, and the answer waits behind the freeze.
+    # Held by the provider's side of the call: capture has it, and the answer waits behind the freeze.
     blocker = "LOCK TABLE dispatcher.captured_messages IN ACCESS EXCLUSIVE MODE"
     transaction = outbox.connection.transaction()
     await transaction.start()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.shared.web.far import LOOPBACK, FarSide, Silent, dropped, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Silent, dropped, says
 from tests.conformance.outbox import faults
 from tests.conformance.runs import BRISK, Running, Runs, call, running, sms, steps
 from tests.support.forks import ROOT
@@ -23,29 +23,29 @@ KNOWN = ("bill",)
 WHY = ("--reason", "it is back", "--actor", "ann")
 
 
-def at(far: FarSide) -> dict[str, str]:
+def at(fake: FakeServer) -> dict[str, str]:
     """A function at a server of ours; voice is refused for good, and what is given to push never ends."""
-    given = {"URL": far.url, "ALLOW_ADDRESSES": LOOPBACK}
+    given = {"URL": fake.url, "ALLOW_ADDRESSES": LOOPBACK}
     functions = {f"DISPATCHER_FUNCTIONS__BILL__{name}": text for name, text in given.items()}
     refuses = faults("voice", refuse=1) | faults("push", hang=1)
     return {"DISPATCHER_CHANNELS__HTTP__PROVIDER": "functions"} | functions | refuses
 
 
 @pytest.fixture(scope="module")
-async def place(shared_url: str) -> AsyncIterator[tuple[Running, FarSide]]:
+async def place(shared_url: str) -> AsyncIterator[tuple[Running, FakeServer]]:
     """A program and its function."""
-    async with FarSide(FINE) as far, running(shared_url, at(far), KNOWN) as here:
-        yield here, far
+    async with FakeServer(FINE) as fake, running(shared_url, at(fake), KNOWN) as here:
+        yield here, fake
 
 
 @pytest.fixture
-def far(place: tuple[Running, FarSide]) -> FarSide:
+def fake(place: tuple[Running, FakeServer]) -> FakeServer:
     """Its function, which nobody has called yet and which is busy."""
-    far = place[1]
-    far.requests.clear()
-    far.next.clear()
-    far.always = BUSY
-    return far
+    fake = place[1]
+    fake.requests.clear()
+    fake.next.clear()
+    fake.always = BUSY
+    return fake
 
 
 async def dead(program_here: Program, *words: str) -> Any:
@@ -103,19 +103,19 @@ async def pass_time(runs: Runs, run: int, seconds: float = 3_600.0) -> None:
     ids=["by default", "of the workflow", "of the node", "abort", "abort after two"],
 )
 async def test_WF_13_a_passing_failure_is_tried_as_often_as_the_node_says_and_then_fails_the_run(
-    runs: Runs, far: FarSide, node: dict[str, Any], more: dict[str, Any], calls: int
+    runs: Runs, fake: FakeServer, node: dict[str, Any], more: dict[str, Any], calls: int
 ) -> None:
     run = await runs.start(steps(sms(), call(**node), sms(), **more))
     row = await runs.until_status(run, "failed", "completed")
     assert (row["status"], row["error_node"]) == ("failed", "n2")
     assert "busy" in row["error"]
-    assert len(far.requests) == calls
+    assert len(fake.requests) == calls
     # Its attempts are those of its one delivery.
     assert [(one["node"], one["attempt"]) for one in await runs.deliveries(run)] == [("n1", 1), ("n2", calls)]
     assert await sent(runs, run) == ["n1"]
 
 
-async def test_WF_13_the_waits_between_attempts_double(runs: Runs, far: FarSide) -> None:
+async def test_WF_13_the_waits_between_attempts_double(runs: Runs, fake: FakeServer) -> None:
     run = await runs.start(steps(call(max_attempts=4)))
     await runs.until_status(run, "failed")
     (delivery,) = await runs.deliveries(run)
@@ -135,12 +135,12 @@ async def test_WF_13_a_permanent_failure_fails_the_run_at_once(runs: Runs) -> No
 
 @pytest.mark.parametrize(("node", "calls"), [({}, 1), ({"max_attempts": 2}, 2)], ids=["at once", "after two"])
 async def test_WF_13_after_a_node_that_continues_the_walk_goes_on_with_its_error(
-    runs: Runs, far: FarSide, node: dict[str, Any], calls: int
+    runs: Runs, fake: FakeServer, node: dict[str, Any], calls: int
 ) -> None:
     said = sms(body="{% if step_0_error %}failed: {{ step_0_error }}{% endif %}")
     run = await runs.start(steps(call(on_failure="continue", **node), sms(type="voice", on_failure="continue"), said))
     await runs.until_status(run, "completed")
-    assert len(far.requests) == calls
+    assert len(fake.requests) == calls
     added = await runs.vars(run)
     assert "busy" in added["step_0_error"]
     assert added["step_1_error"]
@@ -154,7 +154,7 @@ async def test_WF_13_after_a_node_that_continues_the_walk_goes_on_with_its_error
 
 
 async def test_WF_14_a_replay_goes_on_from_the_node_that_failed_and_sends_nothing_again(
-    runs: Runs, program_here: Program, far: FarSide
+    runs: Runs, program_here: Program, fake: FakeServer
 ) -> None:
     run = await runs.start(steps(sms(), call(), sms()))
     await runs.until_status(run, "failed")
@@ -162,15 +162,15 @@ async def test_WF_14_a_replay_goes_on_from_the_node_that_failed_and_sends_nothin
     assert await dead(program_here, "replay", f"run:{run}", *WHY)
     await runs.until_status(run, "failed")
     # Three calls again, of the same delivery.
-    assert len(far.requests) == 6
+    assert len(fake.requests) == 6
     assert [one["id"] for one in await runs.deliveries(run)] == [one["id"] for one in before]
 
-    far.always = FINE
+    fake.always = FINE
     assert await dead(program_here, "replay", f"run:{run}", *WHY)
     row = await runs.until_status(run, "completed", "failed")
     assert (row["status"], row["retries"]) == ("completed", 2)
-    assert len(far.requests) == 7
-    assert len({one.headers["idempotency-key"] for one in far.requests}) == 1
+    assert len(fake.requests) == 7
+    assert len({one.headers["idempotency-key"] for one in fake.requests}) == 1
     assert await sent(runs, run) == ["n1", "n3"]
     kept = await runs.connection.fetch(
         "SELECT actor, reason FROM dispatcher.operator_actions WHERE delivery_id = $1", before[1]["id"]
@@ -179,7 +179,7 @@ async def test_WF_14_a_replay_goes_on_from_the_node_that_failed_and_sends_nothin
 
 
 async def test_WF_18_failed_runs_and_deliveries_are_replayed_by_filter(
-    runs: Runs, program_here: Program, far: FarSide
+    runs: Runs, program_here: Program, fake: FakeServer
 ) -> None:
     definition = steps(call(), name="by-filter")
     first = await runs.start(definition)
@@ -193,7 +193,7 @@ async def test_WF_18_failed_runs_and_deliveries_are_replayed_by_filter(
     listed = await dead(program_here, "list", "--channel", "http", "--error", "BUSY")
     assert [one["letter"] for one in listed] == [f"delivery:{delivery}"]
 
-    far.always = FINE
+    fake.always = FINE
     assert await dead(program_here, "replay", "--all", "--workflow", "by-filter", *WHY, "--yes") == [
         {"dead": 2, "replayed": 2, "not_replayed": 0}
     ]
@@ -210,9 +210,9 @@ async def test_WF_17_a_run_that_works_for_too_long_fails(runs: Runs) -> None:
     assert (row["error_node"], row["error"]) == ("n2", "timeout: worked for more than 1 seconds")
 
 
-async def test_WF_17_the_list_form_has_300_seconds_and_a_graph_has_all_the_time(runs: Runs, far: FarSide) -> None:
+async def test_WF_17_the_list_form_has_300_seconds_and_a_graph_has_all_the_time(runs: Runs, fake: FakeServer) -> None:
     silent = Silent()
-    far.next += [silent, silent]
+    fake.next += [silent, silent]
     step = {"name": "bill", "function": "bill", "action": "create", "payload_template": {}}
     run = await runs.start({"steps": [step]})
     graph = await runs.start(steps(call()))
@@ -234,10 +234,10 @@ async def test_WF_17_delays_do_not_count(runs: Runs) -> None:
     await runs.until_status(run, "completed")
 
 
-async def test_WF_17_pauses_do_not_count(runs: Runs, far: FarSide) -> None:
+async def test_WF_17_pauses_do_not_count(runs: Runs, fake: FakeServer) -> None:
     silent = Silent()
-    far.next.append(silent)
-    far.always = FINE
+    fake.next.append(silent)
+    fake.always = FINE
     run = await runs.start(steps(call(), call(), timeout_seconds=60))
     await runs.delivery(run, "n1", "sending")
     assert await runs.connection.fetchval("SELECT dispatcher.pause_run($1, 'wait')", run) == "done"
@@ -248,9 +248,9 @@ async def test_WF_17_pauses_do_not_count(runs: Runs, far: FarSide) -> None:
 
 
 @pytest.mark.parametrize("as_what", ["sent", "requeue"])
-async def test_WF_17_what_was_held_does_not_count(runs: Runs, far: FarSide, as_what: str) -> None:
-    far.next.append(dropped)
-    far.always = FINE
+async def test_WF_17_what_was_held_does_not_count(runs: Runs, fake: FakeServer, as_what: str) -> None:
+    fake.next.append(dropped)
+    fake.always = FINE
     run = await runs.start(steps(call(), call(), timeout_seconds=60))
     held = await runs.delivery(run, "n1", "held")
     await pass_time(runs, run)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatcher.base.values.idempotency import delivery_key
-from tests.channels.shared.web.far import FarSide, says
+from tests.channels.shared.web.fake_server import FakeServer, says
 from tests.conformance.flows import PAGER, Flows, graph, line, node
 
 ANN, BOB, CAT, GONE, NOBODY = "ann", "bob", "cat", "gone", "nobody"
@@ -216,7 +216,7 @@ async def test_WF_10_template_version_and_variables_are_frozen_when_the_node_is_
 
 @pytest.mark.parametrize("form", ["graph", "list"])
 async def test_WF_10_a_call_gives_its_data_and_in_a_list_merges_it_into_the_context(
-    flows: Flows, form: str, bill: FarSide
+    flows: Flows, form: str, bill: FakeServer
 ) -> None:
     bill.next.append(says(200, {"success": True, "data": {"invoice": 17, "name": "Bill"}}))
     payload = {"for": "{{ name }}"}
@@ -289,7 +289,7 @@ async def test_WF_11_what_is_added_beside_a_node_is_not_in_its_snapshot(flows: F
 # WF-15
 
 
-async def test_WF_15_the_log_has_each_start_success_failure_retry_and_skip(flows: Flows, bill: FarSide) -> None:
+async def test_WF_15_the_log_has_each_start_success_failure_retry_and_skip(flows: Flows, bill: FakeServer) -> None:
     bill.next.append(says(503, {}))
     nodes = [
         node("bill", "http", function="bill", action="create"),

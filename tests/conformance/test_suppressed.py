@@ -71,9 +71,7 @@ async def test_OB_17_who_is_suppressed_gets_nothing_on_any_channel_and_in_any_la
     await outbox.until_life(other, "sent")
 
 
-async def test_OB_17_what_waits_is_skipped_at_once_by_whatever_door_it_is_said(
-    program: Program, outbox: Outbox
-) -> None:
+async def test_OB_17_what_waits_is_skipped_at_once_by_every_interface(program: Program, outbox: Outbox) -> None:
     """Planned for another day, and behind a pause; said by an application's own INSERT."""
     await program.start()
     planned = await outbox.put("email", recipient=ANN, run_at=await _tomorrow(outbox))

@@ -19,7 +19,7 @@ TEMPLATE = "---\nchannel: sms\n---\n--- body ---\nHello {{ guest.name }}{{ step_
 
 
 async def enqueue(connection: Connection, key: str) -> Any:
-    """A delivery that is written at the door."""
+    """A delivery that is written by the function."""
     asked = """SELECT * FROM dispatcher.enqueue_delivery(channel => 'sms', recipient => '+4917012345',
                       idempotency_key => $1, template => '{"body": "hello"}')"""
     return await connection.fetchrow(asked, key)
@@ -258,16 +258,16 @@ async def test_WF_07_a_key_is_of_one_workflow_tenant_and_workspace_and_without_o
         await flows.until_status(run, "completed")
 
 
-async def test_WF_07_a_hundred_at_once_through_several_doors_start_one_run(flows: Flows) -> None:
+async def test_WF_07_a_hundred_at_once_through_several_connections_start_one_run(flows: Flows) -> None:
     """All of them wait for a transaction that has used the key and then takes it back, so that they meet."""
     await flows.put(GREETING | {"name": "crowd"})
     ask = "SELECT * FROM dispatcher.trigger_workflow('crowd', '{\"name\": \"Ann\"}', 'k')"
     command = ("--json", "trigger", "crowd", "--var", "name=Ann", "--key", "k")
-    async with connected(flows, 97) as doors:
+    async with connected(flows, 97) as connections:
         first = flows.connection.transaction()
         await first.start()
         given_back = await flows.connection.fetchval(ask)
-        asked = [asyncio.create_task(door.fetchrow(ask)) for door in doors]
+        asked = [asyncio.create_task(connection.fetchrow(ask)) for connection in connections]
         commands = [asyncio.create_task(asyncio.to_thread(flows.program.run, *command)) for _ in range(3)]
         try:
             await until_blocked(flows.connection, 100)
@@ -328,11 +328,11 @@ async def test_OP_01_nothing_is_walked_before_the_callers_transaction_has_ended(
     await flows.outbox.until_life(written["delivery_id"], "sent")
 
 
-async def test_OP_01_a_role_that_may_execute_the_doors_needs_nothing_else(flows: Flows) -> None:
+async def test_OP_01_a_role_that_may_execute_the_functions_needs_nothing_else(flows: Flows) -> None:
     await flows.put(GREETING | {"name": "by-role"})
     role = f"application_of_{await flows.connection.fetchval('SELECT current_database()')}"
     await flows.connection.execute(f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA dispatcher TO {role}")
-    doors = "dispatcher.trigger_workflow, dispatcher.enqueue_delivery"
+    functions = "dispatcher.trigger_workflow, dispatcher.enqueue_delivery"
     async with connected(flows, 1) as (caller,):
         await caller.execute(f"SET ROLE {role}")
         ask = "SELECT execution_id FROM dispatcher.trigger_workflow('by-role', '{\"name\": \"Ann\"}')"
@@ -340,7 +340,7 @@ async def test_OP_01_a_role_that_may_execute_the_doors_needs_nothing_else(flows:
             await caller.fetchval(ask)
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await enqueue(caller, "by-role")
-        await flows.connection.execute(f"GRANT EXECUTE ON FUNCTION {doors} TO {role}")
+        await flows.connection.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO {role}")
         run = await caller.fetchval(ask)
         delivery = (await enqueue(caller, "by-role"))["delivery_id"]
         with pytest.raises(asyncpg.InsufficientPrivilegeError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.shared.web.far import LOOPBACK, FarSide, Request, Silent, dropped, json_of, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Request, Silent, dropped, json_of, says
 from tests.conformance.flows import BRISK
 from tests.features.webhooks.support import signatures, verify
 from tests.support import flows
@@ -34,15 +34,15 @@ INSERT = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipie
 class Hooks:
     """A program with an endpoint, and what that is told."""
 
-    def __init__(self, program: Program, connection: Connection, far: FarSide) -> None:
-        self.program, self.connection, self.far = program, connection, far
+    def __init__(self, program: Program, connection: Connection, fake: FakeServer) -> None:
+        self.program, self.connection, self.fake = program, connection, fake
         program.environment |= OPEN
         self.secret = ""
 
     def make(self, name: str = "crm", *more: str, events: tuple[str, ...] = ("delivery.*", "run.*")) -> str:
         """An endpoint, as an operator makes one; answers its secret."""
         wanted = [word for event in events for word in ("--event", event)]
-        made = self.program.run("webhooks", "create", name, self.far.url, *wanted, *WHY, *more)
+        made = self.program.run("webhooks", "create", name, self.fake.url, *wanted, *WHY, *more)
         assert made.returncode == 0, made.stderr
         return made.stdout.decode().strip()
 
@@ -60,7 +60,7 @@ class Hooks:
         """Wait until so many messages have come whose data has this."""
 
         def told() -> list[Request]:
-            found = [one for one in self.far.requests if what.items() <= json_of(one)["data"].items()]
+            found = [one for one in self.fake.requests if what.items() <= json_of(one)["data"].items()]
             return found if len(found) >= count else []
 
         return await self.program.until(told, f"{count} messages have come")
@@ -81,8 +81,8 @@ class Hooks:
 @asynccontextmanager
 async def listening(program: Program, connection: Connection, start: bool = True) -> AsyncIterator[Hooks]:
     """A program whose endpoint takes everything."""
-    async with FarSide(says(204)) as far:
-        hooks = Hooks(program, connection, far)
+    async with FakeServer(says(204)) as fake:
+        hooks = Hooks(program, connection, fake)
         hooks.secret = hooks.make()
         if start:
             await program.start(**SETTINGS)
@@ -104,7 +104,7 @@ async def test_OP_06_the_end_of_a_delivery_is_told_signed_and_once(hooks: Hooks)
     assert (said["data"]["idempotency_key"], said["data"]["channel"]) == ("order-17", "sms")
     (row,) = await hooks.until_ended()
     assert row["attempt"] == 1
-    assert len(hooks.far.requests) == 1
+    assert len(hooks.fake.requests) == 1
 
 
 async def test_OP_06_the_end_of_a_run_and_of_what_it_sends_is_told(hooks: Hooks, connection: Connection) -> None:
@@ -113,7 +113,7 @@ async def test_OP_06_the_end_of_a_run_and_of_what_it_sends_is_told(hooks: Hooks,
     await hooks.until_told(1, run_id=run)
     assert await connection.fetchval("SELECT dispatcher.cancel_run($1, 'enough')", run) == "cancelled"
     requests = await hooks.until_told(1, id=run, status="cancelled")
-    told = [verify(one, hooks.secret, time.time()) for one in (hooks.far.requests[0], *requests)]
+    told = [verify(one, hooks.secret, time.time()) for one in (hooks.fake.requests[0], *requests)]
     assert [said["type"] for said in told] == ["delivery.sent", "run.cancelled"]
     assert told[0]["data"]["workflow"] == told[1]["data"]["workflow"] == "welcome"
 
@@ -121,7 +121,7 @@ async def test_OP_06_the_end_of_a_run_and_of_what_it_sends_is_told(hooks: Hooks,
 async def test_OP_06_what_is_not_taken_comes_again_with_the_same_id_and_words_and_a_new_signature(
     hooks: Hooks,
 ) -> None:
-    hooks.far.next += [says(500, {}), says(404, {}), dropped]
+    hooks.fake.next += [says(500, {}), says(404, {}), dropped]
     one = await hooks.send("order-17")
     requests = await hooks.until_told(4, id=one)
     assert len({request.headers["webhook-id"] for request in requests}) == 1
@@ -133,7 +133,7 @@ async def test_OP_06_what_is_not_taken_comes_again_with_the_same_id_and_words_an
 
 
 async def test_OP_06_who_asks_to_be_left_alone_is_left_alone_for_so_long(hooks: Hooks) -> None:
-    hooks.far.next.append(says(429, {}, Retry_After="3600"))
+    hooks.fake.next.append(says(429, {}, Retry_After="3600"))
     one = await hooks.send("order-17")
     await hooks.until_told(1, id=one)
     waits = """SELECT extract(epoch FROM s.run_at - now()) FROM dispatcher.delivery_state s
@@ -146,7 +146,7 @@ async def test_OP_06_who_asks_to_be_left_alone_is_left_alone_for_so_long(hooks: 
 
 
 async def test_OP_06_who_is_gone_is_disabled_and_that_is_kept(hooks: Hooks) -> None:
-    hooks.far.next.append(says(410))
+    hooks.fake.next.append(says(410))
     await hooks.send("order-17")
     await hooks.program.until(lambda: hooks.program.events("webhook.disabled"), "it is disabled")
     await hooks.send("order-18")
@@ -158,7 +158,7 @@ async def test_OP_06_who_is_gone_is_disabled_and_that_is_kept(hooks: Hooks) -> N
     await until(both, "both are sent")
     (row,) = await hooks.until_ended("failed")
     assert "410" in row["error"]
-    assert len(hooks.far.requests) == 1
+    assert len(hooks.fake.requests) == 1
     log = hooks.program.run("webhooks", "log", "crm", "--json")
     done = [json.loads(line) for line in log.stdout.splitlines()]
     assert [(row["action"], row["actor"]) for row in done] == [("disable", "dispatcher"), ("create", "ann")]
@@ -167,7 +167,7 @@ async def test_OP_06_who_is_gone_is_disabled_and_that_is_kept(hooks: Hooks) -> N
 @pytest.mark.parametrize("how", ["disable", "delete"])
 async def test_OP_06_what_waits_for_who_listens_no_more_is_skipped(hooks: Hooks, how: str) -> None:
     """Also where an attempt may have arrived: whether it has is nobody's question any more."""
-    hooks.far.always = dropped
+    hooks.fake.always = dropped
     one = await hooks.send("order-17")
     await hooks.until_told(1, id=one)
     hooks.do(how, "crm")
@@ -194,8 +194,8 @@ async def test_OP_06_another_workspace_is_told_nothing(hooks: Hooks) -> None:
     one = await hooks.send("order-17")
     await hooks.until_told(1, id=one)
     assert len(await hooks.until_ended()) == 1
-    assert len(hooks.far.requests) == 1
-    verify(hooks.far.requests[0], hooks.secret, time.time())
+    assert len(hooks.fake.requests) == 1
+    verify(hooks.fake.requests[0], hooks.secret, time.time())
 
 
 async def test_OP_06_of_a_transaction_that_is_rolled_back_nothing_is_told(hooks: Hooks) -> None:
@@ -212,7 +212,7 @@ async def test_OP_06_of_a_transaction_that_is_rolled_back_nothing_is_told(hooks:
     one = await hooks.send("order-17")
     await hooks.until_told(1, id=one)
     await hooks.until_ended()
-    assert [json_of(request)["data"]["id"] for request in hooks.far.requests] == [one]
+    assert [json_of(request)["data"]["id"] for request in hooks.fake.requests] == [one]
 
 
 POINTS = {
@@ -232,7 +232,7 @@ async def test_OP_02_a_kill_between_what_happens_and_its_delivery_loses_nothing_
         await second.start(**SETTINGS)
         hooks.program = second
         await hooks.until_ended("sent", len(ids))
-        told = Counter((said["type"], said["data"]["id"]) for said in map(json_of, hooks.far.requests))
+        told = Counter((said["type"], said["data"]["id"]) for said in map(json_of, hooks.fake.requests))
         assert told == Counter(("delivery.sent", one) for one in ids)
 
 
@@ -241,7 +241,7 @@ async def test_OP_02_a_kill_during_a_call_has_it_made_again_under_its_id(
 ) -> None:
     async with listening(program, connection, start=False) as hooks:
         silent = Silent()
-        hooks.far.next.append(silent)
+        hooks.fake.next.append(silent)
         await program.start(**SETTINGS)
         one = await hooks.send("order-17")
         await silent.begun.wait()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from channels.shared.mail import addresses
-from tests.channels.shared.web.far import LOOPBACK, FarSide, json_of, says
+from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, json_of, says
 from tests.conformance.runs import Running, running
 
 FOLDER = Path(__file__).parents[2] / "ops" / "workflows"
@@ -69,9 +69,9 @@ SEED_REQUIRES = {
 
 
 @pytest.fixture(scope="module")
-async def place(shared_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Running, FarSide]]:
+async def place(shared_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Running, FakeServer]]:
     """A program that knows a Slack room at a server of ours, with the three definitions and a template."""
-    async with FarSide(says(200, raw=b"ok")) as slack:
+    async with FakeServer(says(200, raw=b"ok")) as slack:
         room = {"URL": slack.url, "ALLOW_ADDRESSES": LOOPBACK}
         chat = {f"DISPATCHER_WEBHOOKS__ACQUISITION__{name}": text for name, text in room.items()}
         chat |= {"DISPATCHER_CHANNELS__CHAT__PROVIDER": "slack"}
@@ -86,13 +86,13 @@ async def place(shared_url: str, tmp_path_factory: pytest.TempPathFactory) -> As
 
 
 @pytest.fixture
-def here(place: tuple[Running, FarSide]) -> Running:
+def here(place: tuple[Running, FakeServer]) -> Running:
     """The program that all share."""
     return place[0]
 
 
 @pytest.fixture
-def slack(place: tuple[Running, FarSide]) -> FarSide:
+def slack(place: tuple[Running, FakeServer]) -> FakeServer:
     """Its room, with nothing posted yet."""
     place[1].requests.clear()
     place[1].next.clear()
@@ -129,7 +129,7 @@ def test_WF_20_the_examples_are_the_rows_that_they_were_given_as(name: str) -> N
     assert sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16] == SHA256[name]
 
 
-async def test_WF_20_a_listing_is_confirmed_and_the_room_is_told(here: Running, slack: FarSide) -> None:
+async def test_WF_20_a_listing_is_confirmed_and_the_room_is_told(here: Running, slack: FakeServer) -> None:
     run = await _trigger(here, "listing_submitted", LISTING)
     recipient, parts = await _mail(here, run)
     assert recipient == '"Ann & Bob" <host@example.org>'
@@ -145,7 +145,7 @@ async def test_WF_20_a_listing_is_confirmed_and_the_room_is_told(here: Running, 
 
 
 @pytest.mark.parametrize("name", ["<!channel>", "<!here|here>", "<@U012AB3CD>", "&lt;!channel&gt;", "<<!everyone>>"])
-async def test_WF_20_no_value_in_slack_mentions_anybody(here: Running, slack: FarSide, name: str) -> None:
+async def test_WF_20_no_value_in_slack_mentions_anybody(here: Running, slack: FakeServer, name: str) -> None:
     """It is shown as it was given: Slack takes &, < and > as signs of its own, and nothing else."""
     await _trigger(here, "listing_submitted", LISTING | {"host_name": name, "listing_address": 'it\'s "A"'})
     (post,) = slack.requests
@@ -156,7 +156,7 @@ async def test_WF_20_no_value_in_slack_mentions_anybody(here: Running, slack: Fa
 
 
 async def test_WF_20_a_message_in_slack_keeps_its_own_mentions_and_no_way_of_a_value_is_left_open(
-    here: Running, slack: FarSide
+    here: Running, slack: FakeServer
 ) -> None:
     words = "<!here> A & B: {% echo who %} {% for one in all %}{{ one }}{% endfor %} "
     words += "{{ step_0_result.said }} {{ code | url_decode }}"
@@ -169,7 +169,7 @@ async def test_WF_20_a_message_in_slack_keeps_its_own_mentions_and_no_way_of_a_v
     assert json_of(slack.requests[-1])["text"] == ("<!here> A & B: &lt;!channel&gt; &lt;!x&gt;1  &lt;!channel&gt;")
 
 
-async def test_WF_20_a_room_that_is_gone_does_not_stop_a_listing(here: Running, slack: FarSide) -> None:
+async def test_WF_20_a_room_that_is_gone_does_not_stop_a_listing(here: Running, slack: FakeServer) -> None:
     slack.next.append(says(404, raw=b"no_service"))
     run = await _trigger(here, "listing_submitted", LISTING)
     assert (await here.runs.row(run))["status"] == "completed"
@@ -209,7 +209,7 @@ async def test_WF_20_a_template_that_there_is_not_is_refused_at_the_trigger(here
 
 
 async def test_WF_20_a_configured_function_wins_over_the_one_that_is_built_in(
-    here: Running, slack: FarSide, tmp_path: Path
+    here: Running, slack: FakeServer, tmp_path: Path
 ) -> None:
     config = tmp_path / "own.toml"
     target = f'url = "{slack.url}"\nallow_addresses = "{LOOPBACK}"\n'

@@ -1,4 +1,4 @@
-"""The lookout: who comes to another place knows it before a connection is used, and what may have been sent is held."""
+"""Failover detection: another server is noticed before a connection is used, and what may have been sent is held."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from dispatcher.config.settings import Database as Settings
 from dispatcher.db.database import Database
 from dispatcher.engine.store import held
-from dispatcher.engine.store.held import Suspects
+from dispatcher.engine.store.held import QuarantineCounts
 from tests.support.scene import Connection, Scene
 from tests.support.waits import until_blocked
 
@@ -73,7 +73,7 @@ async def test_another_place_is_quarantined_before_a_connection_to_it_is_used(
     watched: Database, connection: Connection, move: str
 ) -> None:
     moves: list[bool] = []
-    watched.lookout.moved = lambda: moves.append(True)
+    watched.failover.moved = lambda: moves.append(True)
     scene = await Scene.open(watched)
     (due,) = await scene.write(1)
     (later,) = await scene.write(1, scheduled_for=datetime.now(UTC) + timedelta(hours=1))
@@ -92,10 +92,10 @@ async def test_who_was_elsewhere_before_begins_again_though_another_has_quaranti
 ) -> None:
     """What it knows is of the old server, whoever came to the new one first."""
     moves: list[bool] = []
-    watched.lookout.moved = lambda: moves.append(True)
-    place = watched.lookout._place
-    assert place is not None
-    watched.lookout._place = replace(place, timeline=place.timeline - 1)
+    watched.failover.moved = lambda: moves.append(True)
+    cluster = watched.failover._cluster
+    assert cluster is not None
+    watched.failover._cluster = replace(cluster, timeline=cluster.timeline - 1)
     await database.watch()
     await _cut(watched)
     assert await _again(watched) == ["cluster.changed"]
@@ -108,7 +108,7 @@ async def test_where_a_lasting_connection_leads_is_seen_too(watched: Database, c
     (due,) = await scene.write(1)
     await connection.execute(PROMOTED)
     with capture_logs() as logs:
-        await watched.look()
+        await watched.check_cluster()
     assert [line["event"] for line in logs] == ["cluster.changed"]
     assert await scene.life(due) == "held"
 
@@ -116,7 +116,7 @@ async def test_where_a_lasting_connection_leads_is_seen_too(watched: Database, c
 async def test_of_the_old_connections_none_is_used_again(watched: Database, connection: Connection) -> None:
     before = await watched.value("SELECT pg_backend_pid()")
     await connection.execute(PROMOTED)
-    await watched.look()
+    await watched.check_cluster()
     assert await watched.value("SELECT pg_backend_pid()") != before
 
 
@@ -137,7 +137,7 @@ async def test_a_quarantine_may_take_longer_than_other_statements(watched: Datab
            CREATE TRIGGER note AFTER INSERT ON dispatcher.clusters EXECUTE FUNCTION public.note()"""
     )
     await connection.execute(PROMOTED)
-    await watched.look()
+    await watched.check_cluster()
     assert await connection.fetchval("SELECT timeout FROM public.noted") == "1h"
     assert await watched.value("SELECT current_setting('statement_timeout')") == "30s"
 
@@ -151,7 +151,7 @@ async def test_a_clock_that_was_ahead_hides_nothing(watched: Database, connectio
            UPDATE dispatcher.deliveries SET created_at = created_at + interval '40 seconds'"""
     )
     await connection.execute(PROMOTED)
-    await watched.look()
+    await watched.check_cluster()
     assert await scene.life(due) == "held"
 
 
@@ -161,8 +161,8 @@ async def test_what_has_an_owner_may_have_been_sent_whenever_it_is_due(watched: 
     (item,) = await scene.claim()
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET run_at = now() + interval '1 day'")
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    assert await held.suspects(watched, tomorrow) == Suspects(1, 0)
-    assert await held.quarantine(watched, tomorrow, "ann", "restored") == Suspects(1, 0)
+    assert await held.to_quarantine(watched, tomorrow) == QuarantineCounts(1, 0)
+    assert await held.quarantine(watched, tomorrow, "ann", "restored") == QuarantineCounts(1, 0)
     assert await scene.life(item.id) == "held"
 
 
@@ -207,7 +207,7 @@ async def test_who_comes_second_waits_and_holds_nothing_of_what_came_meanwhile(
     await connection.execute(PROMOTED)
     async with connection.transaction():
         assert await connection.fetchval("SELECT dispatcher.see_cluster()") == 0
-        looking = asyncio.create_task(watched.look())
+        looking = asyncio.create_task(watched.check_cluster())
         await until_blocked(connection)
         (new,) = await scene.write(1)
     await looking

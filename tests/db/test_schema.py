@@ -6,27 +6,27 @@ import asyncpg
 import pytest
 
 from dispatcher.base.errors import MigrationChanged, SchemaBehind, SchemaTooNew, SchemaUnreleased
-from dispatcher.db.schema import baseline, migrate
+from dispatcher.db.schema import baseline, migrator
 from dispatcher.db.statements import statements
 from tests.support.scene import Connection
 
 
 async def test_a_new_database_is_made_once(empty_url: str) -> None:
-    assert [one.version for one in await migrate.migrate(empty_url)] == [migrate.BASELINE]
-    assert await migrate.migrate(empty_url) == []
+    assert [one.version for one in await migrator.migrate(empty_url)] == [migrator.BASELINE]
+    assert await migrator.migrate(empty_url) == []
 
 
 async def test_two_that_migrate_at_once_apply_everything_once(empty_url: str) -> None:
-    runs = await asyncio.gather(*(migrate.migrate(empty_url) for _ in range(4)))
-    assert [one.version for run in runs for one in run] == [migrate.BASELINE]
+    runs = await asyncio.gather(*(migrator.migrate(empty_url) for _ in range(4)))
+    assert [one.version for run in runs for one in run] == [migrator.BASELINE]
 
 
 async def test_what_was_applied_is_in_the_ledger(connection: Connection) -> None:
     rows = await connection.fetch("SELECT * FROM dispatcher.schema_migrations ORDER BY version")
     assert [(row["version"], row["name"], row["checksum"]) for row in rows] == [
-        (one.version, one.name, one.checksum) for one in (migrate.newest(), *migrate.migrations())
+        (one.version, one.name, one.checksum) for one in (migrator.newest(), *migrator.migrations())
     ]
-    await migrate.require(connection)
+    await migrator.require(connection)
 
 
 @pytest.mark.parametrize(
@@ -39,23 +39,23 @@ async def test_what_was_applied_is_in_the_ledger(connection: Connection) -> None
 async def test_a_schema_that_no_release_made_is_refused(url: str, connection: Connection, change: str) -> None:
     await connection.execute(change)
     with pytest.raises(SchemaUnreleased, match=r"DROP SCHEMA dispatcher CASCADE.*data_dir"):
-        await migrate.require(connection)
+        await migrator.require(connection)
     with pytest.raises(SchemaUnreleased):
-        await migrate.migrate(url)
+        await migrator.migrate(url)
     await connection.execute("DROP SCHEMA dispatcher CASCADE")
-    assert [one.version for one in await migrate.migrate(url)] == [migrate.BASELINE]
+    assert [one.version for one in await migrator.migrate(url)] == [migrator.BASELINE]
 
 
 async def test_a_migration_that_was_changed_later_is_refused(
     url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrate, "migrations", lambda: [migrate.Migration(1, "more", "SELECT 1")])
-    await migrate.migrate(url)
-    monkeypatch.setattr(migrate, "migrations", lambda: [migrate.Migration(1, "more", "SELECT 2")])
+    monkeypatch.setattr(migrator, "migrations", lambda: [migrator.Migration(1, "more", "SELECT 1")])
+    await migrator.migrate(url)
+    monkeypatch.setattr(migrator, "migrations", lambda: [migrator.Migration(1, "more", "SELECT 2")])
     with pytest.raises(MigrationChanged, match="0001_more"):
-        await migrate.require(connection)
+        await migrator.require(connection)
     with pytest.raises(MigrationChanged):
-        await migrate.migrate(url)
+        await migrator.migrate(url)
 
 
 async def test_a_newer_schema_is_refused(url: str, connection: Connection) -> None:
@@ -63,16 +63,16 @@ async def test_a_newer_schema_is_refused(url: str, connection: Connection) -> No
         "INSERT INTO dispatcher.schema_migrations (version, name, checksum) VALUES (9999, 'of_tomorrow', 'x')"
     )
     with pytest.raises(SchemaTooNew, match="9999"):
-        await migrate.require(connection)
+        await migrator.require(connection)
     with pytest.raises(SchemaTooNew):
-        await migrate.migrate(url)
+        await migrator.migrate(url)
 
 
 async def test_an_older_schema_is_named_by_what_it_lacks(empty_url: str) -> None:
     connection = await asyncpg.connect(empty_url)
     try:
         with pytest.raises(SchemaBehind, match="0000_baseline"):
-            await migrate.require(connection)
+            await migrator.require(connection)
     finally:
         await connection.close()
 
@@ -81,10 +81,10 @@ async def test_a_new_database_that_fails_has_nothing(empty_url: str, monkeypatch
     broken = f"{baseline.text()}; SELECT 1 / 0"
     monkeypatch.setattr(baseline, "text", lambda: broken)
     with pytest.raises(asyncpg.DivisionByZeroError):
-        await migrate.migrate(empty_url)
+        await migrator.migrate(empty_url)
     connection = await asyncpg.connect(empty_url)
     try:
-        assert await migrate.applied(connection) == {}
+        assert await migrator.applied(connection) == {}
         assert await connection.fetchval("SELECT to_regnamespace('dispatcher')") is None
     finally:
         await connection.close()
@@ -93,11 +93,11 @@ async def test_a_new_database_that_fails_has_nothing(empty_url: str, monkeypatch
 async def test_a_migration_that_fails_leaves_nothing_of_itself(
     url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = migrate.Migration(1, "broken", "CREATE TABLE dispatcher.half (id int); SELECT 1 / 0")
-    monkeypatch.setattr(migrate, "migrations", lambda: [broken])
+    broken = migrator.Migration(1, "broken", "CREATE TABLE dispatcher.half (id int); SELECT 1 / 0")
+    monkeypatch.setattr(migrator, "migrations", lambda: [broken])
     with pytest.raises(asyncpg.DivisionByZeroError):
-        await migrate.migrate(url)
-    assert list(await migrate.applied(connection)) == [migrate.BASELINE]
+        await migrator.migrate(url)
+    assert list(await migrator.applied(connection)) == [migrator.BASELINE]
     assert await connection.fetchval("SELECT to_regclass('dispatcher.half')") is None
 
 

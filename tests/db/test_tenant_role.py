@@ -12,7 +12,7 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.config.settings import Database as Settings
 from dispatcher.db import tenants
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate
+from dispatcher.db.schema import migrator
 from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.deliveries.store import New
 from tests.conformance.servers import another, dump, run
@@ -55,14 +55,14 @@ async def _written(url: str) -> int:
 async def test_databases_of_one_server_are_migrated_at_once(bare: str) -> None:
     names = [f"base_{number}" for number in range(6)]
     await _execute(bare, *(f"CREATE DATABASE {name}" for name in names))
-    await asyncio.gather(*(migrate.migrate(_as(bare, "postgres", name)) for name in names))
+    await asyncio.gather(*(migrator.migrate(_as(bare, "postgres", name)) for name in names))
     assert [await _written(_as(bare, "postgres", name)) for name in names] == [1] * len(names)
 
 
 async def test_who_may_create_roles_makes_it_and_may_take_it(bare: str) -> None:
     await _execute(bare, "CREATE ROLE app LOGIN CREATEROLE", "CREATE DATABASE base OWNER app")
     url = _as(bare, "app", "base")
-    await migrate.migrate(url)
+    await migrator.migrate(url)
     assert await _written(url) == 1
     # The owner, which is no superuser, is not subject to any of it.
     owner = await asyncpg.connect(url)
@@ -83,7 +83,7 @@ async def test_who_may_not_create_roles_is_told_what_to_have_run_and_nothing_is_
     url = _as(bare, "an%20app", "base")
     for orders in ("CREATE ROLE dispatcher_tenant NOLOGIN", 'GRANT dispatcher_tenant TO "an app"'):
         with pytest.raises(TenantRoleMissing) as told:
-            await migrate.migrate(url)
+            await migrator.migrate(url)
         said = str(told.value).partition("administrator run ")[2]
         assert said.startswith(orders)
         connection = await asyncpg.connect(url)
@@ -93,7 +93,7 @@ async def test_who_may_not_create_roles_is_told_what_to_have_run_and_nothing_is_
             await connection.close()
         # One after the other: the second time only what is still missing is asked for.
         await _execute(bare, orders)
-    await migrate.migrate(url)
+    await migrator.migrate(url)
     assert await _written(url) == 1
 
 

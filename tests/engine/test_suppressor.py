@@ -61,7 +61,7 @@ async def test_it_is_told_and_does_not_wait_for_its_next_look(
     stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole way, from a plain INSERT to a skipped delivery."""
-    monkeypatch.setattr(suppressor, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(suppressor, "POLL_SECONDS", 600.0)
     wakeup = Wakeup(url, 10.0, asyncio.Event())
     async with _running(wakeup, Suppressor(stage.database, wakeup.suppressed)):
         await until(wakeup.listening.is_set, "it listens")

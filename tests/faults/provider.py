@@ -57,20 +57,20 @@ class Provider:
         """From now on its file may not grow beyond this, as on a disk that is full."""
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
-    def books(self) -> dict[str, Entry]:
-        """What it has written down so far."""
+    def entries(self) -> dict[str, Entry]:
+        """Return what it has accepted so far, by key."""
         return read_ledger(self.path)
 
     def raw(self) -> bytes:
         """The file's content."""
         return self.path.read_bytes()
 
-    async def talk(self) -> "Talk":
+    async def connect(self) -> "LedgerClient":
         """A connection to it."""
-        return Talk(*await asyncio.open_connection("127.0.0.1", self.port, limit=LINE_BYTES_MAX))
+        return LedgerClient(*await asyncio.open_connection("127.0.0.1", self.port, limit=LINE_BYTES_MAX))
 
 
-class Talk:
+class LedgerClient:
     """Lines of JSON, as many behind each other as one likes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dispatcher.selftest.ledger import Faults, read_ledger
-from dispatcher.selftest.ledger_file import Books
+from dispatcher.selftest.ledger_file import LedgerFile
 from tests.faults.provider import Provider, message
 
 pytestmark = pytest.mark.anyio
@@ -28,10 +28,13 @@ def kinds(answers: list[dict[str, Any]]) -> Counter[str]:
 
 async def test_what_was_accepted_is_in_the_books_when_the_answer_comes(path: Path) -> None:
     async with Provider(path) as provider:
-        talk = await provider.talk()
-        assert await talk.ask(message(1), message(2, attempt=3)) == [{"accepted": "ledger-1"}, {"accepted": "ledger-2"}]
-        books = provider.books()
-        await talk.close()
+        client = await provider.connect()
+        assert await client.ask(message(1), message(2, attempt=3)) == [
+            {"accepted": "ledger-1"},
+            {"accepted": "ledger-2"},
+        ]
+        books = provider.entries()
+        await client.close()
     assert books["key-2"].delivery_id == 2
     assert (books["key-2"].accepted, books["key-2"].again) == (1, 0)
     assert (books["key-2"].first_attempt, books["key-2"].first_sequence) == (3, 2)
@@ -40,23 +43,26 @@ async def test_what_was_accepted_is_in_the_books_when_the_answer_comes(path: Pat
 
 async def test_a_keyless_one_accepts_the_same_key_twice(path: Path) -> None:
     async with Provider(path) as provider:
-        talk = await provider.talk()
-        assert await talk.ask(message(1), message(1, attempt=2)) == [{"accepted": "ledger-1"}, {"accepted": "ledger-2"}]
-        entry = provider.books()["key-1"]
-        await talk.close()
+        client = await provider.connect()
+        assert await client.ask(message(1), message(1, attempt=2)) == [
+            {"accepted": "ledger-1"},
+            {"accepted": "ledger-2"},
+        ]
+        entry = provider.entries()["key-1"]
+        await client.close()
     assert (entry.accepted, entry.again, entry.first_attempt, entry.last_attempt) == (2, 0, 1, 2)
 
 
 async def test_a_keyed_one_answers_with_the_first_id_and_counts_that_it_was_asked_again(path: Path) -> None:
     async with Provider(path, "--dedupe") as provider:
-        talk = await provider.talk()
-        assert await talk.ask(message(1), message(1, attempt=2), message(2)) == [
+        client = await provider.connect()
+        assert await client.ask(message(1), message(1, attempt=2), message(2)) == [
             {"accepted": "ledger-1"},
             {"accepted": "ledger-1"},
             {"accepted": "ledger-2"},
         ]
-        entry = provider.books()["key-1"]
-        await talk.close()
+        entry = provider.entries()["key-1"]
+        await client.close()
     assert (entry.accepted, entry.again) == (1, 1)
 
 
@@ -66,19 +72,19 @@ async def test_a_keyed_one_answers_with_the_first_id_and_counts_that_it_was_aske
 )
 async def test_what_is_not_accepted_is_not_in_the_books(path: Path, fault: str, answer: dict[str, Any]) -> None:
     async with Provider(path, f"--{fault}", "1") as provider:
-        talk = await provider.talk()
-        assert await talk.ask(message(1)) == [answer]
-        assert provider.books() == {}
-        await talk.close()
+        client = await provider.connect()
+        assert await client.ask(message(1)) == [answer]
+        assert provider.entries() == {}
+        await client.close()
 
 
 async def test_a_dropped_one_is_in_the_books_and_nothing_behind_it_is(path: Path) -> None:
     seed = next(seed for seed in range(1_000) if _drops(seed) == [False, True, False])
     async with Provider(path, "--drop", "0.5", "--seed", str(seed)) as provider:
-        talk = await provider.talk()
-        assert await talk.ask(message(1), message(2), message(3)) == [{"accepted": "ledger-1"}]
-        assert set(provider.books()) == {"key-1", "key-2"}
-        await talk.close()
+        client = await provider.connect()
+        assert await client.ask(message(1), message(2), message(3)) == [{"accepted": "ledger-1"}]
+        assert set(provider.entries()) == {"key-1", "key-2"}
+        await client.close()
 
 
 def _drops(seed: int) -> list[bool]:
@@ -92,10 +98,10 @@ async def test_a_keyed_one_that_dropped_the_answer_gives_it_when_asked_again(pat
         attempt = 0
         while not answers:
             attempt += 1
-            talk = await provider.talk()
-            answers = await talk.ask(message(1, attempt=attempt))
-            await talk.close()
-        entry = provider.books()["key-1"]
+            client = await provider.connect()
+            answers = await client.ask(message(1, attempt=attempt))
+            await client.close()
+        entry = provider.entries()["key-1"]
     assert answers == [{"accepted": "ledger-1"}]
     assert (entry.accepted, entry.again) == (1, attempt - 1)
 
@@ -104,11 +110,11 @@ async def test_a_delayed_answer_comes_late_in_order_and_after_the_books(path: Pa
     arguments = ("--delay-ms-max", "200", "--seed", "7")
     delays = [Faults(seed=7, delay_ms_max=200).draw(f"key-{number}", 1, 0)[1] for number in range(5)]
     async with Provider(path, *arguments) as provider:
-        talk = await provider.talk()
+        client = await provider.connect()
         began = monotonic()
-        answers = await talk.ask(*map(message, range(5)))
+        answers = await client.ask(*map(message, range(5)))
         assert monotonic() - began >= max(delays) - 0.01
-        await talk.close()
+        await client.close()
         assert [answer["accepted"] for answer in answers] == [f"ledger-{number}" for number in range(1, 6)]
 
 
@@ -117,9 +123,9 @@ async def test_the_same_seed_draws_the_same_in_whatever_order_messages_come(path
     seen: list[dict[str, str]] = []
     for file, order in ((path, range(200)), (path.with_suffix(".other"), range(199, -1, -1))):
         async with Provider(file, *faults) as provider:
-            talk = await provider.talk()
-            answers = await talk.ask(*map(message, order))
-            await talk.close()
+            client = await provider.connect()
+            answers = await client.ask(*map(message, order))
+            await client.close()
             seen.append({f"key-{number}": next(iter(a)) for number, a in zip(order, answers, strict=True)})
     assert seen[0] == seen[1]
     assert set(seen[0].values()) == {"accepted", "refused", "retry", "throttled"}
@@ -127,59 +133,59 @@ async def test_the_same_seed_draws_the_same_in_whatever_order_messages_come(path
 
 async def test_a_throttled_attempt_is_not_throttled_for_ever(path: Path) -> None:
     async with Provider(path, "--throttle", "0.5") as provider:
-        talk = await provider.talk()
+        client = await provider.connect()
         waiting = set(range(50))
         for _ in range(64):
             order = sorted(waiting)
-            answers = await talk.ask(*map(message, order))
+            answers = await client.ask(*map(message, order))
             waiting -= {number for number, answer in zip(order, answers, strict=True) if "accepted" in answer}
-        await talk.close()
+        await client.close()
         assert not waiting
-        assert all(entry.accepted == 1 for entry in provider.books().values())
+        assert all(entry.accepted == 1 for entry in provider.entries().values())
 
 
 async def test_garbage_is_refused_and_the_connection_goes_on(path: Path) -> None:
     async with Provider(path) as provider:
-        talk = await provider.talk()
-        talk.writer.write(b'nonsense\n{"key": 1}\n\xff\n\n')
-        assert [await talk.answer() for _ in range(4)] == [{"refused": "not_a_request"}] * 4
-        assert kinds(await talk.ask(message(1))) == {"accepted": 1}
-        await talk.close()
+        client = await provider.connect()
+        client.writer.write(b'nonsense\n{"key": 1}\n\xff\n\n')
+        assert [await client.answer() for _ in range(4)] == [{"refused": "not_a_request"}] * 4
+        assert kinds(await client.ask(message(1))) == {"accepted": 1}
+        await client.close()
 
 
 async def test_a_line_without_an_end_is_cut_off(path: Path) -> None:
     async with Provider(path) as provider:
-        talk = await provider.talk()
-        talk.writer.write(b"x" * (9 * 1024 * 1024))
-        assert await talk.answer() is None
-        await talk.close()
+        client = await provider.connect()
+        client.writer.write(b"x" * (9 * 1024 * 1024))
+        assert await client.answer() is None
+        await client.close()
 
 
 async def test_requests_in_pieces_are_put_together(path: Path) -> None:
     async with Provider(path) as provider:
-        talk = await provider.talk()
+        client = await provider.connect()
         line = json.dumps(message(1)).encode() + b"\n"
         for at in range(0, len(line), 7):
-            talk.writer.write(line[at : at + 7])
-            await talk.writer.drain()
-        assert await talk.answer() == {"accepted": "ledger-1"}
-        await talk.close()
+            client.writer.write(line[at : at + 7])
+            await client.writer.drain()
+        assert await client.answer() == {"accepted": "ledger-1"}
+        await client.close()
 
 
 async def test_it_continues_its_books_and_cuts_a_torn_line_off(path: Path) -> None:
     async with Provider(path, "--dedupe") as provider:
-        talk = await provider.talk()
-        await talk.ask(message(1), message(2))
+        client = await provider.connect()
+        await client.ask(message(1), message(2))
         await provider.end(signal.SIGKILL)
-        await talk.close()
+        await client.close()
     with path.open("ab") as file:
         file.write(b'{"key":"key-3","deliv')
     assert set(read_ledger(path)) == {"key-1", "key-2"}
     async with Provider(path, "--dedupe") as provider:
-        talk = await provider.talk()
-        assert await talk.ask(message(1), message(3)) == [{"accepted": "ledger-1"}, {"accepted": "ledger-3"}]
+        client = await provider.connect()
+        assert await client.ask(message(1), message(3)) == [{"accepted": "ledger-1"}, {"accepted": "ledger-3"}]
         assert await provider.end(signal.SIGTERM) == 0
-        await talk.close()
+        await client.close()
     books = read_ledger(path)
     assert {key: (entry.accepted, entry.again) for key, entry in books.items()} == {
         "key-1": (1, 1),
@@ -197,30 +203,30 @@ def test_a_line_in_the_middle_that_is_no_line_is_an_error_with_its_number(path: 
 
 async def test_it_ends_when_it_cannot_write(path: Path) -> None:
     async with Provider(path) as provider:
-        talk = await provider.talk()
-        assert await talk.ask(message(1)) == [{"accepted": "ledger-1"}]
+        client = await provider.connect()
+        assert await client.ask(message(1)) == [{"accepted": "ledger-1"}]
         provider.let_write(len(provider.raw()) + 20)
-        assert await talk.ask(message(2)) == []
+        assert await client.ask(message(2)) == []
         assert await provider.end(0) == 1
-        await talk.close()
+        await client.close()
     assert set(read_ledger(path)) == {"key-1"}
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/tmp"])  # noqa: S108 - nothing is written there, which is the point
 def test_books_are_a_regular_file(path: str) -> None:
     with pytest.raises(ValueError, match="regular file"):
-        Books(Path(path))
+        LedgerFile(Path(path))
 
 
 async def test_it_answers_twenty_thousand_messages_of_several_talks(path: Path) -> None:
     count, talks = 20_000, 4
     async with Provider(path, "--delay-ms-max", "1", "--retry", "0.01") as provider:
-        lines = [await provider.talk() for _ in range(talks)]
+        lines = [await provider.connect() for _ in range(talks)]
         answers = await asyncio.gather(
-            *(talk.ask(*map(message, range(at, count, talks))) for at, talk in enumerate(lines))
+            *(client.ask(*map(message, range(at, count, talks))) for at, client in enumerate(lines))
         )
-        for talk in lines:
-            await talk.close()
+        for client in lines:
+            await client.close()
         accepted = sum(kinds(found)["accepted"] for found in answers)
         assert sum(map(len, answers)) == count
-        assert accepted == len(provider.books())
+        assert accepted == len(provider.entries())

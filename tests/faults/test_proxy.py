@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from dispatcher.selftest.postgres_protocol import Speaks, follow
+from dispatcher.selftest.postgres_protocol import ProtocolName, follow
 from dispatcher.selftest.proxy import Proxy
 from tests.faults.upstream import Streams, Upstream, hang_up
 
@@ -39,8 +39,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(speaks: Speaks = "lines") -> AsyncIterator[Scene]:
-    async with Upstream() as upstream, Proxy("127.0.0.1", f"127.0.0.1:{upstream.port}", speaks) as proxy:
+async def scene(protocol: ProtocolName = "lines") -> AsyncIterator[Scene]:
+    async with Upstream() as upstream, Proxy("127.0.0.1", f"127.0.0.1:{upstream.port}", protocol) as proxy:
         stage = Scene(proxy, upstream)
         try:
             yield stage
@@ -101,9 +101,9 @@ async def test_a_server_that_is_not_there_resets_the_client() -> None:
         assert proxy.statistics.open == 0
 
 
-@pytest.mark.parametrize("speaks", ["lines", "postgres"])
-async def test_a_slow_reader_slows_the_writer_and_loses_nothing(speaks: Speaks) -> None:
-    async with scene(speaks) as stage:
+@pytest.mark.parametrize("protocol", ["lines", "postgres"])
+async def test_a_slow_reader_slows_the_writer_and_loses_nothing(protocol: ProtocolName) -> None:
+    async with scene(protocol) as stage:
         (_, writer), (far_reader, _) = await stage.pair()
         block = bytes(range(256)) * 4096
         sending = asyncio.create_task(_send(writer, block, 100))

@@ -9,11 +9,10 @@ from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Lane
 from dispatcher.engine.store import backlog
 from dispatcher.features.keys import store as keys
-from dispatcher.features.keys.store import New
 from dispatcher.http.problems import OVERLOADED, TOO_MANY, Problem
 from dispatcher.http.roles import Role
 from dispatcher.http.server.admission import BACKLOG_SECONDS, TOUCH_SECONDS, Admission
-from dispatcher.http.server.authentication import Found
+from dispatcher.http.server.authentication import Key
 from tests.support.scene import Connection
 
 HOUR = 3_600.0
@@ -32,13 +31,13 @@ class Hall:
         """Say something else of the API from now on."""
         self.config = structs.replace(self.config, api=structs.replace(self.config.api, **fields))
 
-    async def key(self) -> Found:
+    async def key(self) -> Key:
         """A key, and that it is good."""
-        made = await keys.create(self._database, New(Workspace(), "shop", Role.SYSTEM_ADMIN, None), "ann", "a test")
+        made = await keys.create(self._database, Workspace(), "shop", Role.SYSTEM_ADMIN, None, by=("ann", "a test"))
         assert made is not None
         return await self.admission.key(f"Bearer {made.text}")
 
-    async def admits(self, key: Found) -> bool:
+    async def admits(self, key: Key) -> bool:
         """Whether one more request with the key is let through."""
         try:
             await self.admission.admit(key, None)

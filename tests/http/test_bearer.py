@@ -17,7 +17,7 @@ def test_a_key_that_is_made_is_read_and_fits_its_hash() -> None:
     assert shown == made
     assert made.text.startswith(made.prefix + "_")
     assert made.hash == sha256(made.text.encode()).digest()
-    assert made.is_of(made.hash)
+    assert made.matches(made.hash)
 
 
 def test_another_secret_behind_the_same_prefix_does_not_fit() -> None:
@@ -26,13 +26,13 @@ def test_another_secret_behind_the_same_prefix_does_not_fit() -> None:
     other = bearer.read(made.text[:-1] + last)
     assert other is not None
     assert other.prefix == made.prefix
-    assert not other.is_of(made.hash)
+    assert not other.matches(made.hash)
 
 
 def test_every_byte_of_its_hash_counts() -> None:
     made = bearer.make(secrets.choice)
     for at in range(len(made.hash)):
-        assert not made.is_of(made.hash[:at] + bytes([made.hash[at] ^ 1]) + made.hash[at + 1 :])
+        assert not made.matches(made.hash[:at] + bytes([made.hash[at] ^ 1]) + made.hash[at + 1 :])
 
 
 def test_each_character_is_chosen_by_itself_out_of_so_many_that_nobody_guesses_them() -> None:

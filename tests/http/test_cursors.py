@@ -7,18 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.endpoints import ENDPOINTS
-from dispatcher.http.cursors import (
-    ID_MAX,
-    after,
-    after_texts,
-    behind,
-    below,
-    cursor,
-    cursor_after,
-    cursor_after_texts,
-    microseconds,
-    moment,
-)
+from dispatcher.http.cursors import ID_MAX, cursor, microseconds, moment, read_id, read_name, read_numbers, read_texts
 from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.problems import Problem
 from tests.support.caller import Caller
@@ -26,47 +15,47 @@ from tests.support.caller import Caller
 
 @given(st.integers(min_value=1, max_value=ID_MAX))
 def test_a_cursor_leads_where_it_was_made_to_lead(last: int) -> None:
-    assert below("runs", cursor("runs", last)) == last
+    assert read_id("runs", cursor("runs", last)) == last
 
 
 @given(st.integers(min_value=1, max_value=ID_MAX), st.integers(min_value=1, max_value=ID_MAX))
 def test_one_of_two_numbers_has_both(first: int, second: int) -> None:
-    assert behind("held", cursor("held", first, second), 2) == [first, second]
+    assert read_numbers("held", cursor("held", first, second), 2) == [first, second]
     with pytest.raises(Problem):
-        behind("held", cursor("held", first, second), 1)
+        read_numbers("held", cursor("held", first, second), 1)
 
 
 def test_without_one_it_begins_at_the_end() -> None:
-    assert below("runs", None) == ID_MAX
+    assert read_id("runs", None) == ID_MAX
 
 
 @given(st.text(max_size=60))
 def test_nothing_else_is_one(text: str) -> None:
     with pytest.raises(Problem):
-        below("runs", text)
+        read_id("runs", text)
 
 
 def test_one_of_another_list_is_refused() -> None:
     with pytest.raises(Problem):
-        below("runs", cursor("deliveries", 7))
+        read_id("runs", cursor("deliveries", 7))
     with pytest.raises(Problem):
-        below("runs", cursor("runs", ID_MAX + 1))
+        read_id("runs", cursor("runs", ID_MAX + 1))
     with pytest.raises(Problem):
-        below("runs", cursor("runs", 7) + "=")
+        read_id("runs", cursor("runs", 7) + "=")
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
 def test_one_of_a_name_leads_behind_it_in_its_own_list(name: str) -> None:
-    assert after("objects", cursor_after("objects", name)) == name
-    assert after_texts("objects", cursor_after_texts("objects", name, name), 2) == (name, name)
-    for wrong in (cursor_after("templates", name), cursor_after("objects", name + "\0"), cursor("objects", 7)):
+    assert read_name("objects", cursor("objects", name)) == name
+    assert read_texts("objects", cursor("objects", name, name), 2) == (name, name)
+    for wrong in (cursor("templates", name), cursor("objects", name + "\0"), cursor("objects", 7)):
         with pytest.raises(Problem):
-            after("objects", wrong)
+            read_name("objects", wrong)
     with pytest.raises(Problem):
-        after("objects", cursor_after("objects", name) + "=")
-    for wrong in (cursor_after_texts("objects", name), cursor_after_texts("objects", name, "\0")):
+        read_name("objects", cursor("objects", name) + "=")
+    for wrong in (cursor("objects", name), cursor("objects", name, "\0")):
         with pytest.raises(Problem):
-            after_texts("objects", wrong, 2)
+            read_texts("objects", wrong, 2)
 
 
 @given(st.datetimes(datetime(1970, 1, 2), timezones=st.just(UTC)))

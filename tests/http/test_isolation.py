@@ -26,13 +26,12 @@ from dispatcher.db.database import Database
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.store import backlog
 from dispatcher.features.keys import store as keys
-from dispatcher.features.keys.store import New
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.http import operators
 from dispatcher.http.endpoints import Call, Endpoint
 from dispatcher.http.roles import Role
 from dispatcher.http.server import serving
-from dispatcher.http.server.routes import Interface
+from dispatcher.http.server.routes import ApiRoutes
 from dispatcher.http.server.serving import BEYOND
 from tests.support.databases import TEMPLATE, name_of, new_database
 from tests.support.home import FOREIGN, HOME, OF_TENANT, SECRETS, SHARED, Answer, Asked, Home, call, furnish, seen
@@ -151,7 +150,7 @@ async def own(template: str, forgetful_template: str, furnished: tuple[str, Home
 @pytest.fixture
 async def trusting(template: str, furnished: tuple[str, Home], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     """The API as somebody might have written it who takes everybody for an operator."""
-    monkeypatch.setattr(operators, "is_operators", lambda _: True)
+    monkeypatch.setattr(operators, "is_operator", lambda _: True)
     monkeypatch.setattr(Call, "owns", lambda _, row: row is not None)
     async with new_database(template, name_of(furnished[0])) as url, _site(url, furnished[1]) as site:
         yield site
@@ -163,7 +162,7 @@ class Application:
     def __init__(self) -> None:
         self.config = Config()
         self.database: Database
-        interface = Interface(
+        interface = ApiRoutes(
             ENDPOINTS,
             lambda: self.config,
             lambda: self.database,
@@ -193,7 +192,7 @@ class Thief(Struct):
     @classmethod
     async def of(cls, whose: Workspace, site: Site, operators: str = "default/default") -> Self:
         """One that may do everything where it belongs."""
-        made = await keys.create(site.database, New(whose, "thief", Role.SYSTEM_ADMIN, None), "test", "test")
+        made = await keys.create(site.database, whose, "thief", Role.SYSTEM_ADMIN, None, by=("test", "test"))
         assert made is not None
         return cls(application().on(site.database, operators), made.text, whose, site.connection)
 
@@ -241,7 +240,7 @@ async def test_a_forgotten_condition_leaks_nothing(one: Endpoint, shared: tuple[
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
 @pytest.mark.usefixtures("forgetful")
 async def test_without_row_security_it_would_have(one: Endpoint, own: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenants, "_bounds", lambda *_: "")
+    monkeypatch.setattr(tenants, "_settings", lambda *_: "")
     leaked = await _leak(await Thief.of(FOREIGN[0], own), one, own.home)
     assert (leaked is None) == (one.operation in SILENT), leaked
 
@@ -298,5 +297,5 @@ async def test_who_is_taken_for_an_operator_reaches_nothing(asked: Asked, whose:
 
 @pytest.mark.parametrize("asked", _beyond(), ids=str)
 async def test_operators_would_have(asked: Asked, trusting: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "is_operators", lambda _: True)
+    monkeypatch.setattr(serving, "is_operator", lambda _: True)
     assert await _reaches(await Thief.of(FOREIGN[0], trusting), asked) is not None

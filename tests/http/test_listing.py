@@ -14,10 +14,9 @@ from dispatcher.db.tenants import Transaction
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.store import backlog
 from dispatcher.features.keys import store as keys
-from dispatcher.features.keys.store import New
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.http.roles import Role
-from dispatcher.http.server.routes import Interface
+from dispatcher.http.server.routes import ApiRoutes
 from tests.support import flows
 from tests.support.home import Asked, call
 from tests.support.scene import Connection
@@ -28,10 +27,10 @@ async def test_a_run_that_is_gone_in_the_middle_of_a_page_does_not_end_the_list(
 ) -> None:
     await flows.put(connection)
     first, second, third, last = [(await flows.trigger(connection))["execution_id"] for _ in range(4)]
-    made = await keys.create(database, New(Workspace(), "reader", Role.SYSTEM_ADMIN, None), "test", "test")
+    made = await keys.create(database, Workspace(), "reader", Role.SYSTEM_ADMIN, None, by=("test", "test"))
     assert made is not None
     triggers = TriggerBatches(lambda: database)
-    interface = Interface(ENDPOINTS, Config, lambda: database, backlog.ages, triggers.start)
+    interface = ApiRoutes(ENDPOINTS, Config, lambda: database, backlog.ages, triggers.start)
     app = Litestar(interface.handlers(), openapi_config=None, logging_config=None)
     fetch = Transaction.fetch
 

@@ -1,4 +1,4 @@
-"""Strangers: however many send half a body to the pages that need no key, they keep nobody out."""
+"""PublicBodies: however many send half a body to the pages that need no key, they keep nobody out."""
 
 import base64
 import time

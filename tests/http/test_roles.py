@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.http.roles import MATRIX, Right, Role, may, who_may
+from dispatcher.http.roles import MATRIX, Right, Role, may, roles_with
 
 AGREED = {
     "workflowManager": {"workflows", "logs", "rules", "templates", "sequences"},
@@ -19,9 +19,9 @@ def test_every_role_has_the_rights_that_were_agreed_upon() -> None:
 @pytest.mark.parametrize("right", Right)
 def test_the_administrator_may_everything(right: Right) -> None:
     assert may(Role.SYSTEM_ADMIN, right)
-    assert Role.SYSTEM_ADMIN in who_may(right)
+    assert Role.SYSTEM_ADMIN in roles_with(right)
 
 
 @pytest.mark.parametrize("right", [Right.KEYS, Right.TENANTS, Right.AUDIT, Right.DELIVERIES, Right.WEBHOOKS])
 def test_the_rest_is_the_administrators_alone(right: Right) -> None:
-    assert who_may(right) == (Role.SYSTEM_ADMIN,)
+    assert roles_with(right) == (Role.SYSTEM_ADMIN,)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dispatcher.endpoints import ENDPOINTS
-from dispatcher.http.cursors import cursor, cursor_after, cursor_after_texts
+from dispatcher.http.cursors import cursor
 from tests.support import flows
 from tests.support.caller import Caller
 from tests.support.forks import ROOT
@@ -84,23 +84,23 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
             "listHeld": cursor("held", 1, 7),
             "listDeadRuns": cursor("dead_runs", 7),
             "listDeadDeliveries": cursor("dead_deliveries", 7),
-            "listWorkflows": cursor_after("workflows", "a"),
-            "listTemplates": cursor_after("templates", "a"),
+            "listWorkflows": cursor("workflows", "a"),
+            "listTemplates": cursor("templates", "a"),
             "listTemplateVersions": cursor("versions", 7),
             "listRuns": cursor("runs", 7),
             "getRunLog": cursor("log", 1),
             "listRunDeliveries": cursor("run_deliveries", 7),
-            "listSchedules": cursor_after("schedules", "a"),
-            "listContacts": cursor_after("contacts", "a"),
+            "listSchedules": cursor("schedules", "a"),
+            "listContacts": cursor("contacts", "a"),
             "getTimeline": cursor("timeline", 1, 7),
             "exportPerson": cursor("export", 1, 7),
             "listErasures": cursor("erasures", 7),
-            "listWebhooks": cursor_after("webhooks", "a"),
-            "listSuppressions": cursor_after_texts("suppressions", "email", "a@example.org", "", "operator"),
-            "listTopicPreferences": cursor_after_texts("topics", "email", "a@example.org", "news"),
-            "listKeys": cursor_after_texts("keys", "a", "7"),
+            "listWebhooks": cursor("webhooks", "a"),
+            "listSuppressions": cursor("suppressions", "email", "a@example.org", "", "operator"),
+            "listTopicPreferences": cursor("topics", "email", "a@example.org", "news"),
+            "listKeys": cursor("keys", "a", "7"),
             "listPauses": cursor("pauses", 7),
-            "listObjects": cursor_after("objects", "a"),
+            "listObjects": cursor("objects", "a"),
             "listAudit": cursor("audit", 1, 1, 7, 1),
         }.items()
     },

@@ -1,4 +1,4 @@
-"""Addresses: read as RFC 5322 writes them, strict about what could mean somebody else, plain in what is wrong.
+"""Addresses: read as RFC 5322 writes them, strict where a text could mean another mailbox, with clear faults.
 
 Read are a bare address, one in angle brackets with a name before it (quoted or not), comments, and quoted local parts;
 domains in any script (IDNA 2008) and local parts in any script (SMTPUTF8). Refused are groups, lists, routes, domain
@@ -23,7 +23,7 @@ ADDRESS_OCTETS_MAX = 254
 # With its name and comments.
 TEXT_CHARACTERS_MAX = 1_000
 NAME_CHARACTERS_MAX = 320
-DOMAINS_KEPT_MAX = 16_384
+DOMAINS_CACHED_MAX = 16_384
 
 EXAMPLE = "write one address, like ann@example.org"
 # Joiners are part of how some scripts and emoji are spelled; other invisible characters come from copying.
@@ -48,7 +48,6 @@ class Address(Struct, frozen=True, gc=False):
 
     @property
     def header(self) -> str:
-        """As a header has it."""
         if not self.name:
             return self.spec
         shown = phrase(self.name)
@@ -58,7 +57,6 @@ class Address(Struct, frozen=True, gc=False):
 
     @property
     def smtputf8(self) -> bool:
-        """Whether only a server that knows SMTPUTF8 can take it."""
         return not self.spec.isascii()
 
 
@@ -148,12 +146,10 @@ def _name(tokens: list[str], field: str) -> str:
 
 
 def _plain(token: str) -> str:
-    """A quoted string without its quotes."""
     return _UNESCAPE.sub(r"\1", token[1:-1]) if token.startswith('"') else token
 
 
 def _spec(tokens: list[str], field: str) -> tuple[str, str]:
-    """Local part and domain."""
     while tokens and tokens[0].isspace():
         tokens = tokens[1:]
     while tokens and tokens[-1].isspace():
@@ -194,7 +190,7 @@ def _local(tokens: list[str], field: str) -> str:
     return local
 
 
-@lru_cache(maxsize=DOMAINS_KEPT_MAX)
+@lru_cache(maxsize=DOMAINS_CACHED_MAX)
 def _domain(text: str) -> str | None:
     """A domain in lower-case ASCII, or None. Nearly all mail goes to few domains, hence the cache."""
     if len(text) > DOMAIN_OCTETS_MAX:

@@ -1,4 +1,4 @@
-"""Attachments and inline images: what the options name, checked, encoded, and kept encoded while it is used."""
+"""Attachments and inline images: what the options name, checked, encoded, and cached."""
 
 import re
 from binascii import Error as NotBase64
@@ -14,8 +14,8 @@ from channels.shared.mail.header_encoding import no_control, quoted
 
 NAME_CHARACTERS_MAX = 200
 TYPE_CHARACTERS_MAX = 200
-# The same logo goes with every message of a campaign: what was encoded is kept, up to so much of it.
-KEPT_CHARACTERS_MAX = 32 * 1024 * 1024
+# The same logo goes with every message of a campaign: what was encoded is cached, up to so many characters.
+CACHED_CHARACTERS_MAX = 32 * 1024 * 1024
 # A line of a file name that is not ASCII.
 SEGMENT_MAX = 60
 
@@ -47,13 +47,13 @@ Disposition = Literal["attachment", "inline"]
 
 
 class Files:
-    """Makes parts of what the options name. Kept is what was encoded last, by its content."""
+    """Makes the parts of files. Encoded contents are cached, those used last."""
 
     def __init__(self, files_max: int, bytes_max: int) -> None:
         self._files_max = files_max
         self._bytes_max = bytes_max
         self._encoded: OrderedDict[str | bytes, str] = OrderedDict()
-        self._kept = 0
+        self._cached = 0
 
     def parts(self, given: object, disposition: Disposition) -> list[str]:
         """The parts of one option, each from its type to its last CRLF."""
@@ -76,16 +76,15 @@ class Files:
         # Base64 makes four bytes of three; far past the bound nothing is encoded at all.
         if len(content) > self._bytes_max:
             raise MailFault(field, f"is too large: a message has {self._bytes_max} bytes at the most; link to it")
-        kept = self._encoded.get(content)
-        if kept is not None:
+        if content in self._encoded:
             self._encoded.move_to_end(content)
-            return kept
+            return self._encoded[content]
         encoded = base64_lines(content if isinstance(content, bytes) else decoded(content, field))
         self._encoded[content] = encoded
-        self._kept += len(content) + len(encoded)
-        while self._kept > KEPT_CHARACTERS_MAX:
+        self._cached += len(content) + len(encoded)
+        while self._cached > CACHED_CHARACTERS_MAX:
             old, gone = self._encoded.popitem(last=False)
-            self._kept -= len(old) + len(gone)
+            self._cached -= len(old) + len(gone)
         return encoded
 
 
@@ -103,7 +102,7 @@ def each(given: object, disposition: Disposition, files_max: int) -> Iterator[tu
 
 
 def given_content(one: Mapping[str, Any], field: str) -> str | bytes:
-    """What a file consists of: a text in base64, or the bytes of a stored object."""
+    """The content of a file: a text in base64, or the bytes of a stored object."""
     content = one.get("content")
     if content is None:
         words = (
@@ -118,7 +117,6 @@ def given_content(one: Mapping[str, Any], field: str) -> str | bytes:
 
 
 def decoded(content: str, field: str) -> bytes:
-    """What a text in base64 says."""
     try:
         return a2b_base64("".join(content.split()).encode("ascii"), strict_mode=True)
     except (NotBase64, UnicodeEncodeError):
@@ -126,7 +124,7 @@ def decoded(content: str, field: str) -> bytes:
 
 
 def media_type(one: Mapping[str, Any], field: str) -> str:
-    """What kind of file it is: as given, or by the ending of its name."""
+    """The media type of a file: as given, or by the ending of its name."""
     given = one.get("type")
     if given is None:
         name = one.get("name")
@@ -148,7 +146,7 @@ def _disposition(one: Mapping[str, Any], disposition: Disposition, field: str) -
 
 
 def file_name(one: Mapping[str, Any], disposition: Disposition, field: str) -> str | None:
-    """What a file is called; an inline image need not be called anything."""
+    """The name of a file, which an inline image may leave out."""
     name = one.get("name")
     if name is None:
         if disposition == "attachment":
@@ -182,7 +180,7 @@ def _name_parameter(name: str) -> str:
 
 
 def content_id(cid: object, seen: set[str], field: str) -> str:
-    """By what an html names an inline image."""
+    """The id by which an html names an inline image."""
     if not isinstance(cid, str) or not _CID(cid):
         raise MailFault(f"{field}.cid", "is not a content id; write what the html has behind its `cid:`, like logo")
     if cid in seen:

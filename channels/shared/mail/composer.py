@@ -3,7 +3,7 @@
 What is the same for all messages of a sender and its headers is compiled once (`headers.Head`); each delivery puts in
 its recipient, subject, date, id and parts. Nothing here reads a clock or is random: the date comes with the delivery,
 the Message-ID and the boundaries are derived from what identifies it. A boundary cannot occur in what it separates,
-whoever wrote that and whatever they know: see `bodies`.
+whoever its author is: see `bodies`.
 
     mixed                 where there are attachments
       alternative         where there are a text and an html
@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -33,8 +34,8 @@ from channels.shared.mail.message_id import message_identity
 from channels.shared.mail.plain_text import plain_text
 from channels.shared.mail.settings import MailSettings
 
-HEADS_KEPT_MAX = 1_024
-DATES_KEPT_MAX = 4_096
+HEADS_CACHED_MAX = 1_024
+DATES_CACHED_MAX = 4_096
 SUBJECT_ROOM = LINE_MAX - len("Subject: ")
 # A URL is not folded, and its line has 998 bytes at the most.
 URL_CHARACTERS_MAX = 900
@@ -48,6 +49,7 @@ _NOT_OURS = {
     "subject": "the subject is a part of the template; leave it out",
     "attachment": "is called attachments; rename it",
 }
+_identified_by = attrgetter("tenant_id", "workspace_id", "idempotency_key", "delivery_id", "dated", "recipient")
 _HEAD_OPTIONS = ("from", "reply_to", "headers")
 
 
@@ -77,11 +79,12 @@ class Composer:
         head = self._head(options) if options else self._plain or compile_head(self._settings, options)
         to = addresses.parse(envelope.recipient, "recipient")
         subject = _subject(envelope.parts)
-        identity = _identity(envelope)
+        identity = message_identity(*_identified_by(envelope))
         body = self._body(envelope.parts, options, identity)
+        unsubscribe = "".join(f"{name}: {value}\r\n" for name, value in unsubscribe_headers(options).items())
         text = (
             f"Date: {_date(envelope.dated, options)}\r\n{head.opening}To: {to.header}\r\nSubject: {subject}\r\n"
-            f"Message-ID: <{identity}@{head.domain}>\r\n{head.closing}{_unsubscribe(options)}{body}"
+            f"Message-ID: <{identity}@{head.domain}>\r\n{head.closing}{unsubscribe}{body}"
         )
         # Everything but an address that needs SMTPUTF8 was encoded: what else is not ASCII cannot get out.
         smtputf8 = head.smtputf8 or to.smtputf8
@@ -91,14 +94,14 @@ class Composer:
         return Composed(head.sender, to.spec, to.domain, data, smtputf8, smtputf8)
 
     def _head(self, options: Mapping[str, Any]) -> Head:
-        only_ours(options)
+        refuse_unsupported_options(options)
         if self._plain and not any(name in options for name in _HEAD_OPTIONS):
             return self._plain
         key = tuple(_frozen(options.get(name)) for name in _HEAD_OPTIONS)
         head = self._heads.get(key)
         if head is None:
             head = compile_head(self._settings, options)
-            if len(self._heads) >= HEADS_KEPT_MAX:
+            if len(self._heads) >= HEADS_CACHED_MAX:
                 self._heads.pop(next(iter(self._heads)))
             self._heads[key] = head
         return head
@@ -155,18 +158,7 @@ def _subject(parts: Mapping[str, str]) -> str:
     return subject
 
 
-def _identity(envelope: Envelope) -> str:
-    return message_identity(
-        envelope.tenant_id,
-        envelope.workspace_id,
-        envelope.idempotency_key,
-        envelope.delivery_id,
-        envelope.dated,
-        envelope.recipient,
-    )
-
-
-@lru_cache(maxsize=DATES_KEPT_MAX)
+@lru_cache(maxsize=DATES_CACHED_MAX)
 def _shown(seconds: int) -> str:
     return format_datetime(datetime.fromtimestamp(seconds, UTC))
 
@@ -185,16 +177,11 @@ def _date(dated: int, options: Mapping[str, Any]) -> str:
     return _shown(int(moment.replace(microsecond=0).timestamp()))
 
 
-def only_ours(options: Mapping[str, Any]) -> None:
+def refuse_unsupported_options(options: Mapping[str, Any]) -> None:
     """Refuse options that would be expected to do what they do not."""
     if not _NOT_OURS.keys().isdisjoint(options):
         name = next(name for name in options if name in _NOT_OURS)
         raise MailFault(f"options.{name}", _NOT_OURS[name])
-
-
-def _unsubscribe(options: Mapping[str, Any]) -> str:
-    """One-click unsubscription."""
-    return "".join(f"{name}: {value}\r\n" for name, value in unsubscribe_headers(options).items())
 
 
 def unsubscribe_headers(options: Mapping[str, Any]) -> dict[str, str]:

@@ -42,7 +42,6 @@ def no_control(text: str, field: str) -> None:
 
 
 def no_surrogate(text: str, field: str) -> None:
-    """Refuse what is no character."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -89,7 +88,6 @@ def encoded(text: str, room: int) -> str:
 
 
 def _base64_room(room: int) -> int:
-    """How many bytes a word of base64 has room for."""
     return (room - _FRAME) // 4 * 3
 
 
@@ -119,6 +117,5 @@ def phrase(name: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A quoted string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

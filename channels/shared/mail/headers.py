@@ -20,23 +20,16 @@ CUSTOM_HEADERS_MAX = 50
 REPLY_TO_MAX = 10
 NAME_CHARACTERS_MAX = 70
 
-_FREE = {
-    name.lower(): name
-    for name in (
-        "Comments",
-        "Feedback-ID",
-        "Importance",
-        "Keywords",
-        "List-ID",
-        "Organization",
-        "Precedence",
-        "Priority",
-        "Sensitivity",
-        "Thread-Topic",
-    )
-}
-_LISTS = {name.lower(): name for name in ("List-Archive", "List-Help", "List-Owner", "List-Post", "List-Subscribe")}
-_MESSAGE_IDS = {name.lower(): name for name in ("In-Reply-To", "References")}
+
+def _by_lower_case(names: str) -> dict[str, str]:
+    return {name.lower(): name for name in names.split()}
+
+
+_FREE = _by_lower_case(
+    "Comments Feedback-ID Importance Keywords List-ID Organization Precedence Priority Sensitivity Thread-Topic"
+)
+_LISTS = _by_lower_case("List-Archive List-Help List-Owner List-Post List-Subscribe")
+_MESSAGE_IDS = _by_lower_case("In-Reply-To References")
 _ELSEWHERE = {
     "from": "options.from",
     "reply-to": "options.reply_to",
@@ -86,7 +79,7 @@ def compile_head(settings: MailSettings, options: Mapping[str, Any]) -> Head:
 
 
 def sender_of(settings: MailSettings, options: Mapping[str, Any]) -> Address:
-    """Who it is from."""
+    """The sender's address."""
     given = options.get("from")
     if given is None and not settings.sender:
         raise MailFault("options.from", "is missing; name a sender here, or as `from` in the channel's options")
@@ -94,7 +87,7 @@ def sender_of(settings: MailSettings, options: Mapping[str, Any]) -> Address:
 
 
 def replies_of(settings: MailSettings, given: object) -> list[Address]:
-    """Who gets the answers; nobody else than the sender where it is empty."""
+    """The addresses for replies; empty where the sender gets them."""
     if given is None:
         return [addresses.parse(settings.reply_to, "reply_to")] if settings.reply_to else []
     wanted = list(given) if isinstance(given, list | tuple) else [given]
@@ -121,7 +114,7 @@ def custom_headers(given: object) -> dict[str, str]:
 
 
 def _known(name: object) -> str:
-    """The name of a header as it is written. Nothing of a name that is none is repeated."""
+    """The name of a header as it is written. A name that is not allowed is not repeated."""
     if not isinstance(name, str) or len(name) > NAME_CHARACTERS_MAX or not _NAME(name):
         raise MailFault(
             "options.headers", "has a name with other characters than letters, digits and hyphens; rename it"

@@ -1,4 +1,4 @@
-"""What a delivery's mail is called: the part of its Message-ID that stands before the @."""
+"""The part of a mail's Message-ID before the @."""
 
 from hashlib import blake2b
 
@@ -8,6 +8,6 @@ IDENTITY_BYTES = 16
 def message_identity(
     tenant_id: str, workspace_id: str, idempotency_key: str, delivery_id: int, dated: int, recipient: str
 ) -> str:
-    """What no other delivery has, here or in another database: its key, and everything that makes it its own."""
+    """A text that no other delivery has, here or in another database: a hash of everything that identifies it."""
     source = f"{tenant_id}\0{workspace_id}\0{idempotency_key}\0{delivery_id}\0{dated}\0{recipient}"
     return blake2b(source.encode("utf-8", "surrogatepass"), digest_size=IDENTITY_BYTES).hexdigest()

@@ -1,9 +1,9 @@
-"""The text of an html part, for who reads text only: words, lines, list marks, and where links lead."""
+"""The text of an html part, for readers of text only: words, lines, list marks, and where links lead."""
 
 import re
 from html import unescape
 
-# What is no text at all goes with its content; an unclosed one takes the rest, as in a browser.
+# An element without text goes with its content; an unclosed one takes the rest, as in a browser.
 # Each of these ends at the next `<`: what is never closed would else be looked at again from every tag before it.
 _UNSEEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^<>]*>.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
@@ -15,7 +15,7 @@ _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _RUNS = re.compile(r" {2,}")
 _AROUND_LINES = re.compile(r" *\n *")
 _GAPS = re.compile(r"\n{3,}")
-# Longer numbers are refused by Python, and are no character anyway.
+# Longer numbers are refused by Python, and are not characters anyway.
 _ENDLESS_NUMBER = re.compile(r"&#[0-9]{10,};?")
 
 _LINES = ("br", "div", "tr", "section", "header", "footer", "article", "dt", "dd")
@@ -25,7 +25,7 @@ _LINKS = ("http://", "https://", "mailto:", "tel:")
 
 
 def plain_text(html: str) -> str:
-    """The text of an html part. One pass over its tags; what is no html comes out as some text."""
+    """The text of an html part. One pass over its tags; anything that is not html comes out as some text."""
     pieces: list[str] = []
     links: list[str] = []
     position = 0
@@ -42,7 +42,6 @@ def plain_text(html: str) -> str:
 
 
 def _said(name: str, closing: bool, attributes: str, links: list[str]) -> str:
-    """What a tag is in a text."""
     match name:
         case "a" if closing:
             link = links.pop() if links else ""

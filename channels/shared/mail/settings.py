@@ -1,4 +1,4 @@
-"""What a channel that sends mail is told once: who the sender is, and how large a message may be."""
+"""The settings of every channel that sends mail: the sender, and the limits of a message."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ DomainText = Annotated[str, Meta(max_length=253, extra={"expects": "a domain, li
 class MailSettings(Struct, frozen=True, forbid_unknown_fields=True, rename={"sender": "from"}):
     """Defaults of every message; the options of a delivery come first. A channel's own options may inherit these."""
 
-    # Who it is from, with or without a name: `Shop <shop@example.org>`. Without it each delivery has to say.
+    # Who it is from, with or without a name: `Shop <shop@example.org>`. Without it each delivery has to name one.
     sender: AddressText = ""
     reply_to: AddressText = ""
     # Where bounces go (the sender of the SMTP transaction); the address of `from` where it is empty.
@@ -28,7 +28,7 @@ class MailSettings(Struct, frozen=True, forbid_unknown_fields=True, rename={"sen
     text_from_html: bool = True
 
     def __post_init__(self) -> None:
-        """What is faulty is found where it is written, and not by the first delivery."""
+        """Find faults where they are written, and not by the first delivery."""
         for field, text in (("from", self.sender), ("reply_to", self.reply_to), ("return_path", self.return_path)):
             if text:
                 addresses.parse(text, field)

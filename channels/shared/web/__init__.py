@@ -1,6 +1,1 @@
-"""The web: the one HTTP client for outgoing URLs, and what its users share. Providers are made of it; it is none."""
-
-from channels.shared.web.client import Answer, Bounds, Call, Client, LicenceOver, Lost
-from channels.shared.web.guard import Guard, Open, guarded, ranges, sound
-
-__all__ = ["Answer", "Bounds", "Call", "Client", "Guard", "LicenceOver", "Lost", "Open", "guarded", "ranges", "sound"]
+"""The HTTP client for outgoing URLs, and the code that the channels over HTTP share."""

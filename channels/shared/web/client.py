@@ -1,13 +1,15 @@
-"""The client: one POST over a kept connection to a guarded address, and how far it came when there was no answer.
+"""The client: one POST over a persistent connection to a guarded address, and how far it came when there was no answer.
 
 It never follows a redirect, never repeats a request, takes no proxy from the environment, and reads no more of an
 answer than it was told to.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -22,17 +24,17 @@ CONNECT_SECONDS_MAX = 10.0
 class Bounds(Struct, frozen=True):
     """What a client may use up."""
 
-    # Calls under way at a time; others wait for their turn.
+    # Calls under way at a time; others wait.
     connections: int
     # The longest answer that is read.
     answer_bytes_max: int
-    # For how long an idle connection is kept: shorter than its server keeps it. One that it closes as a request leaves
+    # For how long an idle connection stays open: shorter than at its server. One that it closes as a request leaves
     # makes that unknown.
     keep_seconds: float
 
 
 class Call(Struct, eq=False):
-    """One request, for one message or several. `seconds` is for all of it, from its turn to the answer's last byte."""
+    """One request, for one message or several. `seconds` is for all of it, up to the last byte of the answer."""
 
     envelopes: Sequence[Envelope]
     url: str
@@ -40,6 +42,14 @@ class Call(Struct, eq=False):
     body: bytes
     seconds: float | None = None
     written: bool = False
+
+
+def delivery_key(envelope: Envelope) -> str:
+    """One text for one delivery, the same on every attempt. Ours is unique in its tenant and workspace only, may be of
+    any length, and may have signs that no header takes."""
+    parts = (envelope.tenant_id, envelope.workspace_id, envelope.idempotency_key)
+    text = "|".join(quote(part, safe="", errors="surrogatepass") for part in parts)
+    return "d-" + hashlib.sha256(text.encode()).hexdigest()
 
 
 class Answer(Struct, frozen=True):
@@ -64,18 +74,18 @@ class LicenceOver(Exception):  # noqa: N818 - it is no error: it is too late
 
 
 class Client:
-    """Connections to wherever its guard lets them go."""
+    """Connections to the addresses that its guard allows."""
 
     def __init__(self, guard: Guard, bounds: Bounds, resolver: AbstractResolver | None = None) -> None:
         self._guard = guard
         self._bounds = bounds
         self._resolver = resolver
-        self._turns = asyncio.Semaphore(bounds.connections)
+        self._slots = asyncio.Semaphore(bounds.connections)
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
     async def reach(self, url: str) -> None:
-        """Return when a server answers, whatever it says: its connection is kept for what comes."""
+        """Return when a server answers, with any status: the connection stays open for the calls that follow."""
         async with asyncio.timeout(CONNECT_SECONDS_MAX), self._open().head(url, allow_redirects=False):
             pass
 
@@ -83,7 +93,7 @@ class Client:
         """Make a call. LicenceOver where it was too late, directly before the first byte."""
         call.written = False
         head: Answer | None = None
-        async with self._turns:
+        async with self._slots:
             try:
                 async with (
                     asyncio.timeout(call.seconds),
@@ -99,7 +109,7 @@ class Client:
                 return head or _lost(call, trouble)
 
     async def close(self) -> None:
-        """Let connections go, for good: what was about to begin finds none."""
+        """Close for good: calls that were about to begin find no connection."""
         self._closed = True
         if self._session is not None:
             await self._session.close()

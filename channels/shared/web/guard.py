@@ -1,6 +1,6 @@
 """The guard: which addresses an outgoing URL may lead to, judged on the very address that is connected to.
 
-A name is resolved by whoever owns it, and may lead to another place each time. So nothing is judged before the
+A name is resolved by its owner, and may lead to another place each time. So nothing is judged before the
 resolution, nor twice: what makes the socket for one address judges that address, whether it stood in the URL, came
 from a resolver, or hides an IPv4 address in an IPv6 one.
 """
@@ -61,10 +61,10 @@ class Forbidden(OSError):  # noqa: N818 - what the address is
 
 
 class Guard:
-    """Judges addresses. `allowed` are ranges to be connected to although they are no public ones."""
+    """Judges addresses. `allowed` are ranges that may be connected to although they are not public."""
 
     def __init__(self, allowed: str = "") -> None:
-        self._allowed = ranges(allowed)
+        self._allowed = address_ranges(allowed)
 
     def socket(self, info: AddrInfoType) -> socket.socket:
         """A socket for one address, where it may be connected to: Forbidden otherwise."""
@@ -84,33 +84,30 @@ class Guard:
         return any(address in network for network in self._allowed)
 
 
-class NamedOnly(Guard):
-    """Lets nothing through but what is allowed by name: for URLs without TLS, whose secrets anybody could read."""
+class AllowListGuard(Guard):
+    """Lets through the allowed ranges only: for URLs without TLS, where secrets can be read on the way."""
 
     def allows(self, address: Address) -> bool:
-        """Whether an address may be connected to."""
         return self.names(address) or self.names(_inside(address))
 
 
-class Open(Guard):
+class OpenGuard(Guard):
     """Lets everything through: for a provider's one host, which is named in the configuration."""
 
     def allows(self, address: Address) -> bool:  # noqa: ARG002 - whichever it is
-        """Whether an address may be connected to."""
         return True
 
 
-def guarded(url: str, allowed: str) -> Guard:
-    """The guard of a URL."""
-    return Guard(allowed) if sound(url).scheme == "https" else NamedOnly(allowed)
+def guard_of(url: str, allowed: str) -> Guard:
+    return Guard(allowed) if checked_url(url).scheme == "https" else AllowListGuard(allowed)
 
 
-def ranges(text: str) -> tuple[Network, ...]:
-    """Ranges of addresses with spaces between them. ValueError where one is none."""
+def address_ranges(text: str) -> tuple[Network, ...]:
+    """Ranges of addresses with spaces between them. ValueError for anything else."""
     return tuple(ip_network(one) for one in text.split())
 
 
-def sound(url: str) -> URL:
+def checked_url(url: str) -> URL:
     """A URL that may be called, if its addresses may. ValueError says what is wrong with it, without repeating it."""
     try:
         parsed = URL(url)

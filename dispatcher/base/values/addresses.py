@@ -1,4 +1,4 @@
-"""Addresses in the one form in which they are compared: whoever writes them differently means the same person."""
+"""Addresses in one normal form, in which they are compared."""
 
 import hashlib
 import re
@@ -32,14 +32,14 @@ _NO_DIGIT = re.compile(r"[^0-9]")
 
 
 class Address(Struct, frozen=True):
-    """Where somebody can be reached: what kind of address it is, and its one form."""
+    """An address: its kind and its normal form."""
 
     kind: Kind
     text: str
 
 
 def address(channel: str, recipient: str) -> Address:
-    """The address of a delivery. Whatever the recipient is, it has one: judging it is its channel's affair."""
+    """Return the address of a delivery. Every recipient has one: its channel judges whether it is valid."""
     if channel == "email":
         kind: Kind = "email"
     elif channel in _PHONES:
@@ -62,15 +62,15 @@ def address(channel: str, recipient: str) -> Address:
 
 
 def kind_of(text: str) -> Kind:
-    """What an address seems to be, where no channel says it."""
+    """Return what kind an address seems to be, where no channel says it."""
     bare = _bare(text)
     if _EMAIL.match(bare):
         return "email"
     return "phone" if bare.startswith(("+", "00")) and _PHONE.match(bare) else "other"
 
 
-def given(text: str, kind: Kind | None = None) -> Address:
-    """An address that a person gave. ValueError says what is wrong with it."""
+def parse_address(text: str, kind: Kind | None = None) -> Address:
+    """Return an address that a person has written. Raises ValueError with its fault."""
     if not text.strip():
         raise ValueError("is empty")
     if not text.strip().isprintable():
@@ -98,7 +98,7 @@ def given(text: str, kind: Kind | None = None) -> Address:
 
 
 def forms(one: Address) -> list[str]:
-    """How it may stand in a delivery, but for punctuation, a display name and the case of ASCII letters."""
+    """Return its forms in deliveries, apart from punctuation, display names and the case of ASCII letters."""
     match one.kind:
         case "email":
             local, _, domain = one.text.rpartition("@")
@@ -110,7 +110,7 @@ def forms(one: Address) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    """Without a display name."""
+    """Return an address without its display name."""
     return (text[text.rfind("<") + 1 : -1] if text.endswith(">") else text).strip()
 
 

@@ -1,4 +1,4 @@
-"""Times and durations as people write them."""
+"""Durations and times: parsing and formatting."""
 
 import re
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ MOMENT_WORDS = "RFC 3339 such as 2030-01-31T12:00:00Z"
 
 
 def duration(text: str) -> float | None:
-    """How many seconds a duration has; None for what is none."""
+    """Return the seconds of a duration; None for a text that is not a duration."""
     text = text.strip()
     found = _ISO.fullmatch(text) or _SAID.fullmatch(text)
     if found is None or not any(found.groups()):
@@ -36,8 +36,8 @@ def duration(text: str) -> float | None:
     )
 
 
-def said(seconds: float) -> str:
-    """A duration as one says it: `2h30m`."""
+def format_duration(seconds: float) -> str:
+    """Return a duration in short form: `2h30m`."""
     left, text = round(seconds * 1_000), ""
     for unit, unit_seconds in zip(("d", "h", "m", "s", "ms"), _UNIT_SECONDS[1:], strict=True):
         count, left = divmod(left, round(unit_seconds * 1_000))
@@ -46,12 +46,12 @@ def said(seconds: float) -> str:
 
 
 def has_months(text: str) -> bool:
-    """Whether a duration names years or months, which are not always as long."""
+    """Whether a duration has years or months, whose length varies."""
     return bool(_CALENDAR.match(text.strip()))
 
 
 def moment(text: str) -> float | None:
-    """A time in seconds since 1970; None for what is no time with its zone."""
+    """Return a time in seconds since 1970; None for a text that is not a time with its zone."""
     text = text.strip()
     if not _MOMENT.fullmatch(text):
         return None
@@ -62,7 +62,7 @@ def moment(text: str) -> float | None:
 
 
 def instant(text: str) -> datetime:
-    """A time in RFC 3339 with its zone; ValueError says what is wrong with it."""
+    """Return a time of RFC 3339 with its zone. Raises ValueError with its fault."""
     try:
         found = msgspec.convert(text, datetime)
     except msgspec.ValidationError as fault:

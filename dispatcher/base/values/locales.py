@@ -1,4 +1,4 @@
-"""Locales: the names of languages, in the one form in which they are kept."""
+"""Locales: names of languages in one normal form."""
 
 import re
 from collections.abc import Collection
@@ -8,12 +8,12 @@ LOCALE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,6}"
 _FORM = re.compile(LOCALE)
 # Where a template names no language: then it has only this one.
 UNNAMED = "default"
-# What is longer is no locale: no more of it is looked at.
+# Longer texts are cut.
 ASKED_MAX = 100
 
 
 def canonical(text: str) -> str | None:
-    """A locale as it is kept (`pt_br` is `pt-BR`); None for what is none."""
+    """Return the normal form of a locale (`pt_br` is `pt-BR`); None for a text that is not a locale."""
     if not _FORM.fullmatch(text):
         return None
     language, *others = text.replace("_", "-").split("-")
@@ -29,7 +29,7 @@ def _piece(piece: str) -> str:
 
 
 def nearest(asked: str | None, locales: Collection[str], default: str) -> str:
-    """The one of these locales that comes nearest: itself, else without its last pieces, else the default.
+    """Return the nearest of these locales: itself, else without its last parts, else the default.
 
     Deliveries are frozen by the schema's function `nearest_locale`, which decides alike.
     """

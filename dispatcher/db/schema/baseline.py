@@ -42,6 +42,5 @@ FILES = (
 
 
 def text() -> str:
-    """Return all files, in order, as one script."""
     package = resources.files("dispatcher")
     return "\n".join(package.joinpath(f"{file}.sql").read_text(encoding="utf-8") for file in FILES)

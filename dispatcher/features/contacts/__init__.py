@@ -1,1 +1,1 @@
-"""Contacts: the people of a workspace, by the keys that the application has chosen."""
+"""Contacts: the persons of a workspace, by keys that the application chooses."""

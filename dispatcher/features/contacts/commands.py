@@ -1,4 +1,4 @@
-"""The `contacts` commands: the people of a workspace, one by one and by the file."""
+"""The `contacts` commands: contacts of a workspace, one at a time and by file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +17,9 @@ from dispatcher.cli.options import one_of, second
 from dispatcher.cli.terminal.output import show_facts, show_list, tell
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.contacts import endpoints
-from dispatcher.features.contacts.import_command import import_contacts
+from dispatcher.features.contacts.import_file import import_contacts, in_words
 from dispatcher.features.contacts.models import Contact, SavedContact
-from dispatcher.features.persons.commands import export_person, timeline
-from dispatcher.features.persons.erase_command import erase, erasures
+from dispatcher.features.persons.commands import erase, erasures, export_person, timeline
 from dispatcher.http.endpoints import Endpoint
 
 app = group(help="Write, look at, import, export and erase contacts: the people of a workspace.")
@@ -28,7 +27,7 @@ app = group(help="Write, look at, import, export and erase contacts: the people 
 MODES = ("upsert", "create", "put")
 EXPORTED = ("key", "name", "company", "status", "time_zone", "locale", "tags", "attributes", "addresses")
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="What the application calls the contact.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The key that the application has chosen.")]
 Text = str | None
 
 
@@ -37,14 +36,14 @@ def _writing(name: str, endpoint: Endpoint, summary: str, **query: object) -> No
         caller: Caller,
         key: Key,
         *,
-        called: Annotated[Text, typer.Option("--name", help="What the person is called.")] = None,
+        called: Annotated[Text, typer.Option("--name", help="Of the person.")] = None,
         company: Annotated[Text, typer.Option(help="Where they work.")] = None,
-        status: Annotated[Text, typer.Option(help="A word of the application's own; active without one.")] = None,
+        status: Annotated[Text, typer.Option(help="A word of the application; active without the option.")] = None,
         time_zone: Annotated[Text, typer.Option(help="Like Europe/Berlin.")] = None,
         locale: Annotated[Text, typer.Option(help="Like de or pt-BR.")] = None,
         tag: Annotated[list[str] | None, typer.Option(help="All the tags, each with its own --tag.")] = None,
-        email: Annotated[list[str] | None, typer.Option(help="The first one is written to.")] = None,
-        phone: Annotated[list[str] | None, typer.Option(help="With + and its country.")] = None,
+        email: Annotated[list[str] | None, typer.Option(help="Messages go to the first.")] = None,
+        phone: Annotated[list[str] | None, typer.Option(help="With + and the country code.")] = None,
         address: Annotated[
             list[str] | None, typer.Option(metavar="KIND=ADDRESS", help="Any other: push, chat or social.")
         ] = None,
@@ -93,20 +92,20 @@ def _attributes(given: str | None, pairs: list[str]) -> Raw | None:
 
 
 _writing("create", endpoints.create_contact, "Create a contact; refused where there is one with this key.")
-_writing("put", endpoints.put_contact, "Save a contact as a whole: what is not said of it is empty from then on.")
+_writing("put", endpoints.put_contact, "Save a whole contact: fields that are not given become empty.")
 _writing(
     "update",
     endpoints.patch_contact,
-    "Change what is said of a contact; attributes are merged, and null takes one away.",
+    "Change the given fields of a contact; attributes are merged, and null removes an attribute.",
 )
-_writing("upsert", endpoints.patch_contact, "Change what is said of a contact, or create it.", create=True)
+_writing("upsert", endpoints.patch_contact, "Change the given fields of a contact, or create it.", create=True)
 
 
 @command(app, "show")
 def show(caller: Caller, key: Key) -> None:
     """Show a contact with its addresses."""
     found: Contact = caller.ask(endpoints.get_contact, key)
-    show_facts(caller, "contact", key, found, addresses=_places(found))
+    show_facts(caller, "contact", key, found, addresses=_address_list(found))
 
 
 @command(app, "list", limit=100)
@@ -116,15 +115,15 @@ def list_(
     company: Annotated[Text, typer.Option(help="Only of this company.")] = None,
     tag: Annotated[Text, typer.Option(help="Only with this tag.")] = None,
     status: Annotated[Text, typer.Option(help="Only with this status.")] = None,
-    address: Annotated[Text, typer.Option(help="Only the one that can be reached here.")] = None,
+    address: Annotated[Text, typer.Option(help="Only the contact with this address.")] = None,
 ) -> None:
     """List the contacts of a workspace in the order of their keys."""
-    traits = {"company": company, "tag": tag, "status": status}
+    filters = {"company": company, "tag": tag, "status": status}
     if address is None:
-        found = caller.listed(endpoints.list_contacts, **traits)
+        found = caller.listed(endpoints.list_contacts, **filters)
     else:
-        (meant,) = addresses([address], None)
-        body = {**traits, "address": meant.text, "kind": meant.kind, "after": caller.given.after or None}
+        (one,) = addresses([address], None)
+        body = {**filters, "address": one.text, "kind": one.kind, "after": caller.given.after or None}
         found = caller.ask(endpoints.search_contacts, body=body).contacts
     columns = ("key", "name", "company", "status", "tags", "addresses", "updated")
     show_list(caller, found, columns, _cells, "There are no such contacts here.")
@@ -132,16 +131,16 @@ def list_(
 
 def _cells(row: Contact) -> tuple[object, ...]:
     tags = ", ".join(row.tags)
-    return row.key, row.name, row.company, row.status, tags, _places(row), second(row.updated_at)
+    return row.key, row.name, row.company, row.status, tags, _address_list(row), second(row.updated_at)
 
 
-def _places(row: Contact) -> str:
+def _address_list(row: Contact) -> str:
     return ", ".join(one["address"] for one in msgspec.json.decode(row.addresses))
 
 
 @command(app, "delete")
 def delete(caller: Caller, key: Key) -> None:
-    """Delete a contact. What was sent to it stays; `contacts erase` takes that away too."""
+    """Delete a contact. What was sent to it stays; `contacts erase` removes that, too."""
     caller.ask(endpoints.delete_contact, key)
     tell(caller, {"key": key, "deleted": True}, f"contact {key} is deleted")
 
@@ -155,15 +154,15 @@ def import_(
         str, typer.Option(help=f"What a line does, one of {', '.join(MODES)}.", callback=one_of(MODES))
     ] = "upsert",
 ) -> None:
-    """Write the contacts of a file: every sound line of it; every other is named with its reasons.
+    """Write the contacts of a file: every sound line; every other is named with its faults.
 
     JSON, one object a line, as `contacts export` writes it; or CSV whose first line names its columns: key, name,
-    company, status, time_zone, locale, tags, email, phone, push, chat, social (several in a cell stand apart by ;),
-    attributes (JSON) or attributes.NAME. An empty cell says nothing.
+    company, status, time_zone, locale, tags, email, phone, push, chat, social (separated by ; in a cell),
+    attributes (JSON) or attributes.NAME. An empty cell is left out.
     """
-    tally = import_contacts(caller, file, mode)
-    tell(caller, tally.counts(), str(tally))
-    if tally.refused:
+    counts = import_contacts(caller, file, mode)
+    tell(caller, counts, in_words(counts))
+    if counts["refused"]:
         raise typer.Exit(REFUSED)
 
 
@@ -172,6 +171,6 @@ def export(caller: Caller) -> None:
     """Print the contacts of a workspace as JSON, one a line, as `contacts import` reads them."""
     with progress_bar(caller.voice, "exporting", 0) as at:
         for done, row in enumerate(caller.every(endpoints.list_contacts), 1):
-            said = ((name, getattr(row, name)) for name in EXPORTED)
-            caller.voice.record({name: value for name, value in said if value is not None})
+            fields = ((name, getattr(row, name)) for name in EXPORTED)
+            caller.voice.record({name: value for name, value in fields if value is not None})
             at(done)

@@ -1,18 +1,18 @@
-"""Contacts over HTTP: the people of a workspace, by the keys that the application has chosen."""
+"""The endpoints about contacts."""
 
 from collections import Counter
 from typing import Any
 
 import msgspec
 
-from dispatcher.base.breaks import Breaks
 from dispatcher.base.errors import Fault, Hints
-from dispatcher.base.values.addresses import Address, Kind, given
+from dispatcher.base.loop_yielder import LoopYielder
+from dispatcher.base.values.addresses import Address, Kind, parse_address
 from dispatcher.features.contacts import models, store
-from dispatcher.features.contacts.rules import KEY, Said, read
-from dispatcher.features.contacts.store import Mode, Put
+from dispatcher.features.contacts.rules import KEY, ContactInput, read
+from dispatcher.features.contacts.store import Mode
 from dispatcher.http import etags
-from dispatcher.http.cursors import after, cursor_after
+from dispatcher.http.cursors import cursor, read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import page
 from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -21,6 +21,8 @@ from dispatcher.http.roles import Right
 NOUN = "contacts"
 _RIGHT = Right.CONTACTS
 _ONE = "/contacts/{key}"
+# Modes in which fields that are not given become empty.
+WHOLE = ("create", "put")
 _WRITTEN: dict[str, Any] = {"answered": models.SAVED_CONTACT, "status": 201, "reads_itself": True, "tagged": True}
 _FIELDS: dict[str, Any] = {
     "name": "Ann Lee",
@@ -35,10 +37,10 @@ _FIELDS: dict[str, Any] = {
 _EXAMPLE = {"key": "customer-17"} | _FIELDS
 
 
-def meant(text: str, kind: Kind | None, path: str = "query.address") -> Address:
-    """An address that a request names. Raises Problem."""
+def requested_address(text: str, kind: Kind | None, path: str = "query.address") -> Address:
+    """Return the address that a request has at a path. Raises Problem."""
     try:
-        return given(text, kind)
+        return parse_address(text, kind)
     except ValueError as fault:
         raise faulty([Fault(path, str(fault))]) from fault
 
@@ -47,10 +49,10 @@ def meant(text: str, kind: Kind | None, path: str = "query.address") -> Address:
 async def list_contacts(call: Call) -> Done:
     """List contacts in the order of their keys."""
     asked: models.ContactQuery = call.query
-    address = None if asked.address is None else meant(asked.address, asked.kind)
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    address = None if asked.address is None else requested_address(asked.address, asked.kind)
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await _listed(call, asked, address, start, asked.limit + 1)
-    return Done(models.Contacts(*page(rows, asked.limit, models.Contact, lambda row: cursor_after(NOUN, row["key"]))))
+    return Done(models.Contacts(*page(rows, asked.limit, models.Contact, lambda row: cursor(NOUN, row["key"]))))
 
 
 @endpoint(
@@ -63,21 +65,21 @@ async def list_contacts(call: Call) -> Done:
     looks=True,
 )
 async def search_contacts(call: Call) -> Done:
-    """Find the contact behind an address.
+    """Find the contact with an address.
 
-    An address in a URL would be kept by whoever keeps URLs. There is one at most.
+    The address is in the body, since URLs are logged. There is one contact at most.
     """
     asked: models.ContactSearch = call.given
-    address = meant(asked.address, asked.kind, "$.address")
+    address = requested_address(asked.address, asked.kind, "$.address")
     rows = await _listed(call, asked, address, asked.after or "", 1)
     return Done(models.Contacts([msgspec.convert(row, models.Contact) for row in rows], None))
 
 
 async def _listed(
-    call: Call, asked: models.Traits, address: Address | None, start: str, count: int
+    call: Call, asked: models.ContactFilter, address: Address | None, start: str, count: int
 ) -> list[dict[str, Any]]:
-    traits = {"company": asked.company, "status": asked.status, "tag": asked.tag}
-    return await store.listed(call.database, call.workspace, start, count, **traits, address=address)
+    filters = {"company": asked.company, "status": asked.status, "tag": asked.tag}
+    return await store.listed(call.database, call.workspace, start, count, **filters, address=address)
 
 
 @endpoint("GET", _ONE, _RIGHT, answered=models.CONTACT, problems=(NOT_FOUND,), tagged=True)
@@ -117,9 +119,9 @@ async def create_contact(call: Call) -> Done:
     **_WRITTEN,
 )
 async def put_contact(call: Call) -> Done:
-    """Save a contact as a whole.
+    """Save a whole contact.
 
-    What is not said of it is empty from then on. An address leads to one contact of a workspace.
+    Fields that are not given become empty. An address belongs to one contact of a workspace.
     """
     return await _write(call, call.path["key"], "put")
 
@@ -135,50 +137,40 @@ async def put_contact(call: Call) -> Done:
     **_WRITTEN,
 )
 async def patch_contact(call: Call) -> Done:
-    """Change what is said of a contact.
+    """Change the given fields of a contact.
 
-    What is not said stays as it is. Attributes are merged by their names, of which null takes one away; tags and
-    addresses are replaced. With create=true a contact that is not there is created.
+    Other fields stay as they are. Attributes are merged by name, and null removes one; tags and addresses are replaced.
+    With create=true a contact that does not exist is created.
     """
     return await _write(call, call.path["key"], "upsert" if call.query.create else "update")
 
 
 async def _write(call: Call, key: str | None, mode: Mode) -> Done:
-    said = read(call.given, key=key, whole=_is_whole(mode))
-    if isinstance(said, list):
-        raise faulty(said)
-    version = await _version(call, said.key)
-    (became,) = await store.put(call.database, call.workspace, [said], mode, call.actor, version)
-    if became.fault is not None:
-        raise _refusal(said.key, became, became.fault)
-    answer = _saved(said, became)
-    return Done(answer, 201 if became.answer == "created" else 200, {"etag": etags.tag(answer.version)})
+    contact = read(call.given, key=key, whole=mode in WHOLE)
+    if isinstance(contact, list):
+        raise faulty(contact)
+    version = await _version(call, contact.key)
+    (result,) = await store.put(call.database, call.workspace, [contact], mode, call.actor, version)
+    if result.fault is not None:
+        raise _refusal(contact.key, result.answer, result.fault)
+    saved = models.SavedContact(contact.key, result.answer, result.version or 0)
+    return Done(saved, 201 if result.answer == "created" else 200, {"etag": etags.tag(saved.version)})
 
 
-def _is_whole(mode: Mode) -> bool:
-    """Whether what is not said of a contact is empty."""
-    return mode in ("create", "put")
-
-
-def _saved(said: Said, became: Put) -> models.SavedContact:
-    return models.SavedContact(said.key, became.answer, became.version or 0)
-
-
-def _refusal(key: str, became: Put, fault: Fault) -> Problem:
-    if became.answer == "unknown":
+def _refusal(key: str, answer: str, fault: Fault) -> Problem:
+    if answer == "unknown":
         return not_found(f"contact {key!r}")
-    if became.answer == "large":
+    if answer == "large":
         return faulty([fault])
-    kind = CHANGED if became.answer == "stale" else CONFLICT
-    return Problem(kind, f"contact {key}: {fault.message}")
+    return Problem(CHANGED if answer == "stale" else CONFLICT, f"contact {key}: {fault.message}")
 
 
 async def _version(call: Call, key: str) -> int | None:
-    """The version that has to be there still; one that never was is none."""
+    """The version that If-Match requires; 0 where it matches none."""
     if call.if_match is None:
         return None
     found = await store.show(call.database, call.workspace, key)
-    return int(found["version"]) if found is not None and etags.fits(call.if_match, found["version"]) else 0
+    return int(found["version"]) if found is not None and etags.matches(call.if_match, found["version"]) else 0
 
 
 @endpoint("DELETE", _ONE, _RIGHT, answered=models.DELETED_CONTACT, problems=(NOT_FOUND, CHANGED), tagged=True)
@@ -203,47 +195,35 @@ async def delete_contact(call: Call) -> Done:
     large=True,
 )
 async def import_contacts(call: Call) -> Done:
-    """Write many contacts, each for itself.
+    """Write many contacts, each by itself.
 
-    Sound ones are written, whatever the others are; each that is refused is named with its faults.
+    Sound contacts are written, also where others have faults; each refused contact is named with its faults.
     """
     asked: models.NewContacts = call.given
-    hints, breaks = Hints(), Breaks()
-    sound: dict[int, Said] = {}
+    hints, breaks = Hints(), LoopYielder()
+    sound: dict[int, ContactInput] = {}
     refused: list[models.RefusedContact] = []
     for number, one in enumerate(asked.contacts):
         await breaks.take()
-        said = read(one, f"$.contacts[{number}]", whole=_is_whole(asked.mode), hints=hints)
-        if isinstance(said, Said):
-            sound[number] = said
+        contact = read(one, f"$.contacts[{number}]", whole=asked.mode in WHOLE, hints=hints)
+        if isinstance(contact, ContactInput):
+            sound[number] = contact
         else:
-            refused.append(models.RefusedContact(number, _key_of(one), said))
-    became = await store.put(call.database, call.workspace, [*sound.values()], asked.mode, call.actor)
+            refused.append(models.RefusedContact(number, _key_of(one), contact))
+    results = await store.put(call.database, call.workspace, [*sound.values()], asked.mode, call.actor)
     saved: list[models.SavedContact] = []
-    for (number, said), one in zip(sound.items(), became, strict=True):
-        if one.fault is None:
-            saved.append(_saved(said, one))
+    for (number, contact), result in zip(sound.items(), results, strict=True):
+        if result.fault is None:
+            saved.append(models.SavedContact(contact.key, result.answer, result.version or 0))
         else:
-            fault = Fault(f"$.contacts[{number}]{one.fault.path.removeprefix('$')}", one.fault.message)
-            refused.append(models.RefusedContact(number, said.key, [fault]))
+            fault = Fault(f"$.contacts[{number}]{result.fault.path.removeprefix('$')}", result.fault.message)
+            refused.append(models.RefusedContact(number, contact.key, [fault]))
     refused.sort(key=lambda one: one.number)
     counts = Counter(one.answer for one in saved)
-    told = saved if asked.each else []
-    return Done(models.Imported(counts["created"], counts["changed"], counts["same"], refused, told))
+    each = saved if asked.each else []
+    return Done(models.Imported(counts["created"], counts["changed"], counts["same"], refused, each))
 
 
 def _key_of(one: object) -> str | None:
     key = one.get("key") if isinstance(one, dict) else None
     return key if isinstance(key, str) else None
-
-
-ENDPOINTS = (
-    list_contacts,
-    create_contact,
-    get_contact,
-    put_contact,
-    patch_contact,
-    delete_contact,
-    search_contacts,
-    import_contacts,
-)

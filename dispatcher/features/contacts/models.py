@@ -1,4 +1,4 @@
-"""Models of contacts: what requests say and what answers say about the people of a workspace."""
+"""Models of the requests and answers about contacts."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -8,13 +8,13 @@ from msgspec import Meta, Raw, Struct
 from dispatcher.base.errors import Fault
 from dispatcher.base.values.locales import LOCALE
 from dispatcher.features.contacts.rules import ADDRESSES_MAX, KEY_FORM, TAGS_MAX, TEXT_MAX, WORD_MAX, ContactKind
-from dispatcher.http.models import SEEN, Asked, Json, Limit, Text
+from dispatcher.http.models import SEEN, Asked, Json, Limit, Text, page_model
 
 IMPORT_MAX = 1_000
 LongCursor = Annotated[str, Meta(max_length=400, description="next_cursor of the answer before.")]
 Name = Annotated[str, Meta(min_length=1, max_length=TEXT_MAX, pattern=SEEN)]
 Locale = Annotated[
-    str, Meta(max_length=WORD_MAX, pattern=rf"^\s*{LOCALE}\s*$", description="A language and what tells it apart.")
+    str, Meta(max_length=WORD_MAX, pattern=rf"^\s*{LOCALE}\s*$", description="A language and perhaps a region.")
 ]
 Word = Annotated[str, Meta(min_length=1, max_length=WORD_MAX, pattern=SEEN)]
 AddressText = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -22,22 +22,22 @@ OfKind = Annotated[Literal["email", "phone", "other"] | None, Meta(description="
 
 
 class ContactAddress(Asked, frozen=True):
-    """An address. Without a kind it is seen whether it is an e-mail address or a phone number."""
+    """An address. Without a kind it is an e-mail address or a phone number by its form."""
 
     address: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=SEEN)]
     kind: ContactKind | None = None
 
 
 class ContactFields(Asked, frozen=True, kw_only=True):
-    """What is said of a person. The first address of a kind is the one that is written to."""
+    """The fields of a contact. Messages go to the first address of a kind."""
 
     name: Name | None = None
     company: Name | None = None
-    status: Annotated[Word | None, Meta(description="A word of the application's own; active without one.")] = None
+    status: Annotated[Word | None, Meta(description="A word of the application; active without it.")] = None
     time_zone: Annotated[Word | None, Meta(examples=["Europe/Berlin"])] = None
     locale: Annotated[Locale | None, Meta(examples=["pt-BR"])] = None
     tags: Annotated[list[Word], Meta(max_length=TAGS_MAX)] | None = None
-    attributes: Annotated[Json | None, Meta(description="Whatever else the application knows; 16 KiB.")] = None
+    attributes: Annotated[Json | None, Meta(description="Other data of the application; up to 16 KiB.")] = None
     addresses: Annotated[list[ContactAddress], Meta(max_length=ADDRESSES_MAX)] | None = None
 
 
@@ -47,14 +47,14 @@ class NewContact(ContactFields, frozen=True, kw_only=True):
     key: Annotated[str, Meta(pattern=rf"^{KEY_FORM}$(?!\n)")]
 
 
-# One that is none is refused by itself.
+# An item that is not a contact is refused by itself.
 AnyContact = Annotated[
     Any,
     Meta(
         extra_json_schema={
             "anyOf": [
                 {"$ref": "#/components/schemas/NewContact"},
-                {"description": "Whatever else stands here is refused by itself, and the others are written."},
+                {"description": "Any other item is refused by itself, and the others are written."},
             ]
         }
     ),
@@ -62,30 +62,30 @@ AnyContact = Annotated[
 
 
 class NewContacts(Asked, frozen=True):
-    """Many at once, each for itself: sound ones are written, whatever the others are."""
+    """Contacts that are written each by itself: sound ones are, also where others have faults."""
 
     contacts: Annotated[list[AnyContact], Meta(min_length=1, max_length=IMPORT_MAX)]
     mode: Literal["upsert", "create", "put", "update"] = "upsert"
-    each: Annotated[bool, Meta(description="Say of each that is sound what became of it, too.")] = False
+    each: Annotated[bool, Meta(description="Answer the result of each sound contact, too.")] = False
 
 
 class PatchQuery(Asked, frozen=True):
-    """How a contact is changed."""
+    """Options of changing a contact."""
 
-    create: Annotated[bool, Meta(description="Create it where there is none.")] = False
+    create: Annotated[bool, Meta(description="Create it if it does not exist.")] = False
 
 
-class Traits(Asked, frozen=True, kw_only=True):
-    """Which contacts: all that is given has to hold."""
+class ContactFilter(Asked, frozen=True, kw_only=True):
+    """Which contacts: every filter that is given has to match."""
 
     company: Text | None = None
     status: Text | None = None
     tag: Text | None = None
-    after: Annotated[Text | None, Meta(description="Only those whose keys come after this one.")] = None
+    after: Annotated[Text | None, Meta(description="Only keys after this one.")] = None
 
 
-class ContactQuery(Traits, frozen=True, kw_only=True):
-    """Which contacts of a list: all that is given has to hold."""
+class ContactQuery(ContactFilter, frozen=True, kw_only=True):
+    """Which contacts of a list: every filter that is given has to match."""
 
     address: AddressText | None = None
     kind: OfKind = None
@@ -93,15 +93,15 @@ class ContactQuery(Traits, frozen=True, kw_only=True):
     limit: Limit = 50
 
 
-class ContactSearch(Traits, frozen=True, kw_only=True):
-    """Who is looked for: the one behind an address, where all that is given holds of it."""
+class ContactSearch(ContactFilter, frozen=True, kw_only=True):
+    """The address to search for; every filter that is given has to match, too."""
 
     address: AddressText
     kind: OfKind = None
 
 
 class Contact(Struct, frozen=True, kw_only=True):
-    """A contact as it is kept."""
+    """A stored contact."""
 
     id: int
     key: str
@@ -120,15 +120,11 @@ class Contact(Struct, frozen=True, kw_only=True):
     updated_by: str
 
 
-class Contacts(Struct, frozen=True):
-    """A page, in the order of keys."""
-
-    contacts: list[Contact]
-    next_cursor: str | None
+Contacts = page_model("Contacts", "contacts", Contact, "A page, in the order of keys.")
 
 
 class SavedContact(Struct, frozen=True):
-    """What became of it: created, changed or same."""
+    """The result of writing a contact: created, changed or same."""
 
     key: str
     answer: str
@@ -136,14 +132,14 @@ class SavedContact(Struct, frozen=True):
 
 
 class DeletedContact(Struct, frozen=True):
-    """It is gone."""
+    """The result of deleting a contact."""
 
     key: str
     answer: str
 
 
 class RefusedContact(Struct, frozen=True):
-    """One that was not written, by its place in the request, and why."""
+    """A contact that was refused, by its place in the request, with its faults."""
 
     number: int
     key: str | None
@@ -151,7 +147,7 @@ class RefusedContact(Struct, frozen=True):
 
 
 class Imported(Struct, frozen=True):
-    """What became of them, and each that was refused; each of the others where that was asked for."""
+    """Counts of an import, the refused contacts, and with `each` the others."""
 
     created: int
     changed: int

@@ -1,9 +1,9 @@
-"""Contacts: what may be said of a person, and every fault of what was said, each with its path."""
+"""Contacts: the fields of a contact in their stored form, and every fault of a request, each with its path."""
 
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from dispatcher.base.values.addresses import Address
 from dispatcher.base.values.locales import canonical
 from dispatcher.base.values.time_zones import zone_fault
 
-# What an application calls it; it stands in URLs as it is.
+# It is a part of URLs as it is.
 KEY_FORM = r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}"
 KEY = re.compile(rf"{KEY_FORM}\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -23,7 +23,7 @@ TEXT_MAX = 200
 WORD_MAX = 100
 TAGS_MAX = 100
 ADDRESSES_MAX = 20
-# They are read with every look at a contact; whole documents belong elsewhere.
+# They are read with every contact; whole documents belong elsewhere.
 ATTRIBUTES_BYTES_MAX = 16_384
 ATTRIBUTES_DEPTH_MAX = 16
 
@@ -31,49 +31,40 @@ ContactKind = Literal["email", "phone", "push", "chat", "social"]
 CONTACT_KINDS: tuple[ContactKind, ...] = get_args(ContactKind)
 FIELDS = ("name", "company", "status", "time_zone", "locale", "tags", "attributes", "addresses")
 STATUS = "active"
-# What is not said of a contact that is put as a whole.
-_NOTHING: Mapping[str, Any] = dict.fromkeys(FIELDS) | {
-    "status": STATUS,
-    "tags": [],
-    "attributes": {},
-    "addresses": [],
-}
+# The fields that a request leaves out, where it has a whole contact.
+_EMPTY: Mapping[str, Any] = dict.fromkeys(FIELDS) | {"status": STATUS, "tags": [], "attributes": {}, "addresses": []}
 
 
-class Said(Struct, frozen=True):
-    """What is said of one contact: the fields by their names, each in the form in which it is kept."""
+class ContactInput(Struct, frozen=True):
+    """The fields of a contact that a request has, each in its stored form."""
 
     key: str
     fields: Mapping[str, Any]
 
 
-class _WrongError(ValueError):
-    """It is something else altogether."""
-
-
 def contact_address(kind: ContactKind, text: str) -> tuple[Address, str]:
-    """An address of a contact as it is compared, and as it is written to. ValueError says what is wrong with it."""
-    found = addresses.given(text, suppressed_as(kind))
+    """Return an address as it is compared, and as messages are sent to it. ValueError says what is wrong."""
+    found = addresses.parse_address(text, suppressed_as(kind))
     if len(text.strip()) > addresses.CHARACTERS_MAX:
         raise ValueError(f"has more than {addresses.CHARACTERS_MAX} characters")
     if kind != "email":
         return found, found.text
-    # What stands before the @ is its server's own affair: it is compared in small letters, and written as it was given.
+    # Servers may tell upper from lower case before the @: it is compared in lower case, and sent as it was given.
     local = text.strip().removesuffix(">").rpartition("<")[2].strip().rpartition("@")[0]
     return found, f"{local}@{found.text.rpartition('@')[2]}"
 
 
 def suppressed_as(kind: str) -> addresses.Kind:
-    """The kind by which suppressions know an address of a contact."""
+    """Return the kind that suppressions have for a kind of contact address."""
     return kind if kind in ("email", "phone") else "other"  # type: ignore[return-value]  # as was just seen
 
 
 def read(
     given: object, path: str = "$", *, key: str | None = None, whole: bool = True, hints: Hints | None = None
-) -> Said | list[Fault]:
-    """What is said of a contact, or everything that is wrong with it. What is not said of a whole one is empty.
+) -> ContactInput | list[Fault]:
+    """Return the fields of a contact, or all faults. A `whole` contact has empty fields where none are given.
 
-    Contacts that are given together have their hints together.
+    Contacts of one request share their `hints`.
     """
     hints = Hints() if hints is None else hints
     if not isinstance(given, Mapping):
@@ -87,37 +78,28 @@ def read(
     found = key if key is not None else given.get("key")
     if not isinstance(found, str) or not KEY.match(found):
         faults.append(Fault(f"{path}.key", KEY_WORDS if found is not None else "is required"))
-    fields: dict[str, Any] = dict(_NOTHING) if whole else {}
+    fields: dict[str, Any] = dict(_EMPTY) if whole else {}
     for name in FIELDS:
-        # Nothing is what it has where it is not said.
         if name not in given or given[name] is None:
             if name in given:
-                fields[name] = _NOTHING[name]
+                fields[name] = _EMPTY[name]
             continue
         read_field = _READERS[name]
         try:
             fields[name] = read_field(given[name], f"{path}.{name}", faults)
         except ValueError as fault:
             faults.append(Fault(f"{path}.{name}", str(fault)))
-    return faults or Said(str(found), fields)
+    return faults or ContactInput(str(found), fields)
 
 
 def _text(value: object, most: int) -> str:
     if not isinstance(value, str):
-        raise _WrongError("expected a text")
+        raise ValueError("expected a text")  # noqa: TRY004 - a fault of the request
     if not value.strip() or len(value) > most:
         raise ValueError(f"expected 1 to {most} characters")
-    if (words := _unkeepable(value)) is not None:
+    if (words := _storage_fault(value)) is not None:
         raise ValueError(words)
     return value.strip()
-
-
-def _name(value: object, _path: str, _faults: list[Fault]) -> str:
-    return _text(value, TEXT_MAX)
-
-
-def _word(value: object, _path: str, _faults: list[Fault]) -> str:
-    return _text(value, WORD_MAX)
 
 
 def _zone(value: object, _path: str, _faults: list[Fault]) -> str:
@@ -130,7 +112,7 @@ def _zone(value: object, _path: str, _faults: list[Fault]) -> str:
 def _locale(value: object, _path: str, _faults: list[Fault]) -> str:
     locale = canonical(_text(value, WORD_MAX))
     if locale is None:
-        raise ValueError("is no locale: expected a language and what tells it apart, such as de or pt-BR")
+        raise ValueError("is not a locale: expected a language and perhaps a region, such as de or pt-BR")
     return locale
 
 
@@ -146,8 +128,8 @@ def _tags(value: object, path: str, faults: list[Fault]) -> list[str]:
 
 def _attributes(value: object, _path: str, _faults: list[Fault]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _WrongError("expected an object")
-    words = next(filter(None, map(_unkeepable, _leaves(value, ATTRIBUTES_DEPTH_MAX))), None)
+        raise ValueError("expected an object")  # noqa: TRY004 - as above
+    words = next(filter(None, map(_storage_fault, _leaves(value, ATTRIBUTES_DEPTH_MAX))), None)
     if words is not None:
         raise ValueError(words)
     if len(json.dumps(value, ensure_ascii=False).encode()) > ATTRIBUTES_BYTES_MAX:
@@ -174,7 +156,7 @@ def _addresses(value: object, path: str, faults: list[Fault]) -> list[dict[str, 
 
 
 def _kind(given: object, text: str) -> ContactKind:
-    """What kind of address it is: as it is said, else as it looks."""
+    """The kind that is given, else the kind that the address looks like."""
     kind = addresses.kind_of(text) if given is None else given
     if kind not in CONTACT_KINDS:
         raise ValueError(f"name its kind, one of {', '.join(CONTACT_KINDS)}")
@@ -183,14 +165,14 @@ def _kind(given: object, text: str) -> ContactKind:
 
 def _list(value: object, most: int) -> Sequence[object]:
     if not isinstance(value, list):
-        raise _WrongError("expected a list")
+        raise ValueError("expected a list")  # noqa: TRY004 - as above
     if len(value) > most:
         raise ValueError(f"has {len(value)} items, over {most}")
     return value
 
 
 def _leaves(value: object, depth: int) -> Iterator[object]:
-    """Names and values, however deep. ValueError where they are too deep."""
+    """Yield all names and values. ValueError where they are nested too deep."""
     if depth == 0:
         raise ValueError(f"is nested more than {ATTRIBUTES_DEPTH_MAX} deep")
     if isinstance(value, dict):
@@ -204,23 +186,23 @@ def _leaves(value: object, depth: int) -> Iterator[object]:
         yield value
 
 
-def _unkeepable(value: object) -> str | None:
-    """Why Postgres cannot keep a value, or None."""
+def _storage_fault(value: object) -> str | None:
+    """Why Postgres cannot store a value, or None."""
     match value:
         case str() if "\0" in value:
             return "has a NUL character, which Postgres cannot keep"
         case str() if _SURROGATE.search(value):
-            return "has half of a surrogate pair, which nobody can write"
+            return "has half of a surrogate pair, which UTF-8 cannot encode"
         case float() if not math.isfinite(value):
             return "has a number that is out of range"
         case _:
             return None
 
 
-_READERS = {
-    "name": _name,
-    "company": _name,
-    "status": _word,
+_READERS: Mapping[str, Callable[[object, str, list[Fault]], Any]] = {
+    "name": lambda value, _path, _faults: _text(value, TEXT_MAX),
+    "company": lambda value, _path, _faults: _text(value, TEXT_MAX),
+    "status": lambda value, _path, _faults: _text(value, WORD_MAX),
     "time_zone": _zone,
     "locale": _locale,
     "tags": _tags,

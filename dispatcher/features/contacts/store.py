@@ -1,4 +1,4 @@
-"""Contacts: writing, finding and deleting the people of a workspace."""
+"""Stored contacts: writing, finding and deleting them."""
 
 import json
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from dispatcher.base.values.addresses import Address
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.features.contacts.rules import Said, contact_address
+from dispatcher.features.contacts.rules import ContactInput, contact_address
 
 _SQL = statements(__name__)
 
-# create: there must be none; update: there must be one; put: what is said is all that there is to say.
+# create: there must be none with the key; update: there must be one; put: fields that are not given become empty.
 Mode = Literal["create", "update", "upsert", "put"]
 Answer = Literal["created", "changed", "same", "exists", "unknown", "stale", "taken", "large"]
 
@@ -28,8 +28,8 @@ _WORDS = {
 }
 
 
-class Put(Struct, frozen=True):
-    """What became of a contact that was to be written; `taken` is the address that is somebody else's."""
+class PutResult(Struct, frozen=True):
+    """The result of writing a contact; `taken` is the address that belongs to another contact."""
 
     answer: Answer
     id: int | None
@@ -48,13 +48,13 @@ class Put(Struct, frozen=True):
 async def put(
     database: Database,
     here: Workspace,
-    contacts: Sequence[Said],
+    contacts: Sequence[ContactInput],
     mode: Mode,
     actor: str,
     version: int | None = None,
-) -> list[Put]:
-    """Write contacts, each for itself; says what became of each."""
-    # In one order, so that two that write the same ones do not wait for each other in a ring.
+) -> list[PutResult]:
+    """Write contacts, each by itself; returns the result of each."""
+    # In one order, so that two writers of the same contacts do not deadlock.
     order = sorted(range(len(contacts)), key=lambda number: contacts[number].key)
     rows = await database.fetch(
         _SQL["put"],
@@ -66,12 +66,12 @@ async def put(
         version,
         actor,
     )
-    became = {number: Put(row[1], row[2], row[3], row[4]) for number, row in zip(order, rows, strict=True)}
-    return [became[number] for number in range(len(contacts))]
+    results = {number: PutResult(*row[1:5]) for number, row in zip(order, rows, strict=True)}
+    return [results[number] for number in range(len(contacts))]
 
 
 async def show(database: Database, here: Workspace, key: str) -> dict[str, Any] | None:
-    """One by its key, or None."""
+    """Return a contact by its key, or None."""
     rows = await database.fetch(_SQL["show"], here.tenant_id, here.workspace_id, key)
     return _shown(rows[0]) if rows else None
 
@@ -87,7 +87,7 @@ async def listed(
     tag: str | None = None,
     address: Address | None = None,
 ) -> list[dict[str, Any]]:
-    """Contacts in the order of their keys, behind one of them."""
+    """Return contacts in the order of their keys, after a key."""
     contact_id = None if address is None else await by_address(database, here, address)
     if address is not None and contact_id is None:
         return []
@@ -96,20 +96,20 @@ async def listed(
 
 
 async def by_address(database: Database, here: Workspace, address: Address) -> int | None:
-    """The number of the contact behind an address."""
+    """Return the id of the contact with an address."""
     kinds = ["push", "chat", "social"] if address.kind == "other" else [address.kind]
     found = await database.value(_SQL["by_address"], here.tenant_id, here.workspace_id, kinds, address.text)
     return None if found is None else int(found)
 
 
 def addresses(shown: dict[str, Any]) -> list[Address]:
-    """The addresses of a contact that was found, as they are compared."""
+    """Return the addresses of a contact, as they are compared."""
     found: list[dict[str, Any]] = msgspec.json.decode(shown["addresses"])
     return [contact_address(one["kind"], one["address"])[0] for one in found]
 
 
 async def delete(database: Database, here: Workspace, key: str, version: int | None = None) -> Answer | None:
-    """Delete one: None where that is done. What was sent to it stays: erasing is another thing."""
+    """Delete a contact; None where that is done. Deliveries to it stay."""
     rows = await database.fetch(_SQL["delete"], here.tenant_id, here.workspace_id, key, version)
     if not rows:
         return "unknown"

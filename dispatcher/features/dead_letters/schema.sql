@@ -35,12 +35,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     actor CONSTANT text := coalesce(nullif(p_actor, ''), session_user);
 BEGIN
-    PERFORM dispatcher.stay_within(coalesce(p_tenant_id, 'default'), coalesce(p_workspace_id, 'default'));
-    IF NOT EXISTS (SELECT FROM dispatcher.deliveries d
-                    WHERE d.id = p_id AND d.tenant_id = coalesce(p_tenant_id, 'default')
-                      AND d.workspace_id = coalesce(p_workspace_id, 'default')) THEN
-        RETURN 'unknown';
-    END IF;
+    -- No delivery has the id 0: it stands for null.
+    IF dispatcher.find_delivery(coalesce(p_id, 0), NULL, p_tenant_id, p_workspace_id) IS NULL THEN RETURN 'unknown'; END IF;
     UPDATE dispatcher.dead_deliveries SET discarded_at = statement_timestamp(),
            note = concat_ws(': ', 'discarded by ' || actor, nullif(p_reason, ''))
      WHERE delivery_id = p_id AND discarded_at IS NULL;
@@ -55,7 +51,13 @@ BEGIN
                       WHERE s.id = p_id), 'unknown');
 END $$;
 
-CREATE VIEW dispatcher.dead_letters AS
+-- Two views of the same rows: with the rights of their owner, and with those of the role that asks.
+DO $views$
+DECLARE
+    rights text;
+BEGIN
+    FOREACH rights IN ARRAY ARRAY['dead_letters', 'visible_dead_letters WITH (security_invoker = true)'] LOOP
+        EXECUTE 'CREATE VIEW dispatcher.' || rights || $body$ AS
 SELECT 'run' AS kind, r.id, r.tenant_id, r.workspace_id, r.workflow AS name, r.error_node AS node, NULL AS channel,
        NULL AS recipient, r.idempotency_key, r.error, r.created_at, r.finished_at AS failed_at, r.retries
   FROM dispatcher.runs r WHERE r.dead
@@ -64,19 +66,9 @@ SELECT 'delivery', d.id, d.tenant_id, d.workspace_id, d.template_name, NULL, d.c
        s.error, d.created_at, s.finished_at, (SELECT count(*) FROM dispatcher.reopened_ends e WHERE e.delivery_id = d.id)::smallint
   FROM dispatcher.dead_deliveries l JOIN dispatcher.deliveries d ON d.id = l.delivery_id
   JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
- WHERE l.discarded_at IS NULL;
-
--- The same with the rights of the role that asks.
-CREATE VIEW dispatcher.visible_dead_letters WITH (security_invoker = true) AS
-SELECT 'run' AS kind, r.id, r.tenant_id, r.workspace_id, r.workflow AS name, r.error_node AS node, NULL AS channel,
-       NULL AS recipient, r.idempotency_key, r.error, r.created_at, r.finished_at AS failed_at, r.retries
-  FROM dispatcher.runs r WHERE r.dead
-UNION ALL
-SELECT 'delivery', d.id, d.tenant_id, d.workspace_id, d.template_name, NULL, d.channel, d.recipient, d.idempotency_key,
-       s.error, d.created_at, s.finished_at, (SELECT count(*) FROM dispatcher.reopened_ends e WHERE e.delivery_id = d.id)::smallint
-  FROM dispatcher.dead_deliveries l JOIN dispatcher.deliveries d ON d.id = l.delivery_id
-  JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
- WHERE l.discarded_at IS NULL;
+ WHERE l.discarded_at IS NULL$body$;
+    END LOOP;
+END $views$;
 
 REVOKE ALL ON FUNCTION dispatcher.the_dead_are_listed, dispatcher.discard_delivery FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.dead_deliveries TO dispatcher_tenant;

@@ -81,18 +81,16 @@ DECLARE
     attempts  CONSTANT integer := coalesce(enqueue_delivery.max_attempts, 5);
     faults    jsonb;
     hash      text;
+    known     text;
 BEGIN
     PERFORM dispatcher.stay_within(tenant, workspace);
     LOOP
-        SELECT d.id, true, s.status INTO delivery_id, duplicate, status
-          FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
-         WHERE d.tenant_id = tenant AND d.workspace_id = workspace AND d.idempotency_key = enqueue_delivery.idempotency_key;
-        IF NOT FOUND AND hash IS NOT NULL THEN
+        FOREACH known IN ARRAY array_remove(ARRAY[enqueue_delivery.idempotency_key, hash], NULL) LOOP
             SELECT d.id, true, s.status INTO delivery_id, duplicate, status
               FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
-             WHERE d.tenant_id = tenant AND d.workspace_id = workspace AND d.idempotency_key = hash;
-        END IF;
-        IF FOUND THEN RETURN; END IF;
+             WHERE d.tenant_id = tenant AND d.workspace_id = workspace AND d.idempotency_key = known;
+            IF FOUND THEN RETURN; END IF;
+        END LOOP;
         IF faults IS NULL THEN
             faults := dispatcher.delivery_faults(enqueue_delivery.channel, enqueue_delivery.recipient, enqueue_delivery.idempotency_key, enqueue_delivery.template, enqueue_delivery.template_name,
                 variables, options, lane, enqueue_delivery.scheduled_for, enqueue_delivery.expires_at, attempts, enqueue_delivery.locale, enqueue_delivery.topic, tenant, workspace);

@@ -1,1 +1,1 @@
-"""Keys: who may use the HTTP API of a workspace, and for what."""
+"""Keys: access to the HTTP API of a workspace by roles."""

@@ -1,4 +1,4 @@
-"""The `keys` commands: who may use the HTTP door, and for what."""
+"""The `keys` commands: keys of the HTTP API and their roles."""
 
 from typing import Annotated
 
@@ -13,21 +13,21 @@ from dispatcher.features.keys import endpoints
 from dispatcher.features.keys.models import ApiKey, KeyAction, NewSecret, RevokedKey, Secret
 from dispatcher.http.roles import MATRIX, Role
 
-app = group(help="Make, list, rotate and revoke the keys of the HTTP door.")
+app = group(help="Make, list, rotate and revoke the keys of the HTTP API.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is called: whose it is, or what uses it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the key: its holder, or the application.")]
 
 
 @command(app, "create", acts=True)
 def create(
     caller: Caller,
     name: Name,
-    role: Annotated[Role, typer.Option(help="What it is good for.")],
+    role: Annotated[Role, typer.Option(help="What the key may do.")],
     reason: Reason,
     *,
     expires_at: Annotated[str | None, typer.Option(metavar="RFC3339", help="When it ends; never without it.")] = None,
 ) -> None:
-    """Make a key. Its secret is shown now, and never again."""
+    """Make a key. Its secret is shown only now."""
     body = {"name": name, "role": role.value, "expires_at": expires_at, "reason": reason}
     made: NewSecret = caller.ask(endpoints.create_key, body=body)
     rights = ", ".join(sorted(MATRIX[role]))
@@ -41,32 +41,30 @@ def rotate(
     reason: Reason,
     *,
     overlap: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long the old secret is good yet: 24h, 0s.")
+        str, typer.Option(metavar="DURATION", help="How long the old secret stays valid: 24h, 0s.")
     ] = "24h",
 ) -> None:
-    """Give a key another secret, shown now and never again. The old one stays good for a while, no older one does."""
+    """Give a key another secret, shown only now. The old one stays valid for the overlap, an older one does not."""
     seconds = duration(overlap)
     if seconds is None:
         raise typer.BadParameter(f"expected a duration: {DURATION_WORDS}", param_hint="--overlap")
     made: Secret = caller.ask(endpoints.rotate_key, name, body={"overlap_seconds": seconds, "reason": reason})
-    old = f"the old one is good for {overlap} yet" if seconds else "the old one is not good any more"
+    old = f"the old one is valid for another {overlap}" if seconds else "the old one is not valid any more"
     _show_once(caller, made, {"name": name}, f"another secret of the key {name}; {old}")
 
 
 @command(app, "revoke", acts=True)
 def revoke(caller: Caller, name: Name, reason: Reason) -> None:
-    """Take a key back: within a second nothing is done for it any more."""
+    """Revoke a key: it is invalid within a second."""
     done: RevokedKey = caller.ask(endpoints.revoke_key, name, body={"reason": reason})
     tell(caller, done, f"key {name} is revoked")
 
 
 @command(app, "list", limit=100)
 def list_(
-    caller: Caller,
-    *,
-    revoked: Annotated[bool, typer.Option("--revoked", help="Also those that were revoked.")] = False,
+    caller: Caller, *, revoked: Annotated[bool, typer.Option("--revoked", help="Also revoked keys.")] = False
 ) -> None:
-    """List the keys of a workspace; their secrets are nowhere."""
+    """List the keys of a workspace, without their secrets."""
     columns = ("name", "role", "state", "begins with", "made", "last used", "ends")
     found = caller.listed(endpoints.list_keys, revoked=revoked)
     show_list(caller, found, columns, _cells, "There are no keys here.")
@@ -91,6 +89,6 @@ def _of_action(one: KeyAction) -> tuple[object, ...]:
 
 
 def _show_once(caller: Caller, made: Secret, facts: dict[str, str], words: str) -> None:
-    """The secret alone on standard output, so that it can be piped to where it is kept."""
+    """Print the secret alone on standard output, so that it can be piped to a file."""
     caller.voice.say(f"{words}. It is shown only now:")
     tell(caller, facts | {"prefix": made.prefix, "key": made.key}, made.key)

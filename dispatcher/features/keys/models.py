@@ -1,4 +1,4 @@
-"""Models of keys: what requests say and what answers say about who may use this door."""
+"""Models of the requests and answers about keys."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -6,19 +6,30 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from dispatcher.http.bearer import KEY_NAME
-from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, LongCursor, Moment, Reason, ShortText, Tenant
+from dispatcher.http.models import (
+    Asked,
+    Cursor,
+    InWorkspace,
+    Limit,
+    LongCursor,
+    Moment,
+    Reason,
+    ShortText,
+    Tenant,
+    page_model,
+)
 from dispatcher.http.roles import Role
 
-# An old secret that is good for longer is not rotated, but shared.
+# An old secret that is valid for longer is shared, not rotated.
 OVERLAP_SECONDS_MAX = 90 * 86_400
 
 
 class KeyQuery(Asked, frozen=True):
     """Which keys."""
 
-    revoked: Annotated[bool, Meta(description="Also those that were revoked.")] = False
+    revoked: Annotated[bool, Meta(description="Also revoked keys.")] = False
     role: Role | None = None
-    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    after: Annotated[ShortText | None, Meta(description="Only those with names after this one.")] = None
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None
     cursor: LongCursor | None = None
@@ -26,7 +37,7 @@ class KeyQuery(Asked, frozen=True):
 
 
 class KeyLogQuery(Asked, frozen=True):
-    """Which part of what was done to keys."""
+    """Which actions on the keys of a name."""
 
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None
@@ -35,7 +46,7 @@ class KeyLogQuery(Asked, frozen=True):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A key. Its secrets are nowhere."""
+    """A key, without its secrets."""
 
     id: int
     tenant_id: str
@@ -47,70 +58,66 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: Annotated[datetime | None, Meta(description="To the minute.")]
-    prefixes: Annotated[list[str], Meta(description="What its secrets begin with that are good now.")]
+    prefixes: Annotated[list[str], Meta(description="How its valid secrets begin.")]
     old_secret_until: datetime | None
 
 
-class ApiKeys(Struct, frozen=True):
-    """A page, by name."""
-
-    keys: list[ApiKey]
-    next_cursor: str | None
+ApiKeys = page_model("ApiKeys", "keys", ApiKey, "A page, by name.")
 
 
-class OfWorkspace(Asked, frozen=True, kw_only=True):
-    """Whose key it is, and why something is done to it."""
+class KeyChange(Asked, frozen=True, kw_only=True):
+    """The workspace of a key, and why it is changed."""
 
     reason: Reason
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None
 
 
-class NewKey(OfWorkspace, frozen=True, kw_only=True):
-    """A key that is to be made."""
+class NewKey(KeyChange, frozen=True, kw_only=True):
+    """A key to make."""
 
-    name: Annotated[str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", description="Whose it is, or what uses it.")]
-    role: Annotated[Role, Meta(description="What it is good for.")]
+    name: Annotated[str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", description="Its holder, or the application.")]
+    role: Annotated[Role, Meta(description="What the key may do.")]
     expires_at: Annotated[Moment | None, Meta(description="When it ends; never without it.")] = None
 
 
-class RotateKey(OfWorkspace, frozen=True, kw_only=True):
-    """A key that is to have another secret."""
+class RotateKey(KeyChange, frozen=True, kw_only=True):
+    """The rotation of a key."""
 
     overlap_seconds: Annotated[
-        float, Meta(ge=0, le=OVERLAP_SECONDS_MAX, description="How long the old secret is good yet.")
+        float, Meta(ge=0, le=OVERLAP_SECONDS_MAX, description="How long the old secret stays valid.")
     ] = 86_400.0
 
 
-class RevokeKey(OfWorkspace, frozen=True, kw_only=True):
-    """A key that is to be taken back."""
+class RevokeKey(KeyChange, frozen=True, kw_only=True):
+    """The revocation of a key."""
 
 
 class Secret(Struct, frozen=True, kw_only=True):
-    """A key as its holder shows it. It is shown now, and never again."""
+    """A secret of a key. It is shown only in this answer."""
 
     name: str
     tenant_id: str
     workspace_id: str
-    prefix: Annotated[str, Meta(description="What it begins with, by which lists and logs name it.")]
+    prefix: Annotated[str, Meta(description="Its beginning, by which lists and logs name it.")]
     key: str
 
 
 class NewSecret(Secret, frozen=True, kw_only=True):
-    """A new key as its holder shows it. It is shown now, and never again."""
+    """A new key with its secret, which is shown only in this answer."""
 
     role: str
 
 
 class RevokedKey(Struct, frozen=True):
-    """What became of it."""
+    """The result of revoking a key."""
 
     name: str
     revoked: bool
 
 
 class KeyAction(Struct, frozen=True, kw_only=True):
-    """What somebody did to a key."""
+    """An action on a key."""
 
     id: int
     name: str
@@ -122,11 +129,7 @@ class KeyAction(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class KeyActions(Struct, frozen=True):
-    """A page, the newest first."""
-
-    actions: list[KeyAction]
-    next_cursor: str | None
+KeyActions = page_model("KeyActions", "actions", KeyAction, "A page, the newest first.")
 
 
 _AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)

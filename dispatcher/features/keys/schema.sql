@@ -139,8 +139,7 @@ BEGIN
     RETURN 'revoked';
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.create_api_key, dispatcher.rotate_api_key,
-    dispatcher.revoke_api_key FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.create_api_key, dispatcher.rotate_api_key, dispatcher.revoke_api_key FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.api_keys, dispatcher.api_answers TO dispatcher_tenant;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.api_secrets TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.api_key_actions TO dispatcher_tenant;

@@ -1,13 +1,10 @@
 -- name: create
--- Make a key; null where its name is taken.
 SELECT dispatcher.create_api_key($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: rotate
--- Give a key another secret; the one before is good for so many seconds more.
 SELECT dispatcher.rotate_api_key($1, $2, $3, make_interval(secs => $4), $5, $6, $7, $8);
 
 -- name: revoke
--- Take a key back.
 SELECT dispatcher.revoke_api_key($1, $2, $3, $4, $5);
 
 -- name: list

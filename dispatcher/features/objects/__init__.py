@@ -1,1 +1,1 @@
-"""Objects: files that messages carry, under names that mean one content for ever."""
+"""Objects: files that messages carry, each under a name with one immutable content."""

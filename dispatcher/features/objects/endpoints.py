@@ -1,4 +1,4 @@
-"""Objects over HTTP: files that messages carry, under names that mean one content for ever."""
+"""The endpoints about objects: storing, listing and erasing files that messages carry."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from dispatcher.base.errors import Fault
 from dispatcher.engine.rules.object_cache import Name, is_name
 from dispatcher.features.objects import models, store
 from dispatcher.features.objects.models import OBJECT_BYTES_MAX
-from dispatcher.http.cursors import after
+from dispatcher.http.cursors import read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -21,20 +21,19 @@ NOUN = "objects"
 async def list_objects(call: Call) -> Done:
     """List the objects of the workspace by name."""
     asked: models.ObjectQuery = call.query
-    whose = call.workspace.tenant_id, call.workspace.workspace_id
-    start = after(NOUN, asked.cursor) or asked.after or ""
-    rows = await store.listed(call.database, *whose, start, asked.limit + 1)
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
+    rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
     return Done(models.Objects(*page(rows, asked.limit, models.Object, by_name(NOUN))))
 
 
 @endpoint("GET", "/objects/{name}", Right.OBJECTS, answered=models.OBJECT, problems=(NOT_FOUND,))
 async def get_object(call: Call) -> Done:
-    """Show what is known about an object."""
+    """Show an object without its content."""
     return Done(msgspec.convert(await _find(call), models.Object))
 
 
 def _full(call: Call) -> Name:
-    """The name in the path, with whose it is. What cannot be one is the name of nothing."""
+    """The name in the path with its workspace. A text that cannot be a name is not found."""
     name = call.path["name"]
     if not is_name(name):
         raise not_found(f"object {name[:201]!r}: a name has 1 to 200 letters, digits and . _ / : @ + -")
@@ -63,11 +62,11 @@ async def _find(call: Call) -> dict[str, Any]:
     large=True,
 )
 async def put_object(call: Call) -> Done:
-    """Keep a file under a name.
+    """Store a file under a name.
 
-    The name means this content for ever, so that a message that is sent again is the same. Another content takes
-    another name (409). The body is JSON, or the file itself as application/octet-stream; what it is says the
-    parameter then.
+    The content of a name never changes, so that every attempt of a message sends the same. Another content takes
+    another name (409). The body is JSON, or the file itself as application/octet-stream with its media type as the
+    parameter.
     """
     content, content_type = _file(call)
     full = _full(call)
@@ -80,12 +79,12 @@ async def put_object(call: Call) -> Done:
 
 
 def _file(call: Call) -> tuple[bytes, str]:
-    """What it holds, and what it is. Raises Problem."""
+    """The content and media type in a request. Raises Problem."""
     given: models.NewObject | bytes = call.given
     said: str | None = call.query.content_type
     if isinstance(given, models.NewObject):
         if said is not None:
-            raise faulty([Fault("query.content_type", "stands in the body, where that is JSON")])
+            raise faulty([Fault("query.content_type", "is a field of the JSON body: leave out the parameter")])
         return given.content, given.content_type
     if len(given) > OBJECT_BYTES_MAX:
         raise faulty([Fault("$", f"is larger than {OBJECT_BYTES_MAX} bytes")])
@@ -94,7 +93,7 @@ def _file(call: Call) -> tuple[bytes, str]:
 
 @endpoint("POST", "/objects/{name}/erase", Right.OBJECTS, answered=models.ERASED_OBJECT, problems=(NOT_FOUND,))
 async def erase_object(call: Call) -> Done:
-    """Erase an object's content.
+    """Erase the content of an object.
 
     Deliveries that name it fail from then on. Its name stays taken: only the same content can be put there again.
     """
@@ -103,11 +102,3 @@ async def erase_object(call: Call) -> Done:
     if answer == "unknown":
         raise not_found(f"object {full[2]}")
     return Done(models.ErasedObject(full[2], answer))
-
-
-ENDPOINTS = (
-    list_objects,
-    get_object,
-    put_object,
-    erase_object,
-)

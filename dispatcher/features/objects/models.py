@@ -1,4 +1,4 @@
-"""Models of objects: what requests say and what answers say about files that messages carry."""
+"""Models of the requests and answers about objects."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from dispatcher.engine.rules.object_cache import MEDIA_TYPE
-from dispatcher.http.models import Asked, Limit, LongCursor
+from dispatcher.http.models import Asked, Limit, LongCursor, page_model
 
 # What the schema allows.
 OBJECT_BYTES_MAX = 16 * 1024 * 1024
@@ -15,32 +15,29 @@ OBJECT_BYTES_MAX = 16 * 1024 * 1024
 class ObjectQuery(Asked, frozen=True):
     """Which objects."""
 
-    after: (
-        Annotated[str, Meta(min_length=1, max_length=200, description="Only those whose names come after this one.")]
-        | None
-    ) = None
+    after: Annotated[str, Meta(min_length=1, max_length=200, description="Only names after this one.")] | None = None
     cursor: LongCursor | None = None
     limit: Limit = 50
 
 
-MediaType = Annotated[str, Meta(max_length=100, pattern=rf"^{MEDIA_TYPE}$(?!\n)", description="What it is.")]
+MediaType = Annotated[str, Meta(max_length=100, pattern=rf"^{MEDIA_TYPE}$(?!\n)", description="Media type.")]
 ANY_BYTES = "application/octet-stream"
 
 
 class PutQuery(Asked, frozen=True):
-    """What is said of a file whose bytes are the body."""
+    """Parameters of a file that is the body."""
 
-    content_type: Annotated[MediaType | None, Meta(description="What it is, where the body is the file itself.")] = None
+    content_type: Annotated[MediaType | None, Meta(description="Media type, if the body is the file itself.")] = None
 
 
 class NewObject(Asked, frozen=True):
-    """A file that is to be kept."""
+    """A file to store."""
 
     content: Annotated[
         bytes,
         Meta(
             max_length=OBJECT_BYTES_MAX,
-            description="What it holds, as base64.",
+            description="In base64.",
             extra_json_schema={"pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\\n)"},
         ),
     ]
@@ -48,31 +45,27 @@ class NewObject(Asked, frozen=True):
 
 
 class Object(Struct, frozen=True, kw_only=True):
-    """A file that messages carry, without its content."""
+    """An object, without its content."""
 
     name: str
     content_type: str
     size: Annotated[int, Meta(description="In bytes.")]
     sha256: str
     created_at: datetime
-    erased_at: Annotated[datetime | None, Meta(description="Since when its content is gone.")]
+    erased_at: Annotated[datetime | None, Meta(description="When its content was erased.")]
 
 
-class Objects(Struct, frozen=True):
-    """A page, by name."""
-
-    objects: list[Object]
-    next_cursor: str | None
+Objects = page_model("Objects", "objects", Object, "A page, by name.")
 
 
 class PutObject(Object, frozen=True, kw_only=True):
-    """What became of it: stored, same (it was there), or restored (it had been erased)."""
+    """The result of storing: stored, same (it was there), or restored (it had been erased)."""
 
     answer: str
 
 
 class ErasedObject(Struct, frozen=True):
-    """What became of it."""
+    """The result of erasing: erased, or erased before."""
 
     name: str
     answer: str

@@ -1,9 +1,7 @@
 -- name: put
--- Put a content under a name that means no other.
 SELECT dispatcher.put_object($1, $2, $3, $4, $5);
 
 -- name: erase
--- Erase a content; its name stays taken.
 SELECT dispatcher.erase_object($1, $2, $3);
 
 -- name: sizes

@@ -1,4 +1,4 @@
-"""Pauses over HTTP: what is stopped in a workspace, or by operators in all of them, and letting it go on."""
+"""The endpoints about pauses: of a workspace, or by operators of all workspaces."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.engine.rules.pauses import PLACED
 from dispatcher.features.pauses import models, store
 from dispatcher.http import operators
-from dispatcher.http.cursors import behind
+from dispatcher.http.cursors import read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, page
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -18,17 +18,17 @@ from dispatcher.http.roles import Right
 
 NOUN = "pauses"
 _ONE = "/pauses/{pause_id}"
-_FOR_ALL = "pause what is everybody's"
-_OPERATORS = "Only keys of the operators' workspace (`api.operators`) may stop what is everybody's."
+_GLOBAL = "pause something for all workspaces"
+_OPERATORS_ONLY = "Only keys of the operators' workspace (`api.operators`) may pause something for all workspaces."
 
 
 @endpoint("GET", "/pauses", Right.PAUSES, query=models.PauseQuery, answered=models.PAUSES)
 async def list_pauses(call: Call) -> Done:
-    """List what is paused: what is in the workspace, and what is everybody's and stops something here."""
+    """List pauses: those of the workspace, and those for all workspaces that concern it."""
     asked: models.PauseQuery = call.query
     is_all = call.shown is None and asked.tenant_id is None and asked.workspace_id is None
-    here = None if is_all else operators.meant(call, asked.tenant_id, asked.workspace_id)
-    at = 0 if asked.cursor is None else behind(NOUN, asked.cursor, 1)[0]
+    here = None if is_all else operators.requested_workspace(call, asked.tenant_id, asked.workspace_id)
+    at = 0 if asked.cursor is None else read_numbers(NOUN, asked.cursor, 1)[0]
     rows = await store.listed(call.database, here, at, asked.limit + 1, asked.scope)
     return Done(models.Pauses(*page(rows, asked.limit, models.Pause, by_id(NOUN))))
 
@@ -40,45 +40,45 @@ async def list_pauses(call: Call) -> Done:
     given=models.NewPause,
     example={"scope": "template", "name": "promotion", "reason": "wrong prices"},
     answered=models.OPENED_PAUSE,
-    description=_OPERATORS,
+    description=_OPERATORS_ONLY,
     status=201,
     problems=(CONFLICT,),
 )
 async def create_pause(call: Call) -> Done:
-    """Stop the workspace, or a channel or a template in it; or something everywhere.
+    """Pause the workspace, or a channel or a template in it; or something everywhere.
 
-    Marks stop within a second; what is with its provider is finished, what waits keeps waiting, also through restarts,
-    until it is resumed.
+    Sending stops within a second; what is with its provider is finished, what waits keeps waiting, also through
+    restarts, until it is resumed.
     """
     given: models.NewPause = call.given
-    where = _where(call, given)
+    where = _target(call, given)
     name = _name(call, given, where)
-    told = operators.actor(call, where), given.reason
-    opened = await store.pause(call.database, given.scope, name, *told, where)
+    by = operators.actor(call, where), given.reason
+    opened = await store.pause(call.database, given.scope, name, *by, where)
     found = await store.show(call.database, opened.id)
     if found is None:
-        raise Problem(CONFLICT, f"{given.scope} {name} was paused, and somebody has resumed it since")
+        raise Problem(CONFLICT, f"{given.scope} {name} was paused and has been resumed since: pause it again")
     answer = msgspec.convert(found | {"already": opened.already}, models.OpenedPause)
     return Done(answer, 200 if opened.already else 201)
 
 
-def _where(call: Call, given: models.NewPause) -> Workspace | None:
-    """The workspace in which it is stopped; None: everywhere, which operators may."""
+def _target(call: Call, given: models.NewPause) -> Workspace | None:
+    """The workspace of a new pause; None: everywhere, which only operators may."""
     if given.scope == "workspace" and given.everywhere:
-        raise faulty([Fault("$.everywhere", "a workspace is only where it is")])
+        raise faulty([Fault("$.everywhere", "is not for the scope workspace: leave it out")])
     if given.scope in PLACED and not given.everywhere:
-        return operators.meant(call, given.tenant_id, given.workspace_id)
+        return operators.requested_workspace(call, given.tenant_id, given.workspace_id)
     if given.tenant_id is not None or given.workspace_id is not None:
-        raise faulty([Fault("$", "what is paused everywhere is in no tenant's workspace")])
-    operators.require(call, _FOR_ALL)
+        raise faulty([Fault("$", "a pause everywhere has no tenant_id and workspace_id: leave them out")])
+    operators.require(call, _GLOBAL)
     return None
 
 
 def _name(call: Call, given: models.NewPause, where: Workspace | None) -> str:
-    """What is stopped. A pause of what does not exist stops nothing, and whoever asked for it believes that it did."""
+    """The name of what is paused. An unknown channel or provider is refused, since its pause would stop nothing."""
     if given.scope == "workspace" and where is not None:
         if given.name not in (None, where.workspace_id):
-            raise faulty([Fault("$.name", "is another one than workspace_id, or the key's own: leave it out")])
+            raise faulty([Fault("$.name", "is not the workspace_id, or the workspace of the key: leave it out")])
         return where.workspace_id
     if given.name is None or not given.name.strip():
         raise faulty([Fault("$.name", "is required")])
@@ -90,14 +90,14 @@ def _name(call: Call, given: models.NewPause, where: Workspace | None) -> str:
 
 
 def _known(call: Call) -> Mapping[str, Collection[str]]:
-    """What there is of each scope; of the others any may come to be."""
+    """The names that exist of scopes from the configuration; others may be created later."""
     channels = call.served.config().channels
     return {"channel": channels, "provider": {one.provider for one in channels.values()}}
 
 
 @endpoint("GET", _ONE, Right.PAUSES, answered=models.PAUSE, problems=(NOT_FOUND,), elsewhere=True)
 async def get_pause(call: Call) -> Done:
-    """Show a pause that is open."""
+    """Show an open pause."""
     return Done(msgspec.convert(await _open(call), models.Pause))
 
 
@@ -106,18 +106,18 @@ async def get_pause(call: Call) -> Done:
     f"{_ONE}/resume",
     Right.PAUSES,
     answered=models.RESUMED,
-    description=_OPERATORS,
+    description=_OPERATORS_ONLY,
     problems=(NOT_FOUND, CONFLICT),
     elsewhere=True,
 )
 async def resume_pause(call: Call) -> Done:
-    """Let what a pause stops go on."""
+    """End a pause."""
     found = await _open(call)
     if found["scope"] == "run":
-        raise Problem(CONFLICT, f"run {found['name']} is paused by itself: resume the run")
+        raise Problem(CONFLICT, f"run {found['name']} has a pause of its own: resume the run")
     where = None
     if found["tenant_id"] is None:
-        operators.require(call, _FOR_ALL)
+        operators.require(call, _GLOBAL)
     else:
         where = Workspace(found["tenant_id"], found["workspace_id"])
     if not await store.resume(call.database, found["id"], operators.actor(call, where)):
@@ -126,22 +126,14 @@ async def resume_pause(call: Call) -> Done:
 
 
 async def _open(call: Call) -> dict[str, Any]:
-    """The pause in the path, where it is the workspace's own or everybody's."""
+    """The open pause in the path, of the workspace or of all workspaces."""
     number = call.number("pause_id", "pause")
     found = await store.show(call.database, number)
-    if found is None or not (operators.is_operators(call) or call.owns(found) or _is_everybodys(call, found)):
+    if found is None or not (operators.is_operator(call) or call.owns(found) or _is_global(call, found)):
         raise not_found(f"pause {number}")
     return found
 
 
-def _is_everybodys(call: Call, found: Mapping[str, Any]) -> bool:
+def _is_global(call: Call, found: Mapping[str, Any]) -> bool:
     of_another = found["scope"] == "tenant" and found["name"] != call.workspace.tenant_id
     return found["tenant_id"] is None and not of_another
-
-
-ENDPOINTS = (
-    list_pauses,
-    create_pause,
-    get_pause,
-    resume_pause,
-)

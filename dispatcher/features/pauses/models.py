@@ -1,4 +1,4 @@
-"""Models of pauses: what requests say and what answers say about what is stopped."""
+"""Models of the requests and answers about pauses."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from dispatcher.engine.rules.pauses import Scope
-from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, Reason, ShortText, Tenant
+from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, Reason, ShortText, Tenant, page_model
 
 EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are paused everywhere or not at all."
 
@@ -14,7 +14,7 @@ EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are p
 class PauseQuery(Asked, frozen=True):
     """Which pauses."""
 
-    scope: Annotated[Scope | Literal["run"] | None, Meta(description="Of what kind of thing.")] = None
+    scope: Annotated[Scope | Literal["run"] | None, Meta(description="Of the pause.")] = None
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None
     cursor: Cursor | None = None
@@ -22,10 +22,10 @@ class PauseQuery(Asked, frozen=True):
 
 
 class NewPause(Asked, frozen=True, kw_only=True):
-    """What is to be stopped, and why."""
+    """A pause to open, and why."""
 
-    scope: Annotated[Scope, Meta(description="What it is.")]
-    name: Annotated[ShortText | None, Meta(description="What it is called; the workspace itself needs none.")] = None
+    scope: Annotated[Scope, Meta(description="What is paused.")]
+    name: Annotated[ShortText | None, Meta(description="Of what is paused; optional for a workspace.")] = None
     reason: Reason
     everywhere: Annotated[bool, Meta(description=EVERYWHERE)] = False
     tenant_id: Tenant | None = None
@@ -33,12 +33,12 @@ class NewPause(Asked, frozen=True, kw_only=True):
 
 
 class Pause(Struct, frozen=True, kw_only=True):
-    """What is stopped, where, since when, by whom and why."""
+    """An open pause: what is paused, where, since when, by whom and why."""
 
     id: int
     scope: Annotated[str, Meta(description="channel, template, workspace, provider, tenant, or run.")]
     name: str
-    tenant_id: Annotated[str | None, Meta(description="In whose workspace; null: everywhere.")]
+    tenant_id: Annotated[str | None, Meta(description="Of the workspace; null: everywhere.")]
     workspace_id: str | None
     since: datetime
     actor: str
@@ -46,20 +46,16 @@ class Pause(Struct, frozen=True, kw_only=True):
 
 
 class OpenedPause(Pause, frozen=True, kw_only=True):
-    """The pause that is open now."""
+    """The open pause."""
 
-    already: Annotated[bool, Meta(description="Whether it was paused before, by whom and for what it says.")]
+    already: Annotated[bool, Meta(description="Whether it was open before; then actor and reason are those of then.")]
 
 
-class Pauses(Struct, frozen=True):
-    """A page, the oldest first."""
-
-    pauses: list[Pause]
-    next_cursor: str | None
+Pauses = page_model("Pauses", "pauses", Pause, "A page, the oldest first.")
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
-    """What goes on."""
+    """What was resumed."""
 
     id: int
     scope: str

@@ -1,4 +1,4 @@
-"""Stored pauses: opening, listing and ending them. `dispatcher.engine.store.pauses` has what the pipeline asks for."""
+"""Stored pauses: opening, listing and ending them. `dispatcher.engine.store.pauses` has the queries of the engine."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _SQL = statements(__name__)
 
 
 class Opened(Struct, frozen=True):
-    """The pause that is open now, and whether it was before."""
+    """The open pause, and whether it was open before."""
 
     id: int
     already: bool
@@ -22,26 +22,26 @@ class Opened(Struct, frozen=True):
 async def pause(
     database: Database, scope: Scope, name: str, actor: str, reason: str, place: Workspace | None = None
 ) -> Opened:
-    """Stop something in a workspace, or everywhere."""
+    """Open a pause in a workspace, or everywhere."""
     rows = await database.fetch(_SQL["pause"], scope, name, *_columns(place), actor, reason)
     return Opened(*rows[0])
 
 
 async def resume(database: Database, pause_id: int, actor: str) -> bool:
-    """Let what a pause stops go on; False where that has ended, or is a run's."""
+    """End a pause; False if it has ended, or belongs to a run."""
     return bool(await database.value(_SQL["resume"], pause_id, actor))
 
 
 async def listed(
-    database: Database, here: Workspace | None, behind: int, count: int, scope: str | None = None
+    database: Database, workspace: Workspace | None, after: int, count: int, scope: str | None = None
 ) -> list[dict[str, Any]]:
-    """The open pauses behind an id: all, or those that stop anything in a workspace."""
-    rows = await database.fetch(_SQL["list"], *_columns(here), behind, count, scope)
-    return [dict(found) for found in rows]
+    """Return open pauses after an id: all, or those that concern a workspace."""
+    rows = await database.fetch(_SQL["list"], *_columns(workspace), after, count, scope)
+    return [dict(row) for row in rows]
 
 
 async def show(database: Database, pause_id: int) -> dict[str, Any] | None:
-    """One that is open."""
+    """Return an open pause, or None."""
     rows = await database.fetch(_SQL["show"], pause_id)
     return dict(rows[0]) if rows else None
 

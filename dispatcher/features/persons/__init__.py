@@ -1,1 +1,1 @@
-"""Persons: what somebody was sent and why, everything there is about them, and taking them away."""
+"""Persons: what a person was sent and why, all records of a person, and erasing them."""

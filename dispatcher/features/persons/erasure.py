@@ -1,4 +1,4 @@
-"""Erasures: a person is taken out of a workspace page by page, each in its own transaction, by whoever comes by."""
+"""Erasures: a person is removed from a workspace page by page, each page in its own transaction."""
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
@@ -20,105 +20,88 @@ from dispatcher.features.persons.rules import Person
 
 _SQL = statements(__name__)
 
-# Each is read whole, or as far as its text goes; a page is some 100 ms of a server's time at most.
+# A page takes some 100 ms of a server's time at most.
 PAGE = 2_000
-# An erasure that waits for what is with a provider is looked at again so much later.
-LOOK_SECONDS = 5.0
+# An erasure that waits for what is with a provider is tried again after this.
+RETRY_SECONDS = 5.0
 _REASON = "erased"
 
 _decode = msgspec.json.Decoder(list[Address]).decode
 
 
 class Erasure(Struct):
-    """One under way: whom it takes away from where, and how far it has come."""
+    """An open erasure: the person and the workspace, and how far it has come."""
 
     id: int
-    here: Workspace
+    workspace: Workspace
     actor: str
     asked_at: datetime
-    who: Person
+    person: Person
     deliveries_upto: int
     runs_upto: int
     deliveries: int = 0
     runs: int = 0
     waits_for: int = 0
-
-
-class Looked(Struct, frozen=True):
-    """What one look has come to: what was erased, and what is waited for. It is done, where it is finished."""
-
-    id: int
-    deliveries: int
-    runs: int
-    waits_for: int
-    finished: bool
+    finished: bool = False
 
 
 def subject(one: Address) -> str:
-    """What stays of an address."""
+    """The hash that stays of an address."""
     return "sha256:" + hashlib.sha256(one.text.encode()).hexdigest()
 
 
-async def ask(
-    database: Database, here: Workspace, who: Person, actor: str, reason: str, contact: str | None = None
+async def request(
+    database: Database, workspace: Workspace, person: Person, actor: str, reason: str, contact: str | None = None
 ) -> int:
-    """Write down that a person is to be erased, and delete their contact; answers the number of the erasure."""
-    addresses = msgspec.json.encode(who.addresses).decode()
-    subjects = [subject(one) for one in who.addresses]
-    place = here.tenant_id, here.workspace_id
-    number = int(await database.value(_SQL["ask"], *place, actor, reason, subjects, addresses))
+    """Request the erasure of a person and delete their contact; returns the id of the erasure."""
+    addresses = msgspec.json.encode(person.addresses).decode()
+    subjects = [subject(one) for one in person.addresses]
+    place = workspace.tenant_id, workspace.workspace_id
+    number = int(await database.value(_SQL["request"], *place, actor, reason, subjects, addresses))
     if contact is not None:
-        await contacts.delete(database, here, contact)
+        await contacts.delete(database, workspace, contact)
     return number
 
 
 async def workspaces(database: Database, tenant_id: str) -> list[Workspace]:
-    """Where a tenant has anything."""
+    """Return the workspaces of a tenant that have any data."""
     return [Workspace(tenant_id, row[0]) for row in await database.fetch(_SQL["workspaces"], tenant_id)]
 
 
 async def listed(
-    database: Database, here: Workspace, below: int, count: int, number: int | None = None
+    database: Database, workspace: Workspace, below: int, count: int, number: int | None = None
 ) -> list[dict[str, Any]]:
-    """Erasures of a workspace, the newest first, or one of them."""
-    asked = here.tenant_id, here.workspace_id, below, number, count
-    return [dict(row) for row in await database.fetch(_SQL["list"], *asked)]
+    """Return erasures of a workspace, newest first, or the one with this id."""
+    arguments = workspace.tenant_id, workspace.workspace_id, below, number, count
+    return [dict(row) for row in await database.fetch(_SQL["list"], *arguments)]
 
 
-async def look(database: Database, number: int | None = None, pages: int | None = None) -> Looked | None:
-    """Go on with one that is open, so many pages far at most; None where there is none to go on with."""
-    rows = await database.fetch(_SQL["open"], number, LOOK_SECONDS)
+async def advance(database: Database, number: int | None = None, pages: int | None = None) -> Erasure | None:
+    """Continue an open erasure for at most so many pages; None if there is none to continue."""
+    rows = await database.fetch(_SQL["open"], number, RETRY_SECONDS)
     if not rows:
         return None
     row = rows[0]
-    who = rules.of(_decode(row["addresses"]))
-    here = Workspace(row["tenant_id"], row["workspace_id"])
+    person = rules.person_of(_decode(row["addresses"]))
+    workspace = Workspace(row["tenant_id"], row["workspace_id"])
     upto = row["deliveries_upto"], row["runs_upto"]
-    erasure = Erasure(row["id"], here, row["actor"], row["asked_at"], who, *upto)
-    finished = not who.addresses or await _erase(database, erasure, pages)
-    counts = erasure.deliveries, erasure.runs
-    await database.fetch(
-        _SQL["progress"],
-        erasure.id,
-        *counts,
-        erasure.deliveries_upto,
-        erasure.runs_upto,
-        erasure.waits_for,
-        finished,
-    )
-    return Looked(erasure.id, *counts, erasure.waits_for, finished)
+    now = Erasure(row["id"], workspace, row["actor"], row["asked_at"], person, *upto)
+    now.finished = not person.addresses or await _erase(database, now, pages)
+    progress = now.deliveries, now.runs, now.deliveries_upto, now.runs_upto, now.waits_for, now.finished
+    await database.fetch(_SQL["progress"], now.id, *progress)
+    return now
 
 
 async def _erase(database: Database, erasure: Erasure, pages: int | None) -> bool:
-    """Whether there is nothing left, and nothing to wait for."""
+    """Erase so many pages; whether nothing is left and nothing is waited for."""
     await database.fetch(_SQL["arm"])
-    place = erasure.here.tenant_id, erasure.here.workspace_id
-    kinds, texts = [one.kind for one in erasure.who.addresses], [one.text for one in erasure.who.addresses]
+    place = erasure.workspace.tenant_id, erasure.workspace.workspace_id
+    kinds, texts = [one.kind for one in erasure.person.addresses], [one.text for one in erasure.person.addresses]
     await database.fetch(_SQL["contacts"], *place, kinds, texts, erasure.asked_at)
-    await database.fetch(_SQL["suppressions"], erasure.here.tenant_id, kinds, texts)
-    await _stop(database, erasure)
-    # Runs first: their deliveries tell which they are, as long as those say to whom they went.
-    for page, after in ((_runs, _sent), (_mentions, None)):
+    await database.fetch(_SQL["suppressions"], erasure.workspace.tenant_id, kinds, texts)
+    await _cancel_queued(database, erasure)
+    # Runs first: they are found by the recipients of their deliveries.
+    for page, after in ((_erase_runs, _erase_sent), (_erase_mentions, None)):
         while await page(database, erasure):
             if pages is not None:
                 pages -= 1
@@ -128,29 +111,29 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
             return False
         if after is not None:
             await after(database, erasure)
-    await database.fetch(_SQL["receipts"], erasure.who.terms, erasure.who.pattern, *place, erasure.who.forms)
-    await database.fetch(_SQL["answers"], *place, erasure.who.terms, erasure.who.pattern)
+    await database.fetch(_SQL["receipts"], erasure.person.terms, erasure.person.pattern, *place, erasure.person.forms)
+    await database.fetch(_SQL["answers"], *place, erasure.person.terms, erasure.person.pattern)
     return True
 
 
-async def _runs(database: Database, erasure: Erasure) -> bool:
-    """Erase the runs of a page, with all that they have ordered. False behind the last, or where one goes on."""
-    found, last = await person_store.runs(database, erasure.here, erasure.who, erasure.runs_upto, PAGE)
+async def _erase_runs(database: Database, erasure: Erasure) -> bool:
+    """Erase the runs of a page with their deliveries; False after the last page, or if a run is unfinished."""
+    found, last = await person_store.runs(database, erasure.workspace, erasure.person, erasure.runs_upto, PAGE)
     before = await database.fetch(_SQL["before"], [one["id"] for one in found], erasure.asked_at)
     ids = [row["id"] for row in before]
     if ids:
         await database.fetch(_SQL["cancel_run"], ids, erasure.actor)
         rows = await database.fetch(_SQL["of_runs"], ids)
-        await _end(database, rows, erasure.actor)
+        await _cancel(database, rows, erasure.actor)
         rows = await database.fetch(_SQL["of_runs"], ids)
         unfinished = {row["run_id"] for row in rows if row["status"] == "queued"}
         done = [one for one in ids if one not in unfinished]
-        theirs: list[int] = []
+        own: list[int] = []
         others: list[int] = []
         for row in rows:
             if row["run_id"] not in unfinished:
-                (theirs if _is_theirs(erasure, row) else others).append(row["id"])
-        erased = (await database.fetch(_SQL["erase_runs"], done, theirs, others))[0]
+                (own if _is_to_person(erasure, row) else others).append(row["id"])
+        erased = (await database.fetch(_SQL["erase_runs"], done, own, others))[0]
         erasure.runs += erased["runs"]
         erasure.deliveries += erased["deliveries"]
         erasure.waits_for += sum(row["status"] == "queued" for row in rows)
@@ -160,38 +143,38 @@ async def _runs(database: Database, erasure: Erasure) -> bool:
     return True
 
 
-async def _theirs(database: Database, erasure: Erasure) -> AsyncIterator[list[Any]]:
-    """What was sent to them, page by page. What is erased is not found again."""
-    place = erasure.here.tenant_id, erasure.here.workspace_id
+async def _deliveries_to_person(database: Database, erasure: Erasure) -> AsyncIterator[list[Any]]:
+    """Yield pages of the deliveries to the person. Erased ones are not found again."""
+    place = erasure.workspace.tenant_id, erasure.workspace.workspace_id
     behind: int | None = 0
     while behind is not None:
-        rows = await database.fetch(_SQL["sent"], *place, erasure.who.forms, behind, erasure.asked_at, PAGE)
-        yield [row for row in rows if _is_theirs(erasure, row)]
+        rows = await database.fetch(_SQL["sent"], *place, erasure.person.forms, behind, erasure.asked_at, PAGE)
+        yield [row for row in rows if _is_to_person(erasure, row)]
         behind = rows[-1]["id"] if len(rows) == PAGE else None
 
 
-async def _stop(database: Database, erasure: Erasure) -> None:
-    """Let nothing more go out to them: their runs first, which would order something else in its place."""
-    async for rows in _theirs(database, erasure):
+async def _cancel_queued(database: Database, erasure: Erasure) -> None:
+    """Cancel what is queued for the person, runs first: they would order other deliveries instead."""
+    async for rows in _deliveries_to_person(database, erasure):
         runs = {row["run_id"] for row in rows if row["run_id"] is not None and row["status"] == "queued"}
         if runs:
             await database.fetch(_SQL["cancel_run"], sorted(runs), erasure.actor)
-        await _end(database, rows, erasure.actor)
+        await _cancel(database, rows, erasure.actor)
 
 
-async def _sent(database: Database, erasure: Erasure) -> None:
-    """Erase what was sent to them, and what is to be told of it: what was told is a delivery, and comes next."""
-    async for rows in _theirs(database, erasure):
+async def _erase_sent(database: Database, erasure: Erasure) -> None:
+    """Erase the deliveries to the person, and their events that are not sent yet. Sent events are deliveries."""
+    async for rows in _deliveries_to_person(database, erasure):
         erased = int(await database.value(_SQL["erase_deliveries"], [row["id"] for row in rows], False))
         erasure.deliveries += erased
         erasure.waits_for += len(rows) - erased
-    await database.fetch(_SQL["untold"], erasure.here.tenant_id, erasure.here.workspace_id)
+    await database.fetch(_SQL["unsent_events"], erasure.workspace.tenant_id, erasure.workspace.workspace_id)
 
 
-async def _mentions(database: Database, erasure: Erasure) -> bool:
-    """Erase what others were told of them, once it is finished. False behind the last."""
-    asked = erasure.who.terms, erasure.deliveries_upto, PAGE, erasure.who.pattern, erasure.asked_at
-    rows = await database.fetch(_SQL["mentioned"], erasure.here.tenant_id, erasure.here.workspace_id, *asked)
+async def _erase_mentions(database: Database, erasure: Erasure) -> bool:
+    """Erase finished deliveries to others that mention the person; False after the last page."""
+    asked = erasure.person.terms, erasure.deliveries_upto, PAGE, erasure.person.pattern, erasure.asked_at
+    rows = await database.fetch(_SQL["mentioned"], erasure.workspace.tenant_id, erasure.workspace.workspace_id, *asked)
     ids = [row["id"] for row in rows if row["id"] is not None]
     if ids:
         erased = int(await database.value(_SQL["erase_deliveries"], ids, True))
@@ -203,14 +186,14 @@ async def _mentions(database: Database, erasure: Erasure) -> bool:
     return True
 
 
-def _is_theirs(erasure: Erasure, row: Any) -> bool:  # noqa: ANN401 - asyncpg's record
-    return address(row["channel"], row["recipient"]) in erasure.who.addresses
+def _is_to_person(erasure: Erasure, row: Any) -> bool:  # noqa: ANN401 - asyncpg's record
+    return address(row["channel"], row["recipient"]) in erasure.person.addresses
 
 
-async def _end(database: Database, rows: Sequence[Any], actor: str) -> None:
-    """Let nothing more of these go out. What is with its provider just now is left to end by itself."""
+async def _cancel(database: Database, rows: Sequence[Any], actor: str) -> None:
+    """Cancel deliveries. What is with its provider at the moment ends by itself."""
     waiting = [row["id"] for row in rows if row["status"] == "queued" and not row["marked"] and not row["held"]]
-    became = await suppression.bar(database, dict.fromkeys(waiting, _REASON))
+    became = await suppression.skip(database, dict.fromkeys(waiting, _REASON))
     held = [row["id"] for row in rows if row["held"]] + [one for one, life in became.items() if life == "held"]
     for one in held:
         await database.fetch(_SQL["settle"], one, actor)

@@ -1,4 +1,4 @@
--- name: ask
+-- name: request
 -- Write down that a person is to be erased from a workspace.
 INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, addresses)
 VALUES ($1, $2, $3, $4, $5, $6::jsonb) RETURNING id;
@@ -95,10 +95,10 @@ SELECT f.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
  WHERE last.id IS NOT NULL
  ORDER BY f.id;
 
--- name: untold
+-- name: unsent_events
 -- What is to be told of something that was erased says nothing that was known of it then. Who tells it just now is waited for: that
 -- is a delivery from then on.
-UPDATE dispatcher.happenings h
+UPDATE dispatcher.webhook_events h
    SET facts = h.facts || jsonb_strip_nulls(jsonb_build_object(
            'error', CASE WHEN h.facts ->> 'error' IS NOT NULL THEN 'erased' END,
            'provider_message_id', dispatcher.erased(h.facts ->> 'provider_message_id'),
@@ -114,7 +114,6 @@ SELECT dispatcher.cancel_run(r.id, 'erased', r.tenant_id, r.workspace_id, $2) FR
  WHERE r.id = ANY ($1::bigint[]) AND r.finished_at IS NULL;
 
 -- name: erase_deliveries
--- Take away what finished deliveries say.
 SELECT dispatcher.erase_deliveries($1, $2);
 
 -- name: erase_runs

@@ -1,4 +1,4 @@
-"""Models of persons: what requests ask about somebody, wherever they stand, and what answers say."""
+"""Models of the requests and answers about persons and erasures."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 from msgspec import Meta, Raw, Struct, field, json
 
 from dispatcher.features.persons.rules import ADDRESSES_MAX as NAMED_MAX
-from dispatcher.http.models import Asked, Cursor, Limit, Reason, Text
+from dispatcher.http.models import Asked, Cursor, Limit, Reason, Text, page_model
 
-# With those that their contacts have, which a client may name as well.
+# Including those of their contacts, which a client may name as well.
 ADDRESSES_MAX = 20 * NAMED_MAX
 
-AddressText = Annotated[str, Meta(min_length=1, max_length=1_000, description="An address of theirs.")]
+AddressText = Annotated[str, Meta(min_length=1, max_length=1_000, description="An address of the person.")]
 KindName = Annotated[
-    Literal["email", "phone", "other"] | None, Meta(description="Of the address; seen from it without this.")
+    Literal["email", "phone", "other"] | None, Meta(description="Of the address; derived from it without this.")
 ]
 
 
 class PersonQuery(Asked, frozen=True, kw_only=True):
-    """About whom."""
+    """The person to look up, by an address."""
 
     address: AddressText
     kind: KindName = None
@@ -27,7 +27,7 @@ class PersonQuery(Asked, frozen=True, kw_only=True):
 
 
 class NamedAddress(Asked, frozen=True):
-    """An address, and which kind it is where that cannot be seen from it."""
+    """An address, with its kind where that cannot be derived from it."""
 
     address: AddressText
     kind: KindName = None
@@ -36,65 +36,50 @@ class NamedAddress(Asked, frozen=True):
 Addresses = Annotated[list[NamedAddress], Meta(max_length=ADDRESSES_MAX)]
 
 
-class Whom(Asked, frozen=True, kw_only=True):
-    """Somebody: by addresses, by the key of a contact, or by both. The contact behind an address is them, too."""
+class PersonSelector(Asked, frozen=True, kw_only=True):
+    """A person: by addresses, by the key of a contact, or by both. The contact with an address belongs to them."""
 
     addresses: Addresses = field(default_factory=list)
     contact: Text | None = None
 
 
-class WholePerson(Whom, frozen=True, kw_only=True):
-    """Everything about whom."""
+class PersonExport(PersonSelector, frozen=True, kw_only=True):
+    """The person to export."""
 
     cursor: Cursor | None = None
     limit: Limit = 50
 
 
 class PersonAddress(Struct, frozen=True):
-    """An address in the form in which it is compared."""
+    """An address in the form in which addresses are compared."""
 
     kind: Literal["email", "phone", "other"]
     address: str
 
 
 class Person(Struct, frozen=True):
-    """Somebody, as far as addresses tell: those that were named, and those of contacts that they lead to."""
+    """The addresses of a person: those that were named, and those of their contacts."""
 
     addresses: list[PersonAddress]
 
 
-class Timeline(Struct, frozen=True):
-    """A page, the newest first: deliveries, and what was said about the address. It may be short, and go on."""
-
-    # As they were written: reading them would round their numbers.
-    entries: list[Raw]
-    next_cursor: str | None
-
-
-class Export(Struct, frozen=True):
-    """A page: each record says what it is. It may be empty, and go on all the same."""
-
-    records: list[Raw]
-    next_cursor: str | None
+# Records stay as they were written: reading them would round their numbers.
+_TIMELINE_WORDS = "A page of deliveries and list entries, newest first. It may be short and have a next page."
+Timeline = page_model("Timeline", "entries", Raw, _TIMELINE_WORDS)
+_EXPORT_WORDS = "A page of records, each with its kind. It may be empty and have a next page."
+Export = page_model("Export", "records", Raw, _EXPORT_WORDS)
 
 
-class NewErasure(Whom, frozen=True, kw_only=True):
-    """Whom to erase, with all their addresses; `address` and `kind` are for a single one."""
+class NewErasure(PersonSelector, frozen=True, kw_only=True):
+    """The person to erase, with all their addresses; `address` and `kind` are for a single one."""
 
     reason: Reason
     address: AddressText | None = None
     kind: KindName = None
 
 
-class ErasureQuery(Asked, frozen=True):
-    """Which part of the list."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
 class Erasure(Struct, frozen=True, kw_only=True):
-    """An erasure: what was erased so far, and how many deliveries it waits for. `subjects` are hashes of addresses."""
+    """An erasure: what it has erased, and how many deliveries it waits for. `subjects` are hashes of addresses."""
 
     id: int
     asked_at: datetime
@@ -108,13 +93,7 @@ class Erasure(Struct, frozen=True, kw_only=True):
     subjects: list[str]
 
 
-class Erasures(Struct, frozen=True):
-    """A page, the newest first."""
-
-    erasures: list[Erasure]
-    next_cursor: str | None
-
-
+Erasures = page_model("Erasures", "erasures", Erasure, "A page, the newest first.")
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 _ENTRY = {

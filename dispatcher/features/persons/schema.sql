@@ -75,13 +75,10 @@ DECLARE
     -- As erased has it, which a call would cost more. One that is a hash already was left as it is, and is not found.
     hash CONSTANT text := 'sha256:' || encode(sha256(convert_to(NEW.idempotency_key, 'UTF8')), 'hex');
 BEGIN
-    IF NOT EXISTS (
-        SELECT FROM dispatcher.deliveries d
-         WHERE d.tenant_id = NEW.tenant_id AND d.workspace_id = NEW.workspace_id AND d.idempotency_key = NEW.idempotency_key
-    ) AND NOT EXISTS (
-        SELECT FROM dispatcher.deliveries d
-         WHERE d.tenant_id = NEW.tenant_id AND d.workspace_id = NEW.workspace_id AND d.idempotency_key = hash
-    ) THEN
+    IF NOT EXISTS (SELECT FROM dispatcher.deliveries d WHERE d.tenant_id = NEW.tenant_id
+                      AND d.workspace_id = NEW.workspace_id AND d.idempotency_key = NEW.idempotency_key)
+       AND NOT EXISTS (SELECT FROM dispatcher.deliveries d WHERE d.tenant_id = NEW.tenant_id
+                          AND d.workspace_id = NEW.workspace_id AND d.idempotency_key = hash) THEN
         RETURN NEW;
     END IF;
     PERFORM FROM dispatcher.deliveries d
@@ -104,15 +101,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     hash CONSTANT text := 'sha256:' || encode(sha256(convert_to(NEW.idempotency_key, 'UTF8')), 'hex');
 BEGIN
-    IF NOT EXISTS (
-        SELECT FROM dispatcher.runs r
-         WHERE r.tenant_id = NEW.tenant_id AND r.workspace_id = NEW.workspace_id AND r.workflow = NEW.workflow
-           AND r.idempotency_key = NEW.idempotency_key
-    ) AND NOT EXISTS (
-        SELECT FROM dispatcher.runs r
-         WHERE r.tenant_id = NEW.tenant_id AND r.workspace_id = NEW.workspace_id AND r.workflow = NEW.workflow
-           AND r.idempotency_key = hash
-    ) THEN
+    IF NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.tenant_id = NEW.tenant_id AND r.workspace_id = NEW.workspace_id
+                      AND r.workflow = NEW.workflow AND r.idempotency_key = NEW.idempotency_key)
+       AND NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.tenant_id = NEW.tenant_id AND r.workspace_id = NEW.workspace_id
+                          AND r.workflow = NEW.workflow AND r.idempotency_key = hash) THEN
         RETURN NEW;
     END IF;
     PERFORM FROM dispatcher.runs r
@@ -238,9 +230,8 @@ BEGIN
      WHERE l.tenant_id = p_tenant_id AND l.kind = p_kind AND l.address = p_address;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.erased_delivery_keys_stay, dispatcher.erased_run_keys_stay,
-    dispatcher.keep_erased_keys, dispatcher.erase_deliveries, dispatcher.erase_runs,
-    dispatcher.erase_suppressions FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.erased_delivery_keys_stay, dispatcher.erased_run_keys_stay, dispatcher.keep_erased_keys,
+    dispatcher.erase_deliveries, dispatcher.erase_runs, dispatcher.erase_suppressions FROM PUBLIC;
 GRANT SELECT, INSERT ON dispatcher.erasures TO dispatcher_tenant;
 -- An address that is taken off the list, or wants a topic again, is forgiven what was said before it was erased.
 GRANT SELECT, DELETE ON dispatcher.erased_suppressions TO dispatcher_tenant;

@@ -1,4 +1,4 @@
-"""Erasing: the janitor goes on with it, since it may be as long as the tables are."""
+"""The chore that continues open erasures. It is run by the janitor, in steps, since one may read whole tables."""
 
 import asyncpg
 import structlog
@@ -13,12 +13,12 @@ PAGES_MAX = 20
 
 
 async def erase(database: Database, _page: int) -> None:
-    """Go on a little with an erasure that nobody else is at."""
+    """Continue an open erasure that no other process is working on."""
     try:
-        looked = await erasure.look(database, pages=PAGES_MAX)
+        now = await erasure.advance(database, pages=PAGES_MAX)
     except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
-        # A row that cannot be erased must not keep everything else from being done.
+        # A row that cannot be erased must not stop the other chores.
         log.exception("erasure.failed")
         return
-    if looked is not None and looked.finished:
-        log.info("erasure.finished", erasure=looked.id, deliveries=looked.deliveries, runs=looked.runs)
+    if now is not None and now.finished:
+        log.info("erasure.finished", erasure=now.id, deliveries=now.deliveries, runs=now.runs)

@@ -1,4 +1,4 @@
--- name: heard
+-- name: remember
 -- Remember what was heard until $3 seconds from now; no row where it is remembered already. Who comes second with the
 -- same waits for the first one's end.
 INSERT INTO dispatcher.receipt_events (provider, event, keep_until)
@@ -35,7 +35,6 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.recipi
  WHERE d.hash = asked.hash;
 
 -- name: record
--- Keep a receipt about a delivery, and settle that where it is held.
 SELECT dispatcher.record_receipt($1, $2, $3, $4, $5, $6, $7);
 
 -- name: suppress

@@ -1,4 +1,4 @@
-"""The `runs` commands: what workflows do and did, each run with its steps, its log and its deliveries."""
+"""The `runs` commands: list, show and watch runs; pause, resume, cancel, retry and signal them."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -9,7 +9,7 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from dispatcher.base.values.durations import said
+from dispatcher.base.values.durations import format_duration
 from dispatcher.cli.arguments import moment, object_text
 from dispatcher.cli.calls.caller import PAGE_MAX, Caller
 from dispatcher.cli.commands import command, group
@@ -21,17 +21,17 @@ from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.dry_run.command import plan
 from dispatcher.features.runs.models import Entry, Ordered, RunAttempt, WholeRun
 from dispatcher.features.runs.steps import Steps
-from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow, record
+from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Poll, PollLimits, follow, record
 from dispatcher.http.cursors import ID_MAX
 from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.models import Acted
 from dispatcher.http.problems import NOT_FOUND, Problem
 from dispatcher.plans.walk.run import RUN_STATUSES
 
-# A node writes two lines or three; one with this many has been replayed often.
+# A node writes two or three entries; a run with so many was replayed often.
 ENTRIES_MAX = 10_000
 DELIVERIES_SHOWN = 200
-# What `show` does not say in a line of its own.
+# The fields that `show` does not print in lines of their own.
 APART = {"execution_id", "id", "steps", "cursor", "counts", "input", "context", "log", "deliveries"}
 
 Id = Annotated[int, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
@@ -40,28 +40,19 @@ Ids = Annotated[list[int], typer.Argument(min=1, max=ID_MAX, metavar="ID...")]
 app = group(help="List, show and watch runs; pause, resume, cancel and retry them.")
 
 
-@command(app, "pause", acts=True, spans=True)
-def pause(caller: Caller, ids: Ids, reason: Reason) -> None:
-    """Pause runs: they go no further, and what they have queued waits."""
-    _act(caller, endpoints.pause_run, ids, reason)
+def _add_action(name: str, endpoint: Endpoint, description: str) -> None:
+    def act(caller: Caller, ids: Ids, reason: Reason) -> None:
+        require_reason(reason)
+        _each(caller, endpoint, ids, {"reason": reason})
+
+    act.__doc__ = description
+    command(app, name, acts=True, spans=True)(act)
 
 
-@command(app, "resume", acts=True, spans=True)
-def resume(caller: Caller, ids: Ids, reason: Reason) -> None:
-    """Let paused runs go on."""
-    _act(caller, endpoints.resume_run, ids, reason)
-
-
-@command(app, "cancel", acts=True, spans=True)
-def cancel(caller: Caller, ids: Ids, reason: Reason) -> None:
-    """Cancel runs: what they have queued is skipped, and nothing more is sent."""
-    _act(caller, endpoints.cancel_run, ids, reason)
-
-
-@command(app, "retry", acts=True, spans=True)
-def retry(caller: Caller, ids: Ids, reason: Reason) -> None:
-    """Let failed runs go on from the node that failed. What was sent stays sent."""
-    _act(caller, endpoints.replay_run, ids, reason)
+_add_action("pause", endpoints.pause_run, "Pause runs: they go no further, and what they have queued waits.")
+_add_action("resume", endpoints.resume_run, "Let paused runs go on.")
+_add_action("cancel", endpoints.cancel_run, "Cancel runs: what they have queued is skipped, and nothing more is sent.")
+_add_action("retry", endpoints.replay_run, "Let failed runs go on from the node that failed. What was sent stays sent.")
 
 
 @command(app, "signal", acts=True, spans=True)
@@ -70,21 +61,16 @@ def signal(
     run_id: Id,
     event: Annotated[str, typer.Argument(metavar="EVENT")],
     data: Annotated[
-        str, typer.Option(metavar="JSON|@FILE|-", help="What it says, as an object; - is the standard input.")
+        str, typer.Option(metavar="JSON|@FILE|-", help="Its data, as an object; - is the standard input.")
     ] = "{}",
 ) -> None:
-    """Send a run an event. It is kept for the node that waits for it, also where the run comes there later."""
+    """Send a run an event. It is stored until a node waits for it."""
     require_filter("EVENT", event)
     _each(caller, endpoints.signal_run, [run_id], {"event": event, "data": Raw(object_text("--data", data).encode())})
 
 
-def _act(caller: Caller, endpoint: Endpoint, ids: Sequence[int], reason: str) -> None:
-    require_reason(reason)
-    _each(caller, endpoint, ids, {"reason": reason})
-
-
 def _each(caller: Caller, endpoint: Endpoint, ids: Sequence[int], body: Mapping[str, object]) -> None:
-    """Do something to each run, say what became of it, and end with a code that says whether all of it was done."""
+    """Call an endpoint for each run and show its answer; exit with FAILED unless all were done."""
     all_done = True
     for run_id in dict.fromkeys(ids):
         try:
@@ -130,7 +116,9 @@ def list_(
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     at = ", ".join(row["current_steps"])
-    took = "" if row["finished_at"] is None else said((row["finished_at"] - row["created_at"]).total_seconds())
+    took = (
+        "" if row["finished_at"] is None else format_duration((row["finished_at"] - row["created_at"]).total_seconds())
+    )
     begun = f"{row['created_at']:%Y-%m-%d %H:%M:%S}"
     key = row["idempotency_key"]
     return row["id"], row["workflow"], row["version"], row["status"], at, key, begun, took, row["error"]
@@ -138,12 +126,12 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 @command(app, "show", limit=DELIVERIES_SHOWN, after=False, spans=True)
 def show(caller: Caller, run_id: Id) -> None:
-    """Show a run: its steps, what it knows, its log, and what became of its deliveries, as many as --limit says."""
+    """Show a run: its steps, input, context and log, and as many of its deliveries as --limit says."""
     show_run(caller, run_id, caller.given.limit)
 
 
 def show_run(caller: Caller, run_id: int, most: int = DELIVERIES_SHOWN) -> None:
-    """Show a run with its log, and with so many of its deliveries."""
+    """Show a run with its log and at most so many deliveries."""
     found: WholeRun = caller.ask(endpoints.get_run, run_id)
     entries = list(islice(caller.every(endpoints.get_run_log, run_id), ENTRIES_MAX))
     log = sorted([*entries, *found.attempts], key=attrgetter("at"))
@@ -207,4 +195,4 @@ def watch(
     poll: Poll = POLL_SECONDS,
 ) -> None:
     """Show the progress of a run, and end as it does: the exit code is 0 where it is completed."""
-    follow(caller, run_id, Patience(poll, timeout))
+    follow(caller, run_id, PollLimits(poll, timeout))

@@ -1,4 +1,4 @@
-"""Models of runs: what requests say of triggers and events, and what answers say."""
+"""Models of runs: triggers, events, queries and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "fai
 
 
 class NewTrigger(Asked, frozen=True):
-    """What a run of a workflow begins with."""
+    """A trigger: the input of a run, and its idempotency key."""
 
     input: Annotated[Json, Meta(description="What its workflow reads.")] = field(default_factory=dict)
     idempotency_key: Annotated[Text | None, Meta(description="It starts one run; the second trigger gets that.")] = None
@@ -21,7 +21,7 @@ class NewTrigger(Asked, frozen=True):
 
 
 class Triggered(Struct, frozen=True):
-    """The run of a trigger; a duplicate is one that its key had started before."""
+    """The run of a trigger; for a duplicate the run that its key has started before."""
 
     execution_id: int
     workflow_name: str
@@ -32,7 +32,7 @@ class Triggered(Struct, frozen=True):
 
 
 class RunQuery(Asked, frozen=True):
-    """Which runs."""
+    """A filter and page of runs."""
 
     workflow: ShortText | None = None
     status: RunStatus | None = None
@@ -111,8 +111,8 @@ class Ordered(Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class OrderedQuery(Asked, frozen=True):
-    """Which of them."""
+class PageQuery(Asked, frozen=True):
+    """The page of a list about one run."""
 
     cursor: Cursor | None = None
     limit: Limit = 100
@@ -141,15 +141,8 @@ class WholeRun(Run, frozen=True, kw_only=True):
     deliveries: list[dict[str, Any]]
 
 
-class LogQuery(Asked, frozen=True):
-    """Which part of a log."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 100
-
-
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happened to a run."""
+    """An entry in the log of a run."""
 
     number: int
     at: datetime
@@ -169,7 +162,7 @@ class Log(Struct, frozen=True):
 
 
 class ProgressQuery(Asked, frozen=True):
-    """What is known already."""
+    """The first entry of the log that is wanted."""
 
     first: Annotated[int, Meta(ge=0, le=ID_MAX, description="The number of the first entry that is not.")] = 0
     limit: Limit = 500
@@ -186,7 +179,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class Signal(Asked, frozen=True):
-    """An event for a run, kept for the node that waits for it."""
+    """An event for a run; it is stored until a node waits for it."""
 
     event: Text
     data: Annotated[Json, Meta(description="What it says.")] = field(default_factory=dict)

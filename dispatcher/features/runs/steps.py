@@ -1,4 +1,4 @@
-"""The steps of a run as people follow them: what each node does just now, or what became of it."""
+"""The steps of a run: the present state of each node, from the log and the cursor."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from dispatcher.features.runs.models import Entry, Run, Visit
 from dispatcher.features.workflows.models import Step
 
 DONE, FAILED, SKIPPED, STOPPED, AHEAD = "done", "failed", "skipped", "stopped", ""
-# What a node does that the run is at.
+# The state of a node that the run is at.
 STANDINGS = {
     "joining": "waits for other paths",
     "sending": "runs",
@@ -22,7 +22,7 @@ NO_COUNTS: Mapping[str, int] = {}
 
 
 class Row(Struct, frozen=True):
-    """One node: whether the run is at it, what it does or did, and what there is to say about that."""
+    """A row for a node: whether the run is at it, its state, and a note about that."""
 
     step: int
     node: str
@@ -33,7 +33,7 @@ class Row(Struct, frozen=True):
 
 
 class Steps:
-    """The nodes of a workflow, and what the log of a run has said about them so far."""
+    """The nodes of a workflow, with the states that the log of a run gives them so far."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
@@ -43,7 +43,7 @@ class Steps:
         self.next = 0
 
     def read(self, entries: Iterable[Entry]) -> None:
-        """Take in what the log has to say."""
+        """Read further entries of the log."""
         for entry in entries:
             self.next = max(self.next, entry.number + 1)
             node, event = entry.node, entry.event
@@ -54,7 +54,7 @@ class Steps:
                 self._errors[node] = entry.error or ""
 
     def rows(self, run: Run, cursor: Mapping[str, Visit], counts: Mapping[str, Mapping[str, int]]) -> list[Row]:
-        """Every node, in the order of the definition."""
+        """Return a row for every node, in the order of the definition."""
         return [self._row(one, run, cursor.get(one.node), counts.get(one.node, NO_COUNTS)) for one in self._steps]
 
     def _row(self, one: Step, run: Run, visit: Visit | None, counts: Mapping[str, int]) -> Row:
@@ -84,7 +84,7 @@ def _note(visit: Visit, counts: Mapping[str, int]) -> str:
 
 
 def window(rows: Sequence[Row], count_max: int) -> Sequence[Row]:
-    """As many rows as fit, with the first one that the run is at among them; at its end the last ones."""
+    """Return as many rows as fit, around the first node that the run is at; after its end the last rows."""
     if len(rows) <= count_max:
         return rows
     here = next((number for number, row in enumerate(rows) if row.is_here), len(rows))
@@ -93,7 +93,7 @@ def window(rows: Sequence[Row], count_max: int) -> Sequence[Row]:
 
 
 def ending(run: Run) -> str:
-    """How a run has ended, in a sentence."""
+    """Return the sentence about the end of a run."""
     match run.status:
         case "failed":
             at = f" at {run.error_step}" if run.error_step else ""

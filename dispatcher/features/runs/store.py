@@ -1,4 +1,4 @@
-"""Runs: starting them, finding and showing them, and what an operator may do to one."""
+"""The store of runs: trigger, find, show, pause, resume, cancel, replay and signal them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,19 +13,17 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.features.runs.models import Entry, Progress, Run, RunAttempt, RunQuery, Triggered, Visit, WholeRun
-from dispatcher.features.workflows.models import Step
-from dispatcher.plans.drawing.labels import label
-from dispatcher.plans.plan import Plan
+from dispatcher.features.workflows.store import steps
 from dispatcher.plans.plan import decode as decode_plan
 
 _SQL = statements(__name__)
 _cursor = msgspec.json.Decoder(dict[str, Visit]).decode
 
 Verb = Literal["pause", "resume", "cancel", "replay"]
-# What is JSON in an entry of a log.
+# The JSON fields of a log entry.
 _JSON = {"context", "added"}
 
-# How the schema's functions refuse a call, and how Postgres refuses JSON that it cannot keep.
+# Refusals of the schema's functions, and of JSON that Postgres cannot store.
 _REFUSALS = (
     asyncpg.DataError,
     asyncpg.NoDataFoundError,
@@ -39,11 +37,11 @@ _WHY: Mapping[str, Why] = {
 
 
 class _Detail(Struct, frozen=True):
-    """A fault as the schema's functions write it."""
+    """A fault in the DETAIL of an error of the schema's functions."""
 
     path: str
     words: str
-    # What an input lacks, by name.
+    # The kind and name of a missing field or variable.
     kind: str = ""
     name: str = ""
 
@@ -52,7 +50,7 @@ _details = msgspec.json.Decoder(list[_Detail]).decode
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
-    """What starts a run."""
+    """A request to start a run; the input is JSON."""
 
     workflow: str
     input: str
@@ -62,26 +60,26 @@ class Trigger(Struct, frozen=True, kw_only=True):
 
 
 async def trigger(database: Database, given: Trigger) -> Triggered:
-    """Start a run; raises TriggerRefused with everything that is missing."""
-    with _refusing():
+    """Start a run, or find the run of its key. Raises TriggerRefused with all faults."""
+    with _refusals():
         rows = await database.fetch(_SQL["trigger"], *_asked(given))
     return Triggered(*rows[0])
 
 
 async def trigger_many(database: Database, batch: Sequence[Trigger]) -> list[Triggered | TriggerRefused]:
-    """The same for triggers of one workflow, in one transaction: each is answered as if it had come alone.
+    """Trigger one workflow many times in one transaction; return the answer to each.
 
-    Raises TriggerRefused where one has JSON that Postgres cannot keep, and does nothing: which one, each shows alone.
+    Raises TriggerRefused, and does nothing, if any input is JSON that Postgres cannot store.
     """
     first = batch[0]
-    whose = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
-    told = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
-    with _refusing():
-        rows = await database.fetch(_SQL["trigger_many"], *whose, *told)
+    place = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
+    columns = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
+    with _refusals():
+        rows = await database.fetch(_SQL["trigger_many"], *place, *columns)
     if any(row["refusal"] == asyncpg.LockNotAvailableError.sqlstate for row in rows):
         raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
-    answers = {place: _answered(first.workflow, row) for place, *row in rows}
-    return [answers[place] for place in range(1, len(batch) + 1)]
+    answers = {number: _answered(first.workflow, row) for number, *row in rows}
+    return [answers[number] for number in range(1, len(batch) + 1)]
 
 
 def _answered(workflow: str, row: Sequence[Any]) -> Triggered | TriggerRefused:
@@ -92,12 +90,12 @@ def _answered(workflow: str, row: Sequence[Any]) -> Triggered | TriggerRefused:
 
 
 async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
-    """The run that a trigger would find, or None where it would start one; raises what it would raise.
+    """Return the run that holds the key of a trigger, or None if it would start a run. Raises TriggerRefused.
 
-    It is the trigger itself, where nothing may be written: it ends where all checks are over.
+    It is the trigger itself in a read-only transaction: it ends when all checks are over.
     """
-    with _refusing():
-        rows = await database.fetch_unwritten(_SQL["trigger"], *_asked(given))
+    with _refusals():
+        rows = await database.fetch_read_only(_SQL["trigger"], *_asked(given))
     return None if rows is None else Triggered(*rows[0])
 
 
@@ -107,22 +105,16 @@ def _asked(given: Trigger) -> tuple[object, ...]:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """Raise TriggerRefused where a call is refused. That a lock is not let go of is none, though of the same class."""
+def _refusals() -> Iterator[None]:
+    """Raise TriggerRefused if a call is refused. A lock time-out has a class of refusals, and is not a refusal."""
     try:
         yield
     except asyncpg.LockNotAvailableError:
         raise
-    except _REFUSALS as refusal:
-        raise refused(refusal) from refusal
-
-
-def refused(refusal: asyncpg.PostgresError) -> TriggerRefused:
-    """A refusal with its faults."""
-    # Its own fields are typed as absent.
-    detail: str | None = getattr(refusal, "detail", None)
-    message = str(refusal.args[0]) if refusal.args else str(refusal)
-    return _refusal(refusal.sqlstate or "", message, detail)
+    except _REFUSALS as error:
+        # asyncpg sets the detail without declaring it.
+        detail: str | None = getattr(error, "detail", None)
+        raise _refusal(error.sqlstate or "", str(error.args[0]) if error.args else str(error), detail) from error
 
 
 def _refusal(code: str, message: str, detail: str | None) -> TriggerRefused:
@@ -139,27 +131,22 @@ def _names(details: Sequence[_Detail], kind: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.name for one in details if one.kind == kind))
 
 
-async def now(database: Database) -> float:
-    """The database's time, in seconds since 1970."""
-    return float(await database.value(_SQL["now"]))
-
-
 async def newest(
     database: Database, tenant_id: str | None, workspace_id: str | None, asked: RunQuery, below: int, count: int
 ) -> list[int]:
     """Return the ids of the newest runs below an id; a tenant or a workspace that is None is any."""
-    told: list[object] = [below, count, asked.status, asked.since, tenant_id, workspace_id]
+    conditions: list[object] = [below, count, asked.status, asked.since, tenant_id, workspace_id]
     if asked.idempotency_key is not None:
-        found = await database.fetch(_SQL["newest_of_key"], *told, asked.workflow, asked.idempotency_key)
+        found = await database.fetch(_SQL["newest_of_key"], *conditions, asked.workflow, asked.idempotency_key)
     elif asked.workflow is not None:
-        found = await database.fetch(_SQL["newest_of_workflow"], *told, asked.workflow)
+        found = await database.fetch(_SQL["newest_of_workflow"], *conditions, asked.workflow)
     else:
-        found = await database.fetch(_SQL["newest"], *told)
+        found = await database.fetch(_SQL["newest"], *conditions)
     return [row["id"] for row in found]
 
 
 async def rows(database: Database, ids: Sequence[int]) -> list[Run]:
-    """Return those of these runs that are there, in short, the newest first."""
+    """Return these runs in short, the newest first; ids of no run are left out."""
     return [msgspec.convert(dict(row), Run) for row in await database.fetch(_SQL["rows"], ids)]
 
 
@@ -169,14 +156,14 @@ async def find(database: Database, run_id: int) -> Run | None:
     return found[0] if found else None
 
 
-async def execution(database: Database, run_id: int, whose: Workspace) -> dict[str, Any] | None:
+async def execution(database: Database, run_id: int, workspace: Workspace) -> dict[str, Any] | None:
     """Return a run of a workspace in the words of the older interface, or None."""
-    rows = await database.fetch(_SQL["execution"], run_id, whose.tenant_id, whose.workspace_id)
+    rows = await database.fetch(_SQL["execution"], run_id, workspace.tenant_id, workspace.workspace_id)
     return dict(rows[0]) | {name: _raw(rows[0][name]) for name in ("input_payload", "context")} if rows else None
 
 
 async def owner(database: Database, run_id: int) -> dict[str, Any] | None:
-    """Whose a run is, or None."""
+    """Return the tenant and workspace of a run, or None."""
     rows = await database.fetch(_SQL["owner"], run_id)
     return dict(rows[0]) if rows else None
 
@@ -219,11 +206,6 @@ async def show(database: Database, run_id: int, attempts_max: int, deliveries_ma
     )
 
 
-def steps(plan: Plan) -> list[Step]:
-    """Return the nodes of a plan, in the order of its definition."""
-    return [Step(node.step, name, label(node)) for name, node in plan.nodes.items()]
-
-
 async def ordered(database: Database, run_id: int, after: int, count: int) -> list[dict[str, Any]]:
     """Return the deliveries of a run after an id, with their life."""
     return [dict(row) for row in await database.fetch(_SQL["deliveries"], run_id, count, after)]
@@ -231,7 +213,7 @@ async def ordered(database: Database, run_id: int, after: int, count: int) -> li
 
 async def progress(database: Database, run_id: int, first: int, count: int) -> Progress | None:
     """Return where a run stands, and so many entries of its log from a number on; or None."""
-    # First of all the run: of one that has ended everything that is read after that is the last word.
+    # The run is read first: if it has ended, everything that is read after it is final.
     run = await find(database, run_id)
     if run is None:
         return None
@@ -251,11 +233,11 @@ async def _counts(database: Database, run_id: int) -> dict[str, dict[str, int]]:
 
 
 async def act(database: Database, verb: Verb, run_id: int, reason: str, actor: str) -> str:
-    """Do it to a run; the answer says what became of that."""
+    """Pause, resume, cancel or replay a run; return the answer of the SQL function."""
     return str(await database.value(_SQL[verb], run_id, reason, actor) or "unknown")
 
 
 async def signal(database: Database, run_id: int, event: str, data: str, actor: str) -> str:
-    """Send it an event: the answer is accepted, unknown, or how the run has ended; raises TriggerRefused."""
-    with _refusing():
+    """Send a run an event; return accepted, unknown, or the status of an ended run. Raises TriggerRefused."""
+    with _refusals():
         return str(await database.value(_SQL["signal"], run_id, event, data, actor) or "unknown")

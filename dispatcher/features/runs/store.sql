@@ -63,7 +63,7 @@ SELECT id::text, workflow_name, workflow_version, status, current_step, total_st
   FROM dispatcher.workflow_executions WHERE id = $1 AND tenant_id = $2 AND workspace_id = $3;
 
 -- name: owner
--- Whose a run is.
+-- The tenant and workspace of a run.
 SELECT tenant_id, workspace_id FROM dispatcher.runs WHERE id = $1;
 
 -- name: cursor
@@ -111,7 +111,3 @@ SELECT dispatcher.replay_run(id, $2, tenant_id, workspace_id, $3) FROM dispatche
 -- name: signal
 -- Send an event to a run. Raises what is wrong with the call.
 SELECT dispatcher.signal_run(id, $2, $3::jsonb, tenant_id, workspace_id, $4) FROM dispatcher.runs WHERE id = $1;
-
--- name: now
--- The database's time, in seconds since 1970.
-SELECT extract(epoch FROM clock_timestamp())::float8;

@@ -1,10 +1,10 @@
-"""Batches of triggers: what arrives while others are being written is written with the next ones, in one transaction.
+"""Trigger batches: triggers that arrive while others are being written share the next transaction.
 
-A trigger alone costs a round trip, a look at its workflow and a commit to disk. Under load all of that is shared, and
-when there is no load nobody waits: what comes while nothing is under way is written at once.
+A trigger alone costs a round trip, a look at its workflow and a commit to disk. Under load a batch shares all of that;
+without load a trigger is written at once.
 
-An application that triggers inside a transaction of its own keeps its key locked for as long as that lasts. Whoever
-comes with the same key has to wait for its end, and those who were to be written with him do not.
+An application that triggers inside its own transaction locks its key until that ends. A trigger with the same key waits
+for that end, and the rest of its batch does not.
 """
 
 import asyncio
@@ -26,37 +26,37 @@ from dispatcher.http.server.connection_shares import PATIENT_MAX
 BATCH_MAX = 200
 # Transactions under way: while one is on its way to disk another one is made.
 UNDER_WAY_MAX = 2
-# Longer than a transaction of ours takes: what is locked for longer is so by somebody else.
+# Longer than a transaction of ours takes: a lock that is held for longer is held by an application.
 LOCK_SECONDS = 0.25
-# Connections on which triggers are written alone.
-APART_MAX = 1
+# Connections on which triggers are written alone at first.
+ALONE_MAX = 1
 
 _Waiting: TypeAlias = "tuple[Trigger, asyncio.Future[Triggered]]"
 
 
 class TriggerBatches:
-    """Writes the triggers of one process."""
+    """The writer of the triggers of one process."""
 
     def __init__(self, database: Callable[[], Database]) -> None:
         self._database = database
-        # Of each workflow, in the order in which they are taken.
+        # By workflow, in the order in which they are taken.
         self._waiting: dict[tuple[Workspace, str], list[_Waiting]] = {}
         self._under_way: set[asyncio.Task[None]] = set()
-        self._apart: set[asyncio.Task[None]] = set()
-        self._alone = asyncio.Semaphore(APART_MAX)
+        self._alone: set[asyncio.Task[None]] = set()
+        self._quick = asyncio.Semaphore(ALONE_MAX)
         self._patient = asyncio.Semaphore(PATIENT_MAX)
 
     async def start(self, asked: Trigger) -> Triggered:
-        """The run of a trigger, as if it had come alone; raises TriggerRefused."""
-        told: asyncio.Future[Triggered] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault((asked.workspace, asked.workflow), []).append((asked, told))
+        """Return the run of a trigger. Raises TriggerRefused."""
+        answered: asyncio.Future[Triggered] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault((asked.workspace, asked.workflow), []).append((asked, answered))
         if len(self._under_way) < UNDER_WAY_MAX:
             task = asyncio.create_task(self._write())
             self._under_way.add(task)
-        return await told
+        return await answered
 
     async def _write(self) -> None:
-        """Write what waits, one workflow after the other, until nothing does."""
+        """Write the waiting triggers, one workflow after the other, until there are none."""
         try:
             while self._waiting:
                 which = next(iter(self._waiting))
@@ -64,68 +64,65 @@ class TriggerBatches:
                 if waiting[BATCH_MAX:]:
                     # Behind the other workflows.
                     self._waiting[which] = waiting[BATCH_MAX:]
-                # Who has gone meanwhile has not been promised anything.
+                # A caller that was cancelled meanwhile has not been promised anything.
                 batch = [one for one in waiting[:BATCH_MAX] if not one[1].done()]
                 if batch:
-                    await self._tell(batch)
+                    await self._write_batch(batch)
         finally:
-            # Here, and not in a callback of the task: whoever came before that ran would be left waiting.
+            # Not in a callback of the task: a trigger that came before the callback would wait for ever.
             self._under_way -= {asyncio.current_task()}
 
-    async def _tell(self, batch: list[_Waiting]) -> None:
+    async def _write_batch(self, batch: list[_Waiting]) -> None:
         answers: Sequence[Triggered | Exception]
         try:
             answers = await self._written(batch, LOCK_SECONDS)
         except TriggerRefused as refused:
             if batch[1:]:
                 for one in batch:
-                    await self._tell([one])
+                    await self._write_batch([one])
                 return
             answers = [refused]
         except asyncpg.LockNotAvailableError:
-            # Which of them has to wait is not known.
+            # It is not known which of them has to wait.
             for one in batch:
-                task = asyncio.create_task(self._tell_apart(one))
-                self._apart.add(task)
-                task.add_done_callback(self._apart.discard)
+                task = asyncio.create_task(self._write_alone(one))
+                self._alone.add(task)
+                task.add_done_callback(self._alone.discard)
             return
         except Exception as fault:
             answers = [fault] * len(batch)
         for one, answer in zip(batch, answers, strict=True):
             _answer(one, answer)
 
-    async def _tell_apart(self, one: _Waiting) -> None:
-        """Write one alone, at once where it can be, or when what it needs is no longer locked."""
-        try:
-            async with self._alone:
-                answer = (await self._written([one], LOCK_SECONDS))[0]
-        except asyncpg.LockNotAvailableError:
-            await self._tell_patiently(one)
-        except Exception as fault:
-            _answer(one, fault)
-        else:
+    async def _write_alone(self, one: _Waiting) -> None:
+        """Write one trigger at once, or if its key is locked for long, on a connection that may wait."""
+        answer: Triggered | Exception
+        for slots, lock_seconds in ((self._quick, LOCK_SECONDS), (self._patient, None)):
+            async with slots:
+                if one[1].done():
+                    return
+                try:
+                    (answer,) = await self._written([one], lock_seconds)
+                except asyncpg.LockNotAvailableError as fault:
+                    if lock_seconds is not None:
+                        continue
+                    answer = fault
+                except Exception as fault:
+                    answer = fault
             _answer(one, answer)
-
-    async def _tell_patiently(self, one: _Waiting) -> None:
-        async with self._patient:
-            if one[1].done():
-                return
-            try:
-                _answer(one, (await self._written([one], None))[0])
-            except Exception as fault:
-                _answer(one, fault)
+            return
 
     async def _written(self, batch: list[_Waiting], lock_seconds: float | None) -> Sequence[Triggered | TriggerRefused]:
-        whose = batch[0][0].workspace
-        async with tenants.transaction(self._database(), whose, lock_seconds=lock_seconds) as inside:
+        workspace = batch[0][0].workspace
+        async with tenants.transaction(self._database(), workspace, lock_seconds=lock_seconds) as inside:
             return await store.trigger_many(inside, [asked for asked, _ in batch])
 
 
 def _answer(one: _Waiting, answer: Triggered | Exception) -> None:
-    _, told = one
-    if told.done():
+    _, answered = one
+    if answered.done():
         return
     if isinstance(answer, Exception):
-        told.set_exception(answer)
+        answered.set_exception(answer)
     else:
-        told.set_result(answer)
+        answered.set_result(answer)

@@ -1,4 +1,4 @@
-"""The `trigger` command: one run of a workflow, and if that is asked for, its progress to the end."""
+"""The `trigger` command: starts a run of a workflow, and with --wait shows its progress to the end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,19 +17,19 @@ from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.output import tell
 from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.models import Triggered
-from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Patience, Poll, follow
+from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Poll, PollLimits, follow
 from dispatcher.http.problems import CONFLICT, FAULTY, NOT_FOUND, Problem
 
 TIMEOUT_SECONDS = 60.0
 
 Input = Annotated[
     str | None,
-    typer.Option("--input", metavar="JSON|@FILE|-", help="What it is given, as an object; - is the standard input."),
+    typer.Option("--input", metavar="JSON|@FILE|-", help="Its input, as an object; - is the standard input."),
 ]
 Var = Annotated[list[str] | None, typer.Option("--var", metavar="NAME=VALUE", help="More of it: JSON, else text.")]
 Key = Annotated[
     str | None,
-    typer.Option("--key", "--correlation-id", help="What makes it unique; without one a random key is made."),
+    typer.Option("--key", "--correlation-id", help="Its idempotency key; random without it."),
 ]
 
 
@@ -62,15 +62,15 @@ def trigger(
     with explaining(caller, name):
         answer: Triggered = caller.ask(endpoints.trigger_workflow, name, body=body)
     if key is None:
-        # Nobody else can have it: the answer to the first try was lost on the way.
+        # The random key is ours: the answer to a first attempt was lost.
         answer = structs.replace(answer, duplicate=False)
     _tell(caller, answer, own_key)
     if wait:
-        follow(caller, answer.execution_id, Patience(poll, timeout))
+        follow(caller, answer.execution_id, PollLimits(poll, timeout))
 
 
 def input_of(data: str | None, var: list[str] | None, key: str | None) -> Raw:
-    """The input that the options of a trigger say."""
+    """Return the input that --input and --var make."""
     if key is not None:
         require_words("--key", key)
     return Raw(object_with_pairs("--input", data, "--var", var or []).encode())
@@ -78,22 +78,17 @@ def input_of(data: str | None, var: list[str] | None, key: str | None) -> Raw:
 
 @contextmanager
 def explaining(caller: Caller, name: str) -> Iterator[None]:
-    """Where a trigger is refused, say what its input lacks, or which workflow may be meant. Raises TriggerRefused."""
+    """Turn the Problem of a trigger into TriggerRefused, with the faults of its input or a similar name."""
     try:
         yield
     except Problem as problem:
         if problem.kind not in (FAULTY, NOT_FOUND, CONFLICT):
             raise
-        hint = did_you_mean(name, _known(caller)) if problem.kind is NOT_FOUND else ""
+        from dispatcher.features.workflows import endpoints as workflows  # noqa: PLC0415 - its compiler loads slowly
+
+        hint = did_you_mean(name, caller.names(workflows.list_workflows)) if problem.kind is NOT_FOUND else ""
         faults = problem.faults or [Fault("$", problem.detail)]
         raise TriggerRefused(faults, problem.detail + hint) from problem
-
-
-def _known(caller: Caller) -> list[str]:
-    """The names of the workflows that there are."""
-    from dispatcher.features.workflows import endpoints as workflows  # noqa: PLC0415 - its compiler takes long to load
-
-    return caller.names(workflows.list_workflows)
 
 
 def _tell(caller: Caller, answer: Triggered, key: str) -> None:

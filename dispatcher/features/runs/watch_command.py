@@ -1,4 +1,4 @@
-"""Watching a run: its steps as they go, on a terminal; the lines of its log as they come, elsewhere and as JSON."""
+"""Watching a run: its steps on a terminal; the new lines of its log elsewhere and as JSON."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,35 +23,35 @@ from dispatcher.features.runs.steps import FAILED as FAILED_STEP
 from dispatcher.features.runs.steps import Row, Steps, ending, window
 
 POLL_SECONDS = 2.0
-# Most runs are over within a second: the first looks come sooner, each after twice the wait.
+# Most runs end within a second: the first polls come sooner, each after twice the wait.
 POLL_SECONDS_FIRST = 0.05
 SECONDS_MAX = 86_400.0
 SIGNS = {"done": "✓", "failed": "✗", "skipped": "-", "stopped": "-", "": " "}
 STYLES = {"done": "green", "failed": "red", "skipped": "dim", "stopped": "dim", "": "dim"}
-# What stands around the steps.
+# Lines of the view beside the steps.
 LINES_AROUND = 4
-# What some fields of a run are called by commands.
+# Fields of a run with another name in the output of commands.
 _NAMES = {"execution_id": "id", "workflow_name": "workflow", "retry_count": "retries", "error_step": "error_node"}
 
 Poll = Annotated[float, typer.Option(min=0.05, max=SECONDS_MAX, help="Seconds between two looks at it, at the most.")]
 Tell = Callable[[Progress], None]
 
 
-class Patience(Struct, frozen=True):
-    """How often to look, and when to give up; None: never."""
+class PollLimits(Struct, frozen=True):
+    """The limits of watching: the longest wait between two polls, and the time to give up; None is never."""
 
     poll_seconds: float
     seconds_max: float | None
 
 
-def follow(caller: Caller, run_id: int, patience: Patience) -> None:
-    """Show a run until it ends, and end as it does; or when our patience does."""
+def follow(caller: Caller, run_id: int, limits: PollLimits) -> None:
+    """Show a run until it ends or the time is over; exit with FAILED unless it is completed."""
     voice = caller.voice
     steps = Steps(caller.ask(endpoints.get_run, run_id).steps)
     with _telling(voice, steps) as tell:
-        run = _until_its_end(caller, run_id, steps, tell, patience).run
+        run = _until_its_end(caller, run_id, steps, tell, limits).run
     if run.finished_at is None:
-        words = f"run {run_id} has not ended within {patience.seconds_max:g} s: it is {run.status}"
+        words = f"run {run_id} has not ended within {limits.seconds_max:g} s: it is {run.status}"
         message = f"{words}; `{launcher()} runs watch {run_id}` goes on watching"
         voice.note(f"error: {message}", {"error": "TimedOut", "message": message, "execution_id": run_id})
         raise typer.Exit(FAILED)
@@ -64,14 +64,14 @@ def follow(caller: Caller, run_id: int, patience: Patience) -> None:
 
 
 def record(run: Struct) -> dict[str, Any]:
-    """A run as commands show it as JSON; those who trigger know it as an execution."""
+    """Return a run as commands show it as JSON, with its id also as `execution_id`."""
     facts = {_NAMES.get(name, name): value for name, value in structs.asdict(run).items()}
     return {"execution_id": facts["id"], **facts}
 
 
-def _until_its_end(caller: Caller, run_id: int, steps: Steps, tell: Tell, patience: Patience) -> Progress:
-    deadline = None if patience.seconds_max is None else time.monotonic() + patience.seconds_max
-    wait = min(POLL_SECONDS_FIRST, patience.poll_seconds)
+def _until_its_end(caller: Caller, run_id: int, steps: Steps, tell: Tell, limits: PollLimits) -> Progress:
+    deadline = None if limits.seconds_max is None else time.monotonic() + limits.seconds_max
+    wait = min(POLL_SECONDS_FIRST, limits.poll_seconds)
     while True:
         progress: Progress = caller.ask(endpoints.get_run_progress, run_id, first=steps.next)
         steps.read(progress.entries)
@@ -82,7 +82,7 @@ def _until_its_end(caller: Caller, run_id: int, steps: Steps, tell: Tell, patien
         if progress.run.finished_at is not None or (left is not None and left <= 0):
             return progress
         time.sleep(wait if left is None else min(wait, left))
-        wait = min(wait * 2, patience.poll_seconds)
+        wait = min(wait * 2, limits.poll_seconds)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _say(voice: Voice, progress: Progress) -> None:
 
 
 def _view(voice: Voice, steps: Steps, progress: Progress) -> Group:
-    """What a terminal shows."""
+    """Return the view of a terminal: a line about the run, and a row for each step."""
     run = progress.run
     rows = steps.rows(run, progress.cursor, progress.counts)
     shown = window(rows, max(1, voice.talk.height - LINES_AROUND))

@@ -37,12 +37,12 @@ def put(
     caller: Caller,
     name: Name,
     *,
-    workflow: Annotated[str, typer.Option(help="Which workflow it triggers.")],
+    workflow: Annotated[str, typer.Option(help="The workflow that it triggers.")],
     cron: Annotated[
         str, typer.Option(help="When: minute, hour, day of the month, month, day of the week; or @daily and the like.")
     ],
-    time_zone: Annotated[str, typer.Option(help="By the clocks of which zone, like Europe/Berlin.")] = "UTC",
-    given: Annotated[str, typer.Option("--input", metavar="JSON", help="What each run is given, as an object.")] = "{}",
+    time_zone: Annotated[str, typer.Option(help="The time zone of these hours, like Europe/Berlin.")] = "UTC",
+    given: Annotated[str, typer.Option("--input", metavar="JSON", help="The input of each run, as an object.")] = "{}",
 ) -> None:
     """Save a schedule. A new one is active; one that is there keeps ticking, or resting.
 
@@ -60,13 +60,13 @@ def put(
 @command(app, "list", limit=100)
 def list_(caller: Caller) -> None:
     """List the schedules of a workspace by name."""
-    columns = ("name", "workflow", "when", "next", "last", "came of it")
+    columns = ("name", "workflow", "when", "next", "last", "result")
     show_list(caller, caller.listed(endpoints.list_schedules), columns, _cells, "There are no schedules here.")
 
 
 @command(app, "show")
 def show(caller: Caller, name: Name) -> None:
-    """Show a schedule, what came of its last tick, and who changed what."""
+    """Show a schedule, the result of its last tick, and its actions."""
     found: WholeSchedule = caller.ask(endpoints.get_schedule, name)
     show_facts(caller, "schedule", name, found, "actions")
     if caller.voice.as_json:

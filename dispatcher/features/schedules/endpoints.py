@@ -1,4 +1,4 @@
-"""Schedules over HTTP: saving them, looking at them and at their next ticks, and letting them tick or rest."""
+"""The endpoints of schedules: save, list, show, activate, deactivate and delete them; show their next ticks."""
 
 from itertools import islice
 from typing import Any
@@ -10,7 +10,7 @@ from dispatcher.db import timestamps
 from dispatcher.features.schedules import models, store
 from dispatcher.features.schedules.rules import Cron
 from dispatcher.http import etags
-from dispatcher.http.cursors import after
+from dispatcher.http.cursors import read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
@@ -19,7 +19,8 @@ from dispatcher.http.roles import Right
 NOUN = "schedules"
 ACTIONS_MAX = 20
 _RIGHT = Right.SCHEDULES
-_ONE = "/schedules/{name}"
+_PATH = "/schedules/{name}"
+_UNREADABLE = (NOT_FOUND, CONFLICT)
 _PUT = {"workflow": "welcome", "cron": "0 8 * * *", "time_zone": "Europe/Berlin", "input": {"shop": 17}}
 
 
@@ -27,16 +28,16 @@ _PUT = {"workflow": "welcome", "cron": "0 8 * * *", "time_zone": "Europe/Berlin"
 async def list_schedules(call: Call) -> Done:
     """List schedules by name."""
     asked: models.ScheduleQuery = call.query
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(
         call.database, call.workspace, start, asked.limit + 1, workflow=asked.workflow, active=asked.active
     )
     return Done(models.Schedules(*page(rows, asked.limit, models.Schedule, by_name(NOUN))))
 
 
-@endpoint("GET", _ONE, _RIGHT, answered=models.WHOLE, problems=(NOT_FOUND,), tagged=True)
+@endpoint("GET", _PATH, _RIGHT, answered=models.WHOLE, problems=(NOT_FOUND,), tagged=True)
 async def get_schedule(call: Call) -> Done:
-    """Show a schedule, what came of its last tick, and who changed what."""
+    """Show a schedule, the result of its last tick, and its last actions."""
     found = await _find(call)
     facts = found | {
         "would_be_refused": await store.fault(call.database, call.workspace, found["name"]),
@@ -55,7 +56,7 @@ async def _find(call: Call) -> dict[str, Any]:
 
 @endpoint(
     "PUT",
-    _ONE,
+    _PATH,
     _RIGHT,
     given=models.NewSchedule,
     example=_PUT,
@@ -76,9 +77,9 @@ async def put_schedule(call: Call) -> Done:
     if call.if_match is not None:
         before = (await _find(call))["version"]
         etags.require(call, f"schedule {name}", before)
-    asked = store.Asked(name, given.workflow, given.cron.strip(), given.time_zone, call.raw("input"))
+    definition = store.Definition(name, given.workflow, given.cron.strip(), given.time_zone, call.raw("input"))
     try:
-        answer = await store.put(call.database, call.workspace, asked, call.actor)
+        answer = await store.put(call.database, call.workspace, definition, call.actor)
     except ScheduleRefused as refused:
         raise faulty(refused.faults) from refused
     found = await _find(call)
@@ -88,23 +89,26 @@ async def put_schedule(call: Call) -> Done:
     return Done(saved, 201 if answer == "created" else 200, {"etag": etags.tag(found["version"])})
 
 
-@endpoint("DELETE", _ONE, _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND, CHANGED), tagged=True)
+@endpoint("DELETE", _PATH, _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND, CHANGED), tagged=True)
 async def delete_schedule(call: Call) -> Done:
     """Delete a schedule; its runs stay."""
     name = call.named("schedule")
-    if call.if_match is not None and (newest := await store.keep(call.database, call.workspace, name)) is not None:
+    if (
+        call.if_match is not None
+        and (newest := await store.lock_version(call.database, call.workspace, name)) is not None
+    ):
         etags.require(call, f"schedule {name}", newest)
     return _switched(call, await store.delete(call.database, call.workspace, name, call.actor))
 
 
 @endpoint(
     "POST",
-    f"{_ONE}/activate",
+    f"{_PATH}/activate",
     _RIGHT,
     given=models.Activate,
     example={"skip_missed": True},
     answered=models.SWITCHED,
-    problems=(NOT_FOUND, CONFLICT),
+    problems=_UNREADABLE,
 )
 async def activate_schedule(call: Call) -> Done:
     """Let a schedule tick.
@@ -122,8 +126,8 @@ async def activate_schedule(call: Call) -> Done:
 
 
 def _unreadable(call: Call, refused: ScheduleRefused) -> Problem:
-    """Somebody saved it with a program that reads more than this one."""
-    return Problem(CONFLICT, f"when the schedule {call.path['name']} ticks cannot be told here: {refused}")
+    """Return the answer about a schedule that a newer version of the program has saved."""
+    return Problem(CONFLICT, f"when the schedule {call.path['name']} ticks cannot be computed here: {refused}")
 
 
 def _switched(call: Call, answer: str) -> Done:
@@ -132,13 +136,15 @@ def _switched(call: Call, answer: str) -> Done:
     return Done(models.SwitchedSchedule(call.path["name"], answer))
 
 
-@endpoint("POST", f"{_ONE}/deactivate", _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND,))
+@endpoint("POST", f"{_PATH}/deactivate", _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND,))
 async def deactivate_schedule(call: Call) -> Done:
     """Let a schedule rest; what it has triggered goes on."""
     return _switched(call, await store.deactivate(call.database, call.workspace, call.named("schedule"), call.actor))
 
 
-@endpoint("GET", f"{_ONE}/ticks", _RIGHT, query=models.TickQuery, answered=models.TICKS, problems=(NOT_FOUND, CONFLICT))
+@endpoint(
+    "GET", f"{_PATH}/ticks", _RIGHT, query=models.TickQuery, answered=models.TICKS, problems=(NOT_FOUND, CONFLICT)
+)
 async def get_schedule_ticks(call: Call) -> Done:
     """Show when a schedule ticks next, whether it is active or not."""
     found = await _find(call)

@@ -1,4 +1,4 @@
-"""Schedules: what requests and answers say, and the rows that the store and the worker exchange."""
+"""Models of schedules: queries, definitions and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -9,11 +9,11 @@ from dispatcher.base.values.time_zones import ZONE_MAX
 from dispatcher.features.schedules.rules import EXPRESSION_MAX
 from dispatcher.http.models import Asked, Json, Limit, LongCursor, ShortText
 
-TICKS_MAX = 100
+TICKS_MAX = 1_000
 
 
 class ScheduleQuery(Asked, frozen=True):
-    """Which schedules."""
+    """A filter and page of schedules."""
 
     workflow: Annotated[ShortText | None, Meta(description="Those that trigger this one.")] = None
     active: Annotated[bool | None, Meta(description="Those that tick, or those that rest.")] = None
@@ -23,13 +23,13 @@ class ScheduleQuery(Asked, frozen=True):
 
 
 class TickQuery(Asked, frozen=True):
-    """How far it is looked ahead."""
+    """The number of ticks that are wanted."""
 
     count: Annotated[int, Meta(ge=1, le=TICKS_MAX, description="How many.")] = 5
 
 
 class NewSchedule(Asked, frozen=True):
-    """What is triggered, when, and with what."""
+    """A schedule: a workflow, its times, and the input of its runs."""
 
     workflow: Annotated[ShortText, Meta(description="Which workflow it triggers.")]
     cron: Annotated[
@@ -45,13 +45,13 @@ class NewSchedule(Asked, frozen=True):
 
 
 class Activate(Asked, frozen=True):
-    """How a schedule begins again."""
+    """Whether the missed tick runs when a schedule is activated."""
 
     skip_missed: Annotated[bool, Meta(description="Go on from now; else the latest tick that it missed runs.")] = False
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """A schedule in short, and what came of its last tick."""
+    """A schedule in short, with the result of its last tick."""
 
     name: str
     workflow: str
@@ -73,7 +73,7 @@ class Schedules(Struct, frozen=True):
 
 
 class StoredSchedule(Schedule, frozen=True, kw_only=True):
-    """A schedule with everything that is known about it."""
+    """A schedule with all of its fields."""
 
     id: int
     # As it was written: reading it would round its numbers.
@@ -84,7 +84,7 @@ class StoredSchedule(Schedule, frozen=True, kw_only=True):
 
 
 class ScheduleAction(Struct, frozen=True, kw_only=True):
-    """What somebody did to it, and what it said from then on."""
+    """An action on a schedule, with its definition from then on."""
 
     at: datetime
     actor: str
@@ -96,7 +96,7 @@ class ScheduleAction(Struct, frozen=True, kw_only=True):
 
 
 class WholeSchedule(StoredSchedule, frozen=True, kw_only=True):
-    """A schedule with everything that is known about it, and what was done to it last."""
+    """A schedule with all of its fields and its last actions."""
 
     actions: list[ScheduleAction]
 
@@ -108,7 +108,7 @@ class SavedSchedule(StoredSchedule, frozen=True, kw_only=True):
 
 
 class SwitchedSchedule(Struct, frozen=True):
-    """What became of it."""
+    """The result of an action: done, same or deleted."""
 
     name: str
     answer: str

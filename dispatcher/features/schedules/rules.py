@@ -1,8 +1,8 @@
 """Cron expressions: when a schedule ticks, by the clocks of its time zone.
 
 Hours that an expression names are those that clocks show: a time that they skip comes as soon as they have skipped it,
-one that they show twice comes the first time. An expression for every hour goes by the time that passes. Two times that
-fall together are one tick.
+one that they show twice comes the first time. An expression for every hour goes by the time that passes. Equal
+times are one tick.
 """
 
 from collections.abc import Iterator
@@ -40,12 +40,14 @@ _STEP = timedelta(seconds=1)
 
 
 class Cron:
-    """An expression in a time zone. ScheduleRefused says everything that is wrong with the two."""
+    """An expression in a time zone. Raises ScheduleRefused with all faults of both."""
 
     def __init__(self, expression: str, zone: str) -> None:
-        found = [*_expression_faults(expression), *_zone_faults(zone)]
-        if found:
-            raise ScheduleRefused(found)
+        faults = list(_expression_faults(expression))
+        if words := zone_fault(zone):
+            faults.append(Fault("$.time_zone", words))
+        if faults:
+            raise ScheduleRefused(faults)
         self._zone: tzinfo = UTC if zone == "UTC" else ZoneInfo(zone)
         self._expression = _spelled(_fields(expression))
         if self.after(_BEGINNING) is None:
@@ -69,7 +71,7 @@ class Cron:
         """The last tick that is not after `now`, from this tick on, which is not after `now` either."""
         if not self._comes(tick, now):
             return tick
-        # One comes after `low` and until `now`, and none after `high`.
+        # There is a tick after `low` and until `now`, and none after `high`.
         low, high = tick, now
         while high - low > _STEP:
             middle = low + (high - low) / 2
@@ -80,7 +82,7 @@ class Cron:
         return self.after(low) or tick
 
     def count(self, tick: datetime, before: datetime, most: int) -> int:
-        """How many ticks there are from this one on and before another; no more than `most` are counted."""
+        """Return the number of ticks from this one on and before another; at most `most` are counted."""
         if tick >= before:
             return 0
         return 1 + sum(one < before for one in islice(self.ticks(tick), most - 1))
@@ -90,15 +92,9 @@ class Cron:
         return tick.astimezone(self._zone)
 
     def _comes(self, at: datetime, now: datetime) -> bool:
-        """Whether there is a tick after `at`, and not after `now`."""
+        """Return whether there is a tick after `at`, and not after `now`."""
         found = self.after(at)
         return found is not None and found <= now
-
-
-def _zone_faults(zone: str) -> Iterator[Fault]:
-    words = zone_fault(zone)
-    if words is not None:
-        yield Fault("$.time_zone", words)
 
 
 def _expression_faults(expression: str) -> Iterator[Fault]:
@@ -106,7 +102,7 @@ def _expression_faults(expression: str) -> Iterator[Fault]:
         yield Fault("$.cron", f"is longer than {EXPRESSION_MAX} characters")
         return
     if expression.strip().startswith("@") and expression.strip().lower() not in ALIASES:
-        yield Fault("$.cron", f"is none of {', '.join(ALIASES)}")
+        yield Fault("$.cron", f"is not an alias: use {', '.join(ALIASES)}, or five fields")
         return
     fields = _fields(expression)
     if len(fields) != len(FIELDS):
@@ -116,9 +112,9 @@ def _expression_faults(expression: str) -> Iterator[Fault]:
     wrong = [number for number in range(len(FIELDS)) if not _is_good(_alone(fields, number))]
     for number in wrong:
         name, words = FIELDS[number]
-        yield Fault("$.cron", f"the {name}, {fields[number]}, is not good: it takes {words}; lists, ranges and steps")
+        yield Fault("$.cron", f"the {name}, {fields[number]}, is not valid: use {words}; lists, ranges and steps")
     if not wrong and not _is_good(" ".join(fields)):
-        # What is wrong with no field, and with all of them together.
+        # Each field is valid, and no day fits all of them.
         yield Fault("$.cron", "there is no such day in these months")
 
 
@@ -140,7 +136,7 @@ def _is_good(expression: str) -> bool:
 
 
 def _spelled(fields: list[str]) -> str:
-    """With its hours written out, unless they are all: whether it goes by clocks is not a matter of a star."""
+    """Return an expression with its hours listed unless they are all: then it goes by the time that passes."""
     read = CronSim(" ".join(fields), _BEGINNING)
     hours = "*" if len(read.hours) == HOURS else ",".join(map(str, sorted(read.hours)))
     return " ".join([",".join(map(str, sorted(read.minutes))), hours, *fields[2:]])

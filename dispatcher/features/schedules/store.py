@@ -1,8 +1,8 @@
-"""Schedules: saving and finding them, and letting those that are due have their ticks."""
+"""The store of schedules: save, find, activate and delete them, and run the ticks that are due."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
 import msgspec
@@ -18,7 +18,7 @@ from dispatcher.features.schedules.rules import Cron
 _SQL = statements(__name__)
 
 _NAMED = "expected 1 to 100 letters, digits and . _ / -, a letter or digit first"
-# What the schema refuses, in words. (Expressions and time zones were read before.)
+# The faults behind the schema's constraints. (Expressions and time zones were checked before.)
 _CONSTRAINTS = {
     "schedules_name_form": Fault("$.name", _NAMED),
     "schedules_workflow_form": Fault("$.workflow", _NAMED),
@@ -26,12 +26,14 @@ _CONSTRAINTS = {
     "schedules_tenant_named": Fault("$.tenant", "tenant and workspace have 1 to 100 characters"),
 }
 
-Unreadable = Mapping[int, int]
-"""Schedules that cannot be read here, with their versions."""
+# The versions of schedules that cannot be read here, by id.
+Unreadable: TypeAlias = Mapping[int, int]
+# The pool's connection carries no types of ours.
+Connection: TypeAlias = Any
 
 
-class Asked(Struct, frozen=True):
-    """A schedule as somebody asks for it; the input is a JSON object."""
+class Definition(Struct, frozen=True):
+    """A schedule that is to be saved; the input is a JSON object."""
 
     name: str
     workflow: str
@@ -41,7 +43,7 @@ class Asked(Struct, frozen=True):
 
 
 class Due(Struct, frozen=True):
-    """A schedule that is locked for its tick: the one that was to come next, and what the time is now."""
+    """A schedule that is locked for its tick, with the time now."""
 
     id: int
     version: int
@@ -55,7 +57,7 @@ class Due(Struct, frozen=True):
 
 
 class Tick(Struct, frozen=True):
-    """A tick that runs, which one comes next, and how many came before and do not run."""
+    """A tick that runs, the next tick, and the number of earlier ticks that are missed."""
 
     due: Due
     at: datetime
@@ -64,18 +66,18 @@ class Tick(Struct, frozen=True):
 
 
 class Ticked(Struct, frozen=True):
-    """What came of a tick: its run, or why there is none."""
+    """The result of a tick: its run, or why it was refused."""
 
     tick: Tick
     run_id: int | None
     refusal: str | None
 
 
-async def put(database: Database, here: Workspace, asked: Asked, actor: str) -> str:
-    """Save a schedule; answers created, changed or same. ScheduleRefused says what is wrong with it."""
-    cron = Cron(asked.cron, asked.time_zone)
+async def put(database: Database, here: Workspace, given: Definition, actor: str) -> str:
+    """Save a schedule; return created, changed or same. Raises ScheduleRefused with its faults."""
+    cron = Cron(given.cron, given.time_zone)
     next_at = cron.after(await timestamps.now(database))
-    said = asked.name, asked.workflow, asked.cron, asked.time_zone, asked.input
+    said = given.name, given.workflow, given.cron, given.time_zone, given.input
     try:
         return str(await database.value(_SQL["put"], *_place(here), *said, next_at, actor))
     except asyncpg.InvalidParameterValueError as refused:
@@ -90,7 +92,7 @@ async def put(database: Database, here: Workspace, asked: Asked, actor: str) -> 
 
 
 async def activate(database: Database, here: Workspace, name: str, actor: str, *, skip_missed: bool) -> str:
-    """Let it tick again; answers done, same or unknown. The latest tick that it missed runs, unless that is skipped."""
+    """Activate a schedule; return done, same or unknown. The latest missed tick runs, unless it is skipped."""
     next_at = None
     if skip_missed and (found := await show(database, here, name)) is not None:
         next_at = Cron(found["cron"], found["time_zone"]).after(await timestamps.now(database))
@@ -98,25 +100,25 @@ async def activate(database: Database, here: Workspace, name: str, actor: str, *
 
 
 async def deactivate(database: Database, here: Workspace, name: str, actor: str) -> str:
-    """Let it tick no more; answers done, same or unknown."""
+    """Deactivate a schedule; return done, same or unknown."""
     return str(await database.value(_SQL["set_active"], *_place(here), name, False, actor, None))
 
 
-async def keep(database: Database, here: Workspace, name: str) -> int | None:
-    """The version of one, which stays until the transaction has ended."""
-    found = await database.value(_SQL["keep"], *_place(here), name)
-    return None if found is None else int(found)
+async def lock_version(database: Database, here: Workspace, name: str) -> int | None:
+    """Return the version of a schedule, and lock it until the transaction ends."""
+    found: int | None = await database.value(_SQL["lock_version"], *_place(here), name)
+    return found
 
 
 async def delete(database: Database, here: Workspace, name: str, actor: str) -> str:
-    """Delete it; answers deleted or unknown."""
+    """Delete a schedule; return deleted or unknown."""
     return str(await database.value(_SQL["delete"], *_place(here), name, actor))
 
 
 async def fault(database: Database, here: Workspace, name: str) -> str | None:
-    """Why a tick of it would be refused now."""
-    found = await database.value(_SQL["fault"], *_place(here), name)
-    return None if found is None else str(found)
+    """Return why a tick would be refused now, or None."""
+    found: str | None = await database.value(_SQL["fault"], *_place(here), name)
+    return found
 
 
 async def listed(
@@ -128,30 +130,29 @@ async def listed(
     workflow: str | None = None,
     active: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Some of a workspace, by name."""
+    """Return the schedules behind a name, by name."""
     rows = await database.fetch(_SQL["list"], *_place(here), behind, count, workflow, active)
     return [dict(row) for row in rows]
 
 
 async def show(database: Database, here: Workspace, name: str) -> dict[str, Any] | None:
-    """One, its input as JSON."""
+    """Return a schedule, or None; its input is JSON."""
     rows = await database.fetch(_SQL["show"], *_place(here), name)
     return dict(rows[0]) | {"input": msgspec.Raw(rows[0]["input"].encode())} if rows else None
 
 
 async def actions(database: Database, schedule_id: int, count: int) -> list[dict[str, Any]]:
-    """What was done to one, the newest first."""
+    """Return the actions on a schedule, the newest first."""
     return [dict(row) for row in await database.fetch(_SQL["actions"], schedule_id, count)]
 
 
-async def take(connection: Any, count: int, unreadable: Unreadable) -> list[Due]:  # noqa: ANN401 - the pool's connection carries no types of ours
-    """Lock schedules that are due, for as long as the transaction lasts."""
-    rows = await connection.fetch(_SQL["take"], count, *_columns(unreadable))
-    return [Due(**row) for row in rows]
+async def take(connection: Connection, count: int, unreadable: Unreadable) -> list[Due]:
+    """Return schedules that are due, and lock them until the transaction ends."""
+    return [Due(**row) for row in await connection.fetch(_SQL["take"], count, *_columns(unreadable))]
 
 
-async def tick(connection: Any, ticks: Sequence[Tick]) -> list[Ticked]:  # noqa: ANN401 - as above
-    """Trigger the workflows of schedules that are locked, and move them on."""
+async def tick(connection: Connection, ticks: Sequence[Tick]) -> list[Ticked]:
+    """Run the ticks of locked schedules: trigger their workflows, and set the next ticks."""
     if not ticks:
         return []
     by_id = {one.due.id: one for one in ticks}
@@ -161,9 +162,9 @@ async def tick(connection: Any, ticks: Sequence[Tick]) -> list[Ticked]:  # noqa:
 
 
 async def next_due(database: Database, unreadable: Unreadable) -> float | None:
-    """Seconds until a schedule is due, negative where one is; None where there is none."""
-    found = await database.value(_SQL["next_due"], *_columns(unreadable))
-    return None if found is None else float(found)
+    """Return the seconds until a schedule is due, negative if it is overdue; None if there is none."""
+    found: float | None = await database.value(_SQL["next_due"], *_columns(unreadable))
+    return found
 
 
 def _place(here: Workspace) -> tuple[str, str]:

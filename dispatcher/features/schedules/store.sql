@@ -1,21 +1,17 @@
 -- name: put
--- Save a schedule.
 SELECT dispatcher.put_schedule($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: set_active
--- Let it tick, or not.
 SELECT dispatcher.set_schedule_active($1, $2, $3, $4, $5, $6);
 
--- name: keep
--- The version of one, which nobody changes before this transaction has ended.
+-- name: lock_version
+-- The version of a schedule, which is locked.
 SELECT version FROM dispatcher.schedules WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 FOR UPDATE;
 
 -- name: delete
--- Delete one; what it has triggered stays.
 SELECT dispatcher.delete_schedule($1, $2, $3, $4);
 
 -- name: fault
--- Why a tick of it would be refused now.
 SELECT dispatcher.schedule_fault($1, $2, $3);
 
 -- name: list

@@ -1,4 +1,4 @@
-"""The ticker: triggers what is scheduled, one run a tick, whichever of the replicas comes first."""
+"""The ticker: triggers the workflows of schedules that are due, one run for each tick."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,46 +15,46 @@ from dispatcher.features.schedules.store import Due, Tick, Ticked
 
 log = structlog.get_logger(__name__)
 
-# Schedules in one transaction: a trigger takes some milliseconds, and what is locked here waits for all of them.
+# Schedules in one transaction: a trigger takes some milliseconds, and all of them stay locked until the last.
 BATCH_MAX = 100
-# A year of minutes has half a million: whoever reads the log does not need to know them to the last one.
+# A year of minutes has half a million: the log does not need the exact number.
 MISSED_COUNTED_MAX = 1_000
 
 
 def plan(due: Due) -> Tick:
-    """The tick that runs now: the latest of those that have come."""
+    """Return the tick that runs now, the latest that is due."""
     cron = Cron(due.cron, due.time_zone)
     at = cron.latest(due.next_at, due.now)
     return Tick(due, at, cron.after(due.now), cron.count(due.next_at, at, MISSED_COUNTED_MAX))
 
 
 class Ticker:
-    """Ticks for one process. `triggered` tells the walker that there are runs."""
+    """The ticker of one process. `triggered` tells the walker that there are runs."""
 
     def __init__(self, database: Database, settings: Settings, metrics: Metrics, triggered: Callable[[], None]) -> None:
         self._database = database
         self.settings = settings
         self._metrics = metrics
         self._triggered = triggered
-        # Schedules by id that cannot be read here, with their versions: they are left to others.
+        # The versions of schedules that cannot be read here, by id: they are left to other instances.
         self._unreadable: dict[int, int] = {}
 
     async def run(self) -> None:
-        """Tick, for ever; sleep until the next one, but not for so long that a new schedule would be overslept."""
+        """Tick until cancelled; sleep until the next tick, at most `poll_seconds`, in which a new schedule may come."""
         while True:
             wait = await self._database.persist("tick", self._round)
             await asyncio.sleep(wait)
 
     async def _round(self) -> float:
-        """Tick once. Answers how long there is nothing to do."""
+        """Tick once; return how long to sleep."""
         if await self.run_once():
             return 0.0
         due = await store.next_due(self._database, self._unreadable)
-        # What is due and was not taken is another one's; if that one dies over it, we see it at the next look.
+        # A due schedule that was not taken is locked by another instance; if that crashes, the next look finds it.
         return self.settings.poll_seconds if due is None or due <= 0 else min(due, self.settings.poll_seconds)
 
     async def run_once(self) -> list[Ticked]:
-        """Let one batch have its ticks, and move it on."""
+        """Run the ticks of one batch; return their results."""
         ticked = await self._transaction()
         self._tell(ticked)
         return ticked
@@ -64,7 +64,7 @@ class Ticker:
             batch = await store.take(connection, BATCH_MAX, self._unreadable)
             if not batch:
                 return []
-            # Years of missed ticks take their time; meanwhile others go on.
+            # Years of missed ticks take long to count: not on the event loop.
             ticked = await store.tick(connection, await asyncio.to_thread(self._plan, batch))
             if fault_points.ARMED:
                 fault_points.passing("tick.before_commit")
@@ -77,7 +77,7 @@ class Ticker:
         for due in batch:
             try:
                 planned.append(plan(due))
-            except Exception:  # what one schedule says keeps no other from ticking
+            except Exception:  # a faulty schedule does not stop the others
                 self._unreadable[due.id] = due.version
                 log.exception("schedule.unreadable", **_named(due))
         return planned

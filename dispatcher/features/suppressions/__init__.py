@@ -1,1 +1,1 @@
-"""Suppressions: addresses that get nothing more, or nothing more about a topic."""
+"""Suppressions: addresses that get no messages, or none about a topic."""

@@ -1,4 +1,4 @@
-"""The `suppressions` commands: addresses that get nothing more, who said so, and when that ends."""
+"""The `suppressions` commands: addresses that get no messages, why, and until when."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -22,28 +22,28 @@ from dispatcher.features.suppressions import endpoints
 from dispatcher.features.suppressions.import_file import import_file
 from dispatcher.features.suppressions.models import (
     AddedSuppressions,
+    AddressAction,
+    AddressPreference,
     CheckedAddress,
     RemovedSuppressions,
-    Saying,
     Suppression,
-    WholePreference,
 )
-from dispatcher.http.cursors import cursor_after_texts
+from dispatcher.http.cursors import cursor
 
-app = group(help="List, add, remove, import and check addresses that get nothing more.")
+app = group(help="List, add, remove, import and check addresses that get no messages.")
 
 CATCH_UP_PAGE = 500
 
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS...")]
-Behind = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only those behind this one.")]
+Behind = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only those after this one.")]
 OfSource = Annotated[
     str | None, typer.Option("--source", help=f"One of {', '.join(SOURCES)}.", callback=one_of(SOURCES))
 ]
-OneChannel = Annotated[str | None, typer.Option("--channel", help="On one channel; on every one without it.")]
+OneChannel = Annotated[str | None, typer.Option("--channel", help="On one channel; on all without the option.")]
 
 
 def catch_up(caller: Caller, count: int) -> None:
-    """Skip what is queued for those about whom something was just said; a running dispatcher would do it too."""
+    """Skip what is queued for addresses that were just suppressed; a running dispatcher does the same."""
     if caller.session.address is not None:
         return
     done = 0
@@ -55,12 +55,12 @@ def catch_up(caller: Caller, count: int) -> None:
 
 def show_addressed(
     caller: Caller,
-    rows: Sequence[Suppression] | Sequence[WholePreference],
+    rows: Sequence[Suppression] | Sequence[AddressPreference],
     columns: Sequence[str],
     cells: Callable[[Any], Sequence[object]],
     nothing: str,
 ) -> None:
-    """Show rows about addresses, as JSON with the tenant whose they are."""
+    """Show rows about addresses, as JSON with their tenant."""
     if caller.voice.as_json and rows:
         tenant_id = caller.workspace().tenant_id
         for row in rows:
@@ -74,12 +74,12 @@ def show_addressed(
 @command(app, "list", limit=100, after=False)
 def list_(caller: Caller, *, source: OfSource = None, kind: OfKind = None, behind: Behind = None) -> None:
     """List suppressed addresses, in their order."""
-    cursor = None
+    start = None
     if behind is not None:
         (after,) = addresses([behind], kind)
         # No channel and no source comes behind this one.
-        cursor = cursor_after_texts(endpoints.NOUN, after.kind, after.text, "~", "~")
-    found = caller.listed(endpoints.list_suppressions, source=source, kind=kind, cursor=cursor)
+        start = cursor(endpoints.NOUN, after.kind, after.text, "~", "~")
+    found = caller.listed(endpoints.list_suppressions, source=source, kind=kind, cursor=start)
     columns = ("address", "channel", "source", "since", "until", "by", "why")
     show_addressed(caller, found, columns, _cells, "Nobody is suppressed.")
 
@@ -97,10 +97,10 @@ def add(
     *,
     source: Annotated[
         str,
-        typer.Option(help="operator, or where it is known from: complaint, unsubscribe …", callback=one_of(SOURCES)),
+        typer.Option(help="operator, or another source: complaint, unsubscribe …", callback=one_of(SOURCES)),
     ] = "operator",
     channel: OneChannel = None,
-    expires_at: Annotated[str | None, typer.Option(metavar="RFC3339", help="Until when; for good without it.")] = None,
+    expires_at: Annotated[str | None, typer.Option(metavar="RFC3339", help="Until when; forever without it.")] = None,
     kind: OfKind = None,
 ) -> None:
     """Suppress addresses: nothing more is sent to them, and what is queued is skipped."""
@@ -120,7 +120,7 @@ def _future(text: str | None) -> datetime | None:
     except ValueError as fault:
         raise typer.BadParameter(str(fault), param_hint="--expires-at") from fault
     if until <= datetime.now(UTC):
-        raise typer.BadParameter("is over already", param_hint="--expires-at")
+        raise typer.BadParameter(f"{text} is in the past", param_hint="--expires-at")
     return until
 
 
@@ -134,12 +134,12 @@ def remove(
     channel: OneChannel = None,
     kind: OfKind = None,
 ) -> None:
-    """Take addresses off the list, or only what one source said about them. What was skipped stays skipped."""
+    """Remove addresses from the list, or only the entries of one source. Skipped deliveries stay skipped."""
     body = {"addresses": texts, "reason": reason, "source": source, "channel": channel, "kind": kind}
     done: RemovedSuppressions = caller.ask(endpoints.remove_suppressions, body=body)
     for one in done.suppressions:
-        said = f"is not suppressed any more ({', '.join(one.removed)})" if one.removed else "was not on the list"
-        tell(caller, one, f"{one.address} {said}")
+        result = f"is not suppressed any more ({', '.join(one.removed)})" if one.removed else "was not on the list"
+        tell(caller, one, f"{one.address} {result}")
 
 
 @command(app, "import", acts=True)
@@ -148,9 +148,9 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="- is the standard input.")],
     reason: Reason,
     *,
-    source: Annotated[str, typer.Option(help="Where a line does not say it.", callback=one_of(SOURCES))] = "import",
+    source: Annotated[str, typer.Option(help="For lines without a source.", callback=one_of(SOURCES))] = "import",
 ) -> None:
-    """Suppress the addresses of a file: all of them, or none where any line has a fault.
+    """Suppress the addresses of a file: all of them, or none if any line has a fault.
 
     One address a line, or CSV with a first line that names its columns: address, and kind, channel, source, reason and
     expires_at where there are any.
@@ -165,12 +165,12 @@ def check(
     caller: Caller,
     text: Annotated[str, typer.Argument(metavar="ADDRESS")],
     *,
-    channel: Annotated[str | None, typer.Option(help="By which channel it would be sent.")] = None,
-    topic: Annotated[str | None, typer.Option(help="What it would be about.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Of the message.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Of the message.")] = None,
     lane: Annotated[str, typer.Option(help=f"One of {', '.join(LANES)}.", callback=one_of(tuple(LANES)))] = "normal",
     kind: OfKind = None,
 ) -> None:
-    """Say whether something would be sent to an address now, and everything that was ever said about it."""
+    """Show whether a message to an address would be sent now, and the log of the address."""
     body = {"address": text, "kind": kind, "channel": channel, "topic": topic, "lane": lane}
     found: CheckedAddress = caller.ask(endpoints.check_address, body=body)
     would = f"would not get it: {found.reason}" if found.barred else "would get it"
@@ -181,6 +181,6 @@ def check(
         caller.voice.table(columns, map(_log_cells, found.log))
 
 
-def _log_cells(one: Saying) -> tuple[object, ...]:
+def _log_cells(one: AddressAction) -> tuple[object, ...]:
     about = one.topic or ", ".join(filter(None, (one.source, one.channel)))
     return cell(one.at), one.actor, one.action, about, cell(one.expires_at), one.reason

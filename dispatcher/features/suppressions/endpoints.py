@@ -1,31 +1,29 @@
-"""Suppressions and topics over HTTP: who gets nothing more, or nothing more about something, and who said so.
+"""The endpoints about suppressions and topics. Both lists are a tenant's and hold in all of its workspaces."""
 
-They are a tenant's: what somebody wrote from one of its workspaces holds in all of them.
-"""
-
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from dispatcher.base.errors import Fault
-from dispatcher.base.values.addresses import Address, Kind, given
+from dispatcher.base.values.addresses import Address, Kind, parse_address
 from dispatcher.engine.rules.life import LANES
-from dispatcher.engine.rules.suppression import Known, Suppression, barred, unknown_channel
-from dispatcher.engine.store.suppression import Candidate
+from dispatcher.engine.rules.suppression import Candidate, Known, Suppression, suppression_reason, unknown_channel
 from dispatcher.features.suppressions import models, store
 from dispatcher.features.suppressions.store import Entry
-from dispatcher.http.cursors import after_texts, cursor_after_texts
+from dispatcher.http.cursors import cursor, read_texts
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import Row, page
 from dispatcher.http.problems import faulty
-from dispatcher.http.reading import over
+from dispatcher.http.reading import past_time_faults
 from dispatcher.http.roles import Right
 
 NOUN = "suppressions"
 TOPICS_NOUN = "topics"
 _PLACE = ("kind", "address", "channel", "source")
 _TOPICS_PLACE = ("kind", "address", "topic")
-# What one address has said about: nobody has so many topics.
+# Of one address: more than any has.
 TOPICS_MAX = 1_000
 _BOB = ["bob@example.org"]
 _NEWS = {"topic": "news", "addresses": _BOB, "reason": "asked by mail"}
@@ -33,12 +31,12 @@ _NEWS = {"topic": "news", "addresses": _BOB, "reason": "asked by mail"}
 
 @endpoint("GET", "/suppressions", Right.SUPPRESSIONS, query=models.SuppressionQuery, answered=models.SUPPRESSIONS)
 async def list_suppressions(call: Call) -> Done:
-    """List addresses that get nothing more.
+    """List suppressed addresses.
 
     The list is the tenant's: it holds in all of its workspaces.
     """
     asked: models.SuppressionQuery = call.query
-    behind = after_texts(NOUN, asked.cursor, len(_PLACE))
+    behind = read_texts(NOUN, asked.cursor, len(_PLACE))
     rows = await store.listed(
         call.database, call.workspace.tenant_id, behind, asked.limit + 1, source=asked.source, kind=asked.kind
     )
@@ -46,7 +44,7 @@ async def list_suppressions(call: Call) -> Done:
 
 
 def _end(noun: str, place: Sequence[str]) -> Callable[[Row], str]:
-    return lambda row: cursor_after_texts(noun, *(row[name] for name in place))
+    return lambda row: cursor(noun, *(row[name] for name in place))
 
 
 @endpoint(
@@ -59,35 +57,35 @@ def _end(noun: str, place: Sequence[str]) -> Callable[[Row], str]:
     large=True,
 )
 async def add_suppressions(call: Call) -> Done:
-    """Send addresses nothing more, all of these or none.
+    """Suppress addresses, all or none.
 
     The list is the tenant's: it holds in all of its workspaces. What is queued for them is skipped within a second or
     so, before it is sent. With `check` nothing is written.
     """
-    said: models.AddSuppressions = call.given
+    body: models.AddSuppressions = call.given
     entries, faults = [], list[Fault]()
-    for number, one in enumerate(said.suppressions):
+    for number, one in enumerate(body.suppressions):
         path = f"$.suppressions[{number}]"
-        meant = _read(one.address, one.kind, f"{path}.address")
-        if isinstance(meant, Fault):
-            faults.append(meant)
+        address = _read(one.address, one.kind, f"{path}.address")
+        if isinstance(address, Fault):
+            faults.append(address)
             continue
         faults += _channel_faults(call, one.channel, f"{path}.channel")
-        faults += over(one.expires_at, f"{path}.expires_at")
-        source, reason = one.source or said.source, one.reason or said.reason
-        entries.append(Entry(meant, source, reason, one.channel or "", one.expires_at))
+        faults += past_time_faults(one.expires_at, f"{path}.expires_at")
+        source, reason = one.source or body.source, one.reason or body.reason
+        entries.append(Entry(address, source, reason, one.channel or "", one.expires_at))
     if faults:
         raise faulty(faults)
-    if not said.check:
+    if not body.check:
         await store.add(call.database, call.workspace.tenant_id, call.actor, entries)
     each = dict.fromkeys(entry.address for entry in entries)
-    suppressed = [models.Suppressed(one.text, one.kind, suppressed=not said.check) for one in each]
+    suppressed = [models.Suppressed(one.text, one.kind, suppressed=not body.check) for one in each]
     return Done(models.AddedSuppressions(suppressed))
 
 
 def _read(text: str, kind: Kind | None, path: str) -> Address | Fault:
     try:
-        return given(text, kind)
+        return parse_address(text, kind)
     except ValueError as fault:
         return Fault(path, str(fault))
 
@@ -114,18 +112,17 @@ def _channel_faults(call: Call, channel: str | None, path: str) -> list[Fault]:
     large=True,
 )
 async def remove_suppressions(call: Call) -> Done:
-    """Take addresses off the list, or only what one source said about them.
+    """Remove addresses from the list, or only the entries of one source or channel.
 
-    The list is the tenant's: it holds in all of its workspaces. What was skipped stays skipped.
+    The list is the tenant's: it holds in all of its workspaces. Skipped deliveries stay skipped.
     """
-    said: models.RemoveSuppressions = call.given
-    meant = _addresses(said.addresses, said.kind)
-    told = meant, call.actor, said.reason
-    gone = await store.release(call.database, call.workspace.tenant_id, *told, source=said.source, channel=said.channel)
-    sources: dict[tuple[str, str], set[str]] = {}
-    for row in gone:
-        sources.setdefault((row["kind"], row["address"]), set()).add(row["source"])
-    removed = [models.Removed(one.text, one.kind, sorted(sources.get((one.kind, one.text), ()))) for one in meant]
+    body: models.RemoveSuppressions = call.given
+    addresses, tenant = _addresses(body.addresses, body.kind), call.workspace.tenant_id
+    which = {"source": body.source, "channel": body.channel}
+    sources = defaultdict[tuple[str, str], set[str]](set)
+    for row in await store.release(call.database, tenant, addresses, call.actor, body.reason, **which):
+        sources[row["kind"], row["address"]].add(row["source"])
+    removed = [models.Removed(one.text, one.kind, sorted(sources[one.kind, one.text])) for one in addresses]
     return Done(models.RemovedSuppressions(removed))
 
 
@@ -139,91 +136,77 @@ async def remove_suppressions(call: Call) -> Done:
     looks=True,
 )
 async def check_address(call: Call) -> Done:
-    """Say whether something would be sent to an address now, and all that was ever said about it.
+    """Show whether a message to an address would be sent now, and the log of the address.
 
-    A POST, so that no address stands in a URL, which others keep.
+    A POST, so that no address is in a URL, since URLs are logged.
     """
-    said: models.CheckAddress = call.given
-    if faults := _channel_faults(call, said.channel, "$.channel"):
+    body: models.CheckAddress = call.given
+    if faults := _channel_faults(call, body.channel, "$.channel"):
         raise faulty(faults)
-    meant = _read(said.address, said.kind, "$.address")
-    if isinstance(meant, Fault):
-        raise faulty([meant])
+    address = _read(body.address, body.kind, "$.address")
+    if isinstance(address, Fault):
+        raise faulty([address])
     tenant = call.workspace.tenant_id
-    entries = await store.entries(call.database, tenant, meant)
-    topics = await store.preferences(call.database, tenant, ("", "", ""), TOPICS_MAX, of=meant)
+    entries = await store.entries(call.database, tenant, address)
+    topics = await store.preferences(call.database, tenant, ("", "", ""), TOPICS_MAX, of=address)
+    log = await store.log(call.database, tenant, address)
     known = Known(
         [Suppression(row["channel"], row["source"], row["reason"]) for row in entries],
         {row["topic"] for row in topics if not row["subscribed"]},
     )
-    why = barred(Candidate(0, tenant, said.channel or "", LANES[said.lane], meant.text, said.topic), known)
+    reason = suppression_reason(
+        Candidate(0, tenant, body.channel or "", LANES[body.lane], address.text, body.topic), known
+    )
     return Done(
         models.CheckedAddress(
-            address=meant.text,
-            kind=meant.kind,
-            barred=why is not None,
-            reason=why,
+            address=address.text,
+            kind=address.kind,
+            barred=reason is not None,
+            reason=reason,
             entries=[msgspec.convert(row, models.StandingSuppression) for row in entries],
             topics=[msgspec.convert(row, models.Preference) for row in topics],
-            log=[msgspec.convert(row, models.Saying) for row in await store.log(call.database, tenant, meant)],
+            log=[msgspec.convert(row, models.AddressAction) for row in log],
         )
     )
 
 
 @endpoint("GET", "/topics", Right.SUPPRESSIONS, query=models.TopicQuery, answered=models.PREFERENCES)
 async def list_topic_preferences(call: Call) -> Done:
-    """List who subscribed to or unsubscribed from what.
+    """List subscriptions to topics and unsubscriptions.
 
-    The list is the tenant's: it holds in all of its workspaces. Who said nothing gets every topic.
+    The list is the tenant's: it holds in all of its workspaces. An address that is not in it gets every topic.
     """
     asked: models.TopicQuery = call.query
-    behind = after_texts(TOPICS_NOUN, asked.cursor, len(_TOPICS_PLACE))
+    behind = read_texts(TOPICS_NOUN, asked.cursor, len(_TOPICS_PLACE))
     rows = await store.preferences(call.database, call.workspace.tenant_id, behind, asked.limit + 1, topic=asked.topic)
-    return Done(models.Preferences(*page(rows, asked.limit, models.WholePreference, _end(TOPICS_NOUN, _TOPICS_PLACE))))
+    return Done(
+        models.Preferences(*page(rows, asked.limit, models.AddressPreference, _end(TOPICS_NOUN, _TOPICS_PLACE)))
+    )
 
 
-@endpoint(
-    "POST",
-    "/topics/subscribe",
-    Right.SUPPRESSIONS,
-    given=models.Prefer,
-    example=_NEWS,
-    answered=models.PREFERRED_TOPICS,
-    large=True,
-)
+_SET_TOPIC: dict[str, Any] = {
+    "given": models.SetTopicPreference,
+    "example": _NEWS,
+    "answered": models.TOPIC_PREFERENCES,
+    "large": True,
+}
+
+
+@endpoint("POST", "/topics/subscribe", Right.SUPPRESSIONS, **_SET_TOPIC)
 async def subscribe_to_topic(call: Call) -> Done:
-    """Let addresses get a topic again."""
+    """Send a topic to addresses again."""
     return await _prefer(call, subscribed=True)
 
 
-@endpoint(
-    "POST",
-    "/topics/unsubscribe",
-    Right.SUPPRESSIONS,
-    given=models.Prefer,
-    example=_NEWS,
-    answered=models.PREFERRED_TOPICS,
-    large=True,
-)
+@endpoint("POST", "/topics/unsubscribe", Right.SUPPRESSIONS, **_SET_TOPIC)
 async def unsubscribe_from_topic(call: Call) -> Done:
-    """Send addresses nothing more about a topic."""
+    """Stop sending a topic to addresses."""
     return await _prefer(call, subscribed=False)
 
 
 async def _prefer(call: Call, *, subscribed: bool) -> Done:
-    said: models.Prefer = call.given
-    meant = _addresses(said.addresses, said.kind)
-    told = said.topic, subscribed, call.actor, said.reason
-    await store.prefer(call.database, call.workspace.tenant_id, meant, *told)
-    return Done(models.PreferredTopics([models.Preferred(one.text, one.kind, said.topic, subscribed) for one in meant]))
-
-
-ENDPOINTS = (
-    list_suppressions,
-    add_suppressions,
-    remove_suppressions,
-    check_address,
-    list_topic_preferences,
-    subscribe_to_topic,
-    unsubscribe_from_topic,
-)
+    body: models.SetTopicPreference = call.given
+    addresses, tenant = _addresses(body.addresses, body.kind), call.workspace.tenant_id
+    await store.prefer(call.database, tenant, addresses, body.topic, subscribed, call.actor, body.reason)
+    each = [models.TopicPreference(one.text, one.kind, body.topic, subscribed) for one in addresses]
+    return Done(models.TopicPreferences(each))

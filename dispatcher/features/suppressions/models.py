@@ -1,4 +1,4 @@
-"""Models of suppressions and topics: what requests say and what answers say about addresses."""
+"""Models of the requests and answers about suppressions and topics."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -7,13 +7,13 @@ from msgspec import Meta, Struct
 
 from dispatcher.base.values.addresses import Kind
 from dispatcher.engine.rules.suppression import Source
-from dispatcher.http.models import Asked, Limit, LongCursor, Moment, Reason, Text
+from dispatcher.http.models import Asked, Limit, LongCursor, Moment, Reason, Text, page_model
 
 ADDRESSES_MAX = 5_000
 AddressText = Annotated[str, Meta(min_length=1, max_length=4_096, description="An e-mail address, a phone number …")]
-OfKind = Annotated[Kind | None, Meta(description="Seen from the address without it.")]
+OfKind = Annotated[Kind | None, Meta(description="Derived from the address without it.")]
 Addresses = Annotated[list[AddressText], Meta(min_length=1, max_length=ADDRESSES_MAX)]
-Topic = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", description="What messages are about.")]
+Topic = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", description="Of messages.")]
 
 
 class SuppressionQuery(Asked, frozen=True):
@@ -26,9 +26,9 @@ class SuppressionQuery(Asked, frozen=True):
 
 
 class StandingSuppression(Struct, frozen=True, kw_only=True):
-    """What stands about an address."""
+    """An entry about an address."""
 
-    channel: Annotated[str, Meta(description="The one that it is about; empty: every channel.")]
+    channel: Annotated[str, Meta(description="Of the entry; empty: all channels.")]
     source: str
     added_at: datetime
     expires_at: datetime | None
@@ -37,41 +37,37 @@ class StandingSuppression(Struct, frozen=True, kw_only=True):
 
 
 class Suppression(StandingSuppression, frozen=True, kw_only=True):
-    """An address that gets nothing more."""
+    """A suppressed address."""
 
     kind: str
     address: str
 
 
-class Suppressions(Struct, frozen=True):
-    """A page, in the order of addresses."""
-
-    suppressions: list[Suppression]
-    next_cursor: str | None
+Suppressions = page_model("Suppressions", "suppressions", Suppression, "A page, in the order of addresses.")
 
 
 class NewSuppression(Asked, frozen=True, omit_defaults=True):
-    """An address that is to get nothing more."""
+    """An address to suppress."""
 
     address: AddressText
     kind: OfKind = None
-    channel: Annotated[Text | None, Meta(description="On one channel; on every one without it.")] = None
-    expires_at: Annotated[Moment | None, Meta(description="Until when; for good without it.")] = None
-    source: Annotated[Source | None, Meta(description="In place of the source of all.")] = None
-    reason: Annotated[Reason | None, Meta(description="In place of the reason of all.")] = None
+    channel: Annotated[Text | None, Meta(description="On one channel; on all without it.")] = None
+    expires_at: Annotated[Moment | None, Meta(description="Until when; forever without it.")] = None
+    source: Annotated[Source | None, Meta(description="Instead of the common source.")] = None
+    reason: Annotated[Reason | None, Meta(description="Instead of the common reason.")] = None
 
 
 class AddSuppressions(Asked, frozen=True):
-    """Addresses that are to get nothing more: all of them are put on the list, or none."""
+    """Addresses to suppress, all or none."""
 
     suppressions: Annotated[list[NewSuppression], Meta(min_length=1, max_length=ADDRESSES_MAX)]
     reason: Reason
-    source: Annotated[Source, Meta(description="Where that is known from.")] = "operator"
-    check: Annotated[bool, Meta(description="Say what is wrong with them, and write nothing.")] = False
+    source: Annotated[Source, Meta(description="Common source.")] = "operator"
+    check: Annotated[bool, Meta(description="Only check them, and write nothing.")] = False
 
 
 class Suppressed(Struct, frozen=True):
-    """An address in the form in which it is kept."""
+    """An address in its stored form."""
 
     address: str
     kind: str
@@ -85,17 +81,17 @@ class AddedSuppressions(Struct, frozen=True):
 
 
 class RemoveSuppressions(Asked, frozen=True):
-    """Addresses that are taken off the list, or what one source said, or what is about one channel."""
+    """Addresses to remove from the list; with a source or channel only those entries."""
 
     addresses: Addresses
     reason: Reason
     kind: OfKind = None
     source: Source | None = None
-    channel: Annotated[str, Meta(max_length=255, description="Empty: what is about every channel.")] | None = None
+    channel: Annotated[str, Meta(max_length=255, description="Empty: entries about all channels.")] | None = None
 
 
 class Removed(Struct, frozen=True):
-    """The sources whose entries about an address went; none where it was not on the list."""
+    """The sources of the removed entries of an address; none if it was not on the list."""
 
     address: str
     kind: str
@@ -109,17 +105,17 @@ class RemovedSuppressions(Struct, frozen=True):
 
 
 class CheckAddress(Asked, frozen=True):
-    """What would be sent, and to whom."""
+    """A message that would be sent to an address."""
 
     address: AddressText
     kind: OfKind = None
-    channel: Annotated[Text | None, Meta(description="By which channel.")] = None
-    topic: Annotated[Topic | None, Meta(description="What it would be about.")] = None
+    channel: Annotated[Text | None, Meta(description="Of the message.")] = None
+    topic: Annotated[Topic | None, Meta(description="Of the message.")] = None
     lane: Literal["transactional", "normal", "bulk"] = "normal"
 
 
 class Preference(Struct, frozen=True, kw_only=True):
-    """What an address said about a topic."""
+    """Whether an address wants a topic."""
 
     topic: str
     subscribed: bool
@@ -127,8 +123,8 @@ class Preference(Struct, frozen=True, kw_only=True):
     actor: str
 
 
-class Saying(Struct, frozen=True, kw_only=True):
-    """One thing that was said about an address."""
+class AddressAction(Struct, frozen=True, kw_only=True):
+    """An entry of the log of an address."""
 
     at: datetime
     actor: str
@@ -141,7 +137,7 @@ class Saying(Struct, frozen=True, kw_only=True):
 
 
 class CheckedAddress(Struct, frozen=True, kw_only=True):
-    """Whether it would be sent now, and what was ever said about the address."""
+    """Whether the message would be sent now, and the entries and log of the address."""
 
     address: str
     kind: str
@@ -149,34 +145,31 @@ class CheckedAddress(Struct, frozen=True, kw_only=True):
     reason: Annotated[str | None, Meta(description="Why it would not be sent.")]
     entries: list[StandingSuppression]
     topics: list[Preference]
-    log: Annotated[list[Saying], Meta(description="The newest first.")]
+    log: Annotated[list[AddressAction], Meta(description="The newest first.")]
 
 
 class TopicQuery(Asked, frozen=True):
-    """What was said about which topic."""
+    """Which topic preferences."""
 
     topic: Topic | None = None
     cursor: LongCursor | None = None
     limit: Limit = 50
 
 
-class WholePreference(Preference, frozen=True, kw_only=True):
-    """What an address said about a topic, and why."""
+class AddressPreference(Preference, frozen=True, kw_only=True):
+    """Whether an address wants a topic, and why."""
 
     kind: str
     address: str
     reason: str
 
 
-class Preferences(Struct, frozen=True):
-    """A page, in the order of addresses. Who said nothing gets every topic."""
-
-    preferences: list[WholePreference]
-    next_cursor: str | None
+_PREFERENCES_WORDS = "A page, in the order of addresses. An address that is not in the list gets every topic."
+Preferences = page_model("Preferences", "preferences", AddressPreference, _PREFERENCES_WORDS)
 
 
-class Prefer(Asked, frozen=True):
-    """Addresses that want a topic, or do not want it."""
+class SetTopicPreference(Asked, frozen=True):
+    """Addresses that subscribe to a topic or unsubscribe from it."""
 
     topic: Topic
     addresses: Addresses
@@ -184,8 +177,8 @@ class Prefer(Asked, frozen=True):
     kind: OfKind = None
 
 
-class Preferred(Struct, frozen=True):
-    """What holds for an address now."""
+class TopicPreference(Struct, frozen=True):
+    """Whether an address now gets a topic."""
 
     address: str
     kind: str
@@ -193,10 +186,10 @@ class Preferred(Struct, frozen=True):
     subscribed: bool
 
 
-class PreferredTopics(Struct, frozen=True):
+class TopicPreferences(Struct, frozen=True):
     """Each address once."""
 
-    preferences: list[Preferred]
+    preferences: list[TopicPreference]
 
 
 _AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
@@ -214,7 +207,7 @@ CHECKED_ADDRESS = CheckedAddress(
     reason="suppressed: complaint: asked by mail",
     entries=[StandingSuppression(**_ENTRY)],
     topics=[Preference(**_TOPIC)],
-    log=[Saying(at=_AT, action="suppress", channel="", source="complaint", topic=None, expires_at=None, **_WHO)],
+    log=[AddressAction(at=_AT, action="suppress", channel="", source="complaint", topic=None, expires_at=None, **_WHO)],
 )
-PREFERENCES = Preferences([WholePreference(**_TOPIC, **_NAMED, reason="asked by mail")], next_cursor=None)
-PREFERRED_TOPICS = PreferredTopics([Preferred(*_BOB, topic="news", subscribed=False)])
+PREFERENCES = Preferences([AddressPreference(**_TOPIC, **_NAMED, reason="asked by mail")], next_cursor=None)
+TOPIC_PREFERENCES = TopicPreferences([TopicPreference(*_BOB, topic="news", subscribed=False)])

@@ -1,4 +1,4 @@
-"""Suppressions and topic preferences: the list itself, how it changes, and who changed it."""
+"""Stored suppressions and topic preferences, with the log of their changes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ LOG_MAX = 50
 
 
 class Entry(Struct, frozen=True):
-    """One address that is to get nothing more, on one channel or (empty) on any."""
+    """An address to suppress, on one channel or (empty) on all."""
 
     address: Address
     source: Source
@@ -28,21 +28,10 @@ class Entry(Struct, frozen=True):
 
 
 async def add(database: Database, tenant_id: str, actor: str, entries: Sequence[Entry]) -> None:
-    """Put addresses on the list, all or none. What is queued for them is skipped afterwards: `barring.catch_up`."""
-    await database.fetch(_SQL["add"], *_columns(tenant_id, actor, entries))
-
-
-def _columns(tenant_id: str, actor: str, entries: Sequence[Entry]) -> tuple[object, ...]:
-    return (
-        tenant_id,
-        actor,
-        [one.address.kind for one in entries],
-        [one.address.text for one in entries],
-        [one.channel for one in entries],
-        [one.source for one in entries],
-        [one.expires_at for one in entries],
-        [one.reason for one in entries],
-    )
+    """Suppress addresses, all or none. `suppression.catch_up` skips what is queued for them."""
+    rows = ((e.address.kind, e.address.text, e.channel, e.source, e.expires_at, e.reason) for e in entries)
+    if entries:
+        await database.fetch(_SQL["add"], tenant_id, actor, *map(list, zip(*rows, strict=True)))
 
 
 async def release(
@@ -55,7 +44,7 @@ async def release(
     source: str | None = None,
     channel: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Take addresses off the list; answers the entries that went."""
+    """Remove addresses from the list; returns the removed entries."""
     kinds, texts = [one.kind for one in addresses], [one.text for one in addresses]
     rows = await database.fetch(_SQL["release"], tenant_id, kinds, texts, source, actor, reason, channel)
     return [dict(found) for found in rows]
@@ -70,17 +59,17 @@ async def listed(
     source: str | None = None,
     kind: str | None = None,
 ) -> list[dict[str, Any]]:
-    """What stands on the list, behind a kind, address, channel and source."""
+    """Return entries of the list after a kind, address, channel and source."""
     return [dict(found) for found in await database.fetch(_SQL["list"], tenant_id, source, kind, *behind, count)]
 
 
 async def entries(database: Database, tenant_id: str, one: Address) -> list[dict[str, Any]]:
-    """What stands about an address."""
+    """Return the entries about an address."""
     return [dict(found) for found in await database.fetch(_SQL["entries"], tenant_id, one.kind, one.text)]
 
 
 async def log(database: Database, tenant_id: str, one: Address) -> list[dict[str, Any]]:
-    """What was said about an address, by whom and why."""
+    """Return the log of an address, newest first."""
     return [dict(found) for found in await database.fetch(_SQL["log"], tenant_id, one.kind, one.text, LOG_MAX)]
 
 
@@ -93,7 +82,7 @@ async def prefer(
     actor: str,
     reason: str,
 ) -> None:
-    """Say whether addresses want a topic."""
+    """Set whether addresses want a topic."""
     kinds, texts = [one.kind for one in addresses], [one.text for one in addresses]
     await database.fetch(_SQL["prefer"], tenant_id, kinds, texts, topic, subscribed, actor, reason)
 
@@ -107,7 +96,7 @@ async def preferences(
     topic: str | None = None,
     of: Address | None = None,
 ) -> list[dict[str, Any]]:
-    """What addresses said about topics, behind a kind, address and topic."""
-    meant = (None, None) if of is None else (of.kind, of.text)
-    rows = await database.fetch(_SQL["preferences"], tenant_id, topic, *meant, *behind, count)
+    """Return topic preferences after a kind, address and topic."""
+    one = (None, None) if of is None else (of.kind, of.text)
+    rows = await database.fetch(_SQL["preferences"], tenant_id, topic, *one, *behind, count)
     return [dict(found) for found in rows]

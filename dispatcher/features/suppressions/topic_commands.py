@@ -1,4 +1,4 @@
-"""The `topics` commands: what addresses said about topics, and saying it for them."""
+"""The `topics` commands: the topics that addresses want, and changing them."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -13,11 +13,11 @@ from dispatcher.cli.terminal.output import cell, tell
 from dispatcher.engine.rules.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.features.suppressions import endpoints
 from dispatcher.features.suppressions.commands import Addresses, Behind, catch_up, show_addressed
-from dispatcher.features.suppressions.models import PreferredTopics, WholePreference
-from dispatcher.http.cursors import cursor_after_texts
+from dispatcher.features.suppressions.models import AddressPreference, TopicPreferences
+from dispatcher.http.cursors import cursor
 from dispatcher.http.endpoints import Endpoint
 
-app = group(help="List what addresses said about topics; subscribe and unsubscribe them.")
+app = group(help="List, subscribe and unsubscribe addresses by topic.")
 
 
 def _topic(text: str | None) -> str | None:
@@ -38,38 +38,38 @@ def list_(
     kind: OfKind = None,
     behind: Behind = None,
 ) -> None:
-    """List who subscribed to or unsubscribed from what. Who said nothing gets every topic."""
-    # No topic comes behind "~"; what one address said stands together, in the order of addresses.
+    """List subscriptions and unsubscriptions. An address without any gets every topic."""
+    # No topic comes after "~"; the list is in the order of addresses.
     ends = [(one.kind, one.text, "~") for one in addresses([behind] if behind is not None else [], kind)]
-    meant = [(one.kind, one.text) for one in addresses([address] if address is not None else [], kind)]
-    start = max([*ends, *((*one, "") for one in meant)], default=None)
-    cursor = None if start is None else cursor_after_texts(endpoints.TOPICS_NOUN, *start)
-    rows: list[WholePreference] = caller.listed(endpoints.list_topic_preferences, topic=topic, cursor=cursor)
-    found = [row for row in rows if not meant or (row.kind, row.address) in meant]
+    named = [(one.kind, one.text) for one in addresses([address] if address is not None else [], kind)]
+    start = max([*ends, *((*one, "") for one in named)], default=None)
+    place = None if start is None else cursor(endpoints.TOPICS_NOUN, *start)
+    rows: list[AddressPreference] = caller.listed(endpoints.list_topic_preferences, topic=topic, cursor=place)
+    found = [row for row in rows if not named or (row.kind, row.address) in named]
     columns = ("topic", "address", "wants it", "since", "by", "why")
     show_addressed(caller, found, columns, _cells, "Nobody has said anything about that.")
 
 
-def _cells(row: WholePreference) -> tuple[object, ...]:
+def _cells(row: AddressPreference) -> tuple[object, ...]:
     return row.topic, row.address, cell(row.subscribed), cell(row.changed_at), row.actor, row.reason
 
 
 @command(app, "subscribe", acts=True)
 def subscribe(caller: Caller, topic: Topic, texts: Addresses, reason: Reason, *, kind: OfKind = None) -> None:
-    """Let addresses get a topic again. One that is suppressed stays so."""
+    """Send a topic to addresses again. A suppressed address stays suppressed."""
     _prefer(caller, endpoints.subscribe_to_topic, {"topic": topic, "addresses": texts, "reason": reason, "kind": kind})
 
 
 @command(app, "unsubscribe", acts=True)
 def unsubscribe(caller: Caller, topic: Topic, texts: Addresses, reason: Reason, *, kind: OfKind = None) -> None:
-    """Send addresses nothing more about a topic; what is queued about it is skipped."""
+    """Stop sending a topic to addresses; what is queued about it is skipped."""
     body = {"topic": topic, "addresses": texts, "reason": reason, "kind": kind}
     _prefer(caller, endpoints.unsubscribe_from_topic, body)
     catch_up(caller, len(texts))
 
 
 def _prefer(caller: Caller, endpoint: Endpoint, body: Mapping[str, object]) -> None:
-    done: PreferredTopics = caller.ask(endpoint, body=body)
+    done: TopicPreferences = caller.ask(endpoint, body=body)
     for one in done.preferences:
         gets = "gets" if one.subscribed else "gets no more"
         tell(caller, one, f"{one.address} {gets} messages about {one.topic}")

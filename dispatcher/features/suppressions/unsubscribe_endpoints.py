@@ -1,4 +1,4 @@
-"""Unsubscribing over HTTP: looking at a link changes nothing, a POST to it unsubscribes (RFC 8058)."""
+"""The routes of unsubscribe links: GET shows a page and changes nothing, POST unsubscribes (RFC 8058)."""
 
 from collections.abc import Callable, Sequence
 from urllib.parse import parse_qsl
@@ -17,25 +17,25 @@ from dispatcher.engine.store import suppression
 from dispatcher.features.suppressions import store
 from dispatcher.features.suppressions import unsubscribe_page as page
 from dispatcher.features.suppressions.store import Entry
-from dispatcher.http.server.public_bodies import Strangers
+from dispatcher.http.server.public_bodies import PublicBodies
 
 log = structlog.get_logger(__name__)
 
-# One field is what a mail program sends, and what the page's buttons do; multipart puts some 200 bytes around it.
+# Mail programs and our page send one field; multipart adds some 200 bytes.
 BODY_BYTES_MAX = 4_096
 FIELDS_MAX = 8
 RETRY_SECONDS = "30"
 ACTOR = "recipient"
 WHY = "the link in a message"
-# How a mail program that knows RFC 8058 asks, and how our own page does.
+# The field that mail programs send by RFC 8058, and those of our page.
 ONE_CLICK = ("List-Unsubscribe", "One-Click")
 FROM_TOPIC = ("from", "topic")
 FROM_EVERYTHING = ("from", "everything")
-# Addresses that are looked through right after it was said; what is left is the suppressor's.
+# Addresses whose queued deliveries are skipped within the request; the suppressor does the rest.
 CATCH_UP = 100
 
-# Also before the schema is there.
-TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.PostgresError)
+# Also that the schema is missing.
+DATABASE_ERRORS: tuple[type[Exception], ...] = (*PASSING, asyncpg.PostgresError)
 
 HEADERS = {
     "cache-control": "no-store",
@@ -49,26 +49,26 @@ HEADERS = {
 Fields = Sequence[tuple[str, str]]
 
 
-def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Database]) -> list[HTTPRouteHandler]:
-    """The routes. Without links configured there is nothing behind any of them."""
-    strangers = Strangers()
+def unsubscribe_routes(links: Callable[[], Links | None], database: Callable[[], Database]) -> list[HTTPRouteHandler]:
+    """Return the routes. They answer 404 where no links are configured."""
+    bodies = PublicBodies()
 
     def read(token: str) -> Subscription | None:
         made = links()
         return None if made is None else made.read(token)
 
     @route(PATH + "{token:str}", http_method=[HttpMethod.GET, HttpMethod.HEAD], sync_to_thread=False)
-    def look(token: str) -> Response[str]:
+    def show(token: str) -> Response[str]:
         one = read(token)
-        return _answer(404, page.unknown()) if one is None else _answer(200, page.asking(one))
+        return _answer(404, page.invalid_link()) if one is None else _answer(200, page.confirmation(one))
 
     @post(PATH + "{token:str}", request_max_body_size=BODY_BYTES_MAX)
     async def unsubscribe(request: Request[object, object, State], token: str) -> Response[str]:
         one = read(token)
         if one is None:
-            return _answer(404, page.unknown())
+            return _answer(404, page.invalid_link())
         try:
-            async with strangers.body():
+            async with bodies.body():
                 fields = await _fields(request)
         except TimeoutError:
             return _answer(408, page.unavailable())
@@ -77,15 +77,15 @@ def unsubscribing(links: Callable[[], Links | None], database: Callable[[], Data
         elif FROM_EVERYTHING in fields:
             topic = None
         else:
-            return _answer(400, page.asking(one))
+            return _answer(400, page.confirmation(one))
         try:
-            await _take_off(database(), one, topic)
-        except TROUBLE as trouble:
+            await _unsubscribe(database(), one, topic)
+        except DATABASE_ERRORS as trouble:
             log.warning("unsubscribe.failed", error=type(trouble).__name__)
             return _answer(503, page.unavailable(), {"retry-after": RETRY_SECONDS})
         return _answer(200, page.done(one, topic))
 
-    return [look, unsubscribe]
+    return [show, unsubscribe]
 
 
 def _answer(status: int, text: str, more: dict[str, str] | None = None) -> Response[str]:
@@ -93,7 +93,7 @@ def _answer(status: int, text: str, more: dict[str, str] | None = None) -> Respo
 
 
 async def _fields(request: Request[object, object, State]) -> Fields:
-    """What a form says, in either of the two ways in which forms are sent; nothing where it is none."""
+    """The fields of a form in either of its two encodings; none if the body is not a form."""
     try:
         if request.content_type[0] == "multipart/form-data":
             return [(name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str)]
@@ -104,11 +104,10 @@ async def _fields(request: Request[object, object, State]) -> Fields:
         return []
 
 
-async def _take_off(database: Database, one: Subscription, topic: str | None) -> None:
-    """Durable first; then what is queued already is skipped, at once where that is little."""
+async def _unsubscribe(database: Database, one: Subscription, topic: str | None) -> None:
+    """Write it down first, then skip what is queued, at once if that is little."""
     if topic is None:
-        entry = Entry(one.contact, "unsubscribe", WHY)
-        await store.add(database, one.tenant_id, ACTOR, [entry])
+        await store.add(database, one.tenant_id, ACTOR, [Entry(one.contact, "unsubscribe", WHY)])
     else:
         await store.prefer(database, one.tenant_id, [one.contact], topic, False, ACTOR, WHY)
     await suppression.catch_up(database, CATCH_UP)

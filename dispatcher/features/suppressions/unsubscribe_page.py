@@ -1,4 +1,4 @@
-"""What the pages behind unsubscribe links say: one small document each, with everything in it, and nothing to run."""
+"""The pages of unsubscribe links: one HTML document each, with its style and without scripts."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -16,8 +16,8 @@ button { display: block; width: 100%; margin: .75rem 0; padding: .75rem 1rem; fo
 STYLE_HASH = "sha256-" + b64encode(sha256(STYLE.encode()).digest()).decode()
 
 
-def asking(one: Subscription) -> str:
-    """Whether they mean it, and from what."""
+def confirmation(one: Subscription) -> str:
+    """Return the page that asks for confirmation."""
     whom = f"<strong>{escape(one.address)}</strong>"
     everything = _button("everything", "Unsubscribe from everything")
     if one.topic is None:
@@ -28,25 +28,25 @@ def asking(one: Subscription) -> str:
 
 
 def done(one: Subscription, topic: str | None) -> str:
-    """That it is done."""
+    """Return the page after unsubscribing."""
     about = "" if topic is None else f" about <strong>{escape(topic)}</strong>"
     words = f"<p><strong>{escape(one.address)}</strong> gets no more messages{about}."
     return _page("You are unsubscribed", f"{words} You can close this page.</p>")
 
 
-def unknown() -> str:
-    """A link that is not ours, or not any more: nothing is said about why."""
+def invalid_link() -> str:
+    """Return the page of an invalid link, without a reason."""
     words = "<p>It may have been cut off on its way. Please open the link from the message again, whole.</p>"
     return _page("This link does not work", words)
 
 
 def unavailable() -> str:
-    """It could not be written down."""
+    """Return the page for a database that is unavailable."""
     return _page("Not now", "<p>Nothing was changed. Please try again in a minute.</p>")
 
 
 def _button(what: str, words: str) -> str:
-    """A form that posts to the page's own address, wherever a proxy has put it."""
+    """A form that posts to the URL of the page, whatever a proxy has made of it."""
     return f'<form method="post"><button name="from" value="{what}">{words}</button></form>'
 
 

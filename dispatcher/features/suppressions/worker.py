@@ -1,33 +1,33 @@
-"""The suppressor: skips what is queued for an address as soon as it is suppressed, or unsubscribes from a topic."""
+"""The suppressor: skips queued deliveries as soon as their address is suppressed or unsubscribes from their topic."""
 
 import asyncio
 
 from dispatcher.db.database import Database
 from dispatcher.engine.store import suppression
 
-# A notification is heard at once; a lost one, and a suppression that was cut in half, are made up for by looking.
-LOOK_SECONDS = 1.0
+# A notification wakes it at once; polling makes up for lost notifications and interrupted runs.
+POLL_SECONDS = 1.0
 PAGE_ADDRESSES = 500
 
 
 class Suppressor:
-    """Catches up with what was said about addresses. `told` is set by whoever hears that there is something."""
+    """The actor that applies changes of suppressions. `wake` is set when there are some."""
 
-    def __init__(self, database: Database, told: asyncio.Event) -> None:
+    def __init__(self, database: Database, wake: asyncio.Event) -> None:
         self._database = database
-        self._told = told
+        self._wake = wake
 
     async def run(self) -> None:
-        """Catch up, for ever."""
+        """Apply changes, forever."""
         while True:
-            self._told.clear()
+            self._wake.clear()
             await self._database.persist("suppressions", self.run_once)
             try:
-                await asyncio.wait_for(self._told.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
             except TimeoutError:
                 continue
 
     async def run_once(self) -> None:
-        """Look through what is queued for everybody about whom something was said."""
+        """Apply all changes to what is queued."""
         while await suppression.catch_up(self._database, PAGE_ADDRESSES):
             pass

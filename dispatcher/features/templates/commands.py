@@ -1,34 +1,36 @@
-"""The `templates` commands: what is stored, and what becomes of it."""
+"""The `templates` commands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import structs
+from msgspec import Raw, structs
 
+from dispatcher.base.errors import TemplateError
+from dispatcher.cli.arguments import object_text
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.calls.hints import hinted
 from dispatcher.cli.commands import Version, command, group
 from dispatcher.cli.options import name_given, second
+from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.output import cell, show_list, tell
 from dispatcher.features.templates import endpoints
-from dispatcher.features.templates.drafts import difference, library, readable, readable_version, save
+from dispatcher.features.templates.drafts import body_of, difference, library, readable, readable_version, save
 from dispatcher.features.templates.files import SUFFIX, read, text
-from dispatcher.features.templates.models import PublishedTemplate, Template, TemplateVersion, WholeTemplate
-from dispatcher.features.templates.preview_command import preview
+from dispatcher.features.templates.models import Preview, PublishedTemplate, Template, TemplateVersion, WholeTemplate
 from dispatcher.features.templates.sync_command import sync
 from dispatcher.http.models import VERSION_MAX
+from dispatcher.http.problems import Problem
 
 VERSIONS_SHOWN = 20
 
 app = group(help="Save, look at and publish templates.")
-command(app, "preview")(preview)
 command(app, "sync", acts=True)(sync)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", callback=name_given)]
 FileOf = Annotated[Path, typer.Argument(metavar="FILE", help=f"A template, such as welcome{SUFFIX}.")]
-Instead = Annotated[Path | None, typer.Option("--file", help="A file in place of a version.")]
+InsteadFile = Annotated[Path | None, typer.Option("--file", help="A file in place of a version.")]
 
 
 @command(app, "put", acts=True)
@@ -38,9 +40,9 @@ def put(
     *,
     publish: Annotated[bool, typer.Option("--publish", help="Publish it as well.")] = False,
 ) -> None:
-    """Save a template from a file, as another version where it says something else.
+    """Save a template from a file as a new version, unless its content equals the newest one.
 
-    It is refused with every fault and its line; then nothing is saved.
+    If it has faults, all are listed with their lines, and nothing is saved.
     """
     written = read(file, str(file), file.name.removesuffix(SUFFIX))
     (saved,) = save(caller, [written], publish=publish).templates
@@ -70,9 +72,9 @@ def show(
     name: Name,
     *,
     version: Version = None,
-    source: Annotated[bool, typer.Option("--source", help="Only what it says, as its file would be.")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Only its content, as a template file.")] = False,
 ) -> None:
-    """Show a version: what it says, what it reads, and its fellows."""
+    """Show a version: its content, the variables that it reads, and the history of versions."""
     found = _get(caller, name, version)
     if source:
         caller.voice.content(text(found.draft))
@@ -106,9 +108,9 @@ def _of_version(row: TemplateVersion) -> tuple[object, ...]:
 
 @command(app, "publish", acts=True)
 def publish(caller: Caller, name: Name, *, version: Version = None) -> None:
-    """Publish a version, also an older one: from now on deliveries by this name are frozen to it.
+    """Publish a version, also an older one: from now on new deliveries with this template have it.
 
-    What is on its way keeps the version that it has.
+    Deliveries that exist keep their version.
     """
     with hinted(caller, endpoints.list_templates, name):
         done: PublishedTemplate = caller.ask(endpoints.publish_template, name, body={"version": version})
@@ -128,11 +130,11 @@ def diff(
     new: Annotated[
         int | None, typer.Option("--to", min=1, max=VERSION_MAX, help="To which version; the newest.")
     ] = None,
-    file: Instead = None,
+    file: InsteadFile = None,
 ) -> None:
     """Show what differs between two versions, or between a version and a file."""
     if file is not None and new is not None:
-        raise typer.BadParameter("stands in place of --to", param_hint="--file")
+        raise typer.BadParameter("cannot be combined with --to", param_hint="--file")
     before = _get(caller, name, old)
     if old is None and before.published is not None:
         before = _get(caller, name, before.published)
@@ -150,13 +152,82 @@ def diff(
 
 
 def _read(caller: Caller, file: Path, name: str) -> str:
-    """A file that has no faults, as a text that can be compared."""
+    """The text of a sound file for comparison."""
     written = read(file, str(file), name)
     save(caller, [written], check=True)
-    return readable(written.draft, library(caller, [written.draft], together=False))
+    return readable(written.draft, library(caller, [written.draft], own_partials=False))
 
 
 def _get(caller: Caller, name: str, version: int | None) -> WholeTemplate:
     with hinted(caller, endpoints.list_templates, name):
         found: WholeTemplate = caller.ask(endpoints.get_template, name, version=version)
     return found
+
+
+@command(app, "preview")
+def preview(
+    caller: Caller,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which stored template.")] = None,
+    *,
+    file: Annotated[Path | None, typer.Option(help="A file that is not saved yet, in place of NAME.")] = None,
+    version: Version = None,
+    locale: Annotated[str | None, typer.Option(help="Of the recipient; the nearest of the template is used.")] = None,
+    variables: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|JSON", help="Variables, as an object; - is the standard input. Samples without it."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the html part there, for a browser.")
+    ] = None,
+) -> None:
+    """Render a template, and write nothing into the database.
+
+    Sample variables fit to how the template uses them; with given variables a missing one is an error.
+    """
+    if (name is None) == (file is None):
+        raise typer.BadParameter("name a stored template, or a file with --file", param_hint="NAME")
+    if file is not None and version is not None:
+        raise typer.BadParameter("cannot be combined with --file", param_hint="--version")
+    given = None if variables is None else Raw(object_text("--variables", variables).encode())
+    body: dict[str, object] = {"version": version, "locale": locale, "variables": given}
+    if file is not None:
+        written = read(file, str(file), file.name.removesuffix(SUFFIX))
+        save(caller, [written], check=True)
+        name, body["draft"] = written.draft.name, body_of(written.draft)
+    shown = _preview(caller, name or "", body)
+    if html is not None:
+        _write_html(html, shown.parts)
+    _show_preview(caller, shown)
+
+
+def _preview(caller: Caller, name: str, body: Mapping[str, object]) -> Preview:
+    try:
+        with hinted(caller, endpoints.list_templates, name):
+            shown: Preview = caller.ask(endpoints.preview_template, name, body=body)
+    except Problem as problem:
+        if [fault.path for fault in problem.faults] != ["$.variables"]:
+            raise
+        field, _, reason = problem.faults[0].message.partition(": ")
+        raise TemplateError(field, reason) from problem
+    return shown
+
+
+def _write_html(path: Path, said: Mapping[str, str]) -> None:
+    if "html" not in said:
+        raise typer.BadParameter("it has no html part", param_hint="--html")
+    try:
+        path.write_text(said["html"], encoding="utf-8")
+    except OSError as fault:
+        words = f"{path} cannot be written: {fault.strerror or type(fault).__name__}"
+        raise typer.BadParameter(words, param_hint="--html") from fault
+
+
+def _show_preview(caller: Caller, shown: Preview) -> None:
+    if caller.voice.as_json:
+        caller.voice.record(shown)
+        return
+    what = "a file" if shown.version is None else f"version {shown.version}"
+    made_up = f"; made up: {bytes(shown.variables).decode()}" if shown.made_up else ""
+    caller.voice.say(plain(f"{shown.name}, {what}, {shown.locale}{made_up}"))
+    for part, rendered in shown.parts.items():
+        caller.voice.content(f"--- {part} ---\n{rendered}")

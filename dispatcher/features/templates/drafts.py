@@ -1,4 +1,4 @@
-"""Drafts: template files as a server or this process reads them, and as texts that are compared."""
+"""Drafts of template files: saving them by the endpoints, and their texts for comparison."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,20 +7,20 @@ from typing import Any
 
 from dispatcher.base.errors import Fault, TemplateRefused
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.features.templates import drafting, endpoints
-from dispatcher.features.templates.files import Written, text
+from dispatcher.features.templates import endpoints, store
+from dispatcher.features.templates.files import TemplateFile, text
 from dispatcher.features.templates.models import SavedTemplates, WholeTemplate
 from dispatcher.features.templates.rules import PARTIAL_PARTS, Draft, Flaw
 from dispatcher.http.problems import FAULTY, NOT_FOUND, Problem
 from dispatcher.liquid.partials import Partial, closure
 
-# Where a fault is: in one of several templates, perhaps in a part of a language.
+# The place of a fault: a template, perhaps a locale and a part.
 _PLACE = re.compile(r"\$\.templates\[(\d+)\](?:\.locales\.(.+?)(?:\.parts\.([^.]+))?)?(?:\..*)?")
 _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
 
 
 def body_of(draft: Draft) -> dict[str, Any]:
-    """A draft as a request says it."""
+    """Return a draft as the body of a request."""
     return {
         "channel": draft.channel,
         "default_locale": draft.default_locale,
@@ -31,16 +31,13 @@ def body_of(draft: Draft) -> dict[str, Any]:
 
 def save(
     caller: Caller,
-    files: Sequence[Written],
+    files: Sequence[TemplateFile],
     faults: Sequence[Fault] = (),
     *,
     check: bool = False,
     publish: bool = False,
 ) -> SavedTemplates:
-    """Save files together, or `check` what that would do. TemplateRefused names every fault of every one.
-
-    Faults that are known already are named with the others.
-    """
+    """Save files, all or none, or only `check` them. TemplateRefused has the given `faults` and all others."""
     found, saved = list(faults), SavedTemplates([], [])
     templates = [{"name": one.draft.name, **body_of(one.draft)} for one in files]
     said = {"templates": templates, "check": check, "publish": publish}
@@ -56,8 +53,8 @@ def save(
     return saved
 
 
-def _fault(fault: Fault, files: Sequence[Written]) -> Fault:
-    """A fault in a request, by the line of the file."""
+def _fault(fault: Fault, files: Sequence[TemplateFile]) -> Fault:
+    """A fault of a request, with its line in the file."""
     place = _PLACE.fullmatch(fault.path)
     if place is None:
         return fault
@@ -71,8 +68,8 @@ def _fault(fault: Fault, files: Sequence[Written]) -> Fault:
     return files[int(place[1])].fault(flaw)
 
 
-def library(caller: Caller, drafts: Sequence[Draft], *, together: bool) -> dict[str, Partial]:
-    """The partials that drafts take in."""
+def library(caller: Caller, drafts: Sequence[Draft], *, own_partials: bool) -> dict[str, Partial]:
+    """Return the partials that drafts include."""
 
     async def published(names: Sequence[str]) -> dict[str, WholeTemplate]:
         newest = [one for name in names if (one := await _find(caller, name)) is not None]
@@ -82,11 +79,11 @@ def library(caller: Caller, drafts: Sequence[Draft], *, together: bool) -> dict[
             if one.published is not None
         }
 
-    return caller.run(lambda: drafting.library(published, drafts, together=together))
+    return caller.run(lambda: store.library(published, drafts, own_partials=own_partials))
 
 
 def find(caller: Caller, name: str) -> WholeTemplate | None:
-    """The newest version of a template; None where there is none."""
+    """Return the newest version of a template, or None."""
     return caller.run(lambda: _find(caller, name))
 
 
@@ -101,7 +98,7 @@ async def _find(caller: Caller, name: str) -> WholeTemplate | None:
 
 
 def readable(draft: Draft, partials: Mapping[str, Partial]) -> str:
-    """A draft as a text in which everything stands that can differ: also what it takes in."""
+    """Return a draft as a text for comparison, with the partials that it includes."""
     inside = (draft.name,) if draft.channel is None else ()
     taken = {
         locale: {
@@ -115,7 +112,7 @@ def readable(draft: Draft, partials: Mapping[str, Partial]) -> str:
 
 
 def readable_version(found: WholeTemplate) -> str:
-    """A version as such a text."""
+    """Return a version as a text for comparison."""
     return _readable(found.draft, {locale: one.partials for locale, one in found.locales.items()})
 
 
@@ -128,6 +125,6 @@ def _readable(draft: Draft, taken: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def difference(old: str, new: str, old_name: str, new_name: str) -> str:
-    """A unified diff; empty where they are alike."""
+    """Return a unified diff; empty if there is no difference."""
     lines = unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
     return "\n".join(lines)

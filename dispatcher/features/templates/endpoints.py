@@ -1,24 +1,24 @@
-"""Templates over HTTP: saving versions, looking at them, publishing one, and seeing what it would say."""
+"""The endpoints about templates: saving, listing, publishing and previewing versions."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dispatcher.base.errors import Fault, TemplateError, TemplateRefused
+from dispatcher.base.errors import Fault, TemplateError, TemplateRefused, did_you_mean, quoted
 from dispatcher.base.values.locales import nearest
-from dispatcher.features.templates import drafting, models, store
-from dispatcher.features.templates.preview import Bounds, preview
-from dispatcher.features.templates.rules import PARTIAL_PARTS, Draft, Flaw, Version, freeze_here
+from dispatcher.features.templates import models, store
+from dispatcher.features.templates.rules import PARTIAL_PARTS, Draft, Flaw, Version, freeze_or_defer, preview
 from dispatcher.features.templates.store import LATEST, Found
 from dispatcher.http import etags
-from dispatcher.http.cursors import after, below, cursor
+from dispatcher.http.cursors import cursor, read_id, read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
+from dispatcher.http.models import PageQuery
 from dispatcher.http.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.http.roles import Right
-from dispatcher.liquid.template import Sources
+from dispatcher.liquid.template import Bounds, Sources
 
 NOUN = "templates"
 VERSIONS_NOUN = "versions"
@@ -29,7 +29,7 @@ _VERSION = {"channel": "email", "locales": {"en": {"parts": _PARTS}}, "default_l
 
 
 class _Frozen(Struct, frozen=True):
-    """A sound draft, the version that it becomes, and the newest one that is stored under its name."""
+    """A sound draft, the version that it becomes, and the newest stored version of its name."""
 
     draft: Draft
     version: Version
@@ -40,7 +40,7 @@ class _Frozen(Struct, frozen=True):
 async def list_templates(call: Call) -> Done:
     """List templates by name."""
     asked: models.TemplateQuery = call.query
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1, channel=asked.channel)
     return Done(models.Templates(*page(rows, asked.limit, models.Template, by_name(NOUN))))
 
@@ -55,9 +55,9 @@ async def list_templates(call: Call) -> Done:
     tagged=True,
 )
 async def get_template(call: Call) -> Done:
-    """Show a version of a template: what it says and which variables it reads.
+    """Show a version of a template: its content and the variables that it reads.
 
-    Its ETag is that of the newest version, whichever is shown.
+    Its ETag is that of the newest version, also where an older one is shown.
     """
     found = await _find(call, call.query.version)
     whole = msgspec.convert(found, models.WholeTemplate, from_attributes=True)
@@ -82,15 +82,15 @@ async def _missing(call: Call, number: int | None) -> Problem:
     "GET",
     f"{_ONE}/versions",
     _RIGHT,
-    query=models.TemplateVersionQuery,
+    query=PageQuery,
     answered=models.TEMPLATE_VERSIONS,
     problems=(NOT_FOUND,),
 )
 async def list_template_versions(call: Call) -> Done:
     """List the versions of a template, the newest first."""
-    asked: models.TemplateVersionQuery = call.query
+    asked: PageQuery = call.query
     name = (await _find(call)).name
-    at = below(VERSIONS_NOUN, asked.cursor)
+    at = read_id(VERSIONS_NOUN, asked.cursor)
     rows = await store.history(call.database, call.workspace, name, asked.limit + 1, at)
     some = page(rows, asked.limit, models.TemplateVersion, lambda row: cursor(VERSIONS_NOUN, row["number"]))
     return Done(models.TemplateVersions(*some))
@@ -111,8 +111,8 @@ async def list_template_versions(call: Call) -> Done:
 async def put_template(call: Call) -> Done:
     """Save a template as a new version.
 
-    It is refused with every fault and its line. What is saved already makes no other version; deliveries get the
-    published one.
+    It is refused with every fault and its line. Content that equals the newest version makes no other one; deliveries
+    get the published version.
     """
     given: models.PutTemplate = call.given
     name = call.named("template")
@@ -120,7 +120,7 @@ async def put_template(call: Call) -> Done:
     if call.if_match is not None:
         before = (await _find(call)).latest
         etags.require(call, f"template {name}", before)
-    frozen = await _frozen(call, [(models.draft_of(name, given), "$")], together=False)
+    frozen = await _frozen(call, [(models.draft_of(name, given), "$")], own_partials=False)
     (saved,) = await _saved(call, frozen, publish=given.publish)
     number = saved.version or 0
     etags.require_next(f"template {name}", before, number, created=saved.created)
@@ -137,19 +137,19 @@ async def put_template(call: Call) -> Done:
     large=True,
 )
 async def save_templates(call: Call) -> Done:
-    """Save templates that belong together, all or none.
+    """Save several templates, all or none.
 
-    As from a folder under version control: they take in each other's partials, and then what is published. With
-    `check` nothing is saved.
+    As from a folder under version control: they include each other's partials, then published ones. With `check`
+    nothing is saved.
     """
     given: models.SaveTemplates = call.given
     if call.shown is not None and (count := len(given.templates)) > models.SAVED_AT_ONCE_MAX:
         raise faulty([Fault("$.templates", f"has {count} items, over {models.SAVED_AT_ONCE_MAX}")])
     counts = Counter(one.name for one in given.templates)
     if len(counts) < len(given.templates):
-        raise faulty(Fault("$.templates", f"{name} is there twice") for name in sorted(counts) if counts[name] > 1)
+        raise faulty(Fault("$.templates", f"has {name} twice") for name in sorted(counts) if counts[name] > 1)
     drafts = [(models.draft_of(one.name, one), f"$.templates[{place}]") for place, one in enumerate(given.templates)]
-    frozen = await _frozen(call, drafts, together=True)
+    frozen = await _frozen(call, drafts, own_partials=True)
     names = [one.draft.name for one in frozen]
     saved = [_checked(one) for one in frozen] if given.check else await _saved(call, frozen, publish=given.publish)
     others = sorted(set(await store.names(call.database, call.workspace)) - set(names))
@@ -159,8 +159,14 @@ async def save_templates(call: Call) -> Done:
 def _checked(one: _Frozen) -> models.SavedTemplate:
     if one.before is None:
         return models.SavedTemplate(one.draft.name, None, created=True, published=None)
-    created = not drafting.same(one.version, one.before)
+    created = not _is_same(one.version, one.before)
     return models.SavedTemplate(one.draft.name, None if created else one.before.latest, created, one.before.published)
+
+
+def _is_same(version: Version, found: models.WholeTemplate) -> bool:
+    """Whether a stored version has this content."""
+    locales = {locale: models.Locale(dict(one.parts), dict(one.partials)) for locale, one in version.sources.items()}
+    return (version.default_locale, version.rights, locales) == (found.default_locale, found.rights, found.locales)
 
 
 async def _saved(call: Call, frozen: Sequence[_Frozen], *, publish: bool) -> list[models.SavedTemplate]:
@@ -177,20 +183,20 @@ async def _saved(call: Call, frozen: Sequence[_Frozen], *, publish: bool) -> lis
     ]
 
 
-async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, together: bool) -> list[_Frozen]:
-    """The versions that drafts become, each with its place in the body; or every fault of every one."""
+async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, own_partials: bool) -> list[_Frozen]:
+    """The versions that drafts, each with its place in the body, become. Raises Problem with all faults of all."""
     config = call.served.config()
-    meant = [draft for draft, _ in drafts]
-    library = await drafting.library(store.published(call.database, call.workspace), meant, together=together)
-    stored = await store.find(call.database, call.workspace, [draft.name for draft in meant])
+    only = [draft for draft, _ in drafts]
+    library = await store.library(store.published(call.database, call.workspace), only, own_partials=own_partials)
+    stored = await store.find(call.database, call.workspace, [draft.name for draft in only])
     frozen: list[_Frozen] = []
     found: list[Fault] = []
     for draft, place in drafts:
         before = stored.get(draft.name)
-        words = drafting.misplaced(draft, before, config.channels)
+        words = _placement_fault(draft, before, config.channels)
         found += [] if words is None else [Fault(f"{place}.channel", words)]
         version = await call.served.offload.call_if_heavy(
-            call.workspace.tenant_id, freeze_here, draft, library, config.limits.template_bytes_max
+            call.workspace.tenant_id, freeze_or_defer, draft, library, config.limits.template_bytes_max
         )
         if isinstance(version, Version):
             frozen.append(_Frozen(draft, version, before))
@@ -199,6 +205,17 @@ async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, together: 
     if found:
         raise faulty(found)
     return frozen
+
+
+def _placement_fault(draft: Draft, before: models.WholeTemplate | None, channels: Collection[str]) -> str | None:
+    """Why a draft cannot have its channel, or None."""
+    if draft.channel is not None and draft.channel not in channels:
+        hint = did_you_mean(draft.channel, channels)
+        return f"unknown channel {quoted(draft.channel)}{hint}; known are {', '.join(sorted(channels))}"
+    if before is not None and before.channel != draft.channel:
+        was = "a partial" if before.channel is None else f"for {before.channel}"
+        return f"the template {draft.name} is {was}, and stays that: another needs a name of its own"
+    return None
 
 
 def _faults(draft: Draft, flaws: Sequence[Flaw], place: str) -> Iterator[Fault]:
@@ -226,13 +243,13 @@ def _faults(draft: Draft, flaws: Sequence[Flaw], place: str) -> Iterator[Fault]:
 async def publish_template(call: Call) -> Done:
     """Publish a version of a template, also an older one.
 
-    From now on deliveries by this name are frozen to it. What is on its way keeps its version.
+    From now on new deliveries with this template have this version. Deliveries that exist keep theirs.
     """
     name, number = call.named("template"), call.given.version
     done = await store.publish(call.database, call.workspace, name, number, call.actor)
     if done is None:
         raise await _missing(call, number)
-    return Done(models.PublishedTemplate(name, done.number, done.number_before))
+    return Done(models.PublishedTemplate(name, done["number"], done["number_before"]))
 
 
 @endpoint(
@@ -250,13 +267,13 @@ async def preview_template(call: Call) -> Done:
     given: models.PreviewTemplate = call.given
     if given.draft is not None:
         if given.version is not None:
-            raise faulty([Fault("$.version", "is one of what is stored, and draft stands in its place")])
+            raise faulty([Fault("$.version", "is of a stored template: leave out version, or draft")])
         draft, number = models.draft_of(call.named("template"), given.draft), None
-        (one,) = await _frozen(call, [(draft, "$.draft")], together=False)
+        (one,) = await _frozen(call, [(draft, "$.draft")], own_partials=False)
         sources = one.version.sources
     else:
         found = await _find(call, given.version)
-        draft, number, sources = found.draft, found.number, found.sources
+        draft, number, sources = found.draft, found.version, found.sources
     locale = nearest(given.locale, sources, draft.default_locale)
     text = None if given.variables is None else call.raw("variables")
     variables, parts = await _rendered(call, draft.channel, sources[locale], text)
@@ -273,21 +290,10 @@ async def preview_template(call: Call) -> Done:
 
 
 async def _rendered(call: Call, channel: str | None, sources: Sources, given: str | None) -> tuple[str, dict[str, str]]:
-    limits = call.served.config().limits
-    bounds = Bounds(limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max)
-    offload, tenant_id = call.served.offload, call.workspace.tenant_id
+    bounds = Bounds.of(call.served.config().limits)
     try:
-        return await offload.call_if_heavy(tenant_id, preview, channel, sources, given, bounds)
+        return await call.served.offload.call_if_heavy(
+            call.workspace.tenant_id, preview, channel, sources, given, bounds
+        )
     except TemplateError as fault:
         raise faulty([Fault("$.variables", str(fault))]) from fault
-
-
-ENDPOINTS = (
-    list_templates,
-    save_templates,
-    get_template,
-    put_template,
-    list_template_versions,
-    publish_template,
-    preview_template,
-)

@@ -1,4 +1,4 @@
-"""Template files: a template as teams keep it in git, one file each, front matter first and its parts below."""
+"""Template files: one template a file, with front matter first and its parts below."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,30 +17,30 @@ SUFFIX = ".liquid"
 FENCE = "---"
 KEYS = ("name", "channel", "kind", "locale", "rights")
 PARTIAL = "partial"
-# Every locale that a template may have, full to the brim with the default limits.
+# All locales that a template may have, each with full parts at the default limits.
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
 # `--- html ---`, or of another locale than the file's own `--- html de ---`.
 _HEADING = re.compile(r"--- (\S+)(?: (\S+))? ---[ \t]*")
 
 
-class Written(Struct, frozen=True):
-    """A template as its file has it, and the line on which each part begins."""
+class TemplateFile(Struct, frozen=True):
+    """A template file: its draft, and the line on which each part begins."""
 
     draft: Draft
     path: str
     lines: Mapping[tuple[str, str], int]
 
     def fault(self, flaw: Flaw) -> Fault:
-        """What is wrong with the draft, by the line of the file and by that of the part."""
+        """Return a flaw of the draft as a fault with its line in the file."""
         begins = self.lines.get((flaw.locale, flaw.part))
         line = 1 if begins is None else begins + max(flaw.line - 1, 0)
         place = f"{flaw.place(self.draft.default_locale)}: " if flaw.locale or flaw.part else ""
         return Fault(f"{self.path}:{line}", place + flaw.words)
 
 
-def read(path: Path, shown: str, name: str) -> Written:
-    """The template that a file describes; it is called as the file says, or else by this name."""
+def read(path: Path, shown: str, name: str) -> TemplateFile:
+    """Read a template file; without a name in its front matter the template has this `name`."""
     content = content_of(path, FILE_BYTES_MAX)
     if isinstance(content, str):
         raise TemplateRefused([Fault(shown, content)])
@@ -52,8 +52,8 @@ def read(path: Path, shown: str, name: str) -> Written:
     return parse(text, shown, name)
 
 
-def parse(text: str, path: str, name: str) -> Written:
-    """The template that a text describes. TemplateRefused names everything that is wrong with its form."""
+def parse(text: str, path: str, name: str) -> TemplateFile:
+    """Parse the text of a template file. TemplateRefused has all faults of its form."""
     reading = _Reading(path)
     lines = text.replace("\r\n", "\n").split("\n")
     body_at = reading.front_matter(lines)
@@ -62,7 +62,7 @@ def parse(text: str, path: str, name: str) -> Written:
     partial = reading.kind()
     channel = None if partial else reading.given.get("channel", "")
     if not partial and not channel:
-        reading.fault(1, f"names no channel, and is no partial: `channel: email`, or `kind: {PARTIAL}`")
+        reading.fault(1, f"has no channel and is not a partial: `channel: email`, or `kind: {PARTIAL}`")
     locale = reading.locale(reading.given.get("locale", UNNAMED), reading.at.get("locale", 1))
     reading.sections(lines, body_at, locale)
     if reading.faults:
@@ -74,16 +74,16 @@ def parse(text: str, path: str, name: str) -> Written:
         locales=reading.locales,
         rights=frozenset(reading.rights),
     )
-    return Written(draft, path, reading.lines)
+    return TemplateFile(draft, path, reading.lines)
 
 
 class _Reading:
-    """One file under way: what it gave so far, and every fault."""
+    """The state of reading a file: what was found, and every fault."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.faults: list[Fault] = []
-        # Without its front matter nothing more can be said of a file.
+        # Without sound front matter the rest is not read.
         self.unread = False
         self.given: dict[str, str] = {}
         self.rights: list[str] = []
@@ -95,7 +95,7 @@ class _Reading:
         self.faults.append(Fault(f"{self._path}:{line}", words))
 
     def front_matter(self, lines: list[str]) -> int:
-        """Read what stands between the first two fences; answers where the rest begins."""
+        """Read the text between the first two fences; returns where the rest begins."""
         fences = [number for number, line in enumerate(lines) if line.rstrip() == FENCE][:2]
         if len(fences) < 2 or fences[0] != 0:  # noqa: PLR2004 - it begins and it ends
             self.fault(1, f"has no front matter: it begins with a line {FENCE}, and ends with another")
@@ -117,7 +117,7 @@ class _Reading:
         return fences[1] + 1
 
     def _entry(self, key: yaml.Node, value: yaml.Node) -> None:
-        """One key. Values are taken as they are written: the language `no` is no truth value."""
+        """Read a key. Values are taken as they are written: the language `no` is not a boolean."""
         line, name = 2 + key.start_mark.line, str(key.value)
         if name not in KEYS:
             self.fault(line, f"unknown key {quoted(name)}{did_you_mean(name, KEYS)}; known are {', '.join(KEYS)}")
@@ -137,20 +137,20 @@ class _Reading:
         """Whether it is a partial."""
         kind = self.given.get("kind")
         if kind is not None and kind != PARTIAL:
-            self.fault(self.at["kind"], f"kind: expected {PARTIAL}, which is the only one that is named")
+            self.fault(self.at["kind"], f"kind: expected {PARTIAL}, or leave it out")
         if kind is not None and "channel" in self.given:
-            self.fault(self.at["channel"], "a partial has no channel: what takes it in has one")
+            self.fault(self.at["channel"], "a partial has no channel: the template that includes it has one")
         return kind is not None
 
     def locale(self, text: str, line: int) -> str:
-        """A locale in the form in which it is kept."""
+        """Return a locale in its stored form."""
         found = canonical(text)
         if found is None:
             self.fault(line, f"{text} is no locale, such as de or pt-BR")
         return found or text
 
     def sections(self, lines: list[str], start: int, default: str) -> None:
-        """Read the parts: each below its heading, or, without any heading, the body."""
+        """Read the parts: each below its heading, or the body if there is no heading."""
         found: list[tuple[str, str, int]] = []
         for number in range(start, len(lines)):
             heading = _HEADING.fullmatch(lines[number])
@@ -179,7 +179,7 @@ class _Reading:
 
 
 def text(draft: Draft) -> str:
-    """A draft as its file would be."""
+    """Return a draft as the text of a template file."""
     head = [f"name: {draft.name}", f"kind: {PARTIAL}" if draft.channel is None else f"channel: {draft.channel}"]
     if draft.default_locale != UNNAMED:
         head.append(f"locale: {draft.default_locale}")

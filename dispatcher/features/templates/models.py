@@ -1,4 +1,4 @@
-"""Models of templates: what requests and answers say about them."""
+"""Models of the requests and answers about templates."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -7,25 +7,18 @@ from msgspec import Meta, Raw, Struct, field, structs
 
 from dispatcher.base.values.locales import UNNAMED
 from dispatcher.features.templates.rules import Draft
-from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text
+from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text, page_model
 
-# Of a server, whose event loop reads them.
+# Of a server: its event loop reads them.
 SAVED_AT_ONCE_MAX = 500
-Number = Annotated[int, Meta(ge=1, le=VERSION_MAX, description="Which version; the newest without it.")]
+Number = Annotated[int, Meta(ge=1, le=VERSION_MAX, description="Of the version; the newest without it.")]
 
 
 class TemplateQuery(Asked, frozen=True):
     """Which templates."""
 
     channel: Annotated[Text | None, Meta(description="For which channel.")] = None
-    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
-    cursor: LongCursor | None = None
-    limit: Limit = 50
-
-
-class TemplateVersionQuery(Asked, frozen=True):
-    """Which versions of a template."""
-
+    after: Annotated[ShortText | None, Meta(description="Only names after this one.")] = None
     cursor: LongCursor | None = None
     limit: Limit = 50
 
@@ -37,26 +30,24 @@ class OneTemplateQuery(Asked, frozen=True):
 
 
 class NewLocale(Asked, frozen=True):
-    """What a template says in one language."""
+    """The parts of a template in one language."""
 
     parts: Annotated[dict[str, str], Meta(description="Liquid by part.", examples=[{"subject": "Hello"}])]
 
 
 class NewVersion(Asked, frozen=True, kw_only=True):
-    """A template as people write it."""
+    """The source of a template."""
 
-    channel: Annotated[ShortText | None, Meta(description="What it is for; null: a partial, which others take in.")]
-    locales: Annotated[dict[str, NewLocale], Meta(description="What it says, by language: de, pt-BR.")]
-    default_locale: Annotated[str, Meta(max_length=100, description="What those get whose language it lacks.")] = (
-        UNNAMED
-    )
-    rights: Annotated[list[str], Meta(max_length=10, description="raw_html, where it needs that.")] = field(
+    channel: Annotated[ShortText | None, Meta(description="Null: a partial, which other templates include.")]
+    locales: Annotated[dict[str, NewLocale], Meta(description="The content by language: de, pt-BR.")]
+    default_locale: Annotated[str, Meta(max_length=100, description="For recipients of other languages.")] = UNNAMED
+    rights: Annotated[list[str], Meta(max_length=10, description="raw_html, if it needs that.")] = field(
         default_factory=list
     )
 
 
 class PutTemplate(NewVersion, frozen=True, kw_only=True):
-    """A template that is to be saved as a version."""
+    """A template to save as a version."""
 
     publish: Annotated[bool, Meta(description="Publish it as well.")] = False
 
@@ -68,31 +59,31 @@ class NamedTemplate(NewVersion, frozen=True, kw_only=True):
 
 
 class SaveTemplates(Asked, frozen=True, kw_only=True):
-    """Templates that belong together: all are saved, or none. They take in each other's partials first."""
+    """Templates to save, all or none. They include each other's partials first."""
 
     templates: Annotated[list[NamedTemplate], Meta(min_length=1, extra_json_schema={"maxItems": SAVED_AT_ONCE_MAX})]
     publish: Annotated[bool, Meta(description="Publish them as well.")] = False
-    check: Annotated[bool, Meta(description="Save nothing, only answer what would be.")] = False
+    check: Annotated[bool, Meta(description="Only check, and save nothing.")] = False
 
 
 class SavedTemplate(Struct, frozen=True):
-    """Which version says it, whether that is another one than before, and which is published."""
+    """The version with the content, whether it is new, and the published version."""
 
     name: str
-    version: Annotated[int | None, Meta(description="Null where it was only checked and would be another one.")]
+    version: Annotated[int | None, Meta(description="Null if it was only checked and would be new.")]
     created: bool
     published: int | None
 
 
 class SavedTemplates(Struct, frozen=True):
-    """In the order in which they were given."""
+    """The results in the order of the request."""
 
     templates: list[SavedTemplate]
-    others: Annotated[list[str], Meta(description="What is stored and was not given: it is left alone.")]
+    others: Annotated[list[str], Meta(description="Stored templates that are not in the request.")]
 
 
 class Template(Struct, frozen=True, kw_only=True):
-    """A template in short: its newest version."""
+    """A template, with its newest version."""
 
     name: str
     channel: str | None
@@ -105,22 +96,18 @@ class Template(Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class Templates(Struct, frozen=True):
-    """A page, by name."""
-
-    templates: list[Template]
-    next_cursor: str | None
+Templates = page_model("Templates", "templates", Template, "A page, by name.")
 
 
 class Locale(Struct, frozen=True):
-    """What a version says in one language, with all that it takes in."""
+    """The content of a version in one language, with the partials that it includes."""
 
     parts: dict[str, str]
     partials: dict[str, str]
 
 
 class WholeTemplate(Struct, frozen=True, kw_only=True):
-    """A version with what it says, and the variables that it reads."""
+    """A version with its content, and the variables that it reads."""
 
     name: str
     channel: str | None
@@ -136,12 +123,12 @@ class WholeTemplate(Struct, frozen=True, kw_only=True):
 
     @property
     def draft(self) -> Draft:
-        """The template as it was written."""
+        """Return the source of the template."""
         return draft_of(self.name, self)
 
 
 def draft_of(name: str, one: NewVersion | WholeTemplate) -> Draft:
-    """A template as it was written, under a name."""
+    """Return the source of a template, under a name."""
     return Draft(
         name=name,
         channel=one.channel,
@@ -152,7 +139,7 @@ def draft_of(name: str, one: NewVersion | WholeTemplate) -> Draft:
 
 
 class TemplateVersion(Struct, frozen=True, kw_only=True):
-    """A version, and when it was published last."""
+    """A version, and its last publication."""
 
     number: int
     author: str
@@ -162,21 +149,17 @@ class TemplateVersion(Struct, frozen=True, kw_only=True):
     published_by: str | None
 
 
-class TemplateVersions(Struct, frozen=True):
-    """A page, the newest first."""
-
-    versions: list[TemplateVersion]
-    next_cursor: str | None
+TemplateVersions = page_model("TemplateVersions", "versions", TemplateVersion, "A page, the newest first.")
 
 
 class PublishTemplate(Asked, frozen=True):
-    """Which version is published."""
+    """The version to publish."""
 
     version: Number | None = None
 
 
 class PublishedTemplate(Struct, frozen=True):
-    """Which version is published now, and which was before."""
+    """The published version, and the one before."""
 
     name: str
     published: int
@@ -184,16 +167,16 @@ class PublishedTemplate(Struct, frozen=True):
 
 
 class PreviewTemplate(Asked, frozen=True, kw_only=True):
-    """What is rendered: a stored version, or a draft that is not saved, in one language."""
+    """The stored version or the draft to render, in one language."""
 
     version: Number | None = None
-    draft: Annotated[NewVersion | None, Meta(description="In place of what is stored under this name.")] = None
-    locale: Annotated[str, Meta(max_length=100, description="The one that comes nearest is taken.")] | None = None
-    variables: Annotated[Json | None, Meta(description="Made up without them, to fit to what it reads.")] = None
+    draft: Annotated[NewVersion | None, Meta(description="Instead of the stored template.")] = None
+    locale: Annotated[str, Meta(max_length=100, description="The nearest one of the template is used.")] | None = None
+    variables: Annotated[Json | None, Meta(description="Samples without it.")] = None
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """A template as it would be sent."""
+    """A rendered template."""
 
     name: str
     version: int | None

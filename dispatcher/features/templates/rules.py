@@ -1,8 +1,9 @@
-"""Drafts: a template as somebody wrote it, and the version that it becomes, unless it has faults."""
+"""Drafts of templates: their faults, the versions that they become, and previews."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+import msgspec
 from msgspec import Struct
 
 from dispatcher.base.errors import NeedsWorker
@@ -10,19 +11,22 @@ from dispatcher.base.values.locales import canonical
 from dispatcher.base.values.names import NAME, NAME_WORDS
 from dispatcher.liquid import parts
 from dispatcher.liquid.language import count_nodes
-from dispatcher.liquid.pace import pace
 from dispatcher.liquid.partials import Partial, closure
-from dispatcher.liquid.template import RAW_HTML, Sources, faults, variables
+from dispatcher.liquid.render_limits import render_limits
+from dispatcher.liquid.sample_variables import samples
+from dispatcher.liquid.template import RAW_HTML, Bounds, Renderer, Sources, faults, variables
 
 RIGHTS = frozenset({RAW_HTML})
 # A version is one row: with full parts in each, this many locales are 16 MB of it at the default limit.
 LOCALES_MAX = 64
-# How faults call what is wrong inside of a partial.
+# How faults begin that are inside of a partial.
 PARTIAL_PARTS = "partials."
+# The key of a template that is rendered once.
+_PREVIEW = "preview"
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A template that is to be saved. Without a channel it is a partial."""
+    """A template to save. Without a channel it is a partial."""
 
     name: str
     channel: str | None
@@ -32,12 +36,12 @@ class Draft(Struct, frozen=True, kw_only=True):
     rights: frozenset[str] = frozenset()
 
     def as_partial(self) -> Partial:
-        """It as others take it in."""
+        """Return the draft as a partial that others include."""
         return Partial(self.default_locale, {locale: given.get("body", "") for locale, given in self.locales.items()})
 
 
 class Version(Struct, frozen=True, kw_only=True):
-    """What is saved of a draft: the same, with all that it takes in, and what it reads."""
+    """The content of a draft with all partials that it includes and the variables that it reads."""
 
     default_locale: str
     sources: Mapping[str, Sources]
@@ -46,7 +50,7 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class Flaw(Struct, frozen=True):
-    """One thing that is wrong with a draft: in a part and line of a locale, or with all of it."""
+    """A fault of a draft: in a part and line of a locale, or in the whole draft."""
 
     words: str
     locale: str = ""
@@ -62,13 +66,13 @@ class Flaw(Struct, frozen=True):
 
 
 def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Version | list[Flaw]:
-    """The version that a draft becomes with these partials, or everything that is wrong with it."""
+    """Return the version that a draft becomes with these partials, or all of its faults."""
     found = list(_form(draft))
-    # By itself a partial renders nothing: what it may do is up to whoever takes it in.
+    # A partial has the rights of the template that includes it.
     rights = RIGHTS if draft.channel is None else draft.rights
     inside = (draft.name,) if draft.channel is None else ()
     sources: dict[str, Sources] = {}
-    # Reading more than a version can have takes longer than anybody waits.
+    # More than a version can have would take too long to read.
     for locale, given in islice(draft.locales.items(), LOCALES_MAX):
         taken: dict[str, str] = {}
         missing: list[Flaw] = []
@@ -92,30 +96,32 @@ def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Vers
     )
 
 
-def freeze_here(hurried: bool, draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Version | list[Flaw]:
-    """The same; hurried it raises NeedsWorker where there is much to read."""
+def freeze_or_defer(
+    hurried: bool, draft: Draft, library: Mapping[str, Partial], bytes_max: int
+) -> Version | list[Flaw]:
+    """As `freeze`; raises NeedsWorker if `hurried` and there is too much to read for the event loop."""
     texts = [part for given in draft.locales.values() for part in given.values()]
     partials = [text for one in library.values() for text in one.locales.values()]
-    if sum(map(count_nodes, texts + partials)) > pace(hurried=hurried).nodes_max:
+    if sum(map(count_nodes, texts + partials)) > render_limits(on_event_loop=hurried).nodes_max:
         raise NeedsWorker
     return freeze(draft, library, bytes_max)
 
 
 def _form(draft: Draft) -> Iterator[Flaw]:
-    """What is wrong before any Liquid is read."""
+    """Faults that are found without reading Liquid."""
     if not NAME.fullmatch(draft.name):
-        yield Flaw(f"its name is none: {NAME_WORDS}")
+        yield Flaw(f"its name is not valid: {NAME_WORDS}")
     for right in sorted(draft.rights - RIGHTS):
         yield Flaw(f"there is no right {right}; there are {', '.join(sorted(RIGHTS))}")
     if not draft.locales:
-        yield Flaw("says nothing")
+        yield Flaw("has no locale")
     elif draft.default_locale not in draft.locales:
-        yield Flaw(f"has no {draft.default_locale}, which is its default locale")
+        yield Flaw(f"does not have its default locale {draft.default_locale}")
     if len(draft.locales) > LOCALES_MAX:
         yield Flaw(f"has {len(draft.locales)} locales, over {LOCALES_MAX}")
     for locale, given in draft.locales.items():
         if canonical(locale) != locale:
-            yield Flaw(f"{locale} is no locale as it is kept, such as de or pt-BR", locale)
+            yield Flaw(f"{locale} is not a locale in its stored form, such as de or pt-BR", locale)
         for part in given:
             if wrong := parts.unknown(draft.channel, part):
                 yield Flaw(wrong, locale, part)
@@ -128,13 +134,13 @@ def _size(texts: Mapping[str, str]) -> int:
 
 
 def _follows(flaw: Flaw, missing: Sequence[Flaw]) -> bool:
-    """Whether a flaw only says again that a partial cannot be taken in."""
+    """Whether a flaw only repeats that a partial cannot be included."""
     inside = flaw.part.startswith(PARTIAL_PARTS)
     return any(inside or (flaw.part, flaw.line) == (one.part, one.line) for one in missing)
 
 
 def _content(locale: str, sources: Sources, bytes_max: int) -> Iterator[Flaw]:
-    """What is wrong with what a locale says."""
+    """Faults of the content of a locale."""
     size = _size(sources.parts) + _size(sources.partials)
     if size > bytes_max:
         yield Flaw(f"has {size} bytes with all that it takes in, over {bytes_max}", locale)
@@ -144,3 +150,18 @@ def _content(locale: str, sources: Sources, bytes_max: int) -> Iterator[Flaw]:
             yield Flaw("has a NUL character", locale, part, text.count("\n", 0, text.index("\0")) + 1)
     for fault in faults(sources):
         yield Flaw(fault.words, locale, fault.part, fault.line)
+
+
+def preview(
+    hurried: bool, channel: str | None, sources: Sources, given: str | None, bounds: Bounds
+) -> tuple[str, dict[str, str]]:
+    """Return variables as a JSON object, samples if none are given, and the rendered parts in reading order.
+
+    Raises TemplateError; if `hurried` also NeedsWorker.
+    """
+    renderer = Renderer(bounds, render_limits(on_event_loop=hurried))
+    renderer.add(_PREVIEW, sources)
+    renderer.require_event_loop(_PREVIEW)
+    variables = msgspec.json.encode(samples(sources)).decode() if given is None else given
+    rendered = renderer.render(_PREVIEW, variables)
+    return variables, {part: rendered[part] for part in parts.in_order(channel, rendered)}

@@ -122,12 +122,11 @@ BEGIN
         place := draft.place;
         version_id := last.id;
         number := last.number;
-        published := false;
-        IF p_publish AND held.published IS DISTINCT FROM last.id THEN
+        published := p_publish IS TRUE AND held.published IS DISTINCT FROM last.id;
+        IF published THEN
             UPDATE dispatcher.templates SET published = last.id WHERE id = held.id;
             INSERT INTO dispatcher.template_publications (template_id, version_id, actor)
             VALUES (held.id, last.id, p_author);
-            published := true;
         END IF;
         RETURN NEXT;
     END LOOP;

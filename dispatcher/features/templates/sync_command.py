@@ -1,4 +1,4 @@
-"""The `templates sync` command: a folder of template files made what is stored, or compared with it."""
+"""The `templates sync` command: saves a folder of template files, or compares it with what is stored."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,11 +10,11 @@ from dispatcher.base.errors import Fault, TemplateRefused
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.folders import Compared, paths_of, same_names, show_differences, show_others, show_saved
 from dispatcher.features.templates.drafts import difference, find, library, readable, readable_version, save
-from dispatcher.features.templates.files import SUFFIX, Written, read
+from dispatcher.features.templates.files import SUFFIX, TemplateFile, read
 from dispatcher.features.templates.models import SavedTemplate
 from dispatcher.features.templates.rules import Draft
 
-# One statement saves them all: more than this is not kept by hand.
+# One statement saves them all.
 FILES_MAX = 5_000
 
 
@@ -25,9 +25,9 @@ def sync(
     check: Annotated[bool, typer.Option("--check", help="Only show what differs; then the exit code is 1.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Publish what is saved, too.")] = False,
 ) -> None:
-    """Save every template of a folder, or nothing where any of them has a fault.
+    """Save every template of a folder, or none if any has a fault.
 
-    What is stored and not in the folder is named and left alone.
+    Stored templates that are not in the folder are listed and left alone.
     """
     files, faults = _files(folder)
     checked = save(caller, files, faults, check=True)
@@ -41,9 +41,9 @@ def sync(
     show_saved(caller, "template", "published", shown)
 
 
-def _files(folder: Path) -> tuple[list[Written], list[Fault]]:
+def _files(folder: Path) -> tuple[list[TemplateFile], list[Fault]]:
     """Every template of the folder that can be read, and the faults of the others."""
-    files: list[Written] = []
+    files: list[TemplateFile] = []
     faults: list[Fault] = []
     for path, shown in paths_of(folder, (SUFFIX,), FILES_MAX):
         try:
@@ -55,14 +55,14 @@ def _files(folder: Path) -> tuple[list[Written], list[Fault]]:
     return [file for file in files if file.path not in again], faults
 
 
-def _compared(file: Written, one: SavedTemplate, publish: bool) -> Compared:
+def _compared(file: TemplateFile, one: SavedTemplate, publish: bool) -> Compared:
     waits = publish and (one.created or one.published != one.version)
     return Compared(file.draft.name, file.path, one.created, waits)
 
 
 def _check(caller: Caller, drafts: Mapping[str, Draft], compared: Sequence[Compared]) -> None:
     differ = any(one.differs for one in compared)
-    partials = library(caller, list(drafts.values()), together=True) if differ else {}
+    partials = library(caller, list(drafts.values()), own_partials=True) if differ else {}
 
     def shown(one: Compared) -> tuple[Mapping[str, object], str]:
         stored = find(caller, one.name)

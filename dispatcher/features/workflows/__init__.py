@@ -1,1 +1,1 @@
-"""Workflows: definitions of what runs do, kept as versions."""
+"""Workflows: versions of the definitions that runs walk through."""

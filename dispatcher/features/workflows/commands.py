@@ -1,4 +1,4 @@
-"""The `workflows` commands: definitions saved as versions, looked at, compared, and whether they take triggers."""
+"""The `workflows` commands: save, list, show, compare, activate, deactivate and delete workflows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from dispatcher.cli.options import name_given, second
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.output import cell, show_list, tell
 from dispatcher.features.workflows import endpoints
-from dispatcher.features.workflows.files import SUFFIXES, Written, compare, read_all
+from dispatcher.features.workflows.files import SUFFIXES, WorkflowFile, compare, read_all
 from dispatcher.features.workflows.models import (
     DEFINITIONS_MAX,
     SavedWorkflow,
@@ -47,7 +47,7 @@ def put(
     stay on their version.
     """
     if len(files) > DEFINITIONS_MAX:
-        raise typer.BadParameter(f"are {len(files)}, over {DEFINITIONS_MAX}", param_hint="FILE")
+        raise typer.BadParameter(f"{len(files)} files, over {DEFINITIONS_MAX}: use several commands", param_hint="FILE")
     written = compare(caller, read_all((path, str(path)) for path in files))
     body = {"workflows": [one.definition for one in written], "activate": activate}
     answer: SavedWorkflows = caller.ask(endpoints.put_workflows, body=body)
@@ -55,7 +55,7 @@ def put(
         _tell(caller, one, saved)
 
 
-def _tell(caller: Caller, one: Written, saved: SavedWorkflow) -> None:
+def _tell(caller: Caller, one: WorkflowFile, saved: SavedWorkflow) -> None:
     what = "is saved" if saved.created else "says this already"
     state = (
         "it takes triggers" if saved.active else f"`{launcher()} workflows activate {one.name}` lets it take triggers"
@@ -86,9 +86,9 @@ def show(
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="Only the graph, as Mermaid.")] = False,
     definition: Annotated[bool, typer.Option("--definition", help="Only the definition, as JSON.")] = False,
 ) -> None:
-    """Show a version: what it does, what a trigger has to bring, its fellows, and who did what to it."""
+    """Show a version: its graph, the variables that a trigger has to bring, other versions, and actions."""
     if graph + as_mermaid + definition > 1:
-        raise typer.BadParameter("name one of them", param_hint="--graph, --mermaid, --definition")
+        raise typer.BadParameter("use only one of these options", param_hint="--graph, --mermaid, --definition")
     found = _get(caller, name, version)
     if definition:
         caller.voice.content(msgspec.json.format(msgspec.json.encode(found.definition), indent=2).decode())
@@ -112,19 +112,20 @@ def _show_all(caller: Caller, found: WholeWorkflow) -> None:
         ("stored templates", ", ".join(templates) or "none"),
     )
     caller.voice.table(("workflow", found.name), facts)
-    caller.voice.text()
     nodes = ((one.step, one.node, one.what) for one in found.steps)
-    caller.voice.table(("step", "node", "what it does"), nodes)
-    caller.voice.text()
-    rows = ((row.number, row.total_steps, row.author, second(row.created_at)) for row in found.versions)
-    caller.voice.table(("version", "steps", "by", "at"), rows)
-    caller.voice.text()
-    done = ((second(row.at), row.action, row.version, row.actor) for row in found.actions)
-    caller.voice.table(("at", "what was done", "version", "by"), done)
+    versions = ((row.number, row.total_steps, row.author, second(row.created_at)) for row in found.versions)
+    actions = ((second(row.at), row.action, row.version, row.actor) for row in found.actions)
+    for columns, rows in (
+        (("step", "node", "what it does"), nodes),
+        (("version", "steps", "by", "at"), versions),
+        (("at", "what was done", "version", "by"), actions),
+    ):
+        caller.voice.text()
+        caller.voice.table(columns, rows)
 
 
 def _template(one: Mapping[str, Any]) -> str:
-    """The name of a stored template, or where it stands."""
+    """Return the name of a stored template, or of the variable that names it."""
     return str(one.get("name") or f"as {one.get('variable', {}).get('path', '?')} says")
 
 
@@ -177,7 +178,7 @@ def diff(
     file = Path(what)
     is_file = what.endswith(SUFFIXES) and file.exists()
     if is_file and new is not None:
-        raise typer.BadParameter("a file stands in its place", param_hint="--to")
+        raise typer.BadParameter("cannot be used with a file, which is the new version", param_hint="--to")
     if is_file:
         (written,) = compare(caller, read_all([(file, what)]))
         name, after, right = written.name, written.definition, what

@@ -1,4 +1,4 @@
-"""Workflows over HTTP: saving versions, looking at them, and letting them take triggers or none any more."""
+"""The endpoints of workflows: save, list, show, compare, activate, deactivate and delete them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,21 +10,20 @@ from dispatcher.base.errors import Fault
 from dispatcher.features.workflows import models, store
 from dispatcher.features.workflows.store import Found, New
 from dispatcher.http import etags
-from dispatcher.http.cursors import after
+from dispatcher.http.cursors import read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.http.roles import Right
 from dispatcher.plans.definition import reference
 from dispatcher.plans.definition.definition import Known, read_definition
-from dispatcher.plans.drawing.labels import label
 from dispatcher.plans.drawing.mermaid import mermaid
 from dispatcher.plans.drawing.terminal import drawing
-from dispatcher.plans.heavy import compile_definitions
 from dispatcher.plans.plan import Plan
+from dispatcher.plans.worker_functions import compile_definitions
 
 NOUN = "workflows"
-# Of the versions of a workflow, and of what was done to it.
+# The versions and actions in the answer about a workflow.
 SHOWN_MAX = 20
 
 _RIGHT = Right.WORKFLOWS
@@ -32,7 +31,7 @@ _NOT_DELETED = {
     "active": "is active and has runs: deactivate it first",
     "running": "has unfinished runs: let them end, or cancel them",
 }
-_ONE = "/workflows/{name}"
+_PATH = "/workflows/{name}"
 _MAIL = {
     "id": "mail",
     "type": "email",
@@ -47,14 +46,14 @@ _DEFINITION = {"name": "order_shipped", "entryNodeId": "mail", "nodes": [_MAIL],
 async def list_workflows(call: Call) -> Done:
     """List workflows by name."""
     asked: models.WorkflowQuery = call.query
-    start = after(NOUN, asked.cursor) or asked.after or ""
+    start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1, active=asked.active)
     return Done(models.Workflows(*page(rows, asked.limit, models.Workflow, by_name(NOUN))))
 
 
 @endpoint(
     "GET",
-    _ONE,
+    _PATH,
     _RIGHT,
     query=models.VersionQuery,
     answered=models.WHOLE_WORKFLOW,
@@ -68,7 +67,7 @@ async def get_workflow(call: Call) -> Done:
         "version": found.number,
         "reads": [one.path for one in found.reads],
         "templates": msgspec.to_builtins(found.templates),
-        "steps": [models.Step(node.step, node_id, label(node)) for node_id, node in found.plan.nodes.items()],
+        "steps": store.steps(found.plan),
         "graph": drawing(found.plan),
         "mermaid": mermaid(found.plan),
         "versions": await store.versions(call.database, found.id, SHOWN_MAX),
@@ -90,7 +89,7 @@ async def _find(call: Call, number: int | None = None) -> Found:
 
 @endpoint(
     "PUT",
-    _ONE,
+    _PATH,
     _RIGHT,
     given=models.Definition,
     example=_DEFINITION,
@@ -119,7 +118,7 @@ async def put_workflow(call: Call) -> Done:
 
 
 async def _read(call: Call) -> New:
-    """The definition in the body, with the plan that it becomes."""
+    """Return the definition in the body, with its plan."""
     (plan,) = await _plans(call, [call.body])
     if isinstance(plan, list):
         raise faulty(plan)
@@ -127,7 +126,7 @@ async def _read(call: Call) -> New:
     if isinstance(definition, list):
         raise faulty(definition)
     if plan.name != call.path["name"]:
-        raise faulty([Fault("$.name", "is another one than in the path")])
+        raise faulty([Fault("$.name", f"is {plan.name}, and the path names {call.path['name']}: use one name")])
     return New(dict(definition), plan)
 
 
@@ -149,7 +148,7 @@ async def put_workflows(call: Call) -> Done:
     new = [one for one in made if isinstance(one, New)]
     first: dict[str, int] = {}
     faults += [
-        Fault(f"$.workflows[{number}].name", f"another one of them is called {one.name}, too")
+        Fault(f"$.workflows[{number}].name", f"another definition has the name {one.name}, too")
         for number, one in enumerate(made)
         if isinstance(one, New) and first.setdefault(one.name, number) != number
     ]
@@ -192,23 +191,22 @@ async def _plans(call: Call, given: Sequence[object]) -> list[Plan | list[Fault]
 
 
 async def _compiled(call: Call, given: Sequence[dict[str, Any]], paths: Sequence[str]) -> list[New | list[Fault]]:
-    """Each as it is saved, or its faults."""
-    made: list[New | list[Fault]] = []
-    for one, path, plan in zip(given, paths, await _plans(call, given), strict=True):
-        if isinstance(plan, list):
-            made.append([Fault(f"{path}{fault.path.removeprefix('$')}", fault.message) for fault in plan])
-        else:
-            made.append(New(one, plan))
-    return made
+    """Return each definition with its plan, or its faults."""
+    return [
+        [Fault(f"{path}{fault.path.removeprefix('$')}", fault.message) for fault in plan]
+        if isinstance(plan, list)
+        else New(one, plan)
+        for one, path, plan in zip(given, paths, await _plans(call, given), strict=True)
+    ]
 
 
-@endpoint("POST", f"{_ONE}/activate", _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND,))
+@endpoint("POST", f"{_PATH}/activate", _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND,))
 async def activate_workflow(call: Call) -> Done:
     """Let a workflow take triggers."""
     return await _switched(call, active=True)
 
 
-@endpoint("POST", f"{_ONE}/deactivate", _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND,))
+@endpoint("POST", f"{_PATH}/deactivate", _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND,))
 async def deactivate_workflow(call: Call) -> Done:
     """Let a workflow take no triggers any more."""
     return await _switched(call, active=False)
@@ -224,7 +222,7 @@ async def _switched(call: Call, *, active: bool) -> Done:
 
 @endpoint(
     "DELETE",
-    _ONE,
+    _PATH,
     _RIGHT,
     answered=models.SWITCHED,
     problems=(NOT_FOUND, CONFLICT, CHANGED),
@@ -233,7 +231,10 @@ async def _switched(call: Call, *, active: bool) -> Done:
 async def delete_workflow(call: Call) -> Done:
     """Delete a workflow that has no unfinished run, and is not active where it ever had any."""
     name = (await _find(call)).name
-    if call.if_match is not None and (newest := await store.keep(call.database, call.workspace, name)) is not None:
+    if (
+        call.if_match is not None
+        and (newest := await store.lock_version(call.database, call.workspace, name)) is not None
+    ):
         etags.require(call, f"workflow {name}", newest)
     answer = await store.delete(call.database, call.workspace, name, call.actor)
     if answer in _NOT_DELETED:

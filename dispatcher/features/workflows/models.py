@@ -1,4 +1,4 @@
-"""Models of workflows: what requests say of their definitions, and what answers say."""
+"""Models of workflows: queries, definitions and answers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field, structs
 from dispatcher.base.errors import Fault
 from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText
 
-# One transaction saves them all: more than this is not kept by hand.
+# One transaction saves them all; nobody maintains more by hand.
 DEFINITIONS_MAX = 2_000
 
 
@@ -36,25 +36,20 @@ class Definition(Asked, frozen=True, kw_only=True):
 _Many = Annotated[list[Annotated[Json, _of("WorkflowDefinition")]], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
 
 
-class Definitions(Asked, frozen=True):
-    """Many at once: all are saved, or none."""
+class Compare(Asked, frozen=True):
+    """Definitions that are compared with what is stored; nothing is saved."""
 
-    workflows: Annotated[
-        list[Annotated[Json, _of("WorkflowDefinition")]], Meta(min_length=1, max_length=DEFINITIONS_MAX)
-    ]
+    workflows: _Many
+
+
+class Definitions(Compare, frozen=True):
+    """Definitions that are saved, all or none."""
+
     activate: Annotated[bool, Meta(description="Whether they take triggers from now on.")] = False
 
 
-class Compare(Asked, frozen=True):
-    """What is to be looked at, and not saved."""
-
-    workflows: Annotated[
-        list[Annotated[Json, _of("WorkflowDefinition")]], Meta(min_length=1, max_length=DEFINITIONS_MAX)
-    ]
-
-
 class WorkflowQuery(Asked, frozen=True):
-    """Which workflows."""
+    """A filter and page of workflows."""
 
     active: Annotated[bool | None, Meta(description="Those that take triggers, or those that take none.")] = None
     after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
@@ -91,7 +86,7 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class WorkflowAction(Struct, frozen=True, kw_only=True):
-    """What somebody did to a workflow."""
+    """An action on a workflow."""
 
     at: datetime
     version: int | None
@@ -108,7 +103,7 @@ class Step(Struct, frozen=True):
 
 
 class VersionQuery(Asked, frozen=True):
-    """Which version."""
+    """The number of a version."""
 
     version: Annotated[int, Meta(ge=1, le=VERSION_MAX)] | None = None
 
@@ -129,7 +124,7 @@ class WholeWorkflow(Workflow, frozen=True, kw_only=True):
 
 
 class SavedWorkflow(Struct, frozen=True):
-    """Which version says it now, and whether that is new."""
+    """The version that has the definition, and whether it is new."""
 
     name: str
     version: int
@@ -145,7 +140,7 @@ class SavedWorkflows(Struct, frozen=True):
 
 
 class StoredWorkflow(Struct, frozen=True):
-    """What is stored under a name."""
+    """The newest version that is stored under a name."""
 
     version: int
     active: bool
@@ -153,7 +148,7 @@ class StoredWorkflow(Struct, frozen=True):
 
 
 class ComparedWorkflow(Struct, frozen=True, kw_only=True):
-    """What is wrong with a definition; else what is stored under its name, and whether that says and means the same."""
+    """The faults of a definition, or what is stored under its name and whether definition and plan are the same."""
 
     name: str | None = None
     total_steps: int = 0
@@ -169,7 +164,7 @@ class ComparedWorkflows(Struct, frozen=True):
 
 
 class Switched(Struct, frozen=True):
-    """What became of it."""
+    """The result of an action: done, same or deleted."""
 
     name: str
     answer: str

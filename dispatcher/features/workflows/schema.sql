@@ -152,8 +152,7 @@ BEGIN
     RETURN 'deleted';
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.put_workflow, dispatcher.set_workflow_active,
-    dispatcher.delete_workflow FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.put_workflow, dispatcher.set_workflow_active, dispatcher.delete_workflow FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.workflows TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.plan_versions, dispatcher.workflow_actions TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.put_workflow, dispatcher.set_workflow_active,

@@ -1,4 +1,4 @@
-"""Workflows: saving versions of them, finding what is stored, and saying whether they take triggers."""
+"""The store of workflows: save versions, find, compare, activate and delete them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,26 +10,27 @@ from msgspec import Struct
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.features.workflows.models import SavedWorkflow, StoredWorkflow
-from dispatcher.plans.plan import Plan, Read, Stored
+from dispatcher.features.workflows.models import SavedWorkflow, Step, StoredWorkflow
+from dispatcher.plans.drawing.labels import label
+from dispatcher.plans.plan import Plan, RequiredVariable, TemplateUse
 from dispatcher.plans.plan import decode as decode_plan
 from dispatcher.plans.plan import encode as encode_plan
 
 _SQL = statements(__name__)
-_reads = msgspec.json.Decoder(tuple[Read, ...]).decode
-_templates = msgspec.json.Decoder(tuple[Stored, ...]).decode
+_reads = msgspec.json.Decoder(tuple[RequiredVariable, ...]).decode
+_templates = msgspec.json.Decoder(tuple[TemplateUse, ...]).decode
 _definition = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class New(Struct, frozen=True):
-    """A workflow that is to be saved: as it was written, and the plan that it becomes."""
+    """A workflow that is to be saved: its definition, and the plan that it is compiled to."""
 
     definition: dict[str, Any]
     plan: Plan
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Return its name."""
         return self.plan.name
 
 
@@ -44,8 +45,8 @@ class Found(Struct, frozen=True, kw_only=True):
     number: int
     total_steps: int
     required_fields: tuple[str, ...]
-    reads: tuple[Read, ...]
-    templates: tuple[Stored, ...]
+    reads: tuple[RequiredVariable, ...]
+    templates: tuple[TemplateUse, ...]
     definition: dict[str, Any]
     plan: Plan
     author: str
@@ -55,7 +56,7 @@ class Found(Struct, frozen=True, kw_only=True):
 async def put(
     database: Database, workspace: Workspace, new: Sequence[New], author: str, *, activate: bool
 ) -> dict[str, SavedWorkflow]:
-    """Save workflows as versions, all or none, by their names; what says what is stored already makes no other one."""
+    """Save workflows, all or none, and return them by name; one that is stored already makes no new version."""
     rows = await database.fetch(_SQL["put"], *_columns(workspace, new), author, activate)
     steps = {one.name: len(one.plan.nodes) for one in new}
     return {
@@ -65,7 +66,7 @@ async def put(
 
 
 async def compare(database: Database, workspace: Workspace, new: Sequence[New]) -> dict[str, dict[str, Any]]:
-    """What is stored under the names of these, and whether it is the same, told apart as `put` does it."""
+    """Return what is stored under their names, and whether `put` would take it for the same."""
     rows = await database.fetch(_SQL["compare"], *_columns(workspace, new))
     return {
         row["name"]: {
@@ -89,19 +90,13 @@ def _columns(workspace: Workspace, new: Sequence[New]) -> tuple[object, ...]:
 async def listed(
     database: Database, workspace: Workspace, after: str, count: int, *, active: bool | None = None
 ) -> list[dict[str, Any]]:
-    """Workflows in the order of their names, those after a name."""
+    """Return the workflows after a name, by name."""
     rows = await database.fetch(_SQL["list"], workspace.tenant_id, workspace.workspace_id, after, count, active)
     return [dict(row) for row in rows]
 
 
-async def names(database: Database, workspace: Workspace) -> list[str]:
-    """The names of all."""
-    rows = await database.fetch(_SQL["names"], workspace.tenant_id, workspace.workspace_id)
-    return [row["name"] for row in rows]
-
-
 async def find(database: Database, workspace: Workspace, name: str, number: int | None = None) -> Found | None:
-    """A version of a workflow, the newest without a number; None where there is none."""
+    """Return a version of a workflow, the newest without a number; or None."""
     rows = await database.fetch(_SQL["find"], workspace.tenant_id, workspace.workspace_id, name, number)
     if not rows:
         return None
@@ -119,27 +114,32 @@ async def find(database: Database, workspace: Workspace, name: str, number: int 
 
 
 async def versions(database: Database, workflow_id: int, count: int) -> list[dict[str, Any]]:
-    """The newest versions of a workflow."""
+    """Return the newest versions of a workflow."""
     return [dict(row) for row in await database.fetch(_SQL["versions"], workflow_id, count)]
 
 
 async def actions(database: Database, workflow_id: int, count: int) -> list[dict[str, Any]]:
-    """What was done to a workflow last, by whom and when."""
+    """Return the last actions on a workflow."""
     return [dict(row) for row in await database.fetch(_SQL["actions"], workflow_id, count)]
 
 
 async def set_active(database: Database, workspace: Workspace, name: str, active: bool, actor: str) -> str:
-    """Let it take triggers, or none any more; the answer is done, same or unknown."""
+    """Activate or deactivate a workflow; return done, same or unknown."""
     asked = workspace.tenant_id, workspace.workspace_id, name, active, actor
     return str(await database.value(_SQL["set_active"], *asked))
 
 
-async def keep(database: Database, workspace: Workspace, name: str) -> int | None:
-    """The number of its newest version, which stays until the transaction has ended."""
-    found = await database.value(_SQL["keep"], workspace.tenant_id, workspace.workspace_id, name)
+async def lock_version(database: Database, workspace: Workspace, name: str) -> int | None:
+    """Return the number of the newest version, and lock it until the transaction ends."""
+    found = await database.value(_SQL["lock_version"], workspace.tenant_id, workspace.workspace_id, name)
     return None if found is None else int(found)
 
 
 async def delete(database: Database, workspace: Workspace, name: str, actor: str) -> str:
-    """Delete it; the answer is deleted, or unknown, active or running, where that was refused."""
+    """Delete a workflow; return deleted, unknown, or why that was refused: active or running."""
     return str(await database.value(_SQL["delete"], workspace.tenant_id, workspace.workspace_id, name, actor))
+
+
+def steps(plan: Plan) -> list[Step]:
+    """Return the nodes of a plan, in the order of its definition."""
+    return [Step(node.step, name, label(node)) for name, node in plan.nodes.items()]

@@ -1,5 +1,5 @@
 -- name: put
--- Save workflows, all or none: by name, definition and plan. Two who save the same ones meet in the order of their names.
+-- Save workflows, all or none: by name, definition and plan. They are locked in the order of their names.
 SELECT asked.name, w.workflow_id, w.version_id, w.number, w.created, w.active
   FROM (SELECT * FROM unnest($3::text[], $4::json[], $5::json[]) AS a (name, definition, plan) ORDER BY name) AS asked,
        LATERAL dispatcher.put_workflow($1, $2, asked.name, asked.definition, asked.plan, $6, $7) AS w;
@@ -24,10 +24,6 @@ SELECT w.name, w.active, v.number AS version, v.total_steps, v.author, v.created
    AND ($5::boolean IS NULL OR w.active = $5)
  ORDER BY w.name LIMIT $4;
 
--- name: names
--- The names of a workspace's workflows.
-SELECT name FROM dispatcher.workflows WHERE tenant_id = $1 AND workspace_id = $2 AND deleted_at IS NULL ORDER BY name;
-
 -- name: find
 -- A version of a workflow, the newest without a number.
 SELECT w.id, w.name, w.active, w.latest, v.id AS version_id, v.number, v.total_steps, v.required_fields, v.reads::text,
@@ -46,14 +42,12 @@ SELECT number, total_steps, author, created_at FROM dispatcher.plan_versions WHE
 SELECT at, version, actor, action FROM dispatcher.workflow_actions WHERE workflow_id = $1 ORDER BY id DESC LIMIT $2;
 
 -- name: set_active
--- Let it take triggers, or take none any more.
 SELECT dispatcher.set_workflow_active($1, $2, $3, $4, $5);
 
--- name: keep
--- The number of its newest version, which nobody changes before this transaction has ended.
+-- name: lock_version
+-- The number of the newest version of a workflow, which is locked.
 SELECT latest FROM dispatcher.workflows
  WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 AND deleted_at IS NULL FOR UPDATE;
 
 -- name: delete
--- Delete one that has no unfinished run, and is not active where it ever had any.
 SELECT dispatcher.delete_workflow($1, $2, $3, $4);

@@ -1,4 +1,4 @@
-"""The `workflows sync` command: a folder of definitions made what is stored, or compared with it."""
+"""The `workflows sync` command: save a folder of definitions, or compare it with what is stored."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.folders import Compared, paths_of, show_differences, show_others, show_saved
 from dispatcher.features.workflows import endpoints
-from dispatcher.features.workflows.files import SUFFIXES, Written, compare, read_all
+from dispatcher.features.workflows.files import SUFFIXES, WorkflowFile, compare, read_all
 from dispatcher.features.workflows.models import DEFINITIONS_MAX, SavedWorkflows
 from dispatcher.plans.definition.difference import difference
 
@@ -47,22 +47,18 @@ def sync(
     )
 
 
-def _compared(one: Written, activate: bool) -> Compared:
+def _compared(one: WorkflowFile, activate: bool) -> Compared:
     waits = activate and (one.stored is None or not one.stored.active)
     return Compared(one.name, one.path, not one.same, waits)
 
 
-def _difference(file: Written, one: Compared) -> tuple[Mapping[str, object], str]:
-    """What a sync would change, as a record and in lines."""
-    # A plan differs, too, where a function that it calls does; then its definition says the same.
+def _difference(file: WorkflowFile, one: Compared) -> tuple[Mapping[str, object], str]:
+    """Return what a sync would change, as a record and in lines."""
+    # A plan also differs if a function that it calls does; then the definitions are equal.
     changes = [] if file.stored is None else difference(file.stored.definition, file.definition)
-    record = {
-        "stored": file.stored is not None,
-        "differs": one.differs,
-        "activates": one.waits,
-        "changes": changes,
-    }
-    if file.stored is None:
+    is_stored = file.stored is not None
+    record = {"stored": is_stored, "differs": one.differs, "activates": one.waits, "changes": changes}
+    if not is_stored:
         return record, f"{file.name}: is not stored ({file.path})"
     lines = [str(change) for change in changes]
     if one.differs and not lines:

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the endpoints: what they say of themselves is what there is to know."""
+"""The OpenAPI document, made of the declarations of the endpoints."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ from dispatcher.http.problems import (
     Problem,
     Refused,
 )
-from dispatcher.http.roles import Role, who_may
+from dispatcher.http.roles import Role, roles_with
 
 JSON = "application/json"
 _REFUSED = msgspec.to_builtins(Refused(error="Missing required fields: order"))
@@ -49,24 +49,15 @@ _IF_MATCH = {
     "description": "The ETag that it has to have still; it is refused (412) where it has another one by now.",
     "schema": {"type": "string"},
 }
-# Bytes have no schema in JSON's words.
+# Bytes have no JSON schema.
 _OF_RAW: dict[str, dict[str, Any]] = {RAW: {}}
-_REQUEST_ID = {"X-Request-Id": {"description": "What this request is called in the log.", "schema": {"type": "string"}}}
-_ETAG = {
-    "ETag": {"description": "What it is now, for If-Match.", "required": True, "schema": {"type": "string"}},
-}
-_REPLAYED = {
-    "Idempotency-Replayed": {
-        "description": "It is the answer that the Idempotency-Key had before.",
-        "schema": {"type": "string", "enum": ["true"]},
-    }
-}
-_RETRY_AFTER = {
-    "Retry-After": {"description": "After so many seconds.", "schema": {"type": "integer", "minimum": 1}},
-}
-_CHALLENGE = {
-    "WWW-Authenticate": {"description": "How a key is shown.", "required": True, "schema": {"type": "string"}},
-}
+_TEXT = {"type": "string"}
+_REQUEST_ID = {"X-Request-Id": {"description": "What this request is called in the log.", "schema": _TEXT}}
+_ETAG = {"ETag": {"description": "What it is now, for If-Match.", "required": True, "schema": _TEXT}}
+_REPLAYED_WORDS = "It is the answer that the Idempotency-Key had before."
+_REPLAYED = {"Idempotency-Replayed": {"description": _REPLAYED_WORDS, "schema": {**_TEXT, "enum": ["true"]}}}
+_RETRY_AFTER = {"Retry-After": {"description": "After so many seconds.", "schema": {"type": "integer", "minimum": 1}}}
+_CHALLENGE = {"WWW-Authenticate": {"description": "How a key is shown.", "required": True, "schema": _TEXT}}
 _OF_STATUS: Mapping[int, dict[str, Any]] = {
     UNAUTHENTICATED.status: _CHALLENGE,
     CONFLICT.status: _RETRY_AFTER,
@@ -81,7 +72,6 @@ _DESCRIPTION = (
 
 
 def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """All of it."""
     models = [model for one in endpoints for model in (one.given, one.answer, one.query) if model is not None]
     models += [model for one in endpoints for pair in one.enveloped for model in pair]
     models += [Document, Refused]
@@ -108,12 +98,12 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def example_of(one: Endpoint) -> Any:  # noqa: ANN401 - as JSON has it
-    """An answer as it may be."""
+    """Return the example of an answer, in JSON."""
     return msgspec.json.decode(msgspec.json.encode(one.answered))
 
 
 def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    roles = ", ".join(role.value for role in (Role if one.right is None else who_may(one.right)))
+    roles = ", ".join(role.value for role in (Role if one.right is None else roles_with(one.right)))
     made: dict[str, Any] = {
         "operationId": one.operation,
         "tags": [one.tag],
@@ -132,14 +122,14 @@ def _operation(one: Endpoint, schema_of: Mapping[Any, Any], components: Mapping[
 
 
 def _enveloped(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
-    """What the older interface answers where all went well."""
+    """Return the schema of the older interface's success."""
     data = {"anyOf": [schema_of[answer] for _, answer in one.enveloped]}
     properties = {"success": {"const": True}, "data": data}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _links(name: str, field: str, maker: Endpoint, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """What can be done next with what was made; a name is that of one kind of thing, an id says of which."""
+    """Return the operations that take what was made. A name is that of one kind of thing, an id is of any."""
     return {
         one.operation: {"operationId": one.operation, "parameters": {name: f"$response.body#/{field}"}}
         for one in endpoints
@@ -168,7 +158,7 @@ def _of_query(one: Endpoint, components: Mapping[str, Any]) -> list[dict[str, An
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Who leaves a parameter out does not write it."""
+    """Return a schema without null: an absent parameter is left out."""
     made = {name: value for name, value in schema.items() if name not in ("description", "default")}
     others = [inner for inner in made.pop("anyOf", []) if inner != {"type": "null"}]
     return {**made, **others[0]} if len(others) == 1 else made | ({"anyOf": others} if others else {})
@@ -198,7 +188,7 @@ def _responses(one: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
         made[str(status)] = {
             "description": "; or: ".join(kind.title for kind in of_status),
             "headers": _REQUEST_ID | _OF_STATUS.get(status, {}),
-            # What is refused before anybody knows what it asks for is so in the form of all others.
+            # Errors before the body is read are problem documents in the older interface, too.
             "content": _problem(of_status, schema_of)
             | ({JSON: {"schema": schema_of[Refused], "example": _REFUSED}} if one.enveloped else {}),
         }

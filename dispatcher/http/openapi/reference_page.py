@@ -1,4 +1,4 @@
-"""The reference as a page: the OpenAPI document for people, with contents and a search, and nothing to fetch."""
+"""The reference page: the OpenAPI document for people, with contents and a search, and nothing to fetch."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,6 @@ HEADERS = {
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """Return the page."""
     info = document["info"]
     shared = _shared(document)
     return f"""<!doctype html>
@@ -79,7 +78,7 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _shared(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The errors that every operation has, by status, each as the first operation words it."""
+    """Return the errors that all operations have in common, by status."""
     all_of = [one["responses"] for methods in document["paths"].values() for one in methods.values()]
     return {
         status: each

@@ -1,4 +1,4 @@
-"""Admission: whether a request is served at all, told by its key, by how often that is used, and by what is waiting."""
+"""Admission: whether a request is served, judged by its key, the key's rate, and the backlog of deliveries."""
 
 import time
 from collections import Counter
@@ -13,38 +13,34 @@ from dispatcher.db.database import Database
 from dispatcher.engine.rules.token_bucket import Bucket
 from dispatcher.http import bearer
 from dispatcher.http.problems import FORBIDDEN, OVERLOADED, TOO_MANY, UNAUTHENTICATED, Problem
-from dispatcher.http.roles import Right, may, who_may
+from dispatcher.http.roles import Right, may, roles_with
 from dispatcher.http.server import authentication
-from dispatcher.http.server.authentication import Found as Key
+from dispatcher.http.server.authentication import Key
 
 log = structlog.get_logger(__name__)
 
-# A key that was revoked is good for so long yet: what it is was read before.
+# A revoked key is accepted for at most this long: a key is not read for each request.
 FRESH_SECONDS = 1.0
 TOUCH_SECONDS = 60.0
-# More are not used at a time; forgetting them all costs each one look.
+# Past this all are forgotten, which costs each of them one query.
 KEYS_KNOWN_MAX = 10_000
-# Of the requests that are served at a time, those with one key leave some to the others.
+# Fewer than all that are served at a time, so that one key leaves room for the others.
 KEY_REQUESTS_AT_ONCE_MAX = 200
 BACKLOG_SECONDS = 1.0
 RETRY_SECONDS_MAX = 300
 _CHALLENGE = {"www-authenticate": "Bearer"}
 
 
-# For how long what is due has been waiting, by channel.
+# How long the oldest due delivery has been waiting, by channel.
 Ages = Callable[[Database, Mapping[str, Channel]], Awaitable[Mapping[str, float]]]
 
 
 class _Known(Struct):
-    """What is remembered of a key between requests."""
-
     key: Key
     read_at: float
 
 
 class Admission:
-    """Decides for one process."""
-
     def __init__(
         self,
         config: Callable[[], Config],
@@ -64,16 +60,16 @@ class Admission:
         self._looked_at = float("-inf")
 
     async def key(self, header: str | None) -> Key:
-        """The key that a request shows, where it is good."""
+        """Return the key that a request shows. Raises Problem unless it is valid."""
         if header is None:
             raise Problem(UNAUTHENTICATED, "show a key: Authorization: Bearer dsp_…", headers=_CHALLENGE)
         scheme, _, text = header.partition(" ")
         shown = bearer.read(text.strip()) if scheme.lower() == "bearer" else None
         found = None if shown is None else await self._find(shown.prefix)
-        if shown is None or found is None or not shown.is_of(found.hash):
+        if shown is None or found is None or not shown.matches(found.hash):
             raise Problem(UNAUTHENTICATED, "this is no key of ours", headers=_CHALLENGE)
         if found.state != "live":
-            # Who has the secret may know what became of it.
+            # Its holder may know its state.
             raise Problem(UNAUTHENTICATED, f"the key {found.name} is {found.state}", headers=_CHALLENGE)
         return found
 
@@ -94,9 +90,9 @@ class Admission:
         return found
 
     async def admit(self, key: Key, right: Right | None) -> None:
-        """Let a request through that its key is good for, and not too often."""
+        """Raise Problem unless the key has the right, and is below its rate."""
         if right is not None and not may(key.role, right):
-            roles = " or ".join(role.value for role in who_may(right))
+            roles = " or ".join(role.value for role in roles_with(right))
             raise Problem(FORBIDDEN, f"the key {key.name} is a {key.role.value}; this takes a {roles}")
         settings, now = self._config().api, self._now()
         bucket = self._buckets.get(key.id)
@@ -115,7 +111,7 @@ class Admission:
 
     @contextmanager
     def place(self, key: Key) -> Iterator[None]:
-        """One of the places that a key has, for as long as a request of its is served."""
+        """Take one of the key's places while a request is served."""
         if self._busy[key.id] >= KEY_REQUESTS_AT_ONCE_MAX:
             words = f"{self._busy[key.id]} requests with the key {key.name} are being served"
             raise Problem(TOO_MANY, words, headers={"retry-after": _seconds(0)})
@@ -128,7 +124,7 @@ class Admission:
                 del self._busy[key.id]
 
     async def shed(self, channels: Sequence[str] | None) -> None:
-        """Refuse more work for channels (or for any) in which what is due was seen to wait for too long."""
+        """Raise Problem if the oldest due delivery of one of these channels (None: of any) was waiting for too long."""
         limit = self._config().api.shed_after_seconds
         if limit <= 0:
             return
@@ -139,7 +135,7 @@ class Admission:
             raise Problem(OVERLOADED, words, headers={"retry-after": _seconds(age - limit)})
 
     async def look(self) -> None:
-        """See how late each channel is that is not paused; others use what was seen last, meanwhile."""
+        """Read how late each channel is; concurrent requests use what was read before."""
         if self._config().api.shed_after_seconds <= 0 or self._now() - self._looked_at < BACKLOG_SECONDS:
             return
         self._looked_at = self._now()
@@ -147,5 +143,5 @@ class Admission:
 
 
 def _seconds(wait: float) -> str:
-    """Seconds to wait, in whole ones and within reason."""
+    """Return a Retry-After in whole seconds, within bounds."""
     return str(min(max(int(wait) + 1, 1), RETRY_SECONDS_MAX))

@@ -1,4 +1,4 @@
-"""Authentication: the key that a request shows, as the database has it."""
+"""Authentication: the stored key of a request."""
 
 from typing import Literal
 
@@ -14,8 +14,8 @@ _SQL = statements(__name__)
 State = Literal["live", "expired", "revoked", "replaced"]
 
 
-class Found(Struct, frozen=True):
-    """A key, as a request shows it."""
+class Key(Struct, frozen=True):
+    """A key of the database, by which a request is authenticated."""
 
     id: int
     tenant_id: str
@@ -27,16 +27,15 @@ class Found(Struct, frozen=True):
 
     @property
     def workspace(self) -> Workspace:
-        """What it opens."""
         return Workspace(self.tenant_id, self.workspace_id)
 
 
-async def find(database: Database, prefix: str) -> Found | None:
-    """The key that a prefix leads to, good or not."""
+async def find(database: Database, prefix: str) -> Key | None:
+    """Return the key with this prefix, in whatever state."""
     rows = await database.fetch(_SQL["find"], prefix)
-    return Found(**dict(rows[0]) | {"role": Role(rows[0]["role"])}) if rows else None
+    return Key(**dict(rows[0]) | {"role": Role(rows[0]["role"])}) if rows else None
 
 
 async def touch(database: Database, key_id: int) -> None:
-    """Note that a key is used."""
+    """Store that a key is used."""
     await database.fetch(_SQL["touch"], key_id)

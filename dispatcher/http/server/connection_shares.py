@@ -1,7 +1,7 @@
-"""Shares: of the connections to the database one key leaves some to the others, whatever its requests wait for.
+"""Shares of the database connections: the requests of one key never have all of them, whatever they wait for.
 
 An application's transaction may keep locked what a request needs, for as long as that takes. Ten such requests would
-have all connections, and nobody else, of whichever tenant, would be served meanwhile.
+have all connections, and no other tenant's request would be served meanwhile.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ LEFT_TO_OTHERS = PATIENT_MAX + 1
 
 
 class Shares:
-    """Those of one process, which has so many connections for its callers."""
+    """The shares of one process that has so many connections for its callers."""
 
     def __init__(self, connections: int) -> None:
         self._each = connections - LEFT_TO_OTHERS
-        # A key's is forgotten when no request of it is under way.
-        self._of: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
+        # A key's share is forgotten when no request of it is under way.
+        self._by_key: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
     async def one(self, key_id: int) -> AsyncIterator[None]:
-        """The right to a connection for a request with a key, at once or after others of its."""
-        share = self._of.get(key_id)
+        """Wait until a request with this key may take a connection."""
+        share = self._by_key.get(key_id)
         if share is None:
-            share = self._of[key_id] = asyncio.Semaphore(self._each)
+            share = self._by_key[key_id] = asyncio.Semaphore(self._each)
         async with share:
             yield

@@ -1,7 +1,7 @@
-"""Connections: HTTP/1.1 as it is let in, in bounds of time and size, and only what can be read in one way.
+"""Connections: HTTP/1.1 within bounds of time and size, and only requests that can be read in one way.
 
-What uvicorn and llhttp leave open is closed here: a head that never ends, fields that stand twice, trailers that would
-count as a head's fields, a wish for another protocol, and who hangs up on one side, or does not read its answer.
+It handles what uvicorn and llhttp leave open: a head that never ends, repeated fields, trailers that would count as
+fields of the head, upgrades, half-closed connections, and callers that do not read their answer.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ HEAD_BYTES_MAX = 64 * 1024
 FIELDS_MAX = 100
 # Of a connection that is kept.
 KEEP_ALIVE_SECONDS = 30.0
-# From its head on; whoever reads bodies has limits that are narrower.
+# From its head on; endpoints have narrower limits.
 BODY_SECONDS_MAX = 60.0
-# For an answer to be taken by who asked for it.
+# For the caller to read an answer.
 ANSWER_SECONDS_MAX = 60.0
-# For what is still being sent after it was refused, or answered before all of it was there.
+# For the rest of a request that was refused, or answered before all of it had arrived.
 LINGER_SECONDS = 5.0
 SWEEP_SECONDS = 0.5
-# Of these there is one: of two, a proxy might have read the other.
+# Fields that may not be repeated: a proxy might have read the other one.
 ONCE = frozenset(
     (b"host", b"authorization", b"content-type", b"content-encoding", b"expect", b"idempotency-key", b"if-match")
 )
@@ -36,7 +36,7 @@ _BROKEN = "it is no HTTP/1.1"
 
 
 class Connection(HttpToolsProtocol):
-    """One connection, and how long it has been waiting for what."""
+    """One connection, and since when it has been waiting."""
 
     head_seconds_max = 10.0
     connections_max = 500
@@ -57,13 +57,13 @@ class Connection(HttpToolsProtocol):
         self.head_bytes = 0
         # Its message is under way: what follows a head belongs to it.
         self.in_message = False
-        # Nothing that comes is read any more.
-        self.deaf = False
+        # Nothing more is read.
+        self.ignores_input = False
         # A parser is being told what another one has read already.
         self.primed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Somebody is there. Where there is no room, whoever has been longest without a request has to go."""
+        """Accept a connection; if there are too many, close the one that has been longest without a request."""
         super().connection_made(transport)
         if len(self.connections) <= self.connections_max:
             return
@@ -75,28 +75,26 @@ class Connection(HttpToolsProtocol):
 
     @property
     def newest(self) -> RequestResponseCycle | None:
-        """The newest request, of which uvicorn says that there is always one."""
+        """Return the newest request, or None, although uvicorn's annotation has none."""
         return self.cycle
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being served."""
         newest = self.newest
         return newest is None or newest.response_complete or newest.disconnected
 
     @property
     def is_without_request(self) -> bool:
-        """Whether nothing is lost where it is closed. The rest of a body whose request is answered is nothing."""
+        """Whether closing it loses nothing. The rest of a body whose request is answered counts as nothing."""
         return self.is_idle and not self.transport.is_closing()
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of it."""
-        if self.deaf:
+        if self.ignores_input:
             return
         if self.in_head:
             self.head_bytes += len(data)
         self._feed(data)
-        if self.in_head and self.head_bytes > HEAD_BYTES_MAX and not self.deaf:
+        if self.in_head and self.head_bytes > HEAD_BYTES_MAX and not self.ignores_input:
             self.fault = _large()
             self.send_400_response("")
 
@@ -105,13 +103,13 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # No other protocol is spoken here: it goes on in this one.
+            # Upgrades are not supported: it goes on in HTTP/1.1.
             self._go_on(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self.send_400_response("")
 
     def _go_on(self, rest: bytes) -> None:
-        """Read what follows a head that asked for another protocol, its body and further requests, as if it had not."""
+        """Read what follows a head that asked for an upgrade, its body and further requests, as if it had not."""
         length = next((value for name, value in self.headers if name == b"content-length"), b"0")
         coded = any(name == b"transfer-encoding" for name, _ in self.headers)
         self.parser = httptools.HttpRequestParser(self)
@@ -127,35 +125,33 @@ class Connection(HttpToolsProtocol):
             self._feed(rest)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # asyncio reads what is answered
-        """Its other side sends nothing more. Whoever has said everything may still hear the answer."""
+        """Handle a caller that sends nothing more: after a whole request it may still read the answer."""
         newest = self.newest
-        if newest is None or newest.response_complete or newest.more_body or self.deaf:
+        if newest is None or newest.response_complete or newest.more_body or self.ignores_input:
             return None
         newest.keep_alive = False
-        self.deaf = True
+        self.ignores_input = True
         return True
 
-    # What the parser tells
+    # Called by the parser
 
     def on_message_begin(self) -> None:
-        """The first byte of a head."""
         if self.primed:
             return
         super().on_message_begin()
         self.in_head, self.head_bytes, self.since = True, 0, time.monotonic()
 
     def on_url(self, url: bytes) -> None:
-        """Some of what is asked for."""
         if not self.primed:
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field. Behind a body it has no say."""
+        """Take a field of the head; one behind a body (a trailer) is ignored."""
         if not self.primed and not self.in_message:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A head is whole: it is served where it can be read in one way only."""
+        """Serve a request whose head can be read in one way only."""
         if self.primed:
             return
         self.fault = self._fault()
@@ -184,30 +180,28 @@ class Connection(HttpToolsProtocol):
         return None
 
     def on_body(self, body: bytes) -> None:
-        """Some of a body."""
-        if not self.deaf:
+        if not self.ignores_input:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of it is there, except for what follows a head that asked for another protocol."""
+        """End a request, except for what follows a head that asked for an upgrade."""
         if self.primed or self.parser.should_upgrade():
             return
         self.in_message = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """It is answered."""
         self.since = time.monotonic()
         self.served += 1
         super().on_response_complete()
 
-    # What goes out
+    # Answers
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - its signature is uvicorn's
-        """Refuse what cannot be read; what came before it is answered first, and then nothing more."""
-        self.deaf = True
+        """Refuse what cannot be read; requests before it are answered first, and nothing after it."""
+        self.ignores_input = True
         if self.in_message and not self.is_idle:
-            # The body of the newest: whoever waits for it is told that it does not come.
+            # The newest request waits for a body that will not come.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.is_idle and not self.pipeline:
@@ -219,14 +213,14 @@ class Connection(HttpToolsProtocol):
         called = uuid4().hex
         body = problem.document(called)
         head = f"content-type: {MEDIA_TYPE}\r\nx-request-id: {called}\r\ncontent-length: {len(body)}\r\n"
-        self.deaf = True
+        self.ignores_input = True
         line = STATUS_LINE[problem.kind.status]
         self.transport.write(line + head.encode() + b"connection: close\r\n\r\n" + body)
         self.linger()
 
     def linger(self) -> None:
-        """Close, once what is being sent has been thrown away: otherwise its sender may not hear why."""
-        self.deaf, self.since = True, time.monotonic()
+        """Close after reading and dropping what is being sent: otherwise its sender may not read the answer."""
+        self.ignores_input, self.since = True, time.monotonic()
         self.pipeline.clear()
         self._unset_keepalive_if_required()
         if self.transport.can_write_eof():
@@ -236,17 +230,17 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def sweep(self, now: float) -> None:
-        """End what has been waiting for too long."""
+        """Close the connection if it has been waiting for too long."""
         waited = now - self.since
-        if self.in_message and not self.deaf:
+        if self.in_message and not self.ignores_input:
             if waited > (LINGER_SECONDS if self.is_idle else BODY_SECONDS_MAX):
                 self.transport.abort()
         elif not self.is_idle:
-            pass  # Whoever serves it has a limit.
+            pass  # The endpoint has a limit.
         elif self.transport.get_write_buffer_size():
             if waited > ANSWER_SECONDS_MAX:
                 self.transport.abort()
-        elif self.deaf or self.transport.is_closing():
+        elif self.ignores_input or self.transport.is_closing():
             if waited > LINGER_SECONDS:
                 self.transport.abort()
         elif self.in_head:
@@ -257,7 +251,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _Lingering:
-    """A transport as an answer has it: closed slowly, where its request is not all there yet."""
+    """A transport that is closed slowly if the request has not arrived completely."""
 
     def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
         self._connection = connection
@@ -265,7 +259,7 @@ class _Lingering:
         self.is_closing = transport.is_closing
 
     def close(self) -> None:
-        """The answer is out, and no other one will be."""
+        """Close after the last answer."""
         if self._connection.in_message and not self.is_closing():
             self._connection.linger()
         else:

@@ -1,4 +1,4 @@
-"""Answers to requests with an Idempotency-Key, kept in the transaction of what they were asked to do."""
+"""Answers to requests with an Idempotency-Key, stored in the transaction of the request."""
 
 from msgspec import Struct
 
@@ -10,19 +10,23 @@ from dispatcher.db.tenants import Transaction
 _SQL = statements(__name__)
 
 # A client that has not asked again by then has given up.
-KEPT_SECONDS = 86_400.0
+ANSWER_SECONDS = 86_400.0
 
 
-class Asked(Struct, frozen=True):
-    """A request: whose it is, its key, and the hash of all that it says."""
+class KeyedRequest(Struct, frozen=True):
+    """A request with its workspace, its Idempotency-Key and the hash of everything that it says."""
 
     workspace: Workspace
     key: str
     hash: bytes
 
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.workspace.tenant_id, self.workspace.workspace_id, self.key
 
-class Answer(Struct, frozen=True):
-    """What was answered once; `same` where it was the same request, `erased` where it was about an erased person."""
+
+class StoredAnswer(Struct, frozen=True):
+    """An earlier answer; `same` if the request was the same, `erased` if it was about a person erased since."""
 
     status: int
     body: bytes
@@ -30,21 +34,20 @@ class Answer(Struct, frozen=True):
     erased: bool
 
 
-async def begin(inside: Transaction, asked: Asked) -> Answer | None:
-    """Take the key of a request; the answer that it has already, where it was used."""
-    whose = asked.workspace.tenant_id, asked.workspace.workspace_id, asked.key
-    while not await inside.fetch(_SQL["begin"], *whose, asked.hash):
+async def begin(inside: Transaction, asked: KeyedRequest) -> StoredAnswer | None:
+    """Reserve the key of a request, or return the answer that it has already."""
+    while not await inside.fetch(_SQL["begin"], *asked.place, asked.hash):
         # None where it was dropped between the two statements.
-        for row in await inside.fetch(_SQL["find"], *whose):
-            return Answer(row["status"], row["answer"], same=row["asked"] == asked.hash, erased=row["erased"])
+        for row in await inside.fetch(_SQL["find"], *asked.place):
+            return StoredAnswer(row["status"], row["answer"], same=row["asked"] == asked.hash, erased=row["erased"])
     return None
 
 
-async def finish(inside: Transaction, asked: Asked, status: int, body: bytes) -> None:
-    """Keep what is answered, for as long as somebody may ask again."""
-    await inside.fetch(_SQL["finish"], asked.workspace.tenant_id, asked.workspace.workspace_id, asked.key, status, body)
+async def finish(inside: Transaction, asked: KeyedRequest, status: int, body: bytes) -> None:
+    """Store an answer, for as long as it may be asked for again."""
+    await inside.fetch(_SQL["finish"], *asked.place, status, body)
 
 
 async def drop(database: Database, page: int) -> int:
-    """Forget old answers; says how many it were."""
-    return int(await database.value(_SQL["drop"], KEPT_SECONDS, page))
+    """Delete a page of old answers; returns their number."""
+    return int(await database.value(_SQL["drop"], ANSWER_SECONDS, page))

@@ -1,4 +1,4 @@
-"""The HTTP listener: metrics and probes, and what else it is given: the recipients' pages and the API."""
+"""The HTTP listener: metrics, probes, and the pages that it is given (the recipients' pages and the API)."""
 
 import asyncio
 import contextlib
@@ -30,17 +30,16 @@ from dispatcher.base.health import Health
 from dispatcher.config.settings import Http as Settings
 from dispatcher.http.problems import CROWDED, MEDIA_TYPE, Problem
 from dispatcher.http.server.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
-from dispatcher.http.server.encodings import saying_plainly
-from dispatcher.http.server.paths import keeping_slashes
-from dispatcher.http.server.routes import compression, cors, crashed, refused
+from dispatcher.http.server.routes import compression, cors, http_error, internal_error
+from dispatcher.http.server.scopes import corrected
 
 log = structlog.get_logger(__name__)
 
 REQUESTS_AT_ONCE_MAX = 300
-# What says whether we live is answered however many others are.
+# These are answered however many other requests are served.
 PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
 RETRY_SECONDS = b"1"
-# For what is being served to be answered, once no more is let in.
+# For the requests that are being served, after the listener has stopped accepting.
 END_SECONDS_MAX = 5.0
 
 
@@ -51,8 +50,8 @@ def application(
     pages: Sequence[HTTPRouteHandler] = (),
     allow_origins: str = "",
 ) -> Litestar:
-    """The routes. `measure` brings the gauges up to date before they are read."""
-    # Some balancers ask with HEAD.
+    """Return the routes. `measure` updates the gauges before they are read."""
+    # Some load balancers send HEAD.
     looks = [HttpMethod.GET, HttpMethod.HEAD]
 
     @route("/healthz", http_method=looks, media_type=MediaType.JSON, sync_to_thread=False)
@@ -80,12 +79,12 @@ def application(
         logging_config=None,
         cors_config=cors(allow_origins),
         compression_config=compression(),
-        exception_handlers={HTTPException: refused, Exception: crashed},
+        exception_handlers={HTTPException: http_error, Exception: internal_error},
     )
 
 
 class Gate:
-    """Lets so many requests in at a time, and never leaves a body on its way that nobody will read."""
+    """Serves so many requests at a time, and closes a connection whose body nobody has read."""
 
     def __init__(self, app: ASGI3Application, requests_max: int = REQUESTS_AT_ONCE_MAX) -> None:
         self._app = app
@@ -93,7 +92,6 @@ class Gate:
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Serve one, or not."""
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served here")
         if self._under_way >= self._requests_max and scope["path"] not in PROBES:
@@ -125,7 +123,7 @@ async def _send_crowded(send: ASGISendCallable) -> None:
 def _closing_unless_read(
     receive: ASGIReceiveCallable, send: ASGISendCallable
 ) -> tuple[ASGIReceiveCallable, ASGISendCallable]:
-    """Whoever waits to be told to go on, and is not, may send its body or another request: nobody could tell which."""
+    """Close a connection whose caller waits for `100 Continue` in vain: it may send its body next, or a request."""
     asked = False
 
     async def receiving() -> ASGIReceiveEvent:
@@ -142,7 +140,7 @@ def _closing_unless_read(
 
 
 class _Server(uvicorn.Server):
-    """Signals are the application's: uvicorn must not take them."""
+    """A server that leaves signals to the application."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -159,18 +157,16 @@ async def _sweep(server: uvicorn.Server) -> None:
 
 
 class Listener:
-    """Serves until cancelled, and then to the end what it has begun. `address` is set once it listens."""
+    """Serves until it is cancelled, then finishes what it has begun. `address` is set once it listens."""
 
     def __init__(self, app: Litestar, settings: Settings) -> None:
         class Ours(Connection):
-            """As it is configured."""
-
             head_seconds_max = settings.head_seconds_max
             connections_max = settings.connections_max
 
         self._settings = settings
         self._config = uvicorn.Config(
-            Gate(cast("ASGI3Application", saying_plainly(keeping_slashes(app)))),
+            Gate(cast("ASGI3Application", corrected(app))),
             http=Ours,
             ws="none",
             log_config=None,
@@ -182,7 +178,6 @@ class Listener:
         self.address: str | None = None
 
     async def run(self) -> None:
-        """Listen, and say where."""
         # Bound here: uvicorn leaves the process when it cannot bind.
         bound = self._bind()
         host, port = bound.getsockname()[:2]

@@ -1,7 +1,7 @@
-"""Strangers: bodies that anybody may send, since the pages that take them need no key; only so many are read at a time.
+"""Bodies on public pages: anybody may send one, since these pages need no key, so only a few are read at a time.
 
-Whoever sends one in earnest is done in a moment. One that does not come would keep a place that others need: the oldest
-of them goes where there are too many, so that no crowd keeps a provider out, nor callers who show a key.
+An honest sender is done in a moment. When there are too many, the oldest body that has not arrived is given up, so that
+no crowd keeps out a provider or the callers with a key.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ BODIES_MAX = 32
 BODY_SECONDS_MAX = 10.0
 
 
-class Strangers:
-    """Those of one page."""
+class PublicBodies:
+    """The bodies that one page is reading."""
 
     def __init__(self) -> None:
-        # By age.
+        # Oldest first.
         self._reading: dict[asyncio.Timeout, None] = {}
 
     @asynccontextmanager
     async def body(self) -> AsyncIterator[None]:
-        """Read one. TimeoutError where it does not come in time, or has to give way to others."""
+        """Read one. Raises TimeoutError if it does not arrive in time, or has to give way to others."""
         async with asyncio.timeout(BODY_SECONDS_MAX) as end:
             self._reading[end] = None
             if len(self._reading) > BODIES_MAX:

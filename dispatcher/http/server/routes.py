@@ -1,4 +1,4 @@
-"""The interface: every endpoint there is, as routes, with the document that describes them."""
+"""The API's routes: every endpoint, and the document that describes them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
@@ -20,12 +20,12 @@ from dispatcher.http.openapi import reference_page
 from dispatcher.http.openapi.document import document
 from dispatcher.http.problems import BROKEN, FAULTY, MEDIA_TYPE, METHOD_NOT_ALLOWED, NOT_FOUND, TOO_LARGE, Kind, Problem
 from dispatcher.http.server.admission import Admission, Ages
-from dispatcher.http.server.backpressure import Turns
+from dispatcher.http.server.backpressure import RequestSlots
 from dispatcher.http.server.serving import AnyRequest, Serving, request_id
 
 log = structlog.get_logger(__name__)
 
-# A request has no more time.
+# A request has no more time than this.
 OFFLOAD_SECONDS_MAX = 15.0
 # Smaller answers fit into a packet as they are.
 GZIP_BYTES_MIN = 1_024
@@ -34,7 +34,7 @@ GZIP_LEVEL = 3
 _KINDS: dict[int, Kind] = {kind.status: kind for kind in (NOT_FOUND, METHOD_NOT_ALLOWED, TOO_LARGE, FAULTY)}
 
 
-class Interface:
+class ApiRoutes:
     """The API of one process."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Interface:
         database: Callable[[], Database],
         ages: Ages,
         trigger: Callable[[Any], Awaitable[Any]],
-        pressed: Callable[[], bool] = lambda: False,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._endpoints = endpoints
         self._offload = Offload(OFFLOAD_SECONDS_MAX)
@@ -53,7 +53,7 @@ class Interface:
             Served(config, admission.shed, self._offload, trigger),
             admission,
             database,
-            Turns(pressed),
+            RequestSlots(is_busy),
         )
 
     @cached_property
@@ -65,8 +65,6 @@ class Interface:
         return reference_page.page(document(self._endpoints))
 
     def handlers(self) -> list[HTTPRouteHandler]:
-        """The routes."""
-
         # Made when it is first asked for, which takes a fifth of a second.
         @get("/openapi.json", media_type=MediaType.JSON, sync_to_thread=True)
         def openapi() -> Response[bytes]:
@@ -77,13 +75,15 @@ class Interface:
             return Response(self._page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
 
         paths = dict.fromkeys(one.path for one in self._endpoints)
-        ways = [self._serving.ways(path, [one.method for one in self._endpoints if one.path == path]) for path in paths]
-        # First: Litestar adds ways of its own to a path that has none, as they are then.
-        return [openapi, reference, *ways, *map(self._serving.handler, self._endpoints)]
+        options = [
+            self._serving.options(path, [one.method for one in self._endpoints if one.path == path]) for path in paths
+        ]
+        # First: Litestar adds OPTIONS of its own to a path that has none by then.
+        return [openapi, reference, *options, *map(self._serving.handler, self._endpoints)]
 
 
 def cors(origins: str) -> CORSConfig | None:
-    """Which pages may call us; none without any."""
+    """Return the origins whose pages may call the API; None without any."""
     if not origins.split():
         return None
     return CORSConfig(
@@ -95,24 +95,24 @@ def cors(origins: str) -> CORSConfig | None:
 
 
 def compression() -> CompressionConfig:
-    """Long answers are compressed for whoever says that they can read that."""
+    """Return how long answers are compressed, where the caller accepts gzip."""
     return CompressionConfig(backend="gzip", minimum_size=GZIP_BYTES_MIN, gzip_compress_level=GZIP_LEVEL)
 
 
-def crashed(request: AnyRequest, fault: Exception) -> Response[bytes]:
-    """A bug: the log says which."""
+def internal_error(request: AnyRequest, fault: Exception) -> Response[bytes]:
+    """Log a bug, and return its answer."""
     called = request_id(request)
     log.error("http.failed", request_id=called, path=request.scope["path"], exc_info=fault)
     return _answered(Problem(BROKEN, f"it is in the log as {called}"), called)
 
 
-def refused(request: AnyRequest, fault: HTTPException) -> Response[bytes]:
-    """What the routes themselves refuse, in the form of everything else that is refused."""
+def http_error(request: AnyRequest, fault: HTTPException) -> Response[bytes]:
+    """Return what the routes themselves refuse as a problem document."""
     kind = _KINDS.get(fault.status_code, FAULTY if fault.status_code < BROKEN.status else BROKEN)
     problem = Problem(kind, fault.detail if kind is not BROKEN else kind.title)
     return _answered(problem, request_id(request), fault.headers or {})
 
 
 def _answered(problem: Problem, called: str, headers: Mapping[str, str] | None = None) -> Response[bytes]:
-    told = {**(headers or {}), "x-request-id": called, "x-content-type-options": "nosniff"}
-    return Response(problem.document(called), status_code=problem.kind.status, media_type=MEDIA_TYPE, headers=told)
+    fields = {**(headers or {}), "x-request-id": called, "x-content-type-options": "nosniff"}
+    return Response(problem.document(called), status_code=problem.kind.status, media_type=MEDIA_TYPE, headers=fields)

@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from secrets import token_hex
 from typing import Any
 
@@ -24,7 +24,7 @@ from dispatcher.db.database import PASSING, Database
 from dispatcher.db.tenants import Transaction
 from dispatcher.http import etags, reading
 from dispatcher.http.endpoints import RAW, Call, Endpoint, Nothing, Part, Served
-from dispatcher.http.operators import is_operators
+from dispatcher.http.operators import is_operator
 from dispatcher.http.problems import (
     BROKEN,
     CONFLICT,
@@ -44,11 +44,11 @@ from dispatcher.http.problems import (
 from dispatcher.http.roles import Right
 from dispatcher.http.server import idempotency
 from dispatcher.http.server.admission import Admission
-from dispatcher.http.server.authentication import Found as Key
-from dispatcher.http.server.backpressure import Turns
+from dispatcher.http.server.authentication import Key
+from dispatcher.http.server.backpressure import RequestSlots
 from dispatcher.http.server.connection_shares import Shares
-from dispatcher.http.server.idempotency import Asked
-from dispatcher.http.server.paths import plain
+from dispatcher.http.server.idempotency import KeyedRequest
+from dispatcher.http.server.scopes import decode_name
 
 log = structlog.get_logger(__name__)
 
@@ -56,10 +56,10 @@ AnyRequest = Request[object, object, State]
 
 JSON = "application/json"
 RETRY_SECONDS = "5"
-# Bodies from here on are read beside the loop, which goes on turning meanwhile.
+# Larger bodies are read in a thread, so that the event loop goes on.
 LARGE_BYTES = 64 * 1024
 # One at a time: several would not be quicker, and each thread keeps the memory that its largest body took.
-_BESIDE = ThreadPoolExecutor(1, "reading")
+_READER = ThreadPoolExecutor(1, "reading")
 # What operators may do beyond their own workspace.
 BEYOND = frozenset((Right.KEYS, Right.PAUSES))
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -68,8 +68,6 @@ _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 
 
 class _Versioned(Struct):
-    """What is looked for in an answer that is given again."""
-
     version: int
 
 
@@ -77,8 +75,6 @@ _version = msgspec.json.Decoder(_Versioned).decode
 
 
 class _Answer(Struct):
-    """What goes out."""
-
     status: int
     body: bytes
     headers: dict[str, str]
@@ -86,12 +82,12 @@ class _Answer(Struct):
 
 
 def _routed(path: str) -> str:
-    """A path as the routes have it."""
+    """Return a path in the form of Litestar's routes."""
     return "/".join(f"{{{part[1:-1]}:str}}" if part[:1] == "{" else part for part in path.split("/"))
 
 
-class _Sent:
-    """An answer on its way out: as it is, since it is encoded already."""
+class _EncodedResponse:
+    """An ASGI response whose body is encoded already."""
 
     def __init__(self, answer: _Answer, called: str) -> None:
         self._answer = answer
@@ -111,7 +107,7 @@ class _Sent:
 
 
 def _field(request: AnyRequest, name: bytes) -> str | None:
-    """A field of the head, as uvicorn has it. (Litestar's object of them costs as much as reading a small body.)"""
+    """Return a header field. (Litestar's own object of them costs as much as reading a small body.)"""
     for called, value in request.scope["headers"]:
         if called == name:
             return value.decode("latin-1")
@@ -123,27 +119,27 @@ def _media_type(request: AnyRequest) -> str:
 
 
 def request_id(request: AnyRequest) -> str:
-    """The id that a request has, or is given."""
+    """Return the id that a request has, or a new one."""
     given = _field(request, b"x-request-id") or ""
     return given if _REQUEST_ID.fullmatch(given) else token_hex(16)
 
 
 class Serving:
-    """Serves endpoints."""
-
-    def __init__(self, served: Served, admission: Admission, database: Callable[[], Database], turns: Turns) -> None:
+    def __init__(
+        self, served: Served, admission: Admission, database: Callable[[], Database], slots: RequestSlots
+    ) -> None:
         self._served = served
-        self._turns = turns
+        self._slots = slots
         self._admission = admission
         self._database = database
         self._shares = Shares(served.config().api.connections)
 
     def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
-        """An endpoint as a route."""
+        """Return the route of an endpoint."""
 
         async def handle(request: AnyRequest) -> ASGIApp:
             called = request_id(request)
-            return _Sent(await self._answered(endpoint, request, called), called)
+            return _EncodedResponse(await self._answered(endpoint, request, called), called)
 
         # Its size is watched here, before any of it is read into anything.
         made = HTTPRouteHandler(
@@ -155,8 +151,8 @@ class Serving:
         )
         return made(handle)
 
-    def ways(self, path: str, methods: Sequence[str]) -> HTTPRouteHandler:
-        """What OPTIONS answers of a path."""
+    def options(self, path: str, methods: Sequence[str]) -> HTTPRouteHandler:
+        """Return the route of OPTIONS for a path."""
         allowed = {"allow": ", ".join(sorted({*methods, HttpMethod.OPTIONS.value}))}
 
         async def handle() -> Response[None]:
@@ -195,38 +191,32 @@ class Serving:
         asked = list(request.query_params.multi_items()) if request.scope["query_string"] else []
         faults: list[Fault] = []
         query = again = None
-        try:
+        with _collecting(faults):
             query = reading.read_query(asked, endpoint.query)
-        except Problem as problem:
-            _note(problem, faults)
-        try:
+        with _collecting(faults):
             again = _idempotency_key(request)
-        except Problem as problem:
-            _note(problem, faults)
-        faults += _unheeded(endpoint, request)
+        faults += _ignored_conditions(endpoint, request)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
-        async with self._turns.one():
+        async with self._slots.slot():
             if faults:
-                try:
+                with _collecting(faults):
                     await _given(endpoint, request, body, itself=False)
-                except Problem as problem:
-                    _note(problem, faults)
                 raise faulty(faults)
-            return await self._in_turn(endpoint, request, key, query, again, body)
+            return await self._in_slot(endpoint, request, key, query, again, body)
 
-    async def _in_turn(
+    async def _in_slot(
         self, endpoint: Endpoint, request: AnyRequest, key: Key, query: object, again: str | None, body: bytes
     ) -> _Answer:
         given = await _given(endpoint, request, body, itself=endpoint.reads_itself)
         match = _field(request, b"if-match")
-        names = {name: plain(text) for name, text in request.path_params.items()}
+        names = {name: decode_name(text) for name, text in request.path_params.items()}
         part = Part(key.workspace.tenant_id, key.workspace.workspace_id)
         call = Call(self._served, key, part, self._database(), names, query, given, body, again, match)
         if OVERLOADED in endpoint.problems:
             # Before there is a transaction: in one it would wait for a second connection, with others waiting for it.
             await self._admission.look()
         if again is not None and endpoint.method == "POST":
-            return await self._once(endpoint, call, Asked(key.workspace, again, _hash(request, body)))
+            return await self._once(endpoint, call, KeyedRequest(key.workspace, again, _hash(request, body)))
         if endpoint.gathers:
             return await _do(endpoint, call)
         async with self._within(endpoint, call) as inside:
@@ -235,21 +225,21 @@ class Serving:
     @asynccontextmanager
     async def _within(self, endpoint: Endpoint, call: Call) -> AsyncIterator[Transaction]:
         """The one transaction of a request."""
-        beyond = endpoint.right in BEYOND and is_operators(call)
+        beyond = endpoint.right in BEYOND and is_operator(call)
         async with (
             self._shares.one(call.key.id),
             tenants.transaction(call.database, call.workspace, operators=beyond) as inside,
         ):
             yield inside
 
-    async def _once(self, endpoint: Endpoint, call: Call, asked: Asked) -> _Answer:
-        """Do it and keep the answer, both or neither; or answer as it was answered before."""
+    async def _once(self, endpoint: Endpoint, call: Call, asked: KeyedRequest) -> _Answer:
+        """Serve a request and store its answer in one transaction, or return the answer that it had before."""
         async with self._within(endpoint, call) as inside:
             before = await idempotency.begin(inside, asked)
             if before is None:
                 answer = await _do(endpoint, _on(call, inside))
-                kept = b"" if endpoint.shown_once else answer.body
-                await idempotency.finish(inside, asked, answer.status, kept)
+                stored = b"" if endpoint.shown_once else answer.body
+                await idempotency.finish(inside, asked, answer.status, stored)
                 return answer
         if not before.same:
             raise Problem(KEY_REUSED, f"the Idempotency-Key {asked.key} belongs to a request that said something else")
@@ -282,18 +272,22 @@ class Serving:
                         raise _too_large(most)
                     chunks.append(chunk)
         except HTTPException as fault:
-            # Nobody is there any more to be told.
+            # The caller has hung up.
             raise Problem(TIMED_OUT, "its body ended in the middle") from fault
         except TimeoutError as fault:
             raise Problem(TIMED_OUT, f"its body was not there within {settings.body_seconds_max:g} s") from fault
         return b"".join(chunks)
 
 
-def _note(problem: Problem, faults: list[Fault]) -> None:
-    """Keep what is wrong with a request, so that all of it can be told at once."""
-    if problem.kind is not FAULTY:
-        raise problem
-    faults += problem.faults
+@contextmanager
+def _collecting(faults: list[Fault]) -> Iterator[None]:
+    """Collect the faults of a request, so that all of them are reported at once."""
+    try:
+        yield
+    except Problem as problem:
+        if problem.kind is not FAULTY:
+            raise
+        faults += problem.faults
 
 
 async def _given(endpoint: Endpoint, request: AnyRequest, body: bytes, *, itself: bool) -> Any:  # noqa: ANN401 - of the endpoint's own type
@@ -305,7 +299,7 @@ async def _given(endpoint: Endpoint, request: AnyRequest, body: bytes, *, itself
     read: Callable[[], Any] = (lambda: reading.tree(body)) if itself else lambda: reading.read(body, given)
     if len(body) <= LARGE_BYTES:
         return read()
-    return await asyncio.get_running_loop().run_in_executor(_BESIDE, read)
+    return await asyncio.get_running_loop().run_in_executor(_READER, read)
 
 
 async def _do(endpoint: Endpoint, call: Call) -> _Answer:
@@ -325,7 +319,7 @@ def _problem(endpoint: Endpoint, problem: Problem, called: str) -> _Answer:
 
 
 def _too_large(most: int) -> Problem:
-    # What is left of it is not read: the connection is of no more use.
+    # The rest of it is not read, so the connection cannot be used again.
     return Problem(TOO_LARGE, f"its body is over {most} bytes", headers={"connection": "close"})
 
 
@@ -336,8 +330,8 @@ def _idempotency_key(request: AnyRequest) -> str | None:
     return given
 
 
-def _unheeded(endpoint: Endpoint, request: AnyRequest) -> Iterator[Fault]:
-    """Conditions that would be passed over: whoever sets one relies on it."""
+def _ignored_conditions(endpoint: Endpoint, request: AnyRequest) -> Iterator[Fault]:
+    """Return the conditions of a request that would be ignored although its caller relies on them."""
     if endpoint.method == "GET":
         return
     if _field(request, b"if-none-match") is not None:
@@ -347,6 +341,6 @@ def _unheeded(endpoint: Endpoint, request: AnyRequest) -> Iterator[Fault]:
 
 
 def _hash(request: AnyRequest, body: bytes) -> bytes:
-    """What makes two requests the same."""
+    """Return a hash by which a repeated request is recognised."""
     head = f"{request.method} {request.scope['path']}?".encode() + request.scope["query_string"] + b"\0"
     return hashlib.sha256(head + body).digest()

@@ -1,6 +1,6 @@
 """Labels: a node in a few words, for drawings."""
 
-from dispatcher.base.values.durations import said
+from dispatcher.base.values.durations import format_duration
 from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Node, Send, Wait
 
 LABEL_CHARACTERS_MAX = 72
@@ -19,12 +19,12 @@ def _words(node: Node) -> str:
         case Call():
             return f"http {node.function}/{node.action}"
         case Delay():
-            return f"delay {said(node.seconds)}" if node.seconds is not None else f"delay until {node.until}"
+            return f"delay {format_duration(node.seconds)}" if node.seconds is not None else f"delay until {node.until}"
         case Wait():
-            limit = "" if node.timeout_seconds is None else f", {said(node.timeout_seconds)} at most"
+            limit = "" if node.timeout_seconds is None else f", {format_duration(node.timeout_seconds)} at most"
             return f"wait for {node.event}{limit}"
         case Digest():
-            return f"digest by {node.key}, {said(node.window_seconds)}"
+            return f"digest by {node.key}, {format_duration(node.window_seconds)}"
         case Branch() | Join():
             return type(node).__name__.lower()
 

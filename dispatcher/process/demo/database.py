@@ -6,8 +6,8 @@ import asyncpg
 
 from dispatcher.base.errors import DemonstrationRefused
 from dispatcher.db.renaming import CONNECTION
-from dispatcher.db.schema import migrate
-from dispatcher.db.schema.migrate import Migration
+from dispatcher.db.schema import migrator
+from dispatcher.db.schema.migrator import Migration
 from dispatcher.db.statements import statements
 
 # What its instances are called: what one that was killed leaves behind is nobody else's.
@@ -30,7 +30,7 @@ async def prepare(url: str) -> list[Migration]:
         await require(connection)
     finally:
         await connection.close()
-    return await migrate.migrate(url)
+    return await migrator.migrate(url)
 
 
 async def require(connection: Any) -> None:  # noqa: ANN401 - a connection, or a pool that fetches as one does

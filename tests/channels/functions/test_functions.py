@@ -14,19 +14,17 @@ from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Unknown, Verdict
 from channels.functions.answers import judged
-from channels.functions.channel import Functions
+from channels.functions.channel import REQUEST_BYTES_MAX, Functions, seconds_of
 from channels.functions.data import DEPTH_MAX
-from channels.functions.requests import REQUEST_BYTES_MAX, seconds_of
-from channels.shared.web import Answer
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import Answer, delivery_key
 from dispatcher.config.settings import Function
-from tests.channels.shared.web.far import (
+from tests.channels.shared.web.fake_server import (
     LOOPBACK,
     METADATA,
     Behaviour,
     Endless,
-    FarSide,
-    Lying,
+    FakeResolver,
+    FakeServer,
     Silent,
     dropped,
     half,
@@ -43,10 +41,10 @@ TOLD = {"success": True, "data": {"invoice": 17}}
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[FarSide]:
+async def fake() -> AsyncIterator[FakeServer]:
     """A function that succeeds."""
-    async with FarSide(says(200, TOLD, X_Request_Id="r-1")) as far:
-        yield far
+    async with FakeServer(says(200, TOLD, X_Request_Id="r-1")) as fake:
+        yield fake
 
 
 def asked(number: int = 1, body: str | None = BODY, to: str = NAME, **more: Any) -> Envelope:
@@ -55,8 +53,8 @@ def asked(number: int = 1, body: str | None = BODY, to: str = NAME, **more: Any)
     return structs.replace(envelope(number, to, parts=parts, **more), channel="http")
 
 
-def function(far: FarSide, **more: Any) -> Function:
-    return Function(url=far.url, token=TOKEN, allow_addresses=LOOPBACK, **more)
+def function(fake: FakeServer, **more: Any) -> Function:
+    return Function(url=fake.url, token=TOKEN, allow_addresses=LOOPBACK, **more)
 
 
 @asynccontextmanager
@@ -85,19 +83,19 @@ def reason(found: Verdict, kind: type[Refused | RetryAfter]) -> str:
 # The request
 
 
-async def test_a_function_is_sent_the_body_as_it_is_under_its_token_and_the_deliverys_key(far: FarSide) -> None:
+async def test_a_function_is_sent_the_body_as_it_is_under_its_token_and_the_deliverys_key(fake: FakeServer) -> None:
     delivery = asked(options={"timeout_seconds": 3, "else": "ignored"})
-    assert await verdict(function(far), delivery) == Accepted("r-1", {"invoice": 17})
-    (request,) = far.requests
+    assert await verdict(function(fake), delivery) == Accepted("r-1", {"invoice": 17})
+    (request,) = fake.requests
     assert (request.method, request.path, request.body.decode()) == ("POST", "/call", BODY)
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
     assert request.headers["idempotency-key"] == delivery_key(delivery)
     assert request.headers["content-type"] == "application/json"
 
 
-async def test_without_a_token_there_is_no_such_header(far: FarSide) -> None:
-    await verdict(structs.replace(function(far), token=""))
-    assert "authorization" not in far.requests[0].headers
+async def test_without_a_token_there_is_no_such_header(fake: FakeServer) -> None:
+    await verdict(structs.replace(function(fake), token=""))
+    assert "authorization" not in fake.requests[0].headers
 
 
 def test_a_key_is_the_same_on_every_attempt_and_another_one_in_every_tenant() -> None:
@@ -115,41 +113,41 @@ def test_a_key_is_the_same_on_every_attempt_and_another_one_in_every_tenant() ->
     [
         (None, "body: is missing"),
         (" ", "body: is missing"),
-        ("hello", "body: is no JSON object"),
-        ("[1]", "body: is no JSON object"),
-        ('"a"', "body: is no JSON object"),
-        ("null", "body: is no JSON object"),
-        ('{"a": 1} x', "body: is no JSON object"),
-        ('{"a": Ann}', "body: is no JSON object"),
+        ("hello", "body: is not a JSON object"),
+        ("[1]", "body: is not a JSON object"),
+        ('"a"', "body: is not a JSON object"),
+        ("null", "body: is not a JSON object"),
+        ('{"a": 1} x', "body: is not a JSON object"),
+        ('{"a": Ann}', "body: is not a JSON object"),
         ('{"a": "\udfff"}', "body: has half a character"),
         ('{"a": "' + "x" * REQUEST_BYTES_MAX + '"}', "body: is too large"),
     ],
     ids=str,
 )
-async def test_what_is_no_object_is_refused_before_the_call(far: FarSide, body: str | None, field: str) -> None:
-    assert reason(await verdict(function(far), asked(body=body)), Refused).startswith(field)
-    assert far.requests == []
+async def test_what_is_no_object_is_refused_before_the_call(fake: FakeServer, body: str | None, field: str) -> None:
+    assert reason(await verdict(function(fake), asked(body=body)), Refused).startswith(field)
+    assert fake.requests == []
 
 
-async def test_a_deep_body_is_sent_or_refused_and_no_crash(far: FarSide) -> None:
+async def test_a_deep_body_is_sent_or_refused_and_no_crash(fake: FakeServer) -> None:
     for depth in (100, 900, 1_000, 100_000):
         body = '{"a": ' + "[" * depth + "]" * depth + "}"
-        far.next.append(says(400, {"success": False, "error": "deep"}))
-        assert reason(await verdict(function(far), asked(body=body)), Refused)
-        far.next.clear()
+        fake.next.append(says(400, {"success": False, "error": "deep"}))
+        assert reason(await verdict(function(fake), asked(body=body)), Refused)
+        fake.next.clear()
 
 
-async def test_an_unknown_function_is_refused_by_its_field(far: FarSide) -> None:
-    found = reason(await verdict(function(far), asked(to="nobody")), Refused)
+async def test_an_unknown_function_is_refused_by_its_field(fake: FakeServer) -> None:
+    found = reason(await verdict(function(fake), asked(to="nobody")), Refused)
     assert found.startswith("recipient: ")
     assert "nobody" not in found
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "5", True, None, [], float("nan")])
-async def test_a_time_out_that_is_none_is_refused_by_its_field(far: FarSide, seconds: object) -> None:
-    found = await verdict(function(far), asked(options={"timeout_seconds": seconds}))
+async def test_a_time_out_that_is_none_is_refused_by_its_field(fake: FakeServer, seconds: object) -> None:
+    found = await verdict(function(fake), asked(options={"timeout_seconds": seconds}))
     assert reason(found, Refused).startswith("options.timeout_seconds: ")
-    assert far.requests == []
+    assert fake.requests == []
 
 
 # What it brings back
@@ -173,34 +171,34 @@ async def test_a_time_out_that_is_none_is_refused_by_its_field(far: FarSide, sec
     ],
     ids=str,
 )
-async def test_data_comes_back_in_a_form_that_can_be_kept(far: FarSide, said: object, data: object) -> None:
-    far.next.append(says(200, said))
-    assert await verdict(function(far)) == Accepted("", data)  # type: ignore[arg-type]  # an object or None
+async def test_data_comes_back_in_a_form_that_can_be_kept(fake: FakeServer, said: object, data: object) -> None:
+    fake.next.append(says(200, said))
+    assert await verdict(function(fake)) == Accepted("", data)  # type: ignore[arg-type]  # an object or None
 
 
-async def test_data_may_be_deep_but_not_bottomless(far: FarSide) -> None:
+async def test_data_may_be_deep_but_not_bottomless(fake: FakeServer) -> None:
     def nested(depth: int) -> Behaviour:
         return says(200, {"success": True, "data": json.loads('{"a": ' * depth + "1" + "}" * depth)})
 
-    far.next.append(nested(DEPTH_MAX))
-    assert isinstance(await verdict(function(far)), Accepted)
-    far.next.append(nested(DEPTH_MAX + 1))
-    assert "nested" in reason(await verdict(function(far)), Refused)
+    fake.next.append(nested(DEPTH_MAX))
+    assert isinstance(await verdict(function(fake)), Accepted)
+    fake.next.append(nested(DEPTH_MAX + 1))
+    assert "nested" in reason(await verdict(function(fake)), Refused)
 
 
 @pytest.mark.parametrize("depth", [900, 5_000, 30_000])
-async def test_a_bottomless_answer_is_a_failure_and_no_crash(far: FarSide, depth: int) -> None:
-    far.next.append(says(200, raw=b'{"data":' + b"[" * depth + b"]" * depth + b"}"))
-    assert reason(await verdict(function(far)), Refused).startswith("answered with ")
+async def test_a_bottomless_answer_is_a_failure_and_no_crash(fake: FakeServer, depth: int) -> None:
+    fake.next.append(says(200, raw=b'{"data":' + b"[" * depth + b"]" * depth + b"}"))
+    assert reason(await verdict(function(fake)), Refused).startswith("answered with ")
 
 
-async def test_how_the_function_calls_the_call_is_kept(far: FarSide) -> None:
-    far.next.append(says(200, {"success": True, "request_id": "own"}, X_Request_Id="header"))
-    assert await verdict(function(far)) == Accepted("own")
-    far.next.append(says(200, {"success": True, "request_id": 7}, X_Request_Id="h" * 300))
-    assert await verdict(function(far)) == Accepted("h" * 255)
-    far.next.append(says(200, {"success": True, "request_id": "a\nb"}))
-    assert await verdict(function(far)) == Accepted("")
+async def test_how_the_function_calls_the_call_is_kept(fake: FakeServer) -> None:
+    fake.next.append(says(200, {"success": True, "request_id": "own"}, X_Request_Id="header"))
+    assert await verdict(function(fake)) == Accepted("own")
+    fake.next.append(says(200, {"success": True, "request_id": 7}, X_Request_Id="h" * 300))
+    assert await verdict(function(fake)) == Accepted("h" * 255)
+    fake.next.append(says(200, {"success": True, "request_id": "a\nb"}))
+    assert await verdict(function(fake)) == Accepted("")
 
 
 # Failures
@@ -239,45 +237,45 @@ FAILED = {"success": False, "error": "room 12 is taken"}
     ],
 )
 async def test_a_failure_passes_or_does_not(
-    far: FarSide, behaviour: Behaviour, kind: type[Refused | RetryAfter], words: str
+    fake: FakeServer, behaviour: Behaviour, kind: type[Refused | RetryAfter], words: str
 ) -> None:
-    far.next.append(behaviour)
-    assert words in reason(await verdict(function(far)), kind)
-    assert len(far.requests) == 1
+    fake.next.append(behaviour)
+    assert words in reason(await verdict(function(fake)), kind)
+    assert len(fake.requests) == 1
 
 
 @pytest.mark.parametrize("behaviour", [says(500, FAILED), says(200, FAILED), says(404, {}), says(200, raw=b"<html>")])
-async def test_a_functions_class_of_failures_can_be_told(far: FarSide, behaviour: Behaviour) -> None:
+async def test_a_functions_class_of_failures_can_be_told(fake: FakeServer, behaviour: Behaviour) -> None:
     for retry, kind in (("never", Refused), ("always", RetryAfter)):
-        far.next.append(behaviour)
-        assert isinstance(await verdict(function(far, retry=retry)), kind)
+        fake.next.append(behaviour)
+        assert isinstance(await verdict(function(fake, retry=retry)), kind)
 
 
-async def test_a_wish_for_a_pause_is_heeded(far: FarSide) -> None:
-    far.next.append(says(429, {}, Retry_After="17"))
-    assert await verdict(function(far)) == RetryAfter("answered with 429", 17.0)
+async def test_a_wish_for_a_pause_is_heeded(fake: FakeServer) -> None:
+    fake.next.append(says(429, {}, Retry_After="17"))
+    assert await verdict(function(fake)) == RetryAfter("answered with 429", 17.0)
 
 
-async def test_too_long_an_answer_is_a_failure_and_is_not_read(far: FarSide) -> None:
+async def test_too_long_an_answer_is_a_failure_and_is_not_read(fake: FakeServer) -> None:
     endless = Endless()
-    far.next.append(endless)
-    found = await verdict(function(far, answer_bytes_max=512))
+    fake.next.append(endless)
+    found = await verdict(function(fake, answer_bytes_max=512))
     assert reason(found, Refused) == "answered with more than 512 bytes (answer_bytes_max)"
     await asyncio.wait_for(endless.stopped.wait(), 60)
 
 
-async def test_nothing_of_the_delivery_is_in_a_reason(far: FarSide) -> None:
+async def test_nothing_of_the_delivery_is_in_a_reason(fake: FakeServer) -> None:
     for error in (
         "no invoice for Ann Secretive",
         {"code": "E17", "message": "Secretive, Ann: 1700 is too much"},
         f"token {TOKEN} is unknown",
     ):
-        far.next.append(says(400, {"success": False, "error": error}))
-        found = reason(await verdict(function(far)), Refused)
+        fake.next.append(says(400, {"success": False, "error": error}))
+        found = reason(await verdict(function(fake)), Refused)
         assert not any(word in found for word in ("Ann", "Secretive", "1700", "sesame", "4711", NAME)), found
     # Names of fields are the template's words, and help.
-    far.next.append(says(400, {"success": False, "error": "amount must be positive\nand whole"}))
-    assert reason(await verdict(function(far)), Refused) == "answered with 400: amount must be positive and whole"
+    fake.next.append(says(400, {"success": False, "error": "amount must be positive\nand whole"}))
+    assert reason(await verdict(function(fake)), Refused) == "answered with 400: amount must be positive and whole"
 
 
 # Nobody knows
@@ -286,22 +284,22 @@ async def test_nothing_of_the_delivery_is_in_a_reason(far: FarSide) -> None:
 @pytest.mark.parametrize(
     "behaviour", [dropped, half(200), says(502, raw=b"<html>"), says(504, raw=b""), says(524, raw=b"")]
 )
-async def test_without_a_whole_answer_nobody_knows(far: FarSide, behaviour: Behaviour) -> None:
-    far.next.append(behaviour)
-    assert isinstance(await verdict(function(far, retry="never")), Unknown)
+async def test_without_a_whole_answer_nobody_knows(fake: FakeServer, behaviour: Behaviour) -> None:
+    fake.next.append(behaviour)
+    assert isinstance(await verdict(function(fake, retry="never")), Unknown)
 
 
-async def test_the_functions_that_are_idempotent_know_their_keys(far: FarSide) -> None:
-    channel = Functions({NAME: function(far, idempotent=True), "other": function(far)})
+async def test_the_functions_that_are_idempotent_know_their_keys(fake: FakeServer) -> None:
+    channel = Functions({NAME: function(fake, idempotent=True), "other": function(fake)})
     assert channel.keyed_recipients == {NAME}
 
 
 @pytest.mark.parametrize("head", [False, True])
-async def test_a_time_out_is_unknown_and_a_delivery_can_lower_it(far: FarSide, head: bool) -> None:
+async def test_a_time_out_is_unknown_and_a_delivery_can_lower_it(fake: FakeServer, head: bool) -> None:
     for one, options in (({"timeout_seconds": 0.2}, {}), ({}, {"timeout_seconds": 0.2})):
         silent = Silent(head)
-        far.next.append(silent)
-        found = await verdict(function(far, **one), asked(options=options))
+        fake.next.append(silent)
+        found = await verdict(function(fake, **one), asked(options=options))
         silent.let_go.set()
         assert isinstance(found, Unknown)
 
@@ -312,21 +310,21 @@ def test_a_delivery_can_only_lower_the_time_out() -> None:
     assert seconds_of(asked(options={"timeout_seconds": 30.5}), 20.0) == 20.0
 
 
-async def test_a_function_that_cannot_be_reached_was_not_called(far: FarSide) -> None:
-    found = await verdict(structs.replace(function(far), url="http://127.0.0.1:1/"))
+async def test_a_function_that_cannot_be_reached_was_not_called(fake: FakeServer) -> None:
+    found = await verdict(structs.replace(function(fake), url="http://127.0.0.1:1/"))
     assert reason(found, RetryAfter).startswith("no connection")
 
 
 @pytest.mark.parametrize("allowed", ["", "127.0.0.2", "10.0.0.0/8"])
-async def test_a_function_on_an_address_that_is_not_named_is_refused(far: FarSide, allowed: str) -> None:
-    found = await verdict(structs.replace(function(far), allow_addresses=allowed))
+async def test_a_function_on_an_address_that_is_not_named_is_refused(fake: FakeServer, allowed: str) -> None:
+    found = await verdict(structs.replace(function(fake), allow_addresses=allowed))
     assert reason(found, Refused).startswith("recipient: its URL leads to an address that is not public")
-    assert far.requests == []
+    assert fake.requests == []
 
 
-async def test_a_name_that_resolves_to_a_private_address_is_refused(far: FarSide) -> None:
-    one = structs.replace(function(far), url=f"https://public.example:{far.port}/", allow_addresses="")
-    found = await verdict(one, resolver=lambda: Lying(far.port, ["127.0.0.1"]))
+async def test_a_name_that_resolves_to_a_private_address_is_refused(fake: FakeServer) -> None:
+    one = structs.replace(function(fake), url=f"https://public.example:{fake.port}/", allow_addresses="")
+    found = await verdict(one, resolver=lambda: FakeResolver(fake.port, ["127.0.0.1"]))
     assert reason(found, Refused).startswith("recipient: its URL leads to an address that is not public")
 
 
@@ -337,12 +335,12 @@ async def test_a_url_that_is_none_is_refused() -> None:
         assert "hunter2" not in found
 
 
-async def test_what_speaks_for_every_call_with_a_key_says_so(far: FarSide) -> None:
+async def test_what_speaks_for_every_call_with_a_key_says_so(fake: FakeServer) -> None:
     """An idempotent function's own word does, a proxy's page does not."""
     for behaviour, by_key in ((says(200, FAILED), True), (says(401, raw=b"<html>"), False)):
-        far.next.extend([behaviour, behaviour])
+        fake.next.extend([behaviour, behaviour])
         for idempotent in (False, True):
-            found = await verdict(function(far, idempotent=idempotent))
+            found = await verdict(function(fake, idempotent=idempotent))
             assert isinstance(found, Refused)
             assert found.by_key == (idempotent and by_key)
 
@@ -350,10 +348,10 @@ async def test_what_speaks_for_every_call_with_a_key_says_so(far: FarSide) -> No
 # Beside each other
 
 
-async def test_one_that_hangs_keeps_no_other_waiting(far: FarSide) -> None:
+async def test_one_that_hangs_keeps_no_other_waiting(fake: FakeServer) -> None:
     silent, verdicts = Silent(), Verdicts()
-    async with FarSide(silent) as slow:
-        channel = Functions({NAME: function(far), "slow": function(slow, connections=1)})
+    async with FakeServer(silent) as slow:
+        channel = Functions({NAME: function(fake), "slow": function(slow, connections=1)})
         batch = [asked(number, to="slow") for number in range(1, 4)] + [asked(number) for number in range(4, 9)]
         calling = asyncio.create_task(channel.deliver(batch, verdicts))
         await until(lambda: len(verdicts.reported) == 5, "the others have their verdicts")
@@ -364,11 +362,11 @@ async def test_one_that_hangs_keeps_no_other_waiting(far: FarSide) -> None:
     verdicts.once_each(batch)
 
 
-async def test_who_is_cut_off_says_how_far_each_call_came(far: FarSide) -> None:
+async def test_who_is_cut_off_says_how_far_each_call_came(fake: FakeServer) -> None:
     silent, verdicts = Silent(), Verdicts()
-    far.always = silent
+    fake.always = silent
     batch = [asked(number) for number in (1, 2, 3)]
-    async with opened(function(far, connections=1)) as channel:
+    async with opened(function(fake, connections=1)) as channel:
         calling = asyncio.create_task(channel.deliver(batch, verdicts))
         await until(silent.begun.is_set, "one has begun")
         calling.cancel()
@@ -379,18 +377,18 @@ async def test_who_is_cut_off_says_how_far_each_call_came(far: FarSide) -> None:
     assert sorted(type(one).__name__ for one in found.values()) == ["NotCalled", "NotCalled", "Unknown"]
 
 
-async def test_a_licence_that_ends_while_waiting_for_a_turn_is_not_called(far: FarSide) -> None:
+async def test_a_licence_that_ends_while_waiting_for_a_turn_is_not_called(fake: FakeServer) -> None:
     silent, verdicts, now = Silent(), Verdicts(), [0.0]
-    far.always = silent
+    fake.always = silent
     batch = [asked(number, clock=lambda: now[0]) for number in (1, 2)]
-    async with opened(function(far, connections=1)) as channel:
+    async with opened(function(fake, connections=1)) as channel:
         calling = asyncio.create_task(channel.deliver(batch, verdicts))
         await until(silent.begun.is_set, "one has begun")
         now[0] = 10.0
         silent.let_go.set()
         await calling
     assert sorted(type(one).__name__ for one in verdicts.once_each(batch).values()) == ["Accepted", "NotCalled"]
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
 JSON = st.recursive(

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from channels.contract import Envelope, Verdict
-from channels.resend import ResendOptions
 from channels.resend.channel import Resend
+from channels.resend.options import ResendOptions
 from dispatcher.db.database import Database
 from tests.channels.resend.fake import KEY, FakeResend
 from tests.channels.suite import SENDER, Post, Verdicts

@@ -1,4 +1,4 @@
-"""A stand-in for Resend's API: an HTTP server with books of its own, which misbehaves as it is told.
+"""A stand-in for Resend's API: an HTTP server that records messages, and misbehaves as it is told.
 
 It shares no code with the channel: what it takes, how it de-duplicates and how it counts is written from the API's
 documentation.

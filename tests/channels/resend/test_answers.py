@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Unready, Verdict
 from channels.resend import answers
-from channels.resend.wire import ANSWER_BYTES_MAX
-from channels.shared.web import Answer
-from channels.shared.web.retry_after import WAIT_SECONDS_MAX
+from channels.resend.api import ANSWER_BYTES_MAX
+from channels.shared.web.answers import WAIT_SECONDS_MAX
+from channels.shared.web.client import Answer
 from tests.channels.resend.conftest import Opened, delivered
 from tests.channels.resend.fake import (
     KEY,

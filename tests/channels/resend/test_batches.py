@@ -10,9 +10,9 @@ import pytest
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, NotCalled, Refused, RetryAfter, Throttled, Unknown
-from channels.resend import ResendOptions
 from channels.resend import channel as module
 from channels.resend.channel import Resend
+from channels.resend.options import ResendOptions
 from tests.channels.resend.conftest import Opened, delivered
 from tests.channels.resend.fake import (
     KEY,

@@ -10,11 +10,11 @@ from msgspec import structs
 
 from channels.contract import Envelope
 from channels.registry import PROVIDERS
-from channels.resend import ResendOptions
 from channels.resend import message as module
 from channels.resend.message import Messages, batch_key
+from channels.resend.options import ResendOptions
 from channels.shared.mail.errors import MailFault
-from channels.shared.web.idempotency_keys import delivery_key
+from channels.shared.web.client import delivery_key
 from dispatcher.base.errors import ConfigError
 from dispatcher.config import load, show
 from dispatcher.config.settings import Config
@@ -39,7 +39,7 @@ def made(envelope: Envelope, channel: ResendOptions = OPTIONS, **changes: Any) -
 def fault(envelope: Envelope, channel: ResendOptions = OPTIONS, **changes: Any) -> str:
     with pytest.raises(MailFault) as caught:
         made(envelope, channel, **changes)
-    return caught.value.reason
+    return str(caught.value)
 
 
 def test_everything_has_its_place(envelope: Envelope) -> None:

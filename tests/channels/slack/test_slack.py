@@ -9,10 +9,20 @@ from aiohttp import web
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.slack import SlackOptions
 from channels.slack.channel import Slack
+from channels.slack.options import SlackOptions
 from dispatcher.config.settings import Webhook
-from tests.channels.shared.web.far import LOOPBACK, METADATA, Behaviour, FarSide, Silent, dropped, half, json_of, says
+from tests.channels.shared.web.fake_server import (
+    LOOPBACK,
+    METADATA,
+    Behaviour,
+    FakeServer,
+    Silent,
+    dropped,
+    half,
+    json_of,
+    says,
+)
 from tests.channels.smtp.support import envelope
 from tests.channels.suite import Verdicts
 
@@ -26,19 +36,21 @@ async def ok(_http: web.Request) -> web.StreamResponse:
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[FarSide]:
+async def fake() -> AsyncIterator[FakeServer]:
     """A webhook."""
-    async with FarSide(ok) as far:
-        yield far
+    async with FakeServer(ok) as fake:
+        yield fake
 
 
 def asked(to: str = NAME, **parts: str) -> Envelope:
     return structs.replace(envelope(1, to, parts=parts or {"body": "Ann asks"}), channel="chat")
 
 
-async def verdict(far: FarSide, delivery: Envelope | None = None, allowed: str = LOOPBACK, **options: Any) -> Verdict:
+async def verdict(
+    fake: FakeServer, delivery: Envelope | None = None, allowed: str = LOOPBACK, **options: Any
+) -> Verdict:
     delivery, verdicts = delivery or asked(), Verdicts()
-    channel = Slack(SlackOptions(**options), {NAME: Webhook(url=far.url, allow_addresses=allowed)})
+    channel = Slack(SlackOptions(**options), {NAME: Webhook(url=fake.url, allow_addresses=allowed)})
     try:
         await channel.prepare(1)
         await channel.deliver([delivery], verdicts)
@@ -58,9 +70,9 @@ async def verdict(far: FarSide, delivery: Envelope | None = None, allowed: str =
     ],
     ids=str,
 )
-async def test_a_webhook_is_sent_text_and_blocks(far: FarSide, parts: dict[str, str], sent: object) -> None:
-    assert await verdict(far, asked(**parts)) == Accepted("s-1")
-    (request,) = far.requests
+async def test_a_webhook_is_sent_text_and_blocks(fake: FakeServer, parts: dict[str, str], sent: object) -> None:
+    assert await verdict(fake, asked(**parts)) == Accepted("s-1")
+    (request,) = fake.requests
     assert json_of(request) == sent
     assert "authorization" not in request.headers
 
@@ -72,24 +84,24 @@ async def test_a_webhook_is_sent_text_and_blocks(far: FarSide, parts: dict[str, 
         ({"title": "x"}, "body: is missing"),
         ({"body": "x" * 40_001}, "body: is too long"),
         ({"body": "\udfff"}, "body: has half a character"),
-        ({"body": "x", "blocks": "{}"}, "blocks: are no JSON list"),
-        ({"body": "x", "blocks": "[1]"}, "blocks: are no JSON list"),
-        ({"body": "x", "blocks": "[" * 100_000}, "blocks: are no JSON list"),
-        ({"body": "x", "blocks": "nothing"}, "blocks: are no JSON list"),
+        ({"body": "x", "blocks": "{}"}, "blocks: are not a JSON list"),
+        ({"body": "x", "blocks": "[1]"}, "blocks: are not a JSON list"),
+        ({"body": "x", "blocks": "[" * 100_000}, "blocks: are not a JSON list"),
+        ({"body": "x", "blocks": "nothing"}, "blocks: are not a JSON list"),
         ({"body": "x", "blocks": "[" + ",".join(["{}"] * 51) + "]"}, "blocks: are too many"),
         ({"body": "x", "blocks": '[{"a": "' + "x" * 300_000 + '"}]'}, "blocks: are too large"),
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_what_is_no_message_is_refused_by_its_field(far: FarSide, parts: dict[str, str], field: str) -> None:
-    found = await verdict(far, asked(**parts))
+async def test_what_is_no_message_is_refused_by_its_field(fake: FakeServer, parts: dict[str, str], field: str) -> None:
+    found = await verdict(fake, asked(**parts))
     assert isinstance(found, Refused)
     assert found.reason.startswith(field)
-    assert far.requests == []
+    assert fake.requests == []
 
 
-async def test_an_unknown_webhook_is_refused_by_its_field(far: FarSide) -> None:
-    found = await verdict(far, asked(to="nowhere"))
+async def test_an_unknown_webhook_is_refused_by_its_field(fake: FakeServer) -> None:
+    found = await verdict(fake, asked(to="nowhere"))
     assert isinstance(found, Refused)
     assert found.reason.startswith("recipient: ")
     assert "nowhere" not in found.reason
@@ -123,30 +135,30 @@ def word(status: int, text: str, **headers: str) -> Behaviour:
         (says(302, {}, Location=METADATA), Refused("slack says 302, a redirect, and those are not followed")),
     ],
 )
-async def test_each_answer_has_its_verdict(far: FarSide, behaviour: Behaviour, expected: Verdict) -> None:
-    far.next.append(behaviour)
-    assert await verdict(far) == expected
-    assert len(far.requests) == 1
+async def test_each_answer_has_its_verdict(fake: FakeServer, behaviour: Behaviour, expected: Verdict) -> None:
+    fake.next.append(behaviour)
+    assert await verdict(fake) == expected
+    assert len(fake.requests) == 1
 
 
-async def test_a_lost_answer_is_unknown_and_not_sent_again(far: FarSide) -> None:
-    far.next.append(dropped)
-    assert isinstance(await verdict(far), Unknown)
+async def test_a_lost_answer_is_unknown_and_not_sent_again(fake: FakeServer) -> None:
+    fake.next.append(dropped)
+    assert isinstance(await verdict(fake), Unknown)
     silent = Silent()
-    far.next.append(silent)
-    found = await verdict(far, timeout_seconds=0.2)
+    fake.next.append(silent)
+    found = await verdict(fake, timeout_seconds=0.2)
     silent.let_go.set()
     assert isinstance(found, Unknown)
-    assert len(far.requests) == 2
+    assert len(fake.requests) == 2
 
 
-async def test_a_webhook_on_an_address_that_is_not_named_is_refused(far: FarSide) -> None:
-    found = await verdict(far, allowed="")
+async def test_a_webhook_on_an_address_that_is_not_named_is_refused(fake: FakeServer) -> None:
+    found = await verdict(fake, allowed="")
     assert isinstance(found, Refused)
-    assert far.requests == []
+    assert fake.requests == []
 
 
-async def test_the_url_is_in_no_verdict(far: FarSide) -> None:
-    for behaviour in (dropped, word(404, far.url), word(500, far.url), says(302, {}, Location=far.url)):
-        far.next.append(behaviour)
-        assert str(far.port) not in repr(await verdict(far))
+async def test_the_url_is_in_no_verdict(fake: FakeServer) -> None:
+    for behaviour in (dropped, word(404, fake.url), word(500, fake.url), says(302, {}, Location=fake.url)):
+        fake.next.append(behaviour)
+        assert str(fake.port) not in repr(await verdict(fake))

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from channels.contract import Envelope, Licence, Verdict
-from channels.smtp import Smtp, SmtpOptions
+from channels.smtp.channel import Smtp
+from channels.smtp.options import SmtpOptions
 from tests.channels.suite import Verdicts
 
 DATED = 1_767_225_600

@@ -8,7 +8,7 @@ import pytest
 
 from channels.contract import Accepted, Envelope, NotCalled, RetryAfter, Unknown, Unready, Verdict
 from channels.shared.mail.composer import Composed, Composer
-from channels.smtp import Smtp
+from channels.smtp.channel import Smtp
 from tests.channels.smtp.scripted import EHLO, SILENCE, Scripted, on
 from tests.channels.smtp.support import channel, envelope, envelopes, options, sent
 from tests.channels.suite import Verdicts

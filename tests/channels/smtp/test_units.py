@@ -13,7 +13,7 @@ from channels.smtp.breaker import WAIT_SECONDS_MAX, Breaker
 from channels.smtp.channel import unfit
 from channels.smtp.connect import Features
 from channels.smtp.message import stuffed
-from channels.smtp.server_words import TEXT_MAX, clean, enhanced, spoken
+from channels.smtp.server_replies import TEXT_MAX, clean, enhanced_code, reply_text
 from channels.smtp.verdicts import Step, judge
 
 ANN = "Ann.Lee@Example.org"
@@ -47,7 +47,7 @@ def test_whatever_a_server_says_what_is_shown_is_short_printable_and_without_the
 
 def test_the_lines_of_an_answer_become_one_without_their_codes() -> None:
     lines = [b"550-5.1.1 The account does", b"550-5.1.1 not exist:\r", b"550 5.1.1 see <ann.lee@example.org>\r"]
-    assert spoken(lines, ANN) == "The account does not exist: see <address>"
+    assert reply_text(lines, ANN) == "The account does not exist: see <address>"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_lines_of_an_answer_become_one_without_their_codes() -> None:
     ],
 )
 def test_enhanced_codes_are_found_where_they_belong(line: bytes, status: str) -> None:
-    assert enhanced(line) == status
+    assert enhanced_code(line) == status
 
 
 @pytest.mark.parametrize("status", ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10"])

@@ -11,10 +11,20 @@ import pytest
 from msgspec import structs
 
 from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Verdict
-from channels.webhooks import WebhooksOptions
 from channels.webhooks import channel as hooks
 from channels.webhooks.channel import Webhooks
-from tests.channels.shared.web.far import ELSEWHERE, LOOPBACK, METADATA, Behaviour, FarSide, Silent, dropped, half, says
+from channels.webhooks.options import WebhooksOptions
+from tests.channels.shared.web.fake_server import (
+    ELSEWHERE,
+    LOOPBACK,
+    METADATA,
+    Behaviour,
+    FakeServer,
+    Silent,
+    dropped,
+    half,
+    says,
+)
 from tests.channels.smtp.support import envelope
 from tests.channels.suite import SECRET, Verdicts
 from tests.features.webhooks.support import signatures, verify
@@ -49,10 +59,10 @@ class Books:
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[FarSide]:
+async def fake() -> AsyncIterator[FakeServer]:
     """An endpoint."""
-    async with FarSide(says(204)) as far:
-        yield far
+    async with FakeServer(says(204)) as fake:
+        yield fake
 
 
 def asked(url: str, *secrets: str, number: int = 1, attempt: int = 1, endpoint: int = 7, body: str = BODY) -> Envelope:
@@ -74,9 +84,9 @@ async def verdict(delivery: Envelope, books: Books | None = None, at: float = NO
     return verdicts.once_each([delivery])[delivery.delivery_id]
 
 
-async def test_a_message_is_signed_so_that_anybody_with_the_secret_can_tell(far: FarSide) -> None:
-    told = await verdict(asked(far.url))
-    (request,) = far.requests
+async def test_a_message_is_signed_so_that_anybody_with_the_secret_can_tell(fake: FakeServer) -> None:
+    told = await verdict(asked(fake.url))
+    (request,) = fake.requests
     assert verify(request, SECRET, NOW) == {
         "type": "delivery.sent",
         "timestamp": "2030-01-31T08:00:00Z",
@@ -89,18 +99,18 @@ async def test_a_message_is_signed_so_that_anybody_with_the_secret_can_tell(far:
         verify(request, OTHER, NOW)
 
 
-async def test_while_a_secret_is_rotated_both_sign(far: FarSide) -> None:
-    await verdict(asked(far.url, OTHER, SECRET))
-    (request,) = far.requests
+async def test_while_a_secret_is_rotated_both_sign(fake: FakeServer) -> None:
+    await verdict(asked(fake.url, OTHER, SECRET))
+    (request,) = fake.requests
     assert len(signatures(request)) == 2
     assert verify(request, SECRET, NOW) == verify(request, OTHER, NOW)
 
 
-async def test_another_attempt_has_the_same_id_and_bytes_and_a_time_of_its_own(far: FarSide) -> None:
+async def test_another_attempt_has_the_same_id_and_bytes_and_a_time_of_its_own(fake: FakeServer) -> None:
     for attempt in (1, 2):
-        await verdict(asked(far.url, attempt=attempt), at=NOW + attempt * 3_600)
-    await verdict(asked(far.url, number=2), at=NOW)
-    first, again, other = far.requests
+        await verdict(asked(fake.url, attempt=attempt), at=NOW + attempt * 3_600)
+    await verdict(asked(fake.url, number=2), at=NOW)
+    first, again, other = fake.requests
     assert first.headers["webhook-id"] == again.headers["webhook-id"] != other.headers["webhook-id"]
     assert first.body == again.body
     verify(first, SECRET, NOW + 3_600)
@@ -109,92 +119,96 @@ async def test_another_attempt_has_the_same_id_and_bytes_and_a_time_of_its_own(f
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-async def test_any_2xx_is_taken(far: FarSide, status: int) -> None:
-    far.next.append(says(status, raw=b"whatever"))
-    assert isinstance(await verdict(asked(far.url)), Accepted)
+async def test_any_2xx_is_taken(fake: FakeServer, status: int) -> None:
+    fake.next.append(says(status, raw=b"whatever"))
+    assert isinstance(await verdict(asked(fake.url)), Accepted)
 
 
 @pytest.mark.parametrize("status", [200, 299])
-async def test_a_status_says_enough_where_the_rest_is_lost(far: FarSide, status: int) -> None:
-    far.next.append(half(status))
-    assert isinstance(await verdict(asked(far.url)), Accepted)
+async def test_a_status_says_enough_where_the_rest_is_lost(fake: FakeServer, status: int) -> None:
+    fake.next.append(half(status))
+    assert isinstance(await verdict(asked(fake.url)), Accepted)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422, 429, 500, 503])
-async def test_what_is_not_taken_is_tried_again(far: FarSide, status: int) -> None:
-    far.next.append(says(status, {}))
-    assert await verdict(asked(far.url)) == RetryAfter(f"answered with {status}", None)
+async def test_what_is_not_taken_is_tried_again(fake: FakeServer, status: int) -> None:
+    fake.next.append(says(status, {}))
+    assert await verdict(asked(fake.url)) == RetryAfter(f"answered with {status}", None)
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("asked_for", ["120", "date"])
-async def test_who_says_when_to_come_back_is_left_alone_until_then(far: FarSide, status: int, asked_for: str) -> None:
+async def test_who_says_when_to_come_back_is_left_alone_until_then(
+    fake: FakeServer, status: int, asked_for: str
+) -> None:
     text = formatdate(time.time() + 119, usegmt=True) if asked_for == "date" else asked_for
-    far.next.append(says(status, {}, Retry_After=text))
-    told = await verdict(asked(far.url))
+    fake.next.append(says(status, {}, Retry_After=text))
+    told = await verdict(asked(fake.url))
     assert isinstance(told, RetryAfter)
     assert told.delay_seconds is not None
     assert 60 < told.delay_seconds <= 120
 
 
-async def test_a_redirect_is_not_followed(far: FarSide) -> None:
-    far.next.append(says(302, {}, Location=METADATA))
-    told = await verdict(asked(far.url))
+async def test_a_redirect_is_not_followed(fake: FakeServer) -> None:
+    fake.next.append(says(302, {}, Location=METADATA))
+    told = await verdict(asked(fake.url))
     assert isinstance(told, RetryAfter)
     assert "redirect" in told.reason
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
 UNKNOWN: dict[str, Behaviour] = {"dropped": dropped, "502": says(502, raw=b""), "504": says(504, raw=b"")}
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-async def test_what_may_have_arrived_is_unknown_and_may_be_asked_again_under_its_id(far: FarSide, what: str) -> None:
-    far.next.append(UNKNOWN[what])
-    assert isinstance(await verdict(asked(far.url)), Unknown)
+async def test_what_may_have_arrived_is_unknown_and_may_be_asked_again_under_its_id(
+    fake: FakeServer, what: str
+) -> None:
+    fake.next.append(UNKNOWN[what])
+    assert isinstance(await verdict(asked(fake.url)), Unknown)
     assert Webhooks(WebhooksOptions(), Books().connect).idempotency_key_seconds == float("inf")
 
 
-async def test_who_does_not_answer_is_not_waited_for(far: FarSide) -> None:
+async def test_who_does_not_answer_is_not_waited_for(fake: FakeServer) -> None:
     silent = Silent()
-    far.next.append(silent)
-    told = await verdict(asked(far.url), timeout_seconds=0.2)
+    fake.next.append(silent)
+    told = await verdict(asked(fake.url), timeout_seconds=0.2)
     silent.let_go.set()
     assert isinstance(told, Unknown)
 
 
-async def test_who_cannot_be_reached_is_tried_again(far: FarSide) -> None:
+async def test_who_cannot_be_reached_is_tried_again(fake: FakeServer) -> None:
     told = await verdict(asked("http://127.0.0.1:1/hooks"))
     assert isinstance(told, RetryAfter)
     assert "no connection" in told.reason
 
 
-async def test_who_is_gone_is_disabled_once_and_for_all(far: FarSide) -> None:
+async def test_who_is_gone_is_disabled_once_and_for_all(fake: FakeServer) -> None:
     books = Books()
-    far.next.append(says(410))
-    assert isinstance(await verdict(asked(far.url), books), Refused)
-    assert books.gone == [(7, far.url)]
+    fake.next.append(says(410))
+    assert isinstance(await verdict(asked(fake.url), books), Refused)
+    assert books.gone == [(7, fake.url)]
 
 
-async def test_that_somebody_is_gone_says_nothing_of_an_earlier_attempt(far: FarSide) -> None:
-    far.next.append(says(410))
-    assert isinstance(await verdict(asked(far.url, attempt=2)), RetryAfter)
+async def test_that_somebody_is_gone_says_nothing_of_an_earlier_attempt(fake: FakeServer) -> None:
+    fake.next.append(says(410))
+    assert isinstance(await verdict(asked(fake.url, attempt=2)), RetryAfter)
 
 
-async def test_who_is_gone_has_its_verdict_also_where_that_cannot_be_written(far: FarSide) -> None:
+async def test_who_is_gone_has_its_verdict_also_where_that_cannot_be_written(fake: FakeServer) -> None:
     books = Books()
     books.away = True
-    far.next.append(says(410))
-    assert isinstance(await verdict(asked(far.url), books), Refused)
+    fake.next.append(says(410))
+    assert isinstance(await verdict(asked(fake.url), books), Refused)
     assert books.gone == []
 
 
 @pytest.mark.parametrize("url", [METADATA, "http://127.0.0.1:{port}/", "http://[::1]:{port}/"])
-async def test_nothing_leaves_for_an_address_that_is_not_public(far: FarSide, url: str) -> None:
-    told = await verdict(asked(url.format(port=far.port)), allow_addresses=f"{ELSEWHERE}/32")
+async def test_nothing_leaves_for_an_address_that_is_not_public(fake: FakeServer, url: str) -> None:
+    told = await verdict(asked(url.format(port=fake.port)), allow_addresses=f"{ELSEWHERE}/32")
     assert isinstance(told, Refused)
     assert "not public" in told.reason
-    assert far.requests == []
+    assert fake.requests == []
 
 
 async def test_a_delivery_that_nobody_has_addressed_is_refused() -> None:
@@ -205,8 +219,8 @@ async def test_a_delivery_that_nobody_has_addressed_is_refused() -> None:
         assert "names no endpoint" in told.reason
 
 
-async def test_a_message_without_words_is_refused(far: FarSide) -> None:
-    assert await verdict(asked(far.url, body=" ")) == Refused("body: is missing or empty")
+async def test_a_message_without_words_is_refused(fake: FakeServer) -> None:
+    assert await verdict(asked(fake.url, body=" ")) == Refused("body: is missing or empty")
 
 
 @pytest.fixture
@@ -216,26 +230,26 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
     return 3
 
 
-async def test_connections_are_kept_to_so_many_endpoints_only(far: FarSide, few: int) -> None:
+async def test_connections_are_kept_to_so_many_endpoints_only(fake: FakeServer, few: int) -> None:
     channel, numbers = Webhooks(WebhooksOptions(allow_addresses=LOOPBACK), Books().connect), count(1)
     for endpoint in range(10):
         verdicts = Verdicts()
-        one = asked(far.url, number=next(numbers), endpoint=endpoint)
+        one = asked(fake.url, number=next(numbers), endpoint=endpoint)
         await channel.deliver([one], verdicts)
         assert isinstance(verdicts.once_each([one])[one.delivery_id], Accepted)
-    assert len(channel._kept) == few
+    assert len(channel._recent) == few
     await channel.close()
 
 
-async def test_one_that_hangs_keeps_no_other_waiting(far: FarSide) -> None:
+async def test_one_that_hangs_keeps_no_other_waiting(fake: FakeServer) -> None:
     silent, channel, verdicts = (
         Silent(),
         Webhooks(WebhooksOptions(allow_addresses=LOOPBACK), Books().connect),
         Verdicts(),
     )
-    async with FarSide(silent) as hanging:
+    async with FakeServer(silent) as hanging:
         slow = [asked(hanging.url, number=n, endpoint=1) for n in range(1, 101)]
-        quick = [asked(far.url, number=n, endpoint=2) for n in range(101, 106)]
+        quick = [asked(fake.url, number=n, endpoint=2) for n in range(101, 106)]
 
         put_off = len(slow) - hooks.WAITING_MAX
 

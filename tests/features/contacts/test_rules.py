@@ -10,14 +10,14 @@ from dispatcher.features.contacts.rules import (
     ATTRIBUTES_BYTES_MAX,
     ATTRIBUTES_DEPTH_MAX,
     TAGS_MAX,
-    Said,
+    ContactInput,
     read,
 )
 
 
-def _sound(**fields: Any) -> Said:
+def _sound(**fields: Any) -> ContactInput:
     said = read({"key": "a", **fields}, whole=False)
-    assert isinstance(said, Said), said
+    assert isinstance(said, ContactInput), said
     return said
 
 
@@ -49,7 +49,7 @@ def test_everything_is_kept_in_its_one_form() -> None:
 
 def test_what_is_not_said_of_a_whole_one_is_empty_and_of_another_unchanged() -> None:
     whole = read({"name": "Ann"}, key="a")
-    assert isinstance(whole, Said)
+    assert isinstance(whole, ContactInput)
     assert whole.fields == {
         "name": "Ann",
         "company": None,
@@ -77,7 +77,7 @@ def test_what_is_not_said_of_a_whole_one_is_empty_and_of_another_unchanged() -> 
         ({"name": "\ud800"}, "$.name", "surrogate"),
         ({"time_zone": "Mars/Base"}, "$.time_zone", "no such time zone"),
         ({"time_zone": "europe/berlin"}, "$.time_zone", "is written Europe/Berlin"),
-        ({"locale": "!"}, "$.locale", "no locale"),
+        ({"locale": "!"}, "$.locale", "not a locale"),
         ({"tags": "a"}, "$.tags", "expected a list"),
         ({"tags": ["a"] * (TAGS_MAX + 1)}, "$.tags", "items, over"),
         ({"tags": ["ok", ""]}, "$.tags[1]", "1 to 100"),

@@ -10,8 +10,8 @@ from dispatcher.base.values.addresses import Address
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.features.contacts import store
-from dispatcher.features.contacts.rules import Said, read
-from dispatcher.features.contacts.store import Mode, Put
+from dispatcher.features.contacts.rules import ContactInput, read
+from dispatcher.features.contacts.store import Mode, PutResult
 from tests.support.explained import explained
 from tests.support.scene import Connection
 from tests.support.waits import until_blocked
@@ -20,14 +20,16 @@ HERE = Workspace("default", "default")
 THERE = Workspace("default", "other")
 
 
-def said(key: str, *, whole: bool = False, **fields: Any) -> Said:
+def said(key: str, *, whole: bool = False, **fields: Any) -> ContactInput:
     """What is said of a contact, sound."""
     found = read(fields, key=key, whole=whole)
-    assert isinstance(found, Said), found
+    assert isinstance(found, ContactInput), found
     return found
 
 
-async def put(database: Database, key: str, mode: Mode = "upsert", version: int | None = None, **fields: Any) -> Put:
+async def put(
+    database: Database, key: str, mode: Mode = "upsert", version: int | None = None, **fields: Any
+) -> PutResult:
     """Write one."""
     contact = said(key, whole=mode in ("put", "create"), **fields)
     return (await store.put(database, HERE, [contact], mode, "ann", version))[0]
@@ -47,7 +49,7 @@ async def test_each_mode_does_what_it_says(database: Database) -> None:
     assert (await put(database, "a", "update", name="x")).answer == "unknown"
     assert (await put(database, "a", "create", name="Ann", tags=["x"])).answer == "created"
     assert (await put(database, "a", "create")).answer == "exists"
-    assert (await put(database, "a", "upsert", name="Ann")) == Put("same", (await _shown(database, "a"))["id"], 1)
+    assert (await put(database, "a", "upsert", name="Ann")) == PutResult("same", (await _shown(database, "a"))["id"], 1)
     changed = await put(database, "a", "update", company="Lee", attributes={"plan": "gold", "old": 1})
     assert (changed.answer, changed.version) == ("changed", 2)
     await put(database, "a", "upsert", attributes={"old": None, "new": {"deep": None}})

@@ -40,7 +40,7 @@ async def test_a_key_is_shown_once_rotated_and_revoked(program: Program) -> None
         (("create", "shop", "--role", "root", *WHY), 2, "triggerOperator"),
         (("create", "a b", "--role", "systemAdmin", *WHY), 3, "$.name: "),
         (("create", "shop", "--role", "systemAdmin", "--reason", " "), 3, "$.reason: "),
-        (("create", "shop", "--role", "systemAdmin", "--expires-at", "2001-01-01T00:00:00Z", *WHY), 3, "over already"),
+        (("create", "shop", "--role", "systemAdmin", "--expires-at", "2001-01-01T00:00:00Z", *WHY), 3, "in the past"),
         (("create", "shop", "--role", "systemAdmin", "--expires-at", "soon", *WHY), 3, "RFC3339"),
         (("create", "shop", "--role", "systemAdmin", "--tenant", "t" * 101, *WHY), 2, "longer than 100 characters"),
         (("rotate", "shop", *WHY), 1, "there is no key shop"),

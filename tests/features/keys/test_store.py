@@ -1,4 +1,4 @@
-"""Keys of the HTTP door: one live key a name, two live secrets while one is rotated, and only hashes kept."""
+"""Keys of the HTTP API: one live key a name, two live secrets while one is rotated, and only hashes kept."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -19,8 +19,8 @@ WHO = ("ann", "asked")
 
 
 async def _made(database: Database, name: str = "shop", **given: object) -> Bearer:
-    new = keys.New(ACME, name, Role.TRIGGER_OPERATOR, given.get("expires_at"))  # type: ignore[arg-type]  # a time or None
-    made = await keys.create(database, new, *WHO)
+    ends = given.get("expires_at")
+    made = await keys.create(database, ACME, name, Role.TRIGGER_OPERATOR, ends, by=WHO)  # type: ignore[arg-type]  # a time or None
     assert made is not None
     return made
 
@@ -29,7 +29,7 @@ async def _state(database: Database, one: Bearer) -> str:
     found = await authentication.find(database, one.prefix)
     assert found is not None
     assert found.workspace == ACME
-    assert one.is_of(found.hash)
+    assert one.matches(found.hash)
     return found.state
 
 
@@ -49,13 +49,13 @@ async def test_a_key_is_found_by_its_prefix_and_only_its_hash_is_kept(
 
 async def test_a_name_is_one_live_key_in_its_workspace(database: Database) -> None:
     made = await _made(database)
-    assert await keys.create(database, keys.New(ACME, "shop", Role.SYSTEM_ADMIN, None), *WHO) is None
+    assert await keys.create(database, ACME, "shop", Role.SYSTEM_ADMIN, None, by=WHO) is None
     for other in (Workspace("acme", "other"), Workspace("other", "main")):
-        assert await keys.create(database, keys.New(other, "shop", Role.SYSTEM_ADMIN, None), *WHO) is not None
-        assert await keys.revoke(database, other, "shop", *WHO)
+        assert await keys.create(database, other, "shop", Role.SYSTEM_ADMIN, None, by=WHO) is not None
+        assert await keys.revoke(database, other, "shop", by=WHO)
     assert await _state(database, made) == "live"
-    assert await keys.revoke(database, ACME, "shop", *WHO)
-    assert not await keys.revoke(database, ACME, "shop", *WHO)
+    assert await keys.revoke(database, ACME, "shop", by=WHO)
+    assert not await keys.revoke(database, ACME, "shop", by=WHO)
     assert await _state(database, made) == "revoked"
     again = await _made(database)
     assert await _state(database, again) == "live"
@@ -64,16 +64,16 @@ async def test_a_name_is_one_live_key_in_its_workspace(database: Database) -> No
 
 async def test_two_secrets_are_good_while_a_key_is_rotated_and_never_three(database: Database) -> None:
     first = await _made(database)
-    second = await keys.rotate(database, ACME, "shop", 3600, *WHO)
+    second = await keys.rotate(database, ACME, "shop", 3600, by=WHO)
     assert isinstance(second, Bearer)
     assert [await _state(database, one) for one in (first, second)] == ["live", "live"]
-    third = await keys.rotate(database, ACME, "shop", 3600, *WHO)
+    third = await keys.rotate(database, ACME, "shop", 3600, by=WHO)
     assert isinstance(third, Bearer)
     assert await authentication.find(database, first.prefix) is None
     assert [await _state(database, one) for one in (second, third)] == ["live", "live"]
     (row,) = await keys.listed(database, ACME, "", 10)
     assert row["prefixes"] == [third.prefix, second.prefix]
-    fourth = await keys.rotate(database, ACME, "shop", 0, *WHO)
+    fourth = await keys.rotate(database, ACME, "shop", 0, by=WHO)
     assert isinstance(fourth, Bearer)
     assert [await _state(database, one) for one in (third, fourth)] == ["replaced", "live"]
 
@@ -84,7 +84,7 @@ async def test_of_a_key_that_is_over_no_secret_is_listed_as_good(
 ) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     await _made(database, expires_at=soon)
-    assert isinstance(await keys.rotate(database, ACME, "shop", 86_400, *WHO), Bearer)
+    assert isinstance(await keys.rotate(database, ACME, "shop", 86_400, by=WHO), Bearer)
     (row,) = await keys.listed(database, ACME, "", 10)
     assert (len(row["prefixes"]), row["old_secret_until"]) == (2, soon)
     await connection.execute(f"UPDATE dispatcher.api_keys SET {end}")
@@ -94,16 +94,16 @@ async def test_of_a_key_that_is_over_no_secret_is_listed_as_good(
 
 async def test_two_who_rotate_at_once_leave_two_secrets(database: Database, connection: Connection) -> None:
     await _made(database)
-    made = await asyncio.gather(*(keys.rotate(database, ACME, "shop", 3600, *WHO) for _ in range(4)))
+    made = await asyncio.gather(*(keys.rotate(database, ACME, "shop", 3600, by=WHO) for _ in range(4)))
     assert all(isinstance(one, Bearer) for one in made)
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.api_secrets") == 2
-    assert await keys.rotate(database, ACME, "nobody", 0, *WHO) == "unknown"
+    assert await keys.rotate(database, ACME, "nobody", 0, by=WHO) == "unknown"
 
 
 async def test_a_key_expires(database: Database) -> None:
     made = await _made(database, expires_at=datetime.now(UTC) - timedelta(days=1))
     assert await _state(database, made) == "expired"
-    assert await keys.rotate(database, ACME, "shop", 0, *WHO) == "expired"
+    assert await keys.rotate(database, ACME, "shop", 0, by=WHO) == "expired"
 
 
 async def test_a_use_is_noted_once_a_minute(database: Database, connection: Connection) -> None:
@@ -132,17 +132,17 @@ async def test_the_use_of_one_key_says_nothing_of_another(database: Database, co
 
 async def test_what_is_revoked_has_no_other_secret_and_what_is_elsewhere_no_log(database: Database) -> None:
     await _made(database)
-    assert await keys.revoke(database, ACME, "shop", *WHO)
-    assert await keys.rotate(database, ACME, "shop", 0, *WHO) == "unknown"
+    assert await keys.revoke(database, ACME, "shop", by=WHO)
+    assert await keys.rotate(database, ACME, "shop", 0, by=WHO) == "unknown"
     for elsewhere in (Workspace("acme", "other"), Workspace("other", "main")):
         assert await keys.actions(database, elsewhere, "shop", 10) == []
 
 
 async def test_what_was_done_to_keys_is_kept(database: Database) -> None:
     made = await _made(database)
-    second = await keys.rotate(database, ACME, "shop", 0, "bob", "leaked")
+    second = await keys.rotate(database, ACME, "shop", 0, by=("bob", "leaked"))
     assert isinstance(second, Bearer)
-    await keys.revoke(database, ACME, "shop", "cleo", "left")
+    await keys.revoke(database, ACME, "shop", by=("cleo", "left"))
     rows = [
         (row["action"], row["actor"], row["reason"], row["prefix"])
         for row in await keys.actions(database, ACME, "shop", 10)

@@ -3,6 +3,7 @@
 import asyncpg
 import pytest
 
+from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.object_cache import Stored
 from dispatcher.features.objects import store as objects
@@ -96,6 +97,6 @@ async def test_what_cannot_be_an_object_is_refused(connection: Connection, colum
 async def test_they_are_listed_by_name_a_page_at_a_time(database: Database) -> None:
     for text in ("b", "a", "c"):
         await objects.put(database, ("default", "default", text), b"", "a/b")
-    first = await objects.listed(database, "default", "default", "", 2)
+    first = await objects.listed(database, Workspace(), "", 2)
     assert [row["name"] for row in first] == ["a", "b"]
-    assert [row["name"] for row in await objects.listed(database, "default", "default", "b", 2)] == ["c"]
+    assert [row["name"] for row in await objects.listed(database, Workspace(), "b", 2)] == ["c"]

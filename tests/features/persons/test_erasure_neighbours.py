@@ -9,9 +9,8 @@ from dispatcher.base.values.addresses import Address
 from dispatcher.base.workspace import Workspace
 from dispatcher.engine.rules.life import Succeeded
 from dispatcher.features.contacts import store as contacts
-from dispatcher.features.persons import erasure as erasures
-from dispatcher.features.persons import rules
-from dispatcher.features.persons.erasure import Looked
+from dispatcher.features.persons import erasure, rules
+from dispatcher.features.persons.erasure import Erasure
 from dispatcher.features.suppressions import store as suppressions
 from dispatcher.features.suppressions.store import Entry
 from dispatcher.plans import plan as plans
@@ -32,13 +31,13 @@ RECEIPT = """INSERT INTO dispatcher.waiting_receipts (look_at, keep_until, provi
              VALUES (now(), now(), 'x', jsonb_build_object('recipient', $1::text))"""
 
 
-async def _erase(scene: Scene) -> Looked:
-    number = await erasures.ask(scene.database, HERE, rules.of([ANN, PHONE]), "bob", "x")
+async def _erase(scene: Scene) -> Erasure:
+    number = await erasure.request(scene.database, HERE, rules.person_of([ANN, PHONE]), "bob", "x")
     return await _look(scene, number)
 
 
-async def _look(scene: Scene, number: int) -> Looked:
-    looked = await erasures.look(scene.database, number)
+async def _look(scene: Scene, number: int) -> Erasure:
+    looked = await erasure.advance(scene.database, number)
     assert looked is not None
     return looked
 

@@ -5,9 +5,8 @@ import pytest
 from dispatcher.base.values.addresses import Address
 from dispatcher.engine.rules.life import Succeeded
 from dispatcher.features.contacts import store as contacts
-from dispatcher.features.persons import erasure as erasures
-from dispatcher.features.persons import rules
-from dispatcher.features.persons.erasure import Looked
+from dispatcher.features.persons import erasure, rules
+from dispatcher.features.persons.erasure import Erasure
 from dispatcher.features.suppressions import store as suppressions
 from tests.features.contacts.test_store import HERE, put
 from tests.features.persons.test_store import ANN
@@ -22,20 +21,20 @@ ANSWER = """INSERT INTO dispatcher.api_answers (status, tenant_id, workspace_id,
             VALUES (201, 'default', 'default', 'for ann@example.org', '', '{}')"""
 
 
-async def _erase(scene: Scene, pages: int | None = None) -> Looked:
-    number = await erasures.ask(scene.database, HERE, rules.of([ANN, PHONE]), "bob", "x")
+async def _erase(scene: Scene, pages: int | None = None) -> Erasure:
+    number = await erasure.request(scene.database, HERE, rules.person_of([ANN, PHONE]), "bob", "x")
     return await _look(scene, number, pages)
 
 
-async def _look(scene: Scene, number: int, pages: int | None = None) -> Looked:
-    looked = await erasures.look(scene.database, number, pages)
+async def _look(scene: Scene, number: int, pages: int | None = None) -> Erasure:
+    looked = await erasure.advance(scene.database, number, pages)
     assert looked is not None
     return looked
 
 
 async def test_a_contact_without_an_address_is_gone_as_soon_as_it_is_asked_for(scene: Scene) -> None:
     await put(scene.database, "ann", name="Ann Lee")
-    number = await erasures.ask(scene.database, HERE, rules.of([]), "bob", "x", "ann")
+    number = await erasure.request(scene.database, HERE, rules.person_of([]), "bob", "x", "ann")
     assert await contacts.show(scene.database, HERE, "ann") is None
     assert (await _look(scene, number)).finished
 
@@ -61,7 +60,7 @@ async def test_a_run_that_has_told_them_is_known_by_that_until_all_that_it_sends
 async def test_a_run_that_sends_to_them_goes_no_further_before_its_turn_comes(
     scene: Scene, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(erasures, "PAGE", 1)
+    monkeypatch.setattr(erasure, "PAGE", 1)
     await flows.put(connection)
     before, hers = [(await flows.trigger(connection))["execution_id"] for _ in range(2)]
     await connection.execute(ORDERED, hers, PHONE.text)

@@ -10,9 +10,8 @@ from dispatcher.config.settings import Walk
 from dispatcher.engine.rules.life import Failed, Lane, Succeeded
 from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.deliveries.store import New
-from dispatcher.features.persons import erasure as erasures
-from dispatcher.features.persons import rules
-from dispatcher.features.persons.erasure import Looked
+from dispatcher.features.persons import erasure, rules
+from dispatcher.features.persons.erasure import Erasure
 from dispatcher.features.webhooks import events
 from dispatcher.features.webhooks.rules import message
 from dispatcher.features.webhooks.worker import Announcer
@@ -34,13 +33,15 @@ async def endpoint(scene: Scene) -> None:
     await hooks.make(scene.database)
 
 
-async def _erase(scene: Scene, who: Address = ANN) -> Looked:
+async def _erase(scene: Scene, who: Address = ANN) -> Erasure:
     """Ask for it, and look once."""
-    return await _again(scene, await erasures.ask(scene.database, HERE, rules.of([who]), "bob", "asked by letter"))
+    return await _again(
+        scene, await erasure.request(scene.database, HERE, rules.person_of([who]), "bob", "asked by letter")
+    )
 
 
-async def _again(scene: Scene, number: int) -> Looked:
-    looked = await erasures.look(scene.database, number)
+async def _again(scene: Scene, number: int) -> Erasure:
+    looked = await erasure.advance(scene.database, number)
     assert looked is not None
     return looked
 
@@ -93,7 +94,7 @@ async def test_what_is_told_after_an_erasure_says_nothing_that_was_known_before(
     assert (await _erase(scene)).finished
     assert await _tell(scene) == 2
     assert await traces(connection, ADDRESS) == []
-    said = [(one["type"], one["data"]["error"]) for one in await hooks.told(scene.database)]
+    said = [(one["type"], one["data"]["error"]) for one in await hooks.messages(scene.database)]
     assert said == [("delivery.failed", "erased"), ("run.cancelled", None)]
 
 

@@ -12,9 +12,8 @@ from dispatcher.engine.rules.life import Failed, Held, Succeeded
 from dispatcher.engine.store import suppression
 from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.deliveries.store import New
-from dispatcher.features.persons import erasure as erasures
-from dispatcher.features.persons import rules
-from dispatcher.features.persons.erasure import Looked
+from dispatcher.features.persons import erasure, rules
+from dispatcher.features.persons.erasure import Erasure
 from dispatcher.features.suppressions import store as suppressions
 from dispatcher.features.suppressions.store import Entry
 from tests.features.contacts.test_store import HERE, put
@@ -24,13 +23,13 @@ from tests.support.scene import Connection, Scene
 from tests.support.traces import traces
 
 PHONE = Address("phone", "+4917012345")
-WHO = rules.of([ANN, PHONE])
+WHO = rules.person_of([ANN, PHONE])
 
 
-async def _erase(scene: Scene, who: rules.Person = WHO) -> Looked:
+async def _erase(scene: Scene, who: rules.Person = WHO) -> Erasure:
     """Ask for it, and look once."""
-    number = await erasures.ask(scene.database, HERE, who, "bob", "asked by letter")
-    looked = await erasures.look(scene.database, number)
+    number = await erasure.request(scene.database, HERE, who, "bob", "asked by letter")
+    looked = await erasure.advance(scene.database, number)
     assert looked is not None
     return looked
 
@@ -82,9 +81,9 @@ async def test_nothing_of_a_person_is_left_in_any_column(scene: Scene, connectio
     left = await traces(connection, "ann@example.org", "ann lee", "+4917012345")
     assert set(left) == {"plan_versions.definition", "plan_versions.plan"}
     assert await database.value("SELECT count(*) FROM dispatcher.deliveries") == others
-    (row,) = await erasures.listed(database, HERE, 2**62, 9)
-    assert (row["actor"], row["reason"], row["subjects"][0]) == ("bob", "asked by letter", erasures.subject(ANN))
-    assert await erasures.look(database) is None
+    (row,) = await erasure.listed(database, HERE, 2**62, 9)
+    assert (row["actor"], row["reason"], row["subjects"][0]) == ("bob", "asked by letter", erasure.subject(ANN))
+    assert await erasure.advance(database) is None
     await _sound(scene)
 
 
@@ -149,7 +148,7 @@ async def test_what_is_queued_is_skipped_and_what_is_being_sent_is_waited_for(sc
     assert (looked.finished, looked.waits_for) == (False, 1)
     assert await scene.lives([sending.id, waiting]) == ["sending", "skipped"]
     await scene.flush((sending, Succeeded("m-1")))
-    again = await erasures.look(scene.database, looked.id)
+    again = await erasure.advance(scene.database, looked.id)
     assert again is not None
     assert (again.finished, again.deliveries) == (True, 1)
     assert await _row(scene, sending.id, "recipient, variables") == ("erased", "{}")
@@ -170,10 +169,10 @@ async def test_receipts_that_may_be_another_workspaces_go_on_waiting(scene: Scen
             json.dumps(receipt),
         )
     left = "SELECT array_agg(id ORDER BY id) FROM dispatcher.waiting_receipts"
-    assert (await _erase(scene, rules.of([ANN]))).finished
+    assert (await _erase(scene, rules.person_of([ANN]))).finished
     assert await scene.value(left) == [2, 3, 4]
     # The other one has sent something there, too, and which of the two is meant is not known yet.
-    assert (await _erase(scene, rules.of([PHONE]))).finished
+    assert (await _erase(scene, rules.person_of([PHONE]))).finished
     assert await scene.value(left) == [2, 3]
 
 
@@ -194,12 +193,12 @@ async def test_what_is_held_has_failed_and_nothing_that_was_erased_is_sent_again
 
 
 async def test_an_erasure_that_was_cut_goes_on_where_it_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasures, "PAGE", 3)
+    monkeypatch.setattr(erasure, "PAGE", 3)
     written = await scene.write(10)
     (elsewhere,) = await scene.write(1, workspace_id="other")
-    number = await erasures.ask(scene.database, HERE, WHO, "bob", "x")
+    number = await erasure.request(scene.database, HERE, WHO, "bob", "x")
     looks = 0
-    while looked := await erasures.look(scene.database, number, pages=1):
+    while looked := await erasure.advance(scene.database, number, pages=1):
         looks += 1
         if looked.finished:
             break
@@ -241,7 +240,7 @@ async def test_kept_answers_of_a_person_go_however_the_address_is_written(
         json.dumps({"to": said}, ensure_ascii=False).encode(),
     )
     known = ("ann@example.org", "jürgen@example.org", "ann@bücher.example", "o\\'ann@example.com")
-    await _erase(scene, rules.of([PHONE, *(address("email", one) for one in known)]))
+    await _erase(scene, rules.person_of([PHONE, *(address("email", one) for one in known)]))
     assert (await scene.value("SELECT answer FROM dispatcher.api_answers") == b'{"erased":true}') is goes
 
 
@@ -260,7 +259,7 @@ async def test_while_a_run_is_waited_for_nothing_else_goes_out(scene: Scene, con
     assert (looked.finished, looked.runs, await scene.life(queued)) == (False, 0, "skipped")
     assert await scene.value("SELECT status FROM dispatcher.runs WHERE id = $1", run) == "cancelled"
     await scene.flush((item, Succeeded("m-1")))
-    again = await erasures.look(scene.database, looked.id)
+    again = await erasure.advance(scene.database, looked.id)
     assert again is not None
     assert (again.finished, again.runs, again.deliveries) == (True, 1, 2)
     await _sound(scene)
@@ -272,7 +271,7 @@ async def test_what_is_new_since_it_was_asked_for_stays(scene: Scene) -> None:
     (fresh,) = await scene.write(1)
     await put(scene.database, "ann", addresses=[{"address": "ann@example.org"}])
     await scene.flush((sending, Succeeded("m-1")))
-    again = await erasures.look(scene.database, looked.id)
+    again = await erasure.advance(scene.database, looked.id)
     assert again is not None
     assert again.finished
     assert (await scene.life(fresh), await _row(scene, fresh, "recipient")) == ("pending", ("+4917012345",))
@@ -287,11 +286,13 @@ async def test_who_stands_in_at_a_digest_is_as_old_as_who_led_it(scene: Scene, c
         run = (await flows.trigger(connection, {"mail": name}))["execution_id"]
         await flows.at_node(connection, run, "wait", "digesting", until=4e9)
         await connection.execute(enter, run, json.dumps({"mail": name}))
-    bob = await erasures.ask(scene.database, HERE, rules.of([Address("email", "bob@example.org")]), "bob", "x")
-    ann = await erasures.ask(scene.database, HERE, rules.of([ANN]), "bob", "x")
+    bob = await erasure.request(
+        scene.database, HERE, rules.person_of([Address("email", "bob@example.org")]), "bob", "x"
+    )
+    ann = await erasure.request(scene.database, HERE, rules.person_of([ANN]), "bob", "x")
     await flows.trigger(connection, {"mail": "ann@example.org", "said": "again"})
     for number in (bob, ann):
-        looked = await erasures.look(scene.database, number)
+        looked = await erasure.advance(scene.database, number)
         assert looked is not None
         assert looked.finished
     assert await traces(connection, "bob@example.org") == []

@@ -35,9 +35,8 @@ async def entries(database: Database, count: int = 2) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     before: store.Place | None = store.END
     while before is not None:
-        page = await store.timeline(database, HERE, ANN, before, count)
-        found += page.entries
-        before = page.behind
+        entries, before = await store.timeline(database, HERE, ANN, before, count)
+        found += entries
     return found
 
 
@@ -122,7 +121,7 @@ async def test_a_page_of_an_export_ends_when_it_is_full(scene: Scene, monkeypatc
     where: tuple[int, int] | None = store.BEGIN
     pages: list[list[str]] = []
     while where is not None:
-        page, where = await store.export(database, HERE, rules.of([ANN]), where, 4)
+        page, where = await store.export(database, HERE, rules.person_of([ANN]), where, 4)
         pages.append([one.get("idempotency_key") or one["workflow"] for one in page])
     keys, runs = ([f"{letter}{number}" for number in range(5)] for letter in "kw")
     assert pages == [[], keys[:2], keys[2:4], keys[4:], runs[:2], runs[2:4], runs[4:], []]
@@ -153,9 +152,9 @@ async def test_a_request_finds_what_was_sent_to_somebody_among_all_that_others_g
     written = [await write(database, f"k{number}") for number in range(3)]
     async with tenants.transaction(database, HERE) as inside, inside.connection() as connection:
         request = Explaining(connection)
-        page = await store.timeline(request, HERE, ANN, store.END, 10)
-        assert [one["id"] for one in page.entries] == written[::-1]
-        found, _ = await store.deliveries(request, HERE, rules.of([ANN]), 0, 10)
+        entries, _ = await store.timeline(request, HERE, ANN, store.END, 10)
+        assert [one["id"] for one in entries] == written[::-1]
+        found, _ = await store.deliveries(request, HERE, rules.person_of([ANN]), 0, 10)
         assert [one["id"] for one in found] == written
         assert request.pages < 300
 
@@ -176,7 +175,7 @@ async def test_a_request_finds_what_was_sent_to_somebody_among_all_that_others_g
 async def test_a_text_that_has_the_address_in_another_one_does_not_speak_of_it(
     database: Database, text: str, speaks: bool
 ) -> None:
-    assert await database.value("SELECT $1 ~ $2", text, rules.of([ANN]).pattern) is speaks
+    assert await database.value("SELECT $1 ~ $2", text, rules.person_of([ANN]).pattern) is speaks
 
 
 @pytest.mark.parametrize(
@@ -197,7 +196,7 @@ async def test_a_text_that_has_the_address_in_another_one_does_not_speak_of_it(
 async def test_a_text_speaks_of_a_number_however_that_is_written(
     database: Database, connection: Connection, text: str, speaks: bool
 ) -> None:
-    who = rules.of([Address("phone", "+4917012345")])
+    who = rules.person_of([Address("phone", "+4917012345")])
     assert await database.value("SELECT $1 ~ $2", text, who.pattern) is speaks
     await flows.put(connection)
     run = (await flows.trigger(connection, {"said": text}))["execution_id"]

@@ -13,7 +13,7 @@ from dispatcher.config.settings import Walk
 from dispatcher.db import checks
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Failed, Held, Outcome, Succeeded
-from dispatcher.features.runs.walk.poison_worker import Gravedigger
+from dispatcher.features.runs.walk.poison_worker import PoisonWorker
 from dispatcher.features.runs.walk.worker import Walked, Walker
 from dispatcher.plans import plan as plans
 from dispatcher.plans.plan import Plan
@@ -33,7 +33,7 @@ class Stage:
         self.metrics = Metrics()
         self.settings = Walk(batch_max=batch_max)
         self.walker = self._walker(self.database)
-        self.gravedigger = Gravedigger(self.database, self.settings, self.metrics, lambda: None)
+        self.poison_worker = PoisonWorker(self.database, self.settings, self.metrics, lambda: None)
 
     async def another(self, database: Database | None = None) -> "Stage":
         """Another process on the same database."""

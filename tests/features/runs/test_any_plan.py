@@ -67,7 +67,7 @@ class Chaos:
             self.stage.pass_time: 3,
             self.operate: 5,
             self.settle: 2,
-            self.stage.gravedigger.run_once: 1,
+            self.stage.poison_worker.run_once: 1,
             self.die: 1,
         }
         (one,) = self.dice.choices(list(happens), list(happens.values()))
@@ -135,7 +135,7 @@ class Chaos:
                     await self.stage.signal(row["id"], event)
             await self.settle()
             await self.stage.play()
-            await self.stage.gravedigger.run_once()
+            await self.stage.poison_worker.run_once()
             await self.stage.pass_time()
         raise AssertionError("some runs do not end")
 
@@ -163,7 +163,7 @@ async def _play(database: Database, plan: Plan, seed: int) -> None:
                  AND EXISTS (SELECT FROM dispatcher.digest_items i WHERE i.digest_id = g.id AND i.run_id <> r.id)"""
     assert await database.fetch(lost) == []
     await stage.walk_on()
-    await stage.gravedigger.run_once()
+    await stage.poison_worker.run_once()
     left = (
         "SELECT count(*) FROM dispatcher.walks WHERE epoch IN (SELECT epoch FROM dispatcher.instances) AND epoch = $1"
     )

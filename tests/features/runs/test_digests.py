@@ -1,4 +1,4 @@
-"""Digests whose leader does not live to collect them: what others have left with it goes to another, once."""
+"""Digests of a leader that ends before it collects them: their items move to another run, once."""
 
 from dispatcher.engine.rules.life import Failed, Succeeded
 from dispatcher.plans.plan import Delay, Digest
@@ -47,7 +47,7 @@ async def test_a_cancelled_leader_hands_over_what_others_have_left_with_it(stage
     await stage.sound()
 
 
-async def test_who_cancels_the_heirs_too_comes_to_an_end(stage: Stage) -> None:
+async def test_cancelling_every_leader_of_a_digest_ends_it(stage: Stage) -> None:
     await stage.put(LINE)
     run, *_ = await _led(stage, 4)
     for _ in range(3):
@@ -58,7 +58,7 @@ async def test_who_cancels_the_heirs_too_comes_to_an_end(stage: Stage) -> None:
     await stage.sound()
 
 
-async def test_a_leader_that_nobody_has_joined_leaves_nothing(stage: Stage) -> None:
+async def test_a_leader_without_other_items_leaves_no_digest(stage: Stage) -> None:
     await stage.put(LINE)
     (leader,) = await _led(stage, 1)
     await stage.do("cancel", leader)

@@ -1,10 +1,10 @@
-"""Triggers and runs over HTTP, and the older interface: the same runs as through every other door."""
+"""Triggers and runs over HTTP, and the older interface: the same runs as through every other endpoint."""
 
 from typing import Any
 
 import pytest
 
-from dispatcher.plans.plan import Stored
+from dispatcher.plans.plan import TemplateUse
 from tests.support import flows
 from tests.support.caller import Answer, Caller, exact
 from tests.support.scene import Connection
@@ -58,7 +58,7 @@ async def test_runs_are_listed_by_workflow_status_and_time(admin: Caller, inside
     assert run not in listed(f"before={run}")
 
 
-async def test_a_key_starts_one_run_through_whichever_door(admin: Caller, inside: Connection) -> None:
+async def test_a_key_starts_one_run_through_every_endpoint(admin: Caller, inside: Connection) -> None:
     first = admin.post(TRIGGER, {"idempotency_key": "one"})
     again = admin.post(TRIGGER, {"correlation_id": "one", "input": {"other": 1}})
     assert (first.status, again.status) == (201, 200)
@@ -79,7 +79,7 @@ async def test_everything_that_is_missing_is_named_at_once(admin: Caller, inside
         name="strict",
         required=["order"],
         reads=[("customer", "email")],
-        templates=[Stored(node="mail", channel="sms", name="nowhere")],
+        templates=[TemplateUse(node="mail", channel="sms", name="nowhere")],
     )
     await flows.put(inside, strict)
     answer = admin.post("/workflows/strict/triggers", {"input": {"customer": {}}})
@@ -89,7 +89,7 @@ async def test_everything_that_is_missing_is_named_at_once(admin: Caller, inside
     assert {"$.order", "$.customer.email"} <= set(answer.faults)
 
 
-async def test_a_workflow_that_takes_none_says_so(admin: Caller, inside: Connection) -> None:
+async def test_a_trigger_of_an_inactive_workflow_is_refused(admin: Caller, inside: Connection) -> None:
     await flows.put(inside, flows.plan(name="asleep"), active=False)
     assert admin.post("/workflows/asleep/triggers", {}).status == 409
     assert admin.post("/workflows/nobody/triggers", {}).status == 404

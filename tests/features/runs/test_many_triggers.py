@@ -1,4 +1,4 @@
-"""Triggers that are written together: each is answered as if it had come alone, and none suffers for another."""
+"""Batches of triggers: each trigger is answered as if it were alone."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ def asked(given: str = '{"name": "Ann"}', key: str | None = None, workflow: str 
     return Trigger(workflow=workflow, input=given, key=key, workspace=OURS, by="test")
 
 
-def _told(answer: Triggered | TriggerRefused) -> Any:
+def _facts(answer: Triggered | TriggerRefused) -> Any:
     """What an answer says that does not depend on when it was asked for."""
     if isinstance(answer, Triggered):
         return answer.workflow_name, answer.version, answer.status, answer.total_steps, answer.duplicate
@@ -60,17 +60,17 @@ async def test_each_is_answered_as_if_it_had_come_alone(database: Database, conn
             asked(f'{{"name": "{"x" * 1_100_000}"}}', key=f"{called}-4"),
         ]
 
-    together = await runs.trigger_many(database, batch("together"))
+    batched = await runs.trigger_many(database, batch("together"))
     alone = [await _alone(database, one) for one in batch("alone")]
-    assert [_told(one) for one in together] == [_told(one) for one in alone]
-    kinds = [one.duplicate if isinstance(one, Triggered) else one.why for one in together]
+    assert [_facts(one) for one in batched] == [_facts(one) for one in alone]
+    kinds = [one.duplicate if isinstance(one, Triggered) else one.why for one in batched]
     assert kinds == [False, "faulty", True, True, False, "faulty", "faulty", "faulty"]
-    assert together[2] == Triggered(before.execution_id, "welcome", 1, "queued", 2, duplicate=True)
-    ids = [one.execution_id for one in together if isinstance(one, Triggered)]
+    assert batched[2] == Triggered(before.execution_id, "welcome", 1, "queued", 2, duplicate=True)
+    ids = [one.execution_id for one in batched if isinstance(one, Triggered)]
     assert ids[2] == ids[0]
     find = "SELECT id, idempotency_key, triggered_by FROM dispatcher.runs WHERE id = ANY ($1)"
-    kept = await connection.fetch(find, ids)
-    assert {row["id"]: (row["idempotency_key"], row["triggered_by"]) for row in kept} == {
+    stored = await connection.fetch(find, ids)
+    assert {row["id"]: (row["idempotency_key"], row["triggered_by"]) for row in stored} == {
         before.execution_id: ("before", "test"),
         ids[0]: ("together-1", "test"),
         ids[3]: (None, "test"),
@@ -95,15 +95,15 @@ async def test_what_postgres_cannot_keep_refuses_them_all_and_does_nothing(
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.runs") == 0
 
 
-async def test_nobody_is_refused_for_what_came_with_another(database: Database, connection: Connection) -> None:
+async def test_a_faulty_trigger_does_not_refuse_its_batch(database: Database, connection: Connection) -> None:
     await put(connection)
-    together = TriggerBatches(lambda: database)
+    batched = TriggerBatches(lambda: database)
     sent = [asked('{"a": "\\u0000"}', key="bad"), *(asked(key=f"good-{number}") for number in range(5))]
-    bad, *good = await asyncio.gather(*(together.start(one) for one in sent), return_exceptions=True)
+    bad, *good = await asyncio.gather(*(batched.start(one) for one in sent), return_exceptions=True)
     assert isinstance(bad, TriggerRefused)
     assert all(isinstance(one, Triggered) and not one.duplicate for one in good)
-    kept = await connection.fetch("SELECT idempotency_key FROM dispatcher.runs ORDER BY 1")
-    assert [row[0] for row in kept] == [f"good-{number}" for number in range(5)]
+    stored = await connection.fetch("SELECT idempotency_key FROM dispatcher.runs ORDER BY 1")
+    assert [row[0] for row in stored] == [f"good-{number}" for number in range(5)]
 
 
 async def test_the_same_keys_in_another_order_at_the_same_time_are_one_run_each(
@@ -135,7 +135,7 @@ async def test_a_deletion_that_is_under_way_is_waited_for(database: Database, co
     assert answer.why == "unknown"
 
 
-async def test_who_comes_as_the_last_writer_ends_is_not_forgotten(
+async def test_a_trigger_that_arrives_as_the_last_writer_ends_is_written(
     database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatcher.features.runs.trigger_batches.UNDER_WAY_MAX", 1)
@@ -146,7 +146,7 @@ async def test_who_comes_as_the_last_writer_ends_is_not_forgotten(
             await gathered.start(asked(key=f"key-{number}"))
 
 
-async def test_who_comes_with_more_than_are_written_at_a_time_is_not_forgotten(
+async def test_triggers_beyond_one_batch_are_written_in_the_next(
     database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatcher.features.runs.trigger_batches.BATCH_MAX", 2)
@@ -158,7 +158,7 @@ async def test_who_comes_with_more_than_are_written_at_a_time_is_not_forgotten(
 
 
 class _Watched(TriggerBatches):
-    """Tells how many have had to be patient, and how many connections those have had at the most."""
+    """Counts the triggers that wait for a lock, and the connections on which they wait at the same time."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(lambda: database)
@@ -166,13 +166,13 @@ class _Watched(TriggerBatches):
         self.waiting = 0
         self.waiting_most = 0
 
-    async def _tell_patiently(self, one: Any) -> None:
-        self.patient += 1
-        await super()._tell_patiently(one)
-
     async def _written(self, batch: Any, lock_seconds: float | None) -> Any:
         if lock_seconds is not None:
-            return await super()._written(batch, lock_seconds)
+            try:
+                return await super()._written(batch, lock_seconds)
+            except asyncpg.LockNotAvailableError:
+                self.patient += len(batch) == 1
+                raise
         self.waiting += 1
         self.waiting_most = max(self.waiting_most, self.waiting)
         try:
@@ -181,10 +181,10 @@ class _Watched(TriggerBatches):
             self.waiting -= 1
 
 
-async def test_who_comes_with_a_key_that_is_locked_waits_and_whoever_came_with_him_does_not(
+async def test_a_trigger_with_a_locked_key_waits_and_the_rest_of_its_batch_does_not(
     database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And those who wait leave most of the connections to others, however many they are."""
+    """The waiting triggers use at most PATIENT_MAX connections."""
     monkeypatch.setattr("dispatcher.features.runs.trigger_batches.LOCK_SECONDS", 0.01)
     monkeypatch.setattr("dispatcher.features.runs.trigger_batches.UNDER_WAY_MAX", 1)
     await put(connection)
@@ -200,14 +200,14 @@ async def test_who_comes_with_a_key_that_is_locked_waits_and_whoever_came_with_h
     )
     async with asyncio.timeout(10):
         assert [one.duplicate for one in await asyncio.gather(*free)] == [False]
-    await until(lambda: watched.patient == len(locked), "all who have to wait do")
+    await until(lambda: watched.patient == len(locked), "all triggers with locked keys wait")
     assert [one.result() for one in waiting if one.done()] == []
     assert watched.waiting_most == PATIENT_MAX
     await transaction.rollback()
     assert [one.duplicate for one in await asyncio.gather(*waiting)] == [False] * len(locked)
 
 
-async def test_a_lock_that_is_not_let_go_of_refuses_nobody(database: Database, connection: Connection) -> None:
+async def test_a_lock_timeout_is_not_a_refusal(database: Database, connection: Connection) -> None:
     await put(connection)
     async with connection.transaction():
         await connection.execute("SELECT dispatcher.trigger_workflow('welcome', '{\"name\": \"Ann\"}', 'k')")
@@ -217,7 +217,7 @@ async def test_a_lock_that_is_not_let_go_of_refuses_nobody(database: Database, c
                     await trigger(inside, asked(key="k"))
 
 
-async def test_nor_does_one_that_the_database_has_noted_as_a_refusal() -> None:
+async def test_a_lock_timeout_that_the_sql_function_returns_is_not_a_refusal() -> None:
     class Refusing:
         async def fetch(self, _query: str, *_given: object) -> Any:
             code, message = "55P03", "canceling statement due to lock timeout"

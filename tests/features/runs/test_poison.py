@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dispatcher.base import fault_points
 from dispatcher.base.fault_points import FaultPointError
 from dispatcher.features.runs.walk import walking
-from dispatcher.features.runs.walk.worker import TAKES_MAX
+from dispatcher.features.runs.walk.worker import CRASHES_MAX
 from dispatcher.plans.plan import Call, Delay
 from dispatcher.plans.walk.walk import advance
 from tests.features.runs.stage import Stage
@@ -49,9 +49,9 @@ def _killing(
                 dead.append(process.scene.epoch)
                 if fences:
                     await process.scene.fence()
-                    await stage.gravedigger.run_once()
+                    await stage.poison_worker.run_once()
                 continue
-            await stage.gravedigger.run_once()
+            await stage.poison_worker.run_once()
             if not (await process.walk()).runs:
                 return len(dead)
         raise AssertionError("it goes on without an end")
@@ -60,7 +60,7 @@ def _killing(
 
 
 @pytest.mark.parametrize("leases", ["stand", "end at once"])
-async def test_who_kills_its_walkers_is_buried_and_nobody_else_is(
+async def test_only_the_run_that_crashes_its_walkers_becomes_a_dead_letter(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, leases: str
 ) -> None:
     """Each process that dies is followed by another at once, long before anybody takes the first for dead; or later."""
@@ -69,20 +69,20 @@ async def test_who_kills_its_walkers_is_buried_and_nobody_else_is(
     killer = await stage.trigger(to="+1")
     innocent += [await stage.trigger(to="+49") for _ in range(INNOCENT)]
     walk = _killing(stage, monkeypatch, killer, fences=leases == "end at once")
-    assert await walk() == TAKES_MAX
+    assert await walk() == CRASHES_MAX
     row = await stage.run(killer)
-    assert (row["status"], row["dead"], row["takes"]) == ("failed", True, TAKES_MAX)
-    assert row["error"].startswith(f"poison: it was taken up {TAKES_MAX} times")
+    assert (row["status"], row["dead"], row["takes"]) == ("failed", True, CRASHES_MAX)
+    assert row["error"].startswith(f"poison: it was taken up {CRASHES_MAX} times")
     assert await stage.log(killer) == [("failed", None)]
     for _ in range(3):
         await stage.end()
         await walk()
     assert await stage.statuses() == {"completed": 2 * INNOCENT, "failed": 1}
     assert set((await stage.ordered()).values()) == {1}
-    # Wakes of what is buried, too, are forgotten.
+    # Wakes of dead runs are deleted, too.
     await stage.database.fetch("INSERT INTO dispatcher.wakes VALUES ($1)", killer)
-    stage.gravedigger._looks = 0
-    await stage.gravedigger.run_once()
+    stage.poison_worker._rounds = 0
+    await stage.poison_worker.run_once()
     assert await stage.count("wakes") == 0
     await stage.sound()
     # Replayed, it has all of its lives again.
@@ -108,7 +108,7 @@ async def test_a_bug_at_a_point_loses_nothing_and_orders_nothing_twice(stage: St
     await stage.sound()
 
 
-async def test_what_was_noted_is_known_though_the_walk_is_undone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_record_of_a_walk_survives_its_rollback(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
     await _killing(stage, monkeypatch, run)()
@@ -124,7 +124,7 @@ UNSTORABLE: Mapping[str, Mapping[str, Any]] = {
 
 @pytest.mark.parametrize("what", UNSTORABLE)
 async def test_what_postgres_cannot_store_fails_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """It comes by what the walker is told, past every door: in a function's answer."""
+    """It comes past every check, in the answer of a function."""
     await stage.put(plan({"call": Call(step=1, function="f", action="a"), "text": send(2, "+49")}))
     runs = [await stage.trigger() for _ in range(6)]
     await stage.walk_on()
@@ -172,7 +172,7 @@ async def test_a_time_that_no_calendar_has_fails_alone(stage: Stage) -> None:
 # A walker that lives, and does not get through
 
 
-async def test_trouble_with_postgres_is_nobodys_fault(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trouble_with_postgres_counts_as_no_crash(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
     write = walking.write
@@ -217,27 +217,25 @@ async def test_a_session_that_is_cut_off_in_the_middle_of_a_walk(stage: Stage, m
     await stage.sound()
 
 
-async def test_a_note_whose_answer_was_lost_counts_for_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_walk_record_without_an_answer_is_no_crash(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
-    note = walking.note
+    note = walking.record_walk
 
     async def unheard(*given: Any) -> list[int]:
         await note(*given)
         raise ConnectionResetError
 
-    monkeypatch.setattr(walking, "note", unheard)
+    monkeypatch.setattr(walking, "record_walk", unheard)
     with pytest.raises(ConnectionResetError):
         await stage.walk()
     assert await stage.count("walks") == 0
-    monkeypatch.setattr(walking, "note", note)
+    monkeypatch.setattr(walking, "record_walk", note)
     assert await stage.walk_on() == 1
     assert (await stage.run(run))["takes"] == 0
 
 
-async def test_a_walker_whose_epoch_was_fenced_walks_each_once_all_the_same(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_walker_with_a_fenced_epoch_walks_each_run_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stood still in a walk, past its lease: what it had locked is still its own, and nobody waits for it."""
     await stage.put(SHORT)
     runs = [await stage.trigger(to="+49") for _ in range(3)]
@@ -254,7 +252,7 @@ async def test_a_walker_whose_epoch_was_fenced_walks_each_once_all_the_same(
     await there.wait()
     monkeypatch.setattr(walking, "write", write)
     await slow.scene.fence()
-    await stage.gravedigger.run_once()
+    await stage.poison_worker.run_once()
     late = await stage.trigger(to="+50")
     assert await stage.walk_on() == 1
     gate.set()
@@ -266,15 +264,15 @@ async def test_a_walker_whose_epoch_was_fenced_walks_each_once_all_the_same(
     await stage.sound()
 
 
-async def test_a_suspect_that_is_paused_rests(stage: Stage) -> None:
+async def test_a_crashed_run_that_is_paused_is_not_walked(stage: Stage) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
     await stage.do("pause", run)
     await stage.database.fetch(
         "INSERT INTO dispatcher.walks (epoch, run_ids) SELECT n, ARRAY[$1::bigint] FROM generate_series(1, 9) AS n", run
     )
-    await stage.gravedigger.run_once()
-    await stage.gravedigger.run_once()
+    await stage.poison_worker.run_once()
+    await stage.poison_worker.run_once()
     row = await stage.run(run)
     assert (row["status"], row["takes"], row["available_at"], row["dead"]) == ("paused", 9, None, False)
     await stage.sound()

@@ -1,12 +1,12 @@
-"""Runs whose texts would hold the event loop are walked in the worker process, and tenants take turns."""
+"""Runs whose texts would hold the event loop are walked in the worker process, tenant by tenant."""
 
 from typing import Any
 
 import pytest
 
 from dispatcher.base.errors import CallLost
-from dispatcher.features.runs.walk.worker import TAKES_MAX
-from dispatcher.plans import heavy
+from dispatcher.features.runs.walk.worker import CRASHES_MAX
+from dispatcher.plans import worker_functions
 from tests.features.runs.stage import Stage
 from tests.plans.walks import plan, send
 
@@ -52,13 +52,13 @@ async def test_a_run_that_kills_the_worker_process_is_a_dead_letter_and_the_walk
     run = await stage.trigger(to="+49")
 
     async def lost(_tenant: str, function: Any, *_given: Any) -> Any:
-        assert function is heavy.walk
+        assert function is worker_functions.walk
         raise CallLost("walk: BrokenWorkerProcess")
 
     monkeypatch.setattr(stage.walker._offload, "call", lost)
-    for _ in range(TAKES_MAX + 2):
+    for _ in range(CRASHES_MAX + 2):
         await stage.walk()
-        await stage.gravedigger.run_once()
+        await stage.poison_worker.run_once()
     row = await stage.run(run)
     assert (row["status"], row["dead"]) == ("failed", True)
     assert await stage.count("walks") == 0

@@ -1,4 +1,4 @@
-"""The doors that tell an application what became of something, and take a delivery back, in its own workspace only."""
+"""The SQL functions that show an application its deliveries and cancel them, in its own workspace only."""
 
 import asyncpg
 import pytest
@@ -63,6 +63,6 @@ async def test_a_delivery_is_cancelled_once_and_who_did_it_is_kept(connection: C
     mine = await connection.fetchval(ENQUEUE, "k", "default", "default")
     assert await connection.fetchval(CANCEL, None, "k", None, None) == "cancelled"
     assert await connection.fetchval(CANCEL, mine, None, None, None) == "skipped"
-    kept = await connection.fetchrow("SELECT actor, action, reason FROM dispatcher.operator_actions")
-    assert kept is not None
-    assert tuple(kept) == (await connection.fetchval("SELECT session_user"), "cancel", "too many")
+    stored = await connection.fetchrow("SELECT actor, action, reason FROM dispatcher.operator_actions")
+    assert stored is not None
+    assert tuple(stored) == (await connection.fetchval("SELECT session_user"), "cancel", "too many")

@@ -8,7 +8,7 @@ from msgspec import structs
 from dispatcher.features.deliveries.rules import run_sentence
 from dispatcher.features.runs.models import RUNS, Entry, Run, Visit
 from dispatcher.features.runs.steps import Row, Steps, ending, window
-from dispatcher.features.runs.store import steps
+from dispatcher.features.workflows.store import steps
 from dispatcher.plans.plan import Delay, Edge, Plan, Send
 
 PLAN = Plan(

@@ -1,4 +1,4 @@
-"""Triggers that arrive at the same time: written together, and each answered for itself."""
+"""Triggers that arrive at the same time: written in one batch, each with its own answer."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -36,14 +36,12 @@ async def test_many_at_once_are_each_answered_for_themselves(admin: Caller, insi
         runs.add(one.json["execution_id"])
         assert (bad.status, bad.json["detail"]) == (400, "Missing required fields: name")
         assert nothing.status == 404
-    kept = await inside.fetch("SELECT id FROM dispatcher.runs WHERE workflow = 'asks'")
-    assert {row["id"] for row in kept} == runs
+    stored = await inside.fetch("SELECT id FROM dispatcher.runs WHERE workflow = 'asks'")
+    assert {row["id"] for row in stored} == runs
     assert len(runs) == REQUESTS // 4
 
 
-async def test_who_waits_for_an_applications_transaction_keeps_nobody_else_waiting(
-    admin: Caller, inside: Connection
-) -> None:
+async def test_a_trigger_that_waits_for_a_lock_does_not_delay_others(admin: Caller, inside: Connection) -> None:
     await flows.put(inside, flows.plan(name="held"))
     elsewhere = Caller(admin.program, make_key(admin.program, tenant="elsewhere"))
 

@@ -84,14 +84,14 @@ async def test_a_plan_from_before_anything_was_known_reads_no_waiting_runs_eithe
     _reads_little(plan)
 
 
-async def test_a_suspect_is_found_by_index(session: Connection) -> None:
-    plan = await explained(session, (_SQL["take_suspect"], (5,)))
+async def test_a_crashed_run_is_found_by_index(session: Connection) -> None:
+    plan = await explained(session, (_SQL["take_crashed"], (5,)))
     assert "runs_suspect" in plan
     _reads_little(plan)
 
 
-async def test_who_is_to_be_buried_is_found_by_index(session: Connection) -> None:
-    plan = await explained(session, (_SQL["bury"], (5,)))
+async def test_a_poison_run_is_found_by_index(session: Connection) -> None:
+    plan = await explained(session, (_SQL["fail_poison"], (5,)))
     assert "runs_suspect" in plan
     _reads_little(plan)
 

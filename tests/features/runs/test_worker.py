@@ -96,7 +96,7 @@ async def test_a_node_is_part_of_the_key(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["note", "forget_wakes", "results", "write"])
+@pytest.mark.parametrize("step", ["record_walk", "delete_wakes", "results", "write"])
 async def test_a_wake_that_comes_during_a_walk_is_not_lost(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, step: str, when: str
 ) -> None:
@@ -123,7 +123,7 @@ async def test_a_wake_that_comes_during_a_walk_is_not_lost(
     await stage.sound()
 
 
-async def test_results_wake_by_whomever_they_are_written(stage: Stage) -> None:
+async def test_results_wake_a_run_whatever_writes_them(stage: Stage) -> None:
     """What an operator settles, and what a recovery finds, ends a node as a flush does."""
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
@@ -190,18 +190,18 @@ async def test_a_paused_run_stays_where_it_is_and_loses_nothing(stage: Stage) ->
     await stage.sound()
 
 
-async def test_wakes_of_runs_that_are_gone_harm_nobody(stage: Stage) -> None:
+async def test_wakes_of_deleted_runs_are_deleted(stage: Stage) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
     await stage.walk_on()
     await stage.database.fetch("INSERT INTO dispatcher.wakes SELECT -n FROM generate_series(1, 200) AS n")
     await stage.end()
     assert await stage.walk_on() == 1
-    await stage.gravedigger.run_once()
+    await stage.poison_worker.run_once()
     assert (await stage.count("wakes"), await stage.cursor(run)) == (0, {"text": "sending"})
 
 
-async def test_what_somebody_holds_is_waited_for_without_haste(stage: Stage, url: str) -> None:
+async def test_a_walker_waits_longer_for_a_locked_run(stage: Stage, url: str) -> None:
     await stage.put(SHORT)
     run = await stage.trigger(to="+49")
     holder = await asyncpg.connect(url)

@@ -58,7 +58,7 @@ async def test_a_schedule_is_put_looked_at_stopped_and_deleted(program: Program)
     assert "there is no schedule weekly" in _said(program.run("schedules", "delete", "weekly"), 1)
 
 
-async def test_the_next_ticks_are_shown_by_the_clocks_of_the_zone(program: Program) -> None:
+async def test_the_command_shows_the_next_ticks_in_local_time(program: Program) -> None:
     program.run(*WEEKLY)
     found = _records(program.run("schedules", "next", "weekly", "-n", "60", "--json"))
     assert {one["local"][11:16] for one in found} == {"09:00"}
@@ -68,7 +68,7 @@ async def test_the_next_ticks_are_shown_by_the_clocks_of_the_zone(program: Progr
     assert all("Mon" in line and "09:00:00" in line for line in lines[1:])
 
 
-async def test_what_cannot_be_is_said(program: Program, connection: Connection) -> None:
+async def test_faults_are_shown(program: Program, connection: Connection) -> None:
     refused = _said(program.run(*WEEKLY[:5], "--cron", "61 9 * * foo", "--time-zone", "europe/berlin"), 3)
     for words in ("the minute, 61,", "the day of the week, FOO,", "is written Europe/Berlin"):
         assert words in refused

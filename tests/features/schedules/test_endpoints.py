@@ -88,7 +88,7 @@ async def test_every_fault_of_a_schedule_is_told(
     assert admin.get("/schedules/wrong").status == 404
 
 
-async def test_the_next_ticks_are_told_by_the_clocks_of_the_zone(admin: Caller, inside: Connection) -> None:
+async def test_the_next_ticks_are_in_local_time(admin: Caller, inside: Connection) -> None:
     assert put(admin, "clock").status == 201
     ticks = admin.get("/schedules/clock/ticks?count=2").json["ticks"]
     assert [one["local"][4:] for one in ticks] == ["-01-31T08:00:00+01:00"] * 2

@@ -1,4 +1,4 @@
-"""Schedules as they are kept: what is put, who did what to it, and what a copy of the database must not run."""
+"""The store of schedules: saving, actions, and copies of a database, which must not tick."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,12 +9,12 @@ from dispatcher.base.errors import ScheduleRefused
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.features.schedules import store as schedules
-from dispatcher.features.schedules.store import Asked
+from dispatcher.features.schedules.store import Definition
 from tests.features.runs.plans import idle, put_plan
 from tests.support.scene import Connection
 
 HERE = Workspace()
-WEEKLY = Asked("weekly", "report", "0 9 * * 1", "Europe/Berlin", '{"a": 1}')
+WEEKLY = Definition("weekly", "report", "0 9 * * 1", "Europe/Berlin", '{"a": 1}')
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ async def _row(connection: Connection) -> Any:
     return await connection.fetchrow("SELECT * FROM dispatcher.schedules")
 
 
-async def test_what_says_the_same_changes_nothing(database: Database, connection: Connection) -> None:
+async def test_an_equal_definition_changes_nothing(database: Database, connection: Connection) -> None:
     assert await schedules.put(database, HERE, WEEKLY, "ann") == "created"
     before = await _row(connection)
     assert await schedules.put(database, HERE, WEEKLY, "bob") == "same"
@@ -42,16 +42,17 @@ async def test_a_missed_tick_outlives_a_change_of_the_input_and_not_one_of_the_t
     missed = datetime(2026, 1, 5, 8, tzinfo=UTC)
     await connection.execute("UPDATE dispatcher.schedules SET next_at = $1", missed)
     assert (
-        await schedules.put(database, HERE, Asked("weekly", "report", "0 9 * * 1", "Europe/Berlin"), "ann") == "changed"
+        await schedules.put(database, HERE, Definition("weekly", "report", "0 9 * * 1", "Europe/Berlin"), "ann")
+        == "changed"
     )
     assert (await _row(connection))["next_at"] == missed
-    assert await schedules.put(database, HERE, Asked("weekly", "report", "0 9 * * 1"), "ann") == "changed"
+    assert await schedules.put(database, HERE, Definition("weekly", "report", "0 9 * * 1"), "ann") == "changed"
     assert (await _row(connection))["next_at"] > datetime.now(UTC)
 
 
-async def test_who_changed_what_is_kept_also_when_it_is_deleted(database: Database, connection: Connection) -> None:
+async def test_actions_stay_after_a_schedule_is_deleted(database: Database, connection: Connection) -> None:
     await schedules.put(database, HERE, WEEKLY, "ann")
-    await schedules.put(database, HERE, Asked("weekly", "report", "@daily"), "bob")
+    await schedules.put(database, HERE, Definition("weekly", "report", "@daily"), "bob")
     assert await schedules.deactivate(database, HERE, "weekly", "cid") == "done"
     assert await schedules.deactivate(database, HERE, "weekly", "cid") == "same"
     assert await schedules.activate(database, HERE, "weekly", "dan", skip_missed=False) == "done"
@@ -91,18 +92,18 @@ async def test_what_was_missed_can_be_skipped(database: Database, connection: Co
 @pytest.mark.parametrize(
     ("asked", "path"),
     [
-        (Asked("a b", "report", "@daily"), "$.name"),
-        (Asked("x" * 101, "report", "@daily"), "$.name"),
-        (Asked("weekly", "unknown", "@daily"), "$.workflow"),
-        (Asked("weekly", "report", "@reboot"), "$.cron"),
-        (Asked("weekly", "report", "@daily", "Mars/Base"), "$.time_zone"),
-        (Asked("weekly", "report", "@daily", "UTC", "[]"), "$.input"),
-        (Asked("weekly", "report", "@daily", "UTC", '{"a": "\\u0000"}'), "$.input"),
-        (Asked("weekly", "report", "@daily", "UTC", '{"a": "' + "x" * 1_048_576 + '"}'), "$.input"),
+        (Definition("a b", "report", "@daily"), "$.name"),
+        (Definition("x" * 101, "report", "@daily"), "$.name"),
+        (Definition("weekly", "unknown", "@daily"), "$.workflow"),
+        (Definition("weekly", "report", "@reboot"), "$.cron"),
+        (Definition("weekly", "report", "@daily", "Mars/Base"), "$.time_zone"),
+        (Definition("weekly", "report", "@daily", "UTC", "[]"), "$.input"),
+        (Definition("weekly", "report", "@daily", "UTC", '{"a": "\\u0000"}'), "$.input"),
+        (Definition("weekly", "report", "@daily", "UTC", '{"a": "' + "x" * 1_048_576 + '"}'), "$.input"),
     ],
 )
 async def test_what_cannot_be_is_refused_where_it_stands(
-    database: Database, connection: Connection, asked: Asked, path: str
+    database: Database, connection: Connection, asked: Definition, path: str
 ) -> None:
     with pytest.raises(ScheduleRefused) as refused:
         await schedules.put(database, HERE, asked, "ann")
@@ -132,7 +133,7 @@ async def test_a_copy_rests(connection: Connection) -> None:
 
 async def test_in_another_place_ticks_of_before_have_no_run(database: Database, connection: Connection) -> None:
     """A restore, a failover: what is due may have been triggered where nobody here can see it."""
-    await schedules.put(database, HERE, Asked("weekly", "report", "@hourly"), "ann")
+    await schedules.put(database, HERE, Definition("weekly", "report", "@hourly"), "ann")
     await connection.execute("UPDATE dispatcher.schedules SET next_at = now() - interval '1 s'")
     await connection.execute("SELECT dispatcher.see_cluster()")
     assert (await _row(connection))["doubted_until"] is None

@@ -17,7 +17,7 @@ from dispatcher.config.settings import Database as Settings
 from dispatcher.config.settings import Walk
 from dispatcher.db.database import Database
 from dispatcher.features.schedules import store as schedules
-from dispatcher.features.schedules.store import Asked
+from dispatcher.features.schedules.store import Definition
 from dispatcher.features.schedules.worker import MISSED_COUNTED_MAX, Ticker
 from tests.features.runs.plans import idle, put_plan
 from tests.support.scene import Connection
@@ -48,7 +48,9 @@ class Clockwork:
 
     async def put(self, name: str = "weekly", cron: str = "@hourly", due: int | None = 0, **more: Any) -> datetime:
         """A schedule whose next tick was so many hours ago; answers when that was."""
-        await schedules.put(self.databases[0], HERE, Asked(name, more.pop("workflow", "report"), cron, **more), "ann")
+        await schedules.put(
+            self.databases[0], HERE, Definition(name, more.pop("workflow", "report"), cron, **more), "ann"
+        )
         at = await self.connection.fetchval("SELECT date_trunc('hour', now())") - HOUR * (due or 0)
         if due is not None:
             await self.connection.execute("UPDATE dispatcher.schedules SET next_at = $2 WHERE name = $1", name, at)
@@ -152,7 +154,7 @@ async def test_a_schedule_that_another_one_has_locked_is_left_to_it(clockwork: C
         await other.close()
 
 
-async def test_who_dies_before_the_commit_has_neither_triggered_nor_moved_on(clockwork: Clockwork) -> None:
+async def test_a_crash_before_the_commit_neither_triggers_nor_moves_on(clockwork: Clockwork) -> None:
     ticker = await clockwork.ticker()
     at = await clockwork.put()
     fault_points.arm({"FAULT": "tick.before_commit:1:raise"})
@@ -165,7 +167,7 @@ async def test_who_dies_before_the_commit_has_neither_triggered_nor_moved_on(clo
     assert len(await clockwork.runs()) == 1
 
 
-async def test_who_dies_after_the_commit_has_done_both(clockwork: Clockwork) -> None:
+async def test_a_crash_after_the_commit_has_triggered_and_moved_on(clockwork: Clockwork) -> None:
     ticker = await clockwork.ticker()
     at = await clockwork.put()
     fault_points.arm({"FAULT": "tick.committed:1:raise"})
@@ -224,7 +226,7 @@ async def test_a_refusal_is_kept_and_the_next_tick_comes_all_the_same(
     assert (row["refusal"], row["last_run"] is None) == (None, False)
 
 
-async def test_one_that_cannot_be_read_here_is_left_to_others(clockwork: Clockwork) -> None:
+async def test_an_unreadable_schedule_is_left_to_other_instances(clockwork: Clockwork) -> None:
     """A time zone that a newer version has brought."""
     ticker = await clockwork.ticker()
     await clockwork.put("new")
@@ -239,7 +241,7 @@ async def test_one_that_cannot_be_read_here_is_left_to_others(clockwork: Clockwo
     assert [one.tick.due.name for one in await ticker.run_once()] == ["new"]
 
 
-async def test_one_that_rests_does_not_tick_and_makes_up_for_the_latest_when_it_goes_on(clockwork: Clockwork) -> None:
+async def test_an_inactive_schedule_does_not_tick_and_runs_the_latest_tick_when_activated(clockwork: Clockwork) -> None:
     ticker, database = await clockwork.ticker(), clockwork.databases[0]
     at = await clockwork.put(due=3)
     assert await schedules.deactivate(database, HERE, "weekly", "ann") == "done"

@@ -40,7 +40,7 @@ async def test_each_save_is_a_version_and_the_same_again_is_none(database: Datab
         (3, True),
     ]
     found = (await templates.find(database, HERE, ["welcome"], "2"))["welcome"]
-    assert (found.number, found.latest, found.published, found.author) == (2, 3, None, "ann")
+    assert (found.version, found.latest, found.published, found.author) == (2, 3, None, "ann")
     assert found.variables == ("title",)
     assert found.draft == draft(body="Good day {{ title }}")
 
@@ -93,7 +93,7 @@ async def test_folders_that_are_saved_at_once_in_another_order_do_not_lock_each_
 
     await asyncio.gather(*(put(sorted("abcdef", reverse=n % 2 == 0), f"body {n}") for n in range(10)))
     found = await templates.find(database, HERE, list("abcdef"))
-    assert {one.number for one in found.values()} == {10}
+    assert {one.version for one in found.values()} == {10}
     assert len({one.draft.locales["default"]["body"] for one in found.values()}) == 1
 
 
@@ -106,11 +106,11 @@ async def test_of_two_that_publish_at_once_the_later_one_stands(database: Databa
         await until_blocked(connection)
     published = await other
     assert published is not None
-    assert (published.version_id, published.number, published.number_before) == (first.version_id, 1, 2)
+    assert tuple(published.values()) == (first.version_id, 1, 2)
     assert [row["number"] for row in await templates.history(database, HERE, "welcome", 10, below=9)] == [2, 1]
     kept = await connection.fetch("SELECT actor FROM dispatcher.template_publications ORDER BY id")
     assert [row["actor"] for row in kept] == ["bob", "ann"]
-    assert (await templates.find(database, HERE, ["welcome"], "published"))["welcome"].number == 1
+    assert (await templates.find(database, HERE, ["welcome"], "published"))["welcome"].version == 1
 
 
 async def test_publishing_what_is_not_there_says_so(database: Database) -> None:

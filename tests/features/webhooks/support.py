@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from tests.channels.shared.web.far import Request
+from tests.channels.shared.web.fake_server import Request
 
 TOLERANCE_SECONDS = 300
 

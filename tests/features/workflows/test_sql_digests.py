@@ -41,7 +41,7 @@ async def test_a_full_one_takes_no_more(connection: Connection, runs: list[int])
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled"])
-async def test_nobody_leaves_anything_with_a_leader_that_has_ended(
+async def test_no_item_joins_a_digest_of_an_ended_leader(
     connection: Connection, database: Database, runs: list[int], end: str
 ) -> None:
     await _enter(connection, runs[0])

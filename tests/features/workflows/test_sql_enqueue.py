@@ -1,4 +1,4 @@
-"""The door for deliveries: one call, its answer, and every fault of a bad one at once."""
+"""The SQL function for deliveries: its answer, and all faults of a call at once."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The doors of runs: what they answer, and that a run that has ended sends nothing more, whatever was under way."""
+"""The SQL functions of runs: their answers, and that an ended run sends nothing more."""
 
 import asyncio
 
@@ -133,7 +133,7 @@ async def test_WF_21_a_retry_waits_for_a_cancellation_that_is_under_way(
     assert await stand(connection, [delivery]) == ["skipped"]
 
 
-async def test_an_operator_who_reopens_one_means_it(connection: Connection, scene: Scene, run: int) -> None:
+async def test_reopening_a_delivery_is_deliberate(connection: Connection, scene: Scene, run: int) -> None:
     (delivery,) = await ordered(connection, run)
     await _do(connection, "cancel_run", run)
     await connection.execute("SELECT dispatcher.reopen_delivery($1, 'ann', 'all the same')", delivery)
@@ -226,7 +226,7 @@ async def test_runs_that_others_hold_keep_no_others_from_walking(
     assert [row["id"] for row in taken] == [runs[2], runs[5]]
 
 
-async def test_the_dead_are_listed_until_somebody_discards_them(connection: Connection, scene: Scene, run: int) -> None:
+async def test_dead_runs_are_listed_until_they_are_discarded(connection: Connection, scene: Scene, run: int) -> None:
     await fail(connection, run)
     (alone,) = await scene.write()
     (item,) = await scene.claim()
@@ -264,7 +264,7 @@ async def test_OB_22_what_is_held_keeps_its_run_open_and_is_counted(
     assert await status(connection, run) == "running"
 
 
-async def test_the_words_of_others_show_pauses_as_running(connection: Connection, run: int) -> None:
+async def test_the_older_view_shows_paused_runs_as_running(connection: Connection, run: int) -> None:
     await _do(connection, "pause_run", run)
     row = await connection.fetchrow("SELECT * FROM dispatcher.workflow_executions WHERE id = $1", run)
     assert row is not None

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from dispatcher.base.values.addresses import Address
-from dispatcher.engine.rules.life import Again, Failed, Held, Skipped, Succeeded, Suspicion
+from dispatcher.engine.rules.life import Again, Failed, Held, PoisonStep, Skipped, Succeeded
 from dispatcher.engine.store import claims, held, suppression
 from dispatcher.features.suppressions import store as suppressions
 from dispatcher.features.suppressions.store import Entry
@@ -127,7 +127,7 @@ async def _unserved(stage: Stage) -> None:
 async def _poison(stage: Stage) -> None:
     await ordered(stage.connection, stage.run)
     await stage.do("UPDATE dispatcher.delivery_state SET recoveries = 5")
-    (_,) = await stage.scene.claim_suspects(Suspicion(2, 9, 1))
+    (_,) = await stage.scene.claim_recovered(PoisonStep(2, 9, 1))
     assert (await stage.scene.die()).poisoned == 1
 
 
@@ -195,7 +195,7 @@ async def test_an_end_wakes_its_run_and_waits_for_no_walker(stage: Stage, url: s
 
 
 @pytest.mark.parametrize("end", ["held", "a retry", "nothing"])
-async def test_what_is_no_end_wakes_nobody(stage: Stage, end: str) -> None:
+async def test_a_change_that_ends_no_delivery_wakes_no_run(stage: Stage, end: str) -> None:
     item = await stage.marked()
     if end == "held":
         await stage.scene.flush((item, Held("unknown: x")))
@@ -215,7 +215,7 @@ async def test_a_wake_and_its_end_are_one_transaction(stage: Stage) -> None:
     assert await stand(stage.connection, [delivery]) == ["pending"]
 
 
-async def test_a_delivery_that_no_node_waits_for_wakes_nobody(stage: Stage) -> None:
+async def test_a_delivery_that_no_node_waits_for_wakes_no_run(stage: Stage) -> None:
     await stage.do(
         """INSERT INTO dispatcher.deliveries (run_id, idempotency_key, channel, recipient, template)
            VALUES ($1, 'k', 'sms', '+49', '{"body": "x"}')""",

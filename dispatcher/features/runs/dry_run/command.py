@@ -9,7 +9,7 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from dispatcher.base.values.durations import said
+from dispatcher.base.values.durations import format_duration
 from dispatcher.cli.arguments import object_text, pair
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import FAILED
@@ -22,7 +22,7 @@ from dispatcher.http.problems import Problem
 from dispatcher.plans.simulation.planned import PlannedMessage, PlannedRun, PlannedStep
 
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
-# Where a fault is that is about what is taken for granted.
+# The path of faults in --assume.
 _ASSUMED = "$.assume."
 
 
@@ -61,7 +61,7 @@ def plan(
 
 @contextmanager
 def _about_assumptions() -> Iterator[None]:
-    """What is wrong with --assume, which only who knows the workflow can tell, as wrong usage."""
+    """Report faults of --assume, which only the endpoint finds, as wrong usage."""
     try:
         yield
     except Problem as problem:
@@ -79,7 +79,7 @@ def _show(voice: Voice, planned: PlannedRun) -> None:
             voice.text(plain(f"      it fails: {stage.error}"))
         for message in stage.messages:
             voice.text(plain(f"      {_words(message)}"))
-        # Those of one node say the same, but for the link by which each recipient unsubscribes.
+        # The messages of a node differ only in the link for unsubscribing.
         for message in stage.messages[:1]:
             _show_parts(voice, message)
     failure = next((one for one in planned.steps if one.node == planned.fails_at), None)
@@ -90,7 +90,7 @@ def _show(voice: Voice, planned: PlannedRun) -> None:
 def _heading(stage: PlannedStep, now: datetime) -> str:
     if stage.skipped:
         return f"  -   {stage.step} {stage.node}: {stage.kind}, not reached"
-    after = said(round((stage.at - now).total_seconds(), 3)) if stage.at > now else "at once"
+    after = format_duration(round((stage.at - now).total_seconds(), 3)) if stage.at > now else "at once"
     words = [stage.kind]
     if stage.until is not None and stage.until > stage.at:
         words.append(f"until {second(stage.until)}")

@@ -26,7 +26,7 @@ async def plan_workflow(call: Call) -> Done:
     than 2 s of a processor's time is refused.
     """
     given: models.NewPlan = call.given
-    # An Idempotency-Key is that of this request, and starts no run.
+    # The Idempotency-Key is the key of this request, not of a run.
     key = named_key(given)
     asked = Trigger(
         workflow=call.path["name"], input=call.raw("input"), key=key, workspace=call.workspace, by=call.actor

@@ -1,4 +1,4 @@
-"""Models of dry runs: what is asked about a trigger, with an example of what it would come to."""
+"""Models of dry runs: a planned trigger, and an example of its answer."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -14,7 +14,7 @@ ASSUMED_MAX = 1_000
 
 
 class NewPlan(NewTrigger, frozen=True):
-    """What a trigger would begin with, and what is taken for granted of what is not known before."""
+    """A trigger that is only planned, with assumed answers and events."""
 
     assume: Annotated[
         dict[Text, Json],

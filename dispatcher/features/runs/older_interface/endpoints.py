@@ -1,4 +1,4 @@
-"""The older interface: one address, and answers in an envelope and in words of its own."""
+"""The endpoint of the older interface: one address for all actions, answers in an envelope."""
 
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.problems import FAULTY, OVERLOADED, Problem, faulty
 from dispatcher.http.roles import Right
 
-# Of what a refusal repeats.
+# The length of a value that an error repeats.
 SHOWN_CHARACTERS_MAX = 100
 EXISTS = "Workflow already exists (idempotent)"
 
@@ -71,7 +71,7 @@ async def workflow_enqueue(call: Call) -> Done:
 
 async def _enqueued(call: Call, asked: ToEnqueue) -> Enqueued:
     payload = msgspec.json.decode(call.raw("payload"), type=dict[str, Raw])
-    # An empty one is none, as it always was there.
+    # An empty correlation_id counts as none, as in the interface that this replaces.
     key = asked.correlation_id or call.idempotency_key
     try:
         found = await started(call, asked.workflow, bytes(payload["data"]).decode(), key)
@@ -90,7 +90,7 @@ async def _enqueued(call: Call, asked: ToEnqueue) -> Enqueued:
 
 
 def _words(workflow: str, refused: TriggerRefused) -> str:
-    """Why nothing was begun: what is required comes first."""
+    """Return the error of a refused trigger; required fields come first."""
     if refused.why != "faulty":
         return f"Workflow not found: {_shown(workflow)}"
     if refused.missing.fields:
@@ -104,7 +104,7 @@ def _words(workflow: str, refused: TriggerRefused) -> str:
 
 
 async def _execution(call: Call, execution_id: int | str) -> Execution:
-    """A run. Another workspace's is none."""
+    """Return a run of the call's workspace. Raises Problem."""
     text = str(execution_id)
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(ID_MAX)) and int(text) <= ID_MAX
     row = await store.execution(call.database, int(text), call.workspace) if is_number else None

@@ -16,7 +16,7 @@ class Enqueue(Asked, frozen=True):
 
 
 class ToEnqueue(Asked, frozen=True):
-    """Which workflow is triggered, and with what."""
+    """The payload of `enqueue`: a workflow and its input."""
 
     workflow: Annotated[str, Meta(min_length=1)]
     data: Annotated[Json, Meta(description="What its workflow reads.")]
@@ -26,7 +26,7 @@ class ToEnqueue(Asked, frozen=True):
 
 
 class ToLookAt(Asked, frozen=True):
-    """Which run is asked about."""
+    """The payload of `status`: a run."""
 
     execution_id: Annotated[int | str, Meta(description="As enqueue has answered it, or as a number.")]
 
@@ -46,14 +46,14 @@ class Looking(Asked, frozen=True):
 
 
 class Asking(Asked, frozen=True):
-    """Ask whether anybody is there."""
+    """Ask for the health of the service."""
 
     action: Literal["health"]
     payload: Json = field(default_factory=dict)
 
 
 class Enqueued(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The run of a trigger; of one that its correlation_id had started before with its status, and a message."""
+    """The run of a trigger; a duplicate has the status of the first run, and a message."""
 
     execution_id: str
     workflow_name: str
@@ -84,14 +84,14 @@ class Execution(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True):
-    """Somebody is there."""
+    """The service answers."""
 
     status: Literal["healthy"]
     timestamp: datetime
 
 
 class Envelope(Struct, frozen=True):
-    """What is answered to all of them."""
+    """The envelope of every answer."""
 
     success: bool
     data: Any

@@ -68,20 +68,18 @@ END $$;
 
 -- Skip what a run has queued and not marked. The run is locked: nothing is added meanwhile. What is marked stays locked until
 -- the end of the run is committed, and is then not made ready again.
-CREATE FUNCTION dispatcher.cancel_deliveries_of(p_run_id bigint, p_actor text, p_reason text) RETURNS bigint
+CREATE FUNCTION dispatcher.cancel_deliveries_of(p_run_id bigint, p_actor text, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    one       bigint;
-    cancelled bigint := 0;
+    one bigint;
 BEGIN
     FOR one IN
         SELECT d.id FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
          WHERE d.run_id = p_run_id AND d.node IS NOT NULL AND s.status = 'queued' AND NOT s.held ORDER BY d.id
     LOOP
-        cancelled := cancelled + (dispatcher.cancel_delivery_by_id(one, p_actor, p_reason) = 'cancelled')::int;
+        PERFORM dispatcher.cancel_delivery_by_id(one, p_actor, p_reason);
         DELETE FROM dispatcher.parked WHERE delivery_id = one;
     END LOOP;
-    RETURN cancelled;
 END $$;
 
 -- Cancel a run: nothing more of it is sent. What is with a provider already ends as it does. Answers cancelled, unknown, or

@@ -26,13 +26,12 @@ CREATE INDEX digest_items_by_run ON dispatcher.digest_items (run_id);
 -- What others have left with the leader of a digest that it has not collected goes to another, which stands in for it: a run
 -- as that of the oldest of them was, at the digest and nowhere else, until the same time. The leader keeps what it brought
 -- itself, for the case that it is replayed.
-CREATE FUNCTION dispatcher.hand_over_digests(p_run_id bigint, p_state jsonb) RETURNS bigint
+CREATE FUNCTION dispatcher.hand_over_digests(p_run_id bigint, p_state jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     digest dispatcher.digests;
     oldest dispatcher.digest_items;
     heir   bigint;
-    passed bigint := 0;
 BEGIN
     FOR digest IN SELECT d.* FROM dispatcher.digests d WHERE d.run_id = p_run_id ORDER BY d.id FOR UPDATE LOOP
         UPDATE dispatcher.digests d SET is_open = false WHERE d.id = digest.id AND d.is_open;
@@ -61,9 +60,7 @@ BEGIN
         UPDATE dispatcher.digest_items i
            SET digest_id = another.id, run_id = CASE i.run_id WHEN oldest.run_id THEN heir ELSE i.run_id END
           FROM another WHERE i.digest_id = digest.id AND i.run_id <> p_run_id;
-        passed := passed + 1;
     END LOOP;
-    RETURN passed;
 END $$;
 
 -- Nobody leaves an item with a run that has ended before its time, and what was left with it is not lost.

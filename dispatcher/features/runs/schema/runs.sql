@@ -9,8 +9,8 @@
 --   delivery_answers  what function calls returned
 --   digests           who collects what of which key, and until when; an open one has no end (digests.sql)
 --   digest_items      what was collected (digests.sql)
---   run_log           a view: the log of a run, with the retries of its deliveries (run_views.sql)
---   run_deliveries    a view: of each run how many deliveries are queued, held, sent (run_views.sql)
+--   run_log           a view: the log of a run, with the retries of its deliveries (views.sql)
+--   run_deliveries    a view: of each run how many deliveries are queued, held, sent (views.sql)
 --
 -- A run's life
 --   A trigger inserts it, due at once. A walker locks runs that are due or woken (FOR UPDATE SKIP LOCKED), notes their
@@ -19,9 +19,6 @@
 --   waits for leaves a wake in the same transaction: it is a row of its own, so that a flush never waits for a walker, or
 --   locks two runs in the wrong order. The walker looks at the deliveries anew each time, so that one wake too many does
 --   nothing.
---
--- What a run has ordered ends with it: where it fails or is cancelled, what is queued is skipped, and what is with a provider
--- just then is not tried again (of_an_ended_run). Its digests collect no more.
 --
 -- Lock order: instance, then runs by id, then digests, then state rows by id. (Results never lock a run.)
 
@@ -80,7 +77,7 @@ CREATE INDEX runs_open ON dispatcher.runs (workflow_id) WHERE finished_at IS NUL
 CREATE INDEX runs_suspect ON dispatcher.runs (available_at) WHERE takes > 0;
 CREATE INDEX runs_dead ON dispatcher.runs (id) WHERE dead;
 CREATE INDEX runs_by_workflow ON dispatcher.runs (workflow_id, id);
--- Tenants take turns.
+-- Slow runs are taken tenant by tenant.
 CREATE INDEX runs_slow ON dispatcher.runs (tenant_id, available_at) WHERE slow AND available_at IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.runs');
 

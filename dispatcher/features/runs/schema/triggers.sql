@@ -24,19 +24,13 @@ BEGIN
         step := p_at[number];
         next := here #> ARRAY[step];
         IF next IS NULL AND number > 1 THEN
-            CASE step
-                WHEN 'size' THEN
-                    next := CASE WHEN jsonb_typeof(here) IN ('array', 'string', 'object') THEN '0'::jsonb END;
-                WHEN 'first' THEN
-                    -- Of an object it is a name and its value, as a list.
-                    next := CASE jsonb_typeof(here)
-                                WHEN 'array' THEN here -> 0
-                                WHEN 'object' THEN (SELECT jsonb_build_array(e.key, e.value) FROM jsonb_each(here) e LIMIT 1)
-                            END;
-                WHEN 'last' THEN
-                    next := CASE WHEN jsonb_typeof(here) = 'array' THEN here -> -1 END;
-                ELSE NULL;
-            END CASE;
+            -- The first of an object is a name and its value, as a list.
+            next := CASE step || ' of ' || jsonb_typeof(here)
+                        WHEN 'size of array' THEN '0' WHEN 'size of string' THEN '0' WHEN 'size of object' THEN '0'
+                        WHEN 'first of array' THEN here -> 0
+                        WHEN 'first of object' THEN
+                            (SELECT jsonb_build_array(e.key, e.value) FROM jsonb_each(here) e LIMIT 1)
+                        WHEN 'last of array' THEN here -> -1 END;
         END IF;
         IF next IS NULL THEN RETURN false; END IF;
         here := next;
@@ -127,7 +121,6 @@ $$;
 
 -- Start a run, or find the one that its key has started already, whatever has become of its workflow since. Raises what is
 -- missing, all of it.
--- A key whose row is not found after all may be one that was erased.
 CREATE FUNCTION dispatcher.trigger_workflow(
     workflow text, input jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
     workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user, correlation_id text DEFAULT NULL,
@@ -146,6 +139,7 @@ DECLARE
     used      dispatcher.plan_versions;
     faults    jsonb;
     hash      text;
+    known     text;
 BEGIN
     PERFORM dispatcher.stay_within(tenant, workspace);
     IF trigger_workflow.idempotency_key <> correlation_id THEN
@@ -159,19 +153,13 @@ BEGIN
             dispatcher.fault('$.idempotency_key', 'expected 1 to 255 characters'));
     END IF;
     LOOP
-        IF key IS NOT NULL THEN
+        FOREACH known IN ARRAY array_remove(ARRAY[key, hash], NULL) LOOP
             SELECT r.id, v.number, v.total_steps, true INTO execution_id, version, total_steps, duplicate
               FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
              WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = trigger_workflow.workflow
-               AND r.idempotency_key = key;
-            IF NOT FOUND AND hash IS NOT NULL THEN
-                SELECT r.id, v.number, v.total_steps, true INTO execution_id, version, total_steps, duplicate
-                  FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
-                 WHERE r.tenant_id = tenant AND r.workspace_id = workspace AND r.workflow = trigger_workflow.workflow
-                   AND r.idempotency_key = hash;
-            END IF;
+               AND r.idempotency_key = known;
             IF FOUND THEN RETURN; END IF;
-        END IF;
+        END LOOP;
         IF held.id IS NULL THEN
             SELECT w.* INTO held FROM dispatcher.workflows w
              WHERE w.tenant_id = tenant AND w.workspace_id = workspace AND w.name = trigger_workflow.workflow AND w.deleted_at IS NULL;
@@ -259,11 +247,8 @@ BEGIN
             SELECT a.place, a.id FROM written w JOIN asked a ON a.id = w.id
         LOOP
             started := started || fresh.place::integer;
-            place := fresh.place;
-            execution_id := fresh.id;
-            version := used.number;
-            total_steps := used.total_steps;
-            duplicate := false;
+            SELECT fresh.place, fresh.id, used.number, used.total_steps, false
+              INTO place, execution_id, version, total_steps, duplicate;
             RETURN NEXT;
         END LOOP;
         IF started <> '{}' AND EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN
@@ -311,7 +296,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
        AND r.workspace_id = coalesce(run_status.workspace_id, 'default')
 $$;
 
-REVOKE ALL ON FUNCTION dispatcher.has_path, dispatcher.path_steps, dispatcher.input_faults,
-    dispatcher.input_words, dispatcher.trigger_workflow, dispatcher.trigger_workflows,
-    dispatcher.run_status FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.has_path, dispatcher.path_steps, dispatcher.input_faults, dispatcher.input_words,
+    dispatcher.trigger_workflow, dispatcher.trigger_workflows, dispatcher.run_status FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow, dispatcher.trigger_workflows TO dispatcher_tenant;

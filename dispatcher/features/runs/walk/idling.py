@@ -1,4 +1,4 @@
-"""Idling: how a walker without work sleeps, and asks to be woken, so that no run is forgotten."""
+"""Idling: how a walker without work sleeps and asks to be woken."""
 
 from dispatcher.base.clock import Clock
 from dispatcher.db.database import Database
@@ -7,14 +7,14 @@ from dispatcher.features.runs.walk import walking
 
 # Found busy for this long without a pause, triggers and wakes need not notify any more.
 BUSY_SECONDS = 0.25
-# Whoever looked for idle walkers just before we said that we are may commit just after our last look.
+# A transaction that looked for idle walkers before we registered may commit after our last look for work.
 SETTLE_SECONDS = (0.02, 0.08, 0.3)
-# What is due and cannot be taken is locked by somebody, who may take long.
+# A run that is due and cannot be taken is locked by another transaction, perhaps for long.
 LOCKED_SECONDS = 0.05
 
 
 class Idling:
-    """That of one walker."""
+    """The idle state of one walker."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -25,7 +25,7 @@ class Idling:
         self._settling = 0
 
     async def work(self, epoch: int) -> None:
-        """Busy for a while: nobody has to wake us."""
+        """Note that there was work; after BUSY_SECONDS of it, ask no longer to be woken."""
         now = self._clock.monotonic()
         self._settling = 0
         if self._busy_since is None:
@@ -35,7 +35,7 @@ class Idling:
             self._asking = None
 
     async def rest(self, epoch: int, poll_seconds: float) -> float:
-        """Nothing was due: ask to be woken, look once more, and say how long to sleep."""
+        """Ask to be woken after a round without work; return how long to sleep."""
         self._busy_since = None
         if self._asking != epoch:
             await instances.ask_to_be_woken_for_runs(self._database, epoch, wanted=True)

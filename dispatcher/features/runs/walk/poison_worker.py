@@ -1,4 +1,4 @@
-"""The gravedigger: finds runs that have killed their walkers; what does it again and again becomes a dead letter."""
+"""The poison worker: finds runs that crashed their walker; those that do it repeatedly become dead letters."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
 from dispatcher.features.runs.walk import walking
-from dispatcher.features.runs.walk.worker import TAKES_MAX
+from dispatcher.features.runs.walk.worker import CRASHES_MAX
 
 log = structlog.get_logger(__name__)
 
@@ -17,31 +17,31 @@ log = structlog.get_logger(__name__)
 ORPHANS_EVERY = 60
 
 
-class Gravedigger:
-    """Looks for walks whose walker is gone, for whichever process it was."""
+class PoisonWorker:
+    """Looks for walks of instances that are gone."""
 
-    def __init__(self, database: Database, settings: Settings, metrics: Metrics, suspected: Callable[[], None]) -> None:
+    def __init__(self, database: Database, settings: Settings, metrics: Metrics, crashed: Callable[[], None]) -> None:
         self._database = database
         self.settings = settings
         self._metrics = metrics
-        self._suspected = suspected
-        self._looks = 0
+        self._crashed = crashed
+        self._rounds = 0
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Look until cancelled."""
         while True:
-            await self._database.persist("gravedigger", self.run_once)
+            await self._database.persist("poison", self.run_once)
             await asyncio.sleep(self.settings.poll_seconds)
 
     async def run_once(self) -> None:
         """Look once."""
-        for run_id in await walking.bury(self._database, TAKES_MAX):
+        for run_id in await walking.fail_poison(self._database, CRASHES_MAX):
             log.error("run.poison", run_id=run_id)
             self._metrics.runs.labels("failed").inc()
-        if self._looks % ORPHANS_EVERY == 0:
-            await walking.forget_orphans(self._database)
-        self._looks += 1
-        suspects = await walking.count_deaths(self._database)
-        if suspects:
-            log.warning("walk.died", runs=len(suspects))
-            self._suspected()
+        if self._rounds % ORPHANS_EVERY == 0:
+            await walking.delete_orphaned_wakes(self._database)
+        self._rounds += 1
+        crashed = await walking.count_crashes_of_gone_instances(self._database)
+        if crashed:
+            log.warning("walk.died", runs=len(crashed))
+            self._crashed()

@@ -1,13 +1,13 @@
-"""Walking: locking the runs that are due or woken, what a walk is told of them, and what it writes."""
+"""Walks in the database: lock runs that are due or woken, read the facts that they wait for, write their progress."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from dispatcher.base.breaks import with_breaks
+from dispatcher.base.loop_yielder import yielding
 from dispatcher.base.values.idempotency import delivery_key
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
@@ -15,14 +15,14 @@ from dispatcher.plans.plan import Plan
 from dispatcher.plans.plan import decode as decode_plan
 from dispatcher.plans.walk.run import (
     Advance,
-    Collected,
-    Joined,
-    Leading,
+    DeliveryResult,
+    DigestItems,
+    DigestLeader,
+    DigestMember,
+    DigestRequest,
     Order,
     Run,
-    Sent,
     Signal,
-    Wish,
     decode_state,
     encode_state,
 )
@@ -36,7 +36,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class Taken(Struct, frozen=True):
-    """A run that is locked for its walk, and what it belongs to."""
+    """A run that is locked for its walk, with its workflow and workspace."""
 
     run: Run
     version_id: int
@@ -46,14 +46,14 @@ class Taken(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """The version that a stored template stands at, and the paths that it reads."""
+    """The published version of a stored template, and the paths that it reads."""
 
     version_id: int
     reads: Sequence[str]
 
 
 class Frozen(Struct, frozen=True):
-    """An order with the version of its template, if that is a stored one, and with the variables that it reads."""
+    """An order with the variables that it reads, and with the version of its template if that is a stored template."""
 
     taken: Taken
     order: Order
@@ -61,34 +61,30 @@ class Frozen(Struct, frozen=True):
     variables: Mapping[str, Any]
 
 
-Place = tuple[str, str, str, str]
+# Of a stored template: tenant, workspace, name, channel.
+TemplateKey: TypeAlias = tuple[str, str, str, str]
+# asyncpg's connection, or a Database: neither carries types of ours.
+Connection: TypeAlias = Any
+Row: TypeAlias = Any
 
 
-async def take(connection: Any, count: int) -> Sequence[Any]:  # noqa: ANN401 - the pool's connection carries no types of ours
-    """Lock runs that are due or woken, for as long as the transaction lasts."""
-    rows: Sequence[Any] = await connection.fetch(_SQL["take"], count)
+def _ids(rows: Iterable[Row]) -> list[int]:
+    return [row["id"] for row in rows]
+
+
+async def take(connection: Connection, argument: object, statement: str = "take") -> Sequence[Row]:
+    """Lock runs for as long as the transaction lasts: due and woken ones, or with another statement a single run."""
+    rows: Sequence[Row] = await connection.fetch(_SQL[statement], argument)
     return rows
 
 
-async def take_suspect(connection: Any, takes_max: int) -> Sequence[Any]:  # noqa: ANN401 - as above
-    """Lock one that has killed its walker, and not too often."""
-    rows: Sequence[Any] = await connection.fetch(_SQL["take_suspect"], takes_max)
-    return rows
-
-
-async def take_slow(connection: Any, after: str) -> Sequence[Any]:  # noqa: ANN401 - as above
-    """Lock one whose walk is for the worker process, of the first tenant after this one, or of the first of all."""
-    rows: Sequence[Any] = await connection.fetch(_SQL["take_slow"], after)
-    return rows or (await connection.fetch(_SQL["take_slow"], "") if after else rows)
-
-
-async def mark_slow(connection: Any, ids: Sequence[int]) -> None:  # noqa: ANN401 - as above
-    """Leave these to the worker process."""
+async def mark_slow(connection: Connection, ids: Sequence[int]) -> None:
+    """Leave these runs to the worker process."""
     await connection.execute(_SQL["mark_slow"], ids)
 
 
-def opened(row: Any) -> Taken:  # noqa: ANN401 - as above
-    """What was locked, read. What cannot be read raises: it is noted before."""
+def read_run(row: Row) -> Taken:
+    """Return a locked run. Its walk is recorded before: data that cannot be read raise an error."""
     run = Run(
         id=row["id"],
         created_at=row["created_at"],
@@ -99,87 +95,78 @@ def opened(row: Any) -> Taken:  # noqa: ANN401 - as above
     return Taken(run, row["version_id"], row["workflow_id"], row["tenant_id"], row["workspace_id"])
 
 
-async def note(database: Database, epoch: int, ids: Sequence[int]) -> list[int]:
-    """Say which runs are taken up, durably enough to outlive us; answers the walks that have died over some of them."""
-    return [row["id"] for row in await database.fetch(_SQL["note_walk"], epoch, ids)]
+async def record_walk(database: Database, epoch: int, ids: Sequence[int]) -> list[int]:
+    """Record which runs are taken up, to notice a crash; return earlier walks that crashed over some of them."""
+    return _ids(await database.fetch(_SQL["record_walk"], epoch, ids))
 
 
-async def put_down(database: Database, epoch: int) -> None:
-    """The walk of this epoch has come to nothing, and its runs are as they were."""
-    await database.fetch(_SQL["put_down"], epoch)
+async def abandon_walk(database: Database, epoch: int) -> None:
+    """Delete the record of this epoch's walk, which was rolled back without a fault of its runs."""
+    await database.fetch(_SQL["abandon_walk"], epoch)
 
 
-async def suspect(connection: Any, walks: Sequence[int]) -> list[int]:  # noqa: ANN401 - as above
-    """Runs whose walker has died over them are suspects now, which are walked alone; answers them."""
-    return [row["id"] for row in await connection.fetch(_SQL["count_deaths"], walks)]
+async def count_crashes(connection: Connection, walks: Sequence[int]) -> list[int]:
+    """Count a crash for each run of these walks; return the runs, which are walked alone from now on."""
+    return _ids(await connection.fetch(_SQL["count_crashes"], walks)) if walks else []
 
 
-async def suspect_ours(database: Database, epoch: int) -> None:
-    """The runs of this epoch's walk are what it died of."""
-    walks = [row["id"] for row in await database.fetch(_SQL["walks_of"], epoch)]
-    await database.fetch(_SQL["count_deaths"], walks)
+async def count_own_crash(database: Database, epoch: int) -> None:
+    """Count a crash for the runs of this epoch's walk."""
+    await count_crashes(database, _ids(await database.fetch(_SQL["walks_of_epoch"], epoch)))
 
 
-async def count_deaths(database: Database) -> list[int]:
-    """Runs whose walker is gone are suspects now; answers them."""
-    walks = [row["id"] for row in await database.fetch(_SQL["walks_of_the_dead"])]
-    return [row["id"] for row in await database.fetch(_SQL["count_deaths"], walks)] if walks else []
+async def count_crashes_of_gone_instances(database: Database) -> list[int]:
+    """Count a crash for the runs of walks whose instance is gone; return them."""
+    return await count_crashes(database, _ids(await database.fetch(_SQL["walks_of_gone_instances"])))
 
 
-async def refuse(database: Database, epoch: int, words: str) -> list[int]:
-    """The one run that was taken up is a dead letter, with these words."""
-    return [row["id"] for row in await database.fetch(_SQL["refuse"], epoch, words)]
+async def refuse(database: Database, epoch: int, error: str) -> list[int]:
+    """Make a dead letter of the one run that was taken up; return its id."""
+    return _ids(await database.fetch(_SQL["refuse"], epoch, error))
 
 
-async def bury(database: Database, takes_max: int) -> list[int]:
-    """Make dead letters of runs that were taken up too often."""
-    return [row["id"] for row in await database.fetch(_SQL["bury"], takes_max)]
+async def fail_poison(database: Database, crashes_max: int) -> list[int]:
+    """Make dead letters of runs that crashed their walker too often; return their ids."""
+    return _ids(await database.fetch(_SQL["fail_poison"], crashes_max))
 
 
-async def forget_orphans(database: Database) -> None:
-    """Drop wakes that wake nobody."""
-    await database.fetch(_SQL["forget_orphans"])
+async def delete_orphaned_wakes(database: Database) -> None:
+    """Delete wakes of runs that are gone."""
+    await database.fetch(_SQL["delete_orphaned_wakes"])
 
 
 async def next_due(database: Database) -> float | None:
-    """Seconds until a run is due, negative where one is; None where none waits for a time."""
+    """Return the seconds until a run is due, negative if it is overdue; None if no run waits for a time."""
     found = await database.value(_SQL["next_due"])
     return None if found is None else float(found)
 
 
-async def plans(connection: Any, ids: Iterable[int]) -> dict[int, Plan]:  # noqa: ANN401 - as above
-    """Versions by id."""
+async def plans(connection: Connection, ids: Iterable[int]) -> dict[int, Plan]:
+    """Return the plans of versions by id."""
     return {row["id"]: decode_plan(row["plan"]) for row in await connection.fetch(_SQL["plans"], list(ids))}
 
 
-async def forget_wakes(connection: Any, ids: Sequence[int]) -> float:  # noqa: ANN401 - as above
-    """Take back what woke these runs. Whatever is looked at from now on is newer than that. Answers the time."""
-    return float(await connection.fetchval(_SQL["forget_wakes"], ids))
+async def delete_wakes(connection: Connection, ids: Sequence[int]) -> float:
+    """Delete the wakes of these runs, before their deliveries are read; return the time."""
+    return float(await connection.fetchval(_SQL["delete_wakes"], ids))
 
 
-async def results(connection: Any, nodes: Sequence[tuple[int, str]]) -> dict[int, dict[str, list[Sent]]]:  # noqa: ANN401 - as above
-    """How deliveries stand, by run and node."""
-    found: dict[int, dict[str, list[Sent]]] = {}
-    if not nodes:
-        return found
-    rows = await connection.fetch(_SQL["results"], [run for run, _ in nodes], [node for _, node in nodes])
-    for run_id, node, recipient, status, held, held_seconds, message_id, finished_at, error, data in rows:
-        sent = Sent(
-            recipient=recipient,
-            status=status,
-            held=held,
-            held_seconds=held_seconds,
-            message_id=message_id,
-            finished_at=finished_at,
-            error=error,
-            data=None if data is None else _object(data),
-        )
-        found.setdefault(run_id, {}).setdefault(node, []).append(sent)
+async def results(
+    connection: Connection, nodes: Sequence[tuple[int, str]]
+) -> dict[int, dict[str, list[DeliveryResult]]]:
+    """Return the states of deliveries, by run and node."""
+    found: dict[int, dict[str, list[DeliveryResult]]] = {}
+    rows = await connection.fetch(_SQL["results"], *map(list, zip(*nodes, strict=True))) if nodes else ()
+    for row in rows:
+        facts = {name: row[name] for name in DeliveryResult.__struct_fields__}
+        if facts["data"] is not None:
+            facts["data"] = _object(facts["data"])
+        found.setdefault(row["run_id"], {}).setdefault(row["node"], []).append(DeliveryResult(**facts))
     return found
 
 
-async def signals(connection: Any, ids: Sequence[int]) -> dict[int, list[Signal]]:  # noqa: ANN401 - as above
-    """Events that wait for these runs."""
+async def signals(connection: Connection, ids: Sequence[int]) -> dict[int, list[Signal]]:
+    """Return the events that no node has taken yet, by run."""
     found: dict[int, list[Signal]] = {}
     if ids:
         for number, run_id, name, data in await connection.fetch(_SQL["signals"], ids):
@@ -187,41 +174,41 @@ async def signals(connection: Any, ids: Sequence[int]) -> dict[int, list[Signal]
     return found
 
 
-async def enter_digest(connection: Any, taken: Taken, wish: Wish) -> Leading | Joined:  # noqa: ANN401 - as above
-    """Lead a digest, or leave what was brought with who does."""
+async def enter_digest(connection: Connection, taken: Taken, wish: DigestRequest) -> DigestLeader | DigestMember:
+    """Open a digest, or add an item to one that another run has opened."""
     item = _json(wish.item).decode()
     asked = wish.node, wish.key, taken.run.id, wish.window_seconds, wish.items_max, item
     row = await connection.fetchrow(_SQL["enter_digest"], taken.workflow_id, *asked)
-    return Leading(row["until"]) if row["leader"] == taken.run.id else Joined(row["leader"])
+    return DigestLeader(row["until"]) if row["leader"] == taken.run.id else DigestMember(row["leader"])
 
 
-async def collect_digest(connection: Any, run_id: int, node: str) -> Collected:  # noqa: ANN401 - as above
-    """Close a digest and take what was collected."""
-    return Collected(_objects(await connection.fetchval(_SQL["collect_digest"], run_id, node)))
+async def collect_digest(connection: Connection, run_id: int, node: str) -> DigestItems:
+    """Close a digest and return its items."""
+    return DigestItems(_objects(await connection.fetchval(_SQL["collect_digest"], run_id, node)))
 
 
-async def published(connection: Any, places: Iterable[Place]) -> dict[Place, Template]:  # noqa: ANN401 - as above
-    """What these stored templates (tenant, workspace, name, channel) stand at."""
-    asked = list(places)
-    if not asked:
-        return {}
-    columns = [list(column) for column in zip(*asked, strict=True)]
-    rows = await connection.fetch(_SQL["published"], *columns)
+async def published(connection: Connection, keys: Iterable[TemplateKey]) -> dict[TemplateKey, Template]:
+    """Return the published versions of stored templates; those without one are left out."""
+    rows = await _of_templates(connection, "published", keys)
     return {tuple(row[:4]): Template(row["id"], row["variables"]) for row in rows}
 
 
-async def unpublished(connection: Any, places: Iterable[Place]) -> dict[Place, str]:  # noqa: ANN401 - as above
-    """Why there is no version of these stored templates."""
-    columns = [list(column) for column in zip(*places, strict=True)]
-    rows = await connection.fetch(_SQL["unpublished"], *columns)
+async def unpublished(connection: Connection, keys: Iterable[TemplateKey]) -> dict[TemplateKey, str]:
+    """Return why these stored templates have no published version."""
+    rows = await _of_templates(connection, "unpublished", keys)
     return {tuple(row[:4]): f"template: {row['words'] or 'was published too late'}" for row in rows}
 
 
-async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) -> None:  # noqa: ANN401 - as above
+async def _of_templates(connection: Connection, statement: str, keys: Iterable[TemplateKey]) -> Sequence[Row]:
+    columns = [list(column) for column in zip(*keys, strict=True)]
+    return await connection.fetch(_SQL[statement], *columns) if columns else ()
+
+
+async def write_orders(connection: Connection, orders: Sequence[Frozen], now: float) -> None:
     """Write the deliveries of orders, one for each recipient."""
     scheduled_for = datetime.fromtimestamp(now, UTC)
     page: list[tuple[object, ...]] = []
-    async for row in with_breaks(row for frozen in orders for row in _rows(frozen, scheduled_for)):
+    async for row in yielding(row for frozen in orders for row in _rows(frozen, scheduled_for)):
         page.append(row)
         if len(page) == ROWS_MAX:
             await _order(connection, page, scheduled_for)
@@ -230,7 +217,7 @@ async def write_orders(connection: Any, orders: Sequence[Frozen], now: float) ->
         await _order(connection, page, scheduled_for)
 
 
-async def _order(connection: Any, page: Sequence[tuple[object, ...]], scheduled_for: datetime) -> None:  # noqa: ANN401 - as above
+async def _order(connection: Connection, page: Sequence[tuple[object, ...]], scheduled_for: datetime) -> None:
     columns = [list(column) for column in zip(*page, strict=True)]
     await connection.execute(_SQL["order"], *columns, scheduled_for)
 
@@ -239,7 +226,7 @@ def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...
     taken, order = frozen.taken, frozen.order
     run_id = taken.run.id
     asset = None if frozen.version_id is None else f"{order.template}@{frozen.version_id}"
-    parts = None if order.parts is None else _json(order.parts).decode()
+    parts = _optional_json(order.parts)
     variables, options = _json(frozen.variables).decode(), _json(order.options).decode()
     for recipient in order.recipients:
         yield (
@@ -263,8 +250,8 @@ def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...
         )
 
 
-async def write(connection: Any, epoch: int, walked: Sequence[tuple[Taken, Advance]]) -> None:  # noqa: ANN401 - as above
-    """Write where runs stand now, their log, and what their walks have used up; the walk of this epoch is over."""
+async def write(connection: Connection, epoch: int, walked: Sequence[tuple[Taken, Advance]]) -> None:
+    """Write the new states and logs of runs, mark the events that they took, and end the walk of this epoch."""
     taken_signals = [number for _, advance in walked for number in advance.taken]
     if taken_signals:
         await connection.execute(_SQL["take_signals"], taken_signals)
@@ -276,7 +263,7 @@ async def write(connection: Any, epoch: int, walked: Sequence[tuple[Taken, Advan
         [advance.available_at for _, advance in walked],
         [advance.error for _, advance in walked],
         [advance.error_node for _, advance in walked],
-        [encode_state(advance.state).decode() async for _, advance in with_breaks(walked)],
+        [encode_state(advance.state).decode() async for _, advance in yielding(walked)],
         *await _entries(walked),
     )
     cancelled = [taken.run.id for taken, advance in walked if advance.cancels]
@@ -285,14 +272,17 @@ async def write(connection: Any, epoch: int, walked: Sequence[tuple[Taken, Advan
 
 
 async def _entries(walked: Sequence[tuple[Taken, Advance]]) -> list[list[object]]:
-    """What is new in the logs, by columns."""
+    """Return the new entries of logs, by columns."""
     columns: list[list[object]] = [[] for _ in range(8)]
-    async for taken, advance in with_breaks(walked):
+    async for taken, advance in yielding(walked):
         first = advance.state.entries - len(advance.entries)
         for number, entry in enumerate(advance.entries, first):
-            context = None if entry.context is None else _json(entry.context).decode()
-            added = None if entry.added is None else _json(entry.added).decode()
+            context, added = _optional_json(entry.context), _optional_json(entry.added)
             row = (taken.run.id, number, entry.step, entry.event, entry.node, context, added, entry.error)
             for column, value in zip(columns, row, strict=True):
                 column.append(value)
     return columns
+
+
+def _optional_json(value: object) -> str | None:
+    return None if value is None else _json(value).decode()

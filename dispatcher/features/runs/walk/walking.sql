@@ -19,8 +19,8 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
  WHERE r.takes = 0 AND NOT r.slow AND r.id = ANY (ARRAY(SELECT id FROM due UNION SELECT id FROM woken))
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
--- name: take_suspect
--- Lock one run that is due and has killed its walker before; after $1 times it is left to be buried.
+-- name: take_crashed
+-- Lock one run that is due and has killed its walker before; after $1 times it is left to the poison worker.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
@@ -44,7 +44,7 @@ UPDATE dispatcher.runs SET slow = true, available_at = statement_timestamp() WHE
 SELECT extract(epoch FROM min(available_at) - statement_timestamp())::float8 FROM dispatcher.runs
  WHERE available_at IS NOT NULL;
 
--- name: note_walk
+-- name: record_walk
 -- Say, on a connection of its own, which runs are taken up now. A crash of Postgres may forget it: that was no run's fault.
 -- Answers the walks that have taken up some of them too: whoever notes holds their locks, so that those walks are over, and
 -- since their notes stand, they have come to nothing.
@@ -54,20 +54,20 @@ WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', t
 SELECT DISTINCT w.id FROM dispatcher.walks w, unnest(w.run_ids) AS run_id
  WHERE (run_id IN (SELECT unnest($2::bigint[]))) IS TRUE;  -- as it stands, it is hashed
 
--- name: put_down
+-- name: abandon_walk
 -- A walk has come to nothing, and not through its runs' fault. (A process walks one batch at a time.)
 DELETE FROM dispatcher.walks WHERE epoch = $1;
 
--- name: walks_of
+-- name: walks_of_epoch
 -- What a process has noted, in a transaction that is over.
 SELECT id FROM dispatcher.walks WHERE epoch = $1;
 
--- name: walks_of_the_dead
+-- name: walks_of_gone_instances
 -- What was noted by who is gone.
 SELECT w.id FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = w.epoch);
 
--- name: count_deaths
--- These walks have come to nothing: their runs are suspects. One that is locked is walked already, by somebody who lives.
+-- name: count_crashes
+-- Count a crash for each run of these walks. A locked run is left out: a live walker walks it already.
 WITH ended AS (
     DELETE FROM dispatcher.walks w WHERE w.id = ANY ($1::bigint[]) RETURNING w.run_ids
 ), counted AS (
@@ -91,12 +91,12 @@ WITH ended AS (
 )
 SELECT f.id FROM at_fault f, dispatcher.bury_run(f.id, $2, 'walk');
 
--- name: forget_orphans
+-- name: delete_orphaned_wakes
 -- Wakes of runs that nobody will take up: they are gone, or have ended as poison.
 DELETE FROM dispatcher.wakes w
  WHERE NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = w.run_id AND (r.takes = 0 OR r.finished_at IS NULL));
 
--- name: bury
+-- name: fail_poison
 -- Runs that were taken up $1 times without coming further are dead letters.
 WITH poison AS (
     SELECT id FROM dispatcher.runs WHERE takes > 0 AND takes >= $1 AND available_at <= statement_timestamp()
@@ -110,7 +110,7 @@ SELECT p.id
 -- Versions by id.
 SELECT id, plan::text FROM dispatcher.plan_versions WHERE id = ANY ($1::bigint[]);
 
--- name: forget_wakes
+-- name: delete_wakes
 -- Take back what woke these runs, and say what time it is.
 WITH gone AS (
     DELETE FROM dispatcher.wakes WHERE run_id = ANY ($1::bigint[])
@@ -122,7 +122,7 @@ SELECT extract(epoch FROM statement_timestamp())::float8;
 SELECT d.run_id, d.node, d.recipient, s.status, s.held,
        (coalesce(s.held_seconds, 0)
         + CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END)::float8 AS held_seconds,
-       s.provider_message_id, extract(epoch FROM s.finished_at)::float8 AS finished_at, s.error, a.data::text
+       s.provider_message_id AS message_id, extract(epoch FROM s.finished_at)::float8 AS finished_at, s.error, a.data::text
   FROM unnest($1::bigint[], $2::text[]) AS asked (run_id, node)
   JOIN dispatcher.deliveries d ON d.run_id = asked.run_id AND d.node = asked.node
   JOIN dispatcher.delivery_state s ON s.id = d.id
@@ -176,7 +176,7 @@ WITH ended AS (
         AS e (run_id, number, step, event, node, context, added, error)
 )
 UPDATE dispatcher.runs r
-   SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, now()),
+   SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, statement_timestamp()),
        finished_at = CASE WHEN a.status IN ('completed', 'failed', 'cancelled') THEN statement_timestamp() END,
        error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, slow = false,
        state = a.state::jsonb

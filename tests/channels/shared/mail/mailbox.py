@@ -6,7 +6,8 @@ from email.message import EmailMessage, MIMEPart
 from typing import Any
 
 from channels.contract import Envelope, Licence
-from channels.shared.mail import Composed, Composer, MailSettings
+from channels.shared.mail.composer import Composed, Composer
+from channels.shared.mail.settings import MailSettings
 
 SENDER = "Shop <shop@example.org>"
 RECIPIENT = "ann@example.net"

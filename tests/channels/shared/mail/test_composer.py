@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from channels.shared.mail import Composer, MailFault, MailSettings
+from channels.shared.mail.composer import Composer
+from channels.shared.mail.errors import MailFault
+from channels.shared.mail.settings import MailSettings
 from tests.channels.shared.mail.mailbox import SETTINGS, bare, compose, content, defects, envelope, read
 
 HTML = '<p>Thank <b>you</b>, <a href="https://example.org/o/7">look</a>.</p>'

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from channels.shared.mail import Composed
+from channels.shared.mail.composer import Composed
 from tests.channels.shared.mail.mailbox import SENDER, bare, compose, content, defects, read
 
 # The first run compiles what both sides need, on a machine that may be busy.

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.shared.web import Guard, guarded, ranges, sound
-from channels.shared.web.guard import Forbidden, NamedOnly, Open
+from channels.shared.web.guard import AllowListGuard, Forbidden, Guard, OpenGuard, address_ranges, checked_url, guard_of
 
 PRIVATE = [
     "0.0.0.0",  # noqa: S104 - nothing is bound to it
@@ -94,15 +93,15 @@ def test_a_range_that_is_named_is_let_through_and_nothing_beside_it() -> None:
 
 
 def test_without_tls_only_what_is_named_is_let_through() -> None:
-    assert isinstance(guarded("http://a.example/", "10.0.0.0/8"), NamedOnly)
-    assert type(guarded("https://a.example/", "")) is Guard
-    assert not guarded("http://a.example/", "10.0.0.0/8").allows(ip_address("8.8.8.8"))
-    assert guarded("http://a.example/", "10.0.0.0/8").allows(ip_address("::ffff:10.0.0.1"))
-    assert not guarded("http://a.example/", "").allows(ip_address("8.8.8.8"))
+    assert isinstance(guard_of("http://a.example/", "10.0.0.0/8"), AllowListGuard)
+    assert type(guard_of("https://a.example/", "")) is Guard
+    assert not guard_of("http://a.example/", "10.0.0.0/8").allows(ip_address("8.8.8.8"))
+    assert guard_of("http://a.example/", "10.0.0.0/8").allows(ip_address("::ffff:10.0.0.1"))
+    assert not guard_of("http://a.example/", "").allows(ip_address("8.8.8.8"))
 
 
 def test_a_host_that_the_configuration_names_may_be_anywhere() -> None:
-    assert Open().allows(ip_address("127.0.0.1"))
+    assert OpenGuard().allows(ip_address("127.0.0.1"))
 
 
 def test_no_socket_is_made_for_what_is_refused() -> None:
@@ -130,12 +129,12 @@ def test_no_socket_is_made_for_what_is_refused() -> None:
 )
 def test_what_is_no_url_to_be_called_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"^it ") as caught:
-        sound(url)
+        checked_url(url)
     assert "u:p" not in str(caught.value)
 
 
 def test_ranges_are_what_stands_between_spaces() -> None:
-    assert ranges("") == ()
-    assert list(map(str, ranges(" 10.0.0.0/8\n::1 "))) == ["10.0.0.0/8", "::1/128"]
+    assert address_ranges("") == ()
+    assert list(map(str, address_ranges(" 10.0.0.0/8\n::1 "))) == ["10.0.0.0/8", "::1/128"]
     with pytest.raises(ValueError, match="host bits"):
-        ranges("10.0.0.1/8")
+        address_ranges("10.0.0.1/8")

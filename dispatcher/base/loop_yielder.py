@@ -1,37 +1,36 @@
-"""Breaks: what has much to do on the event loop lets others have their turn from time to time."""
+"""Yielding the event loop: long work lets other tasks run every few milliseconds."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
 
-# What is done without a break: others who take as long are hardly noticed.
+# Work without a break: others that take as long are hardly noticed.
 WORK_SECONDS_MAX = 0.005
 
 T = TypeVar("T")
 
 
-class Breaks:
-    """Those of one piece of work."""
+class LoopYielder:
+    """The breaks of one piece of work."""
 
     def __init__(self, seconds_max: float = WORK_SECONDS_MAX) -> None:
         self._seconds_max = seconds_max
         self._end = time.monotonic() + seconds_max
 
     async def take(self) -> None:
-        """Take one if it is time."""
+        """Let others run if a break is due."""
         if self.is_due():
             await asyncio.sleep(0)
             self._end = time.monotonic() + self._seconds_max
 
     def is_due(self) -> bool:
-        """Whether it is time for one."""
         return time.monotonic() >= self._end
 
 
-async def with_breaks(several: Iterable[T]) -> AsyncIterator[T]:
-    """Each of several, with breaks between them."""
-    breaks = Breaks()
+async def yielding(several: Iterable[T]) -> AsyncIterator[T]:
+    """Yield each of several, with breaks between them."""
+    yielder = LoopYielder()
     for one in several:
-        await breaks.take()
+        await yielder.take()
         yield one

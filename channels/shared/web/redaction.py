@@ -1,9 +1,9 @@
-"""A provider's own words, cleaned: what it says about a message may repeat the message."""
+"""A provider's own words, redacted: what it says about a message may repeat the message."""
 
 import re
 from collections.abc import Iterable, Mapping
 
-# Enough for any of its explanations; the rest of a page of HTML helps nobody.
+# Enough for any of its explanations; the rest of a page of HTML is of no use.
 CHARACTERS_MAX = 240
 HIDDEN = "…"
 
@@ -32,7 +32,7 @@ _PLAIN = frozenset(
 )
 
 
-def cleaned(words: object, message: Iterable[str], known: str = "") -> str:
+def redacted(words: object, message: Iterable[str], known: str = "") -> str:
     """What was said, on one line and bounded, without any word of the message but plain ones and those of `known`."""
     if not isinstance(words, str):
         return ""

@@ -1,9 +1,9 @@
-"""A server's words as they may be shown: without addresses and control characters, and not endless."""
+"""A server's replies as they may be shown: without addresses and control characters, and not endless."""
 
 import re
 
 TEXT_MAX = 300
-# Shorter ones are words of every language, and say nothing about anybody.
+# Shorter ones are words of every language, and identify no person.
 LOCAL_PART_MIN = 3
 
 _ADDRESS = re.compile(r"<[^<>\s]*@[^<>\s]*>|[^\s<>()\[\]\"',;:=]+@[^\s<>()\[\]\"',;:]+")
@@ -11,19 +11,18 @@ _SPACE = re.compile(r"\s+")
 _ENHANCED = re.compile(rb"[245]\.\d{1,3}\.\d{1,3}(?=\s|$)")
 
 
-def enhanced(line: bytes) -> str:
+def enhanced_code(line: bytes) -> str:
     """The enhanced status code behind the three digits of a line, or nothing."""
     found = _ENHANCED.match(line, 4)
     return found[0].decode() if found else ""
 
 
-def spoken(lines: list[bytes], recipient: str) -> str:
+def reply_text(lines: list[bytes], recipient: str) -> str:
     """What the lines of one answer say, in one line."""
     return clean(" ".join(_text(line) for line in lines), recipient)
 
 
 def _text(line: bytes) -> str:
-    """A line without its code and its enhanced code."""
     found = _ENHANCED.match(line, 4)
     return line[found.end() if found else 4 :].decode("ascii", "replace")
 

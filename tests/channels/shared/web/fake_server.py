@@ -1,4 +1,4 @@
-"""The far side of outgoing URLs: a server that answers as it is told, hostile ways included, and resolvers that lie."""
+"""A fake server for outgoing URLs, which answers as it is told (hostile ways included), and a fake resolver."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class Request(Struct, frozen=True):
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class FarSide:
+class FakeServer:
     """The server. `next` are behaviours for the next requests, one each; afterwards it behaves as `always` says."""
 
     def __init__(self, always: Behaviour) -> None:
@@ -135,7 +135,7 @@ class Silent:
         return response if self._head else web.json_response({})
 
 
-class Lying(AbstractResolver):
+class FakeResolver(AbstractResolver):
     """Resolves every name to the next addresses of its list, and to the last ones from then on."""
 
     def __init__(self, port: int, *answers: Sequence[str]) -> None:

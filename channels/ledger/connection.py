@@ -1,4 +1,4 @@
-"""The wire: one kept connection on which requests go out one behind the other and answers come back in that order."""
+"""A connection to the ledger: requests go out one behind the other, and answers come back in that order."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,7 @@ from channels.shared.batch_calls import Calls
 # What is on its way in one connection: a lost one makes that many unknown, and 1,000 hide a round trip of 20 ms at
 # 50,000 a second.
 UNANSWERED_MAX = 1_000
-# One answer: an id or a reason. The rest is room for a provider that is talkative.
+# One answer: an id or a reason. The rest is room for longer ones.
 ANSWER_BYTES_MAX = 64 * 1024
 # Bytes that may wait in this process for a provider that reads slowly.
 WRITE_BYTES_MAX = 1024 * 1024
@@ -39,7 +39,7 @@ class _Answer(Struct, frozen=True, gc=False):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-class Wire(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection. `changed` is called whenever it may have got room, or is gone."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -58,17 +58,15 @@ class Wire(asyncio.Protocol):
 
     @property
     def room(self) -> bool:
-        """Whether a call may begin on it now."""
         return self.open and not self._paused and len(self._unanswered) < UNANSWERED_MAX
 
     @property
     def load(self) -> int:
-        """How many calls are on their way."""
         return len(self._unanswered)
 
     @property
-    def forsaken(self) -> bool:
-        """Whether an answer is under way that nobody waits for."""
+    def abandoned(self) -> bool:
+        """Whether an answer is under way to a batch that was given up."""
         return any(calls.given_up for calls, _ in self._unanswered)
 
     def send(self, request: bytes, calls: Calls, envelope: Envelope) -> None:
@@ -84,7 +82,6 @@ class Wire(asyncio.Protocol):
         self._changed()
 
     def abort(self) -> None:
-        """Close at once."""
         self._transport.abort()
 
     def _close_if_spent(self) -> None:
@@ -116,7 +113,7 @@ class Wire(asyncio.Protocol):
         self._changed()
 
     def _take(self, answer: bytes) -> bool:
-        """Match one answer with the call that waits longest. False where the two sides have lost each other."""
+        """Match one answer with the call that waits longest. False where it cannot belong to a call."""
         verdict = verdict_of(answer)
         if not self._unanswered or verdict is None:
             # What comes behind it cannot be trusted to be the answer to what it seems to be.

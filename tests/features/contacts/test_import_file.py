@@ -2,11 +2,11 @@
 
 from dispatcher.base.errors import Fault
 from dispatcher.cli.lines import Line
-from dispatcher.features.contacts.file import ContactFile
-from dispatcher.features.contacts.rules import Said, read
+from dispatcher.features.contacts.import_file import ContactFile
+from dispatcher.features.contacts.rules import ContactInput, read
 
 
-def _read(*texts: str) -> list[Said | list[Fault] | None]:
+def _read(*texts: str) -> list[ContactInput | list[Fault] | None]:
     file = ContactFile()
     found = [file.read(Line(number, text.encode())) for number, text in enumerate(texts, 1)]
     return [one if one is None or isinstance(one, list) else read(one, whole=False) for one in found]
@@ -22,7 +22,7 @@ def test_json_and_csv_say_the_same() -> None:
         'a,"Lee, Ann",x; y,ann@example.org,t1,"{""seats"": 3}",gold,',
     )
     assert header is None
-    assert isinstance(of_csv, Said)
+    assert isinstance(of_csv, ContactInput)
     assert of_csv == of_json
 
 
@@ -32,7 +32,7 @@ def test_a_line_with_a_fault_is_named_and_the_next_one_is_read() -> None:
     assert short == [Fault("line", "has 1 columns, not 2")]
     assert isinstance(bad, list)
     assert bad[0].path == "$.time_zone"
-    assert isinstance(sound, Said)
+    assert isinstance(sound, ContactInput)
 
 
 def test_columns_that_are_not_known_are_said_and_nothing_is_read() -> None:

@@ -1,6 +1,6 @@
 """Mails a second on each connection to a server that is 40 ms away in each direction, beside aiosmtplib."""
 
-from bench.cases.mail import dispatcher
+from bench.cases.email.throughput import dispatcher
 from bench.measure import Measure, beside, median
 from bench.peers import aiosmtplib_plain
 from bench.server import Server
@@ -21,7 +21,7 @@ METHOD = (
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """Both in turn, through one proxy each."""
+    """Measure both sides alternately, through one proxy each."""
     ours: list[float] = []
     theirs: list[float] = []
     for _ in range(rounds):

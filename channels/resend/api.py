@@ -7,7 +7,8 @@ import aiohttp
 
 from channels.contract import Envelope, Unready
 from channels.resend.options import ResendOptions
-from channels.shared.web import Answer, Bounds, Call, Client, Lost, Open
+from channels.shared.web.client import Answer, Bounds, Call, Client, Lost
+from channels.shared.web.guard import OpenGuard
 
 # The longest real answer is a hundred ids and faults; what is longer is a page of something else.
 ANSWER_BYTES_MAX = 256 * 1024
@@ -15,13 +16,13 @@ ANSWER_BYTES_MAX = 256 * 1024
 KEEP_SECONDS = 10.0
 
 
-class Wire:
+class Api:
     """Connections to the API."""
 
     def __init__(self, options: ResendOptions) -> None:
         self._options = options
         # One host, which the configuration names: it may be on this machine.
-        self._client = Client(Open(), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
+        self._client = Client(OpenGuard(), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
         self._opening = asyncio.Lock()
         self._answered_at = float("-inf")
 
@@ -33,7 +34,6 @@ class Wire:
         return Call(envelopes, self._options.base_url + path, headers, body)
 
     async def open(self) -> None:
-        """Return when the API can be reached; Unready where it cannot."""
         loop = asyncio.get_running_loop()
         async with self._opening:
             if loop.time() - self._answered_at < KEEP_SECONDS:
@@ -52,5 +52,4 @@ class Wire:
         return answer
 
     async def close(self) -> None:
-        """Let connections go."""
         await self._client.close()

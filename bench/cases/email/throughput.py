@@ -33,7 +33,7 @@ PLAIN = (
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """The three in turn."""
+    """Measure the three sides alternately."""
     length = len(aiosmtplib_plain.message(1).as_bytes())
     plain_messages = max(CONNECTIONS, deliveries // PLAIN_SHARE)
     ours: list[float] = []

@@ -1,7 +1,7 @@
-"""The schema's version: a new database gets the baseline, an older one the numbered migrations that it lacks.
+"""The migrator: a new database gets the baseline, an older one the numbered migrations that it lacks.
 
 The files of the baseline always describe the newest schema. A change of a released schema is made there, and as a
-migration for the databases that have the older one. What was applied is kept with its checksum, under an advisory lock.
+migration for older databases. What was applied is stored with its checksum, under an advisory lock.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from dispatcher.base.errors import MigrationChanged, SchemaBehind, SchemaTooNew,
 from dispatcher.db import pooler, tenants
 from dispatcher.db.schema import baseline
 
-# Any constant will do, as long as nobody else takes it: the first eight bytes of sha256("dispatcher migrate").
+# Any constant that nothing else uses: the first eight bytes of sha256("dispatcher migrate").
 LOCK = int.from_bytes(hashlib.sha256(b"dispatcher migrate").digest()[:8], "big", signed=True)
 CONNECT_SECONDS_MAX = 60.0
 MIGRATION_SECONDS_MAX = 3_600.0
@@ -51,7 +51,6 @@ class Migration(Struct, frozen=True):
 
     @property
     def checksum(self) -> str:
-        """What an applied migration is recognised by."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
@@ -70,16 +69,16 @@ def migrations() -> list[Migration]:
 
 
 def newest() -> Migration:
-    """Return what makes a new database: the baseline, which has everything that the migrations do."""
+    """Return the baseline, which has everything that the migrations do."""
     return Migration(BASELINE, "baseline", baseline.text())
 
 
-# Brings the schema of the database at a URL up to date, and answers what was missing.
+# Brings the schema of the database at a URL up to date, and returns what was missing.
 Migrate = Callable[[str], Awaitable[list[Migration]]]
 
 
 async def applied(connection: "asyncpg.Connection[asyncpg.Record]") -> dict[int, tuple[str, str]]:
-    """Name and checksum of what a database has, by version; nothing where it was never migrated."""
+    """Return name and checksum of what a database has, by version."""
     if await connection.fetchval("SELECT to_regclass('dispatcher.schema_migrations')") is None:
         return {}
     rows = await connection.fetch("SELECT version, name, checksum FROM dispatcher.schema_migrations ORDER BY version")
@@ -121,7 +120,7 @@ async def migrate(url: str) -> list[Migration]:
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
         missing = pending(await applied(connection))
-        # First, so that nothing is half done where somebody else has to make the role.
+        # First, so that nothing is half done where an administrator has to create the role.
         await tenants.prepare(connection)
         for migration in missing:
             async with connection.transaction():
@@ -132,7 +131,7 @@ async def migrate(url: str) -> list[Migration]:
 
 
 async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Migration) -> None:
-    """Apply one. The baseline has what the migrations do, so they count as applied with it."""
+    """Apply a migration; with the baseline all of them count as applied."""
     applied_with = [migration]
     if migration.version == BASELINE:
         await connection.execute(_LEDGER)
@@ -148,7 +147,7 @@ async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Mi
 
 
 async def require(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Raise unless the database has exactly this release's schema."""
+    """Raise SchemaError unless the database has exactly this release's schema."""
     missing = pending(await applied(connection))
     if missing:
         names = ", ".join(f"{migration.version:04}_{migration.name}" for migration in missing)

@@ -1,0 +1,1 @@
+"""The cases about e-mail: the rate, and the rate to a server that is far away."""

@@ -1,0 +1,157 @@
+"""Importing contacts: every sound line of a file is written, and every other is named with its faults."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dispatcher.base.errors import Fault, did_you_mean
+from dispatcher.cli.calls.caller import Caller
+from dispatcher.cli.files import opened, tell_stopped
+from dispatcher.cli.lines import Line, Lines
+from dispatcher.cli.terminal.progress import progress_bar
+from dispatcher.features.contacts import endpoints
+from dispatcher.features.contacts.rules import CONTACT_KINDS, FIELDS
+from dispatcher.http.problems import Problem
+
+# Several tags, or several addresses of a kind, in one cell.
+SEPARATOR = ";"
+PREFIX = "attributes."
+COLUMNS = ("key", *(name for name in FIELDS if name != "addresses"), *CONTACT_KINDS)
+
+COUNTED = ("created", "changed", "same")
+
+_decode = msgspec.json.Decoder().decode
+
+
+class ContactFile:
+    """The reader of one file, line by line."""
+
+    def __init__(self) -> None:
+        self._columns: list[str] | None = None
+        self._json: bool | None = None
+        # No further line can be read then.
+        self.columns_are_faulty = False
+
+    def read(self, line: Line) -> Mapping[str, Any] | list[Fault] | None:
+        """Return the object on a line, or its faults; None for the line that names the columns."""
+        try:
+            text = line.text()
+            if self._json is None:
+                self._json = text.lstrip().startswith("{")
+            if self._json:
+                found = _decode(text)
+                return found if isinstance(found, dict) else [Fault("$", "expected an object")]
+            cells = next(csv.reader([text], strict=True))
+            if self._columns is None:
+                self._columns = [cell.strip() for cell in cells]
+                faults = _column_faults(self._columns)
+                self.columns_are_faulty = bool(faults)
+                return faults or None
+            return self._row(cells)
+        except (ValueError, RecursionError) as fault:
+            return [Fault("line", str(fault))]
+        except csv.Error as fault:
+            return [Fault("line", f"is not CSV: {fault}")]
+
+    def _row(self, cells: Sequence[str]) -> Mapping[str, Any]:
+        """A line of CSV as the object that JSON would have; an empty cell is left out."""
+        columns = self._columns or []
+        if len(cells) != len(columns):
+            raise ValueError(f"has {len(cells)} columns, not {len(columns)}")
+        row = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if cell.strip()}
+        found: dict[str, Any] = {name: text for name, text in row.items() if name in ("key", *FIELDS)}
+        if "tags" in row:
+            found["tags"] = _parts(row["tags"])
+        addresses = [{"kind": k, "address": one} for k in CONTACT_KINDS if k in row for one in _parts(row[k])]
+        if addresses:
+            found["addresses"] = addresses
+        attributes = {name.removeprefix(PREFIX): text for name, text in row.items() if name.startswith(PREFIX)}
+        if "attributes" in row:
+            given = _decode(row["attributes"])
+            found["attributes"] = given | attributes if isinstance(given, dict) else given
+        elif attributes:
+            found["attributes"] = attributes
+        return found
+
+
+def _column_faults(columns: Sequence[str]) -> list[Fault]:
+    faults = [
+        Fault("line", f"unknown column {name!r}{did_you_mean(name, COLUMNS)}")
+        for name in columns
+        if name not in COLUMNS and not (name.startswith(PREFIX) and name != PREFIX)
+    ]
+    if "key" not in columns:
+        faults.append(Fault("line", "has no column key: the first line names the columns"))
+    if len(set(columns)) < len(columns):
+        faults.append(Fault("line", "has a column twice"))
+    return faults
+
+
+def _parts(cell: str) -> list[str]:
+    return [part.strip() for part in cell.split(SEPARATOR) if part.strip()]
+
+
+def import_contacts(caller: Caller, path: Path, mode: str) -> Counter[str]:
+    """Write the contacts of a file, a batch at a time; returns how many were created, changed, same and refused."""
+    counts, file, last = Counter(dict.fromkeys((*COUNTED, "refused"), 0)), ContactFile(), 0
+    size = path.stat().st_size if path.is_file() else 0
+    with opened(path, "FILE") as source:
+        # A wrong workspace is refused even if no line is sound.
+        caller.workspace()
+        lines = Lines(source)
+        with progress_bar(caller.voice, "importing", size) as at:
+            try:
+                for batch in lines.batches():
+                    _write(caller, mode, file, batch, counts)
+                    last = batch[-1].number
+                    if file.columns_are_faulty:
+                        break
+                    at(lines.bytes_read)
+            except BaseException:
+                words = "Import the whole file again: what is there stays the same."
+                tell_stopped(caller.voice, last, f"{in_words(counts)}. {words}", counts)
+                raise
+    return counts
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """The counts for a sentence."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], counts: Counter[str]) -> None:
+    """Write a batch, and name the lines that are refused."""
+    refused: dict[int, Sequence[Fault]] = {}
+    sound: dict[int, Mapping[str, Any]] = {}
+    for line in batch:
+        found = file.read(line)
+        if isinstance(found, list):
+            refused[line.number] = found
+            if file.columns_are_faulty:
+                break
+        elif found is not None:
+            sound[line.number] = found
+    numbers = iter(sound)
+    parts = caller.in_parts(endpoints.import_contacts, "contacts", [*sound.values()], mode=mode) if sound else ()
+    for part, answer in parts:
+        own = list(islice(numbers, len(part)))
+        if isinstance(answer, Problem):
+            refused[own[0]] = [*_faults(0, answer.faults)] or [Fault("line", answer.detail)]
+        else:
+            counts.update({name: getattr(answer, name) for name in COUNTED})
+            refused |= {own[one.number]: [*_faults(one.number, one.faults)] for one in answer.refused}
+    counts["refused"] += len(refused)
+    for number, faults in sorted(refused.items()):
+        words = "".join(f"\n  {fault}" for fault in faults)
+        caller.voice.note(f"line {number}: refused{words}", {"line": number, "faults": faults})
+
+
+def _faults(number: int, faults: Sequence[Any]) -> Iterator[Fault]:
+    """The faults of one contact of a request, with paths that begin at the contact."""
+    for one in msgspec.convert(faults, list[Fault], from_attributes=True):
+        yield Fault(one.path.replace(f"$.contacts[{number}]", "$", 1), one.message)
