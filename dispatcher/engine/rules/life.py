@@ -79,6 +79,8 @@ class Claimed(Struct, frozen=True, gc=False):
     topic: str | None
     # The run of a workflow that waits for it.
     run_id: int | None
+    # The campaign run that counts it.
+    campaign_run_id: int | None
     watched: bool
     expired: bool
     dated: int

@@ -1,6 +1,7 @@
 """Pauses: what somebody has stopped, and whether a delivery is among it."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct, field
@@ -27,6 +28,13 @@ class Inside(Struct, frozen=True):
         return found if found is not None or template is None else self.templates.get(template)
 
 
+class CampaignLimit(Struct, frozen=True):
+    """The limits of a campaign run: messages a second of all replicas together, and when its closed window opens."""
+
+    rate: float | None = None
+    opens_at: datetime | None = None
+
+
 class Pauses(Struct, frozen=True):
     """The open pauses: each name with the pause's id."""
 
@@ -36,6 +44,10 @@ class Pauses(Struct, frozen=True):
     templates: Mapping[str, int] = field(default_factory=dict)
     # By the run's id, as text.
     runs: Mapping[str, int] = field(default_factory=dict)
+    # As `runs`.
+    campaign_runs: Mapping[str, int] = field(default_factory=dict)
+    # Of open campaign runs that have any.
+    campaign_limits: Mapping[int, CampaignLimit] = field(default_factory=dict)
     # By tenant and workspace.
     places: Mapping[tuple[str, str], Inside] = field(default_factory=dict)
 
@@ -49,6 +61,10 @@ class Pauses(Struct, frozen=True):
             return pause
         if self.runs and item.run_id is not None and (pause := self.runs.get(str(item.run_id))) is not None:
             return pause
+        if self.campaign_runs and item.campaign_run_id is not None:
+            pause = self.campaign_runs.get(str(item.campaign_run_id))
+            if pause is not None:
+                return pause
         if self.places and (place := self.places.get((item.tenant_id, item.workspace_id))) is not None:
             pause = place.parks(item.channel, item.template_name)
             if pause is not None:
@@ -59,4 +75,16 @@ class Pauses(Struct, frozen=True):
 
     def parks_some(self) -> bool:
         """Whether any delivery has to be looked at by itself."""
-        return bool(self.tenants or self.templates or self.runs or self.places)
+        return bool(
+            self.tenants
+            or self.templates
+            or self.runs
+            or self.campaign_runs
+            or self.places
+            or any(limit.opens_at is not None for limit in self.campaign_limits.values())
+        )
+
+    def opens_at(self, item: Claimed) -> datetime | None:
+        """Return when the closed window of a delivery's campaign run opens; None where it is open."""
+        limit = None if item.campaign_run_id is None else self.campaign_limits.get(item.campaign_run_id)
+        return None if limit is None else limit.opens_at

@@ -1,13 +1,14 @@
 """The rates of one channel: a bucket for its provider and, where configured, one per tenant and recipient domain."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
 import idna
 
 from dispatcher.engine.rules.life import Claimed
+from dispatcher.engine.rules.pauses import CampaignLimit
 from dispatcher.engine.rules.token_bucket import Bucket
 
 # Buckets of tenants or domains that were not used for longest are forgotten: they are full again by then.
@@ -42,6 +43,7 @@ class Rates:
         self._domain_rate = domain_rate
         self._tenants: OrderedDict[str, Bucket] = OrderedDict()
         self._domains: OrderedDict[str, Bucket] = OrderedDict()
+        self._campaigns: OrderedDict[str, Bucket] = OrderedDict()
         # Domains that asked for a pause, and until when; and when the first of them is over.
         self._closed: OrderedDict[str, float] = OrderedDict()
         self._reopens_at = float("inf")
@@ -107,10 +109,12 @@ class Rates:
             self._closed = OrderedDict((name, until) for name, until in self._closed.items() if until > now)
             self._reopens_at = min(self._closed.values(), default=float("inf"))
 
-    def admit(self, now: float, batch: Sequence[S]) -> tuple[Sequence[S], list[tuple[S, float]]]:
+    def admit(
+        self, now: float, batch: Sequence[S], campaigns: Mapping[int, CampaignLimit]
+    ) -> tuple[Sequence[S], list[tuple[S, float]]]:
         """Return those that may go, and those that must wait, each with its seconds."""
         self._reopen(now)
-        if not self._tenant_rate and not self._domain_rate and not self._closed:
+        if not self._tenant_rate and not self._domain_rate and not self._closed and not campaigns:
             return batch, []
         admitted: list[S] = []
         late: list[tuple[S, float]] = []
@@ -121,7 +125,7 @@ class Rates:
             if pause is not None:
                 late.append((one, pause - now))
                 continue
-            buckets = self._buckets(now, one.item, domain)
+            buckets = self._buckets(now, one.item, domain, campaigns)
             if all(bucket.wait(now) <= 0 for bucket in buckets):
                 for bucket in buckets:
                     bucket.take(now, 1)
@@ -136,12 +140,19 @@ class Rates:
         self.provider.give_back(len(late))
         return admitted, late
 
-    def _buckets(self, now: float, item: Claimed, domain: str) -> list[Bucket]:
+    def _buckets(
+        self, now: float, item: Claimed, domain: str, campaigns: Mapping[int, CampaignLimit]
+    ) -> list[Bucket]:
         buckets: list[Bucket] = []
         if self._tenant_rate:
             buckets.append(_bucket(self._tenants, item.tenant_id, self._tenant_rate * self._share, now))
         if self._domain_rate and domain:
             buckets.append(_bucket(self._domains, domain, self._domain_rate * self._share, now))
+        limit = None if item.campaign_run_id is None else campaigns.get(item.campaign_run_id)
+        if limit is not None and limit.rate is not None:
+            bucket = _bucket(self._campaigns, str(item.campaign_run_id), limit.rate * self._share, now)
+            bucket.tune(now, limit.rate * self._share, 0.0)
+            buckets.append(bucket)
         return buckets
 
 

@@ -5,21 +5,26 @@ from typing import Any
 
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.engine.rules.pauses import PLACED, SCOPES, Inside, Pauses
+from dispatcher.engine.rules.pauses import PLACED, SCOPES, CampaignLimit, Inside, Pauses
 
 _SQL = statements(__name__)
 
 
+# Of one run, wherever it is.
+RUNS = ("run", "campaign_run")
+
+
 async def current(database: Database) -> Pauses:
-    """The open pauses."""
-    return _sorted(await database.fetch(_SQL["open"]))
+    """Return the open pauses, and the limits of open campaign runs."""
+    limits = await database.fetch(_SQL["campaign_limits"])
+    return _sorted(await database.fetch(_SQL["open"]), {row[0]: CampaignLimit(*row[1:]) for row in limits})
 
 
-def _sorted(found: Iterable[Mapping[str, Any]]) -> Pauses:
-    everywhere: dict[str, dict[str, int]] = {scope: {} for scope in (*SCOPES, "run")}
+def _sorted(found: Iterable[Mapping[str, Any]], limits: Mapping[int, CampaignLimit]) -> Pauses:
+    everywhere: dict[str, dict[str, int]] = {scope: {} for scope in (*SCOPES, *RUNS)}
     places: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
     for one in found:
-        if one["tenant_id"] is None or one["scope"] == "run":
+        if one["tenant_id"] is None or one["scope"] in RUNS:
             everywhere[one["scope"]][one["name"]] = one["id"]
         else:
             place = places.setdefault((one["tenant_id"], one["workspace_id"]), {scope: {} for scope in PLACED})
@@ -30,6 +35,8 @@ def _sorted(found: Iterable[Mapping[str, Any]]) -> Pauses:
         tenants=everywhere["tenant"],
         templates=everywhere["template"],
         runs=everywhere["run"],
+        campaign_runs=everywhere["campaign_run"],
+        campaign_limits=limits,
         places={
             at: Inside(next(iter(of["workspace"].values()), None), of["channel"], of["template"])
             for at, of in places.items()
