@@ -4,6 +4,6 @@ An alert is no delivery. It does not go through the outbox, which may be the ver
 around it either: there is no envelope here and no channel, only one POST of words of our own to one configured URL.
 """
 
-from dispatcher.alerts.slack import Courier
+from dispatcher.alerts.slack import SlackAlerts
 
-__all__ = ["Courier"]
+__all__ = ["SlackAlerts"]

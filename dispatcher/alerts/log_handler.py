@@ -22,7 +22,7 @@ OURS = ("dispatcher", "channels")
 FOREIGN = "library.failed"
 
 
-class Ear(logging.Handler):
+class ErrorHandler(logging.Handler):
     """Hands each error to `heard`."""
 
     def __init__(self, heard: Callable[[Kind], None]) -> None:

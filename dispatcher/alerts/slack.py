@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from dispatcher.alerts.collected import Batch, Collected, Kind
-from dispatcher.alerts.log_handler import Ear, innermost
+from dispatcher.alerts.log_handler import ErrorHandler, innermost
 from dispatcher.alerts.message import message
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
@@ -29,7 +29,7 @@ FAREWELL_SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 4 * 1024
 
 
-class Courier:
+class SlackAlerts:
     """Hears of errors while it is `listening`, and tells of them."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Courier:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Tell of what is logged as an error meanwhile; at the end of what still waits, and of the end if it is one."""
-        ear = Ear(self.hear)
+        ear = ErrorHandler(self.hear)
         logging.getLogger().addHandler(ear)
         running = asyncio.create_task(self.run())
         try:

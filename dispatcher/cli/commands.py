@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dispatcher.cli.app import ConfigOption, JsonOption, group
-from dispatcher.cli.calls.caller import LIMIT_MAX, Caller, Given
+from dispatcher.cli.calls.caller import LIMIT_MAX, Caller, Options
 from dispatcher.cli.options import UNNAMED, Actor
 from dispatcher.cli.session import Session
 from dispatcher.http.models import VERSION_MAX
@@ -52,7 +52,7 @@ def command(
                 body(session, **given)
                 return
             taken = {one.name: given.pop(one.name) for one in added}
-            with Caller(session, Given(acts=acts, spans=spans, **taken)) as caller:
+            with Caller(session, Options(acts=acts, spans=spans, **taken)) as caller:
                 body(caller, **given)
 
         parameters = [*_common(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added]

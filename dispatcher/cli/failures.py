@@ -77,9 +77,9 @@ def _failure(error: BaseException) -> Failure | None:
             return Failure(kind, words, REFUSED, faults)
         case _ if isinstance(error, (OtherWorkspace, NoRemoteForm)) or type(error).__module__ == _CLIENT:
             # A command that asks a server has imported the client, which takes as long as all the rest of it.
-            from dispatcher.cli.calls.failures import explain_far  # noqa: PLC0415 - as above
+            from dispatcher.cli.calls.failures import explain_remote  # noqa: PLC0415 - as above
 
-            return explain_far(error)
+            return explain_remote(error)
         case ValueError() if _is_about_the_url(error):
             # Its own words may quote what stands beside an unescaped character: the password.
             words = "its host or port cannot be read; characters such as : / @ # in a password are percent-encoded"

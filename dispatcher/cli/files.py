@@ -7,15 +7,15 @@ from pathlib import Path
 
 import typer
 
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 from dispatcher.cli.terminal.standard_streams import standard_input
 
 STANDARD_INPUT = Path("-")
 
 
-def tell_stopped(voice: Voice, line: int, words: str, counts: Mapping[str, int]) -> None:
+def tell_stopped(output: Output, line: int, words: str, counts: Mapping[str, int]) -> None:
     """How far it came, for whoever has stopped it or has to do it again."""
-    voice.note(f"stopped after line {line:,}: {words}", {"stopped": True, "line": line, **counts})
+    output.note(f"stopped after line {line:,}: {words}", {"stopped": True, "line": line, **counts})
 
 
 @contextmanager

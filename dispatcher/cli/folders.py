@@ -60,15 +60,15 @@ def show_differences(
     differing = [one for one in compared if one.differs or one.waits]
     for one in differing:
         record, text = shown(one)
-        if caller.voice.as_json:
-            caller.voice.record({"name": one.name, "file": one.path, **record})
+        if caller.output.as_json:
+            caller.output.record({"name": one.name, "file": one.path, **record})
         else:
-            caller.voice.content(text)
+            caller.output.content(text)
     if differing:
-        caller.voice.say(f"{len(differing)} of {len(compared)} differ")
+        caller.output.info(f"{len(differing)} of {len(compared)} differ")
         raise typer.Exit(FAILED)
-    if not caller.voice.as_json:
-        caller.voice.text(f"all {len(compared)} are stored as they are here")
+    if not caller.output.as_json:
+        caller.output.text(f"all {len(compared)} are stored as they are here")
 
 
 def show_saved(
@@ -76,16 +76,16 @@ def show_saved(
 ) -> None:
     """Show what a sync has saved: each with its version, and what else there is in its record."""
     for one, version, more in saved:
-        if caller.voice.as_json:
+        if caller.output.as_json:
             record = {"name": one.name, "file": one.path, "version": version, "changed": one.differs}
-            caller.voice.record({**record, **more})
+            caller.output.record({**record, **more})
         elif one.differs or one.waits:
             done = [words for words, is_so in (("saved", one.differs), (waited, one.waits)) if is_so]
-            caller.voice.text(plain(f"{noun} {one.name}: version {version} is {' and '.join(done)}"))
-    caller.voice.say(f"{len(saved)} {noun}s, {sum(one.differs for one, _, _ in saved)} of them changed")
+            caller.output.text(plain(f"{noun} {one.name}: version {version} is {' and '.join(done)}"))
+    caller.output.info(f"{len(saved)} {noun}s, {sum(one.differs for one, _, _ in saved)} of them changed")
 
 
 def show_others(caller: Caller, others: Sequence[str]) -> None:
     """Name what is stored and not in the folder."""
     if others:
-        caller.voice.say(plain(f"stored, and not in the folder: {', '.join(others)}"))
+        caller.output.info(plain(f"stored, and not in the folder: {', '.join(others)}"))

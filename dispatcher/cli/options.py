@@ -11,7 +11,7 @@ import typer
 
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 
 # What an option means that is not given.
 UNNAMED = "`default` without it, and of a server what the key opens"
@@ -103,20 +103,20 @@ def _refuse(option: str, fault: str | None) -> None:
         raise typer.BadParameter(fault, param_hint=option)
 
 
-def confirm(voice: Voice, yes: bool, count: int, sentence: str, of: str = "deliveries") -> None:
+def confirm(output: Output, yes: bool, count: int, sentence: str, of: str = "deliveries") -> None:
     """Say how many it would be, and go on only when somebody means it."""
-    voice.say(sentence)
+    output.info(sentence)
     if yes:
         return
-    if voice.as_json or not sys.stdin.isatty():
+    if output.as_json or not sys.stdin.isatty():
         message = f"{sentence}; nothing was done: confirm with --yes"
-        voice.note(
+        output.note(
             "error: nothing was done: confirm with --yes",
             {"error": "Unconfirmed", "message": message, of: count},
         )
         raise typer.Exit(FAILED)
     if not typer.confirm("Go on?", err=True):
-        voice.say("nothing was done")
+        output.info("nothing was done")
         raise typer.Exit(FAILED)
 
 

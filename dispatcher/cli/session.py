@@ -1,4 +1,4 @@
-"""A session: one command under way, with its configuration, its voice, and a database or a server while needed."""
+"""A session: one command under way, with its configuration, its output, and a database or a server while needed."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from dispatcher.base.errors import DatabaseUnavailable, NoRemoteForm
 from dispatcher.cli.calls.server_address import URL, Address
 from dispatcher.cli.calls.server_address import read as read_address
 from dispatcher.cli.failures import FORBIDDEN
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 from dispatcher.config import load
 from dispatcher.config.redacted import hide_password
 from dispatcher.config.settings import Config
@@ -43,7 +43,7 @@ class Session:
 
     def __init__(self, config_path: Path | None, as_json: bool) -> None:
         self.config_path = config_path
-        self.voice = Voice(as_json)
+        self.output = Output(as_json)
         self._runner: asyncio.Runner | None = None
         self._url = ""
 

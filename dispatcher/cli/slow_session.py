@@ -22,7 +22,7 @@ class SlowSession(Session):
     @classmethod
     def of(cls, session: Session) -> "SlowSession":
         """The same command, slowly."""
-        return cls(session.config_path, session.voice.as_json)
+        return cls(session.config_path, session.output.as_json)
 
     async def _open(self) -> Database:
         # The session's own database waits for the server and asks for the schema.

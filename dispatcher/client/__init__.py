@@ -6,7 +6,7 @@
     async with connection.transaction():                    # or inside the application's own transaction
         await Client.on(connection).trigger("welcome", {"email": "ann@example.org"}, key="user-17")
 
-Both are a `Door`: the same methods, the same answers, the same errors.
+Both satisfy `AnyClient`: the same methods, the same answers, the same errors.
 """
 
 from dispatcher.base.errors import Fault
@@ -29,20 +29,19 @@ from dispatcher.client.errors import (
     Unexpected,
     WaitTimedOut,
 )
-from dispatcher.client.in_transaction import Inside
-from dispatcher.client.interface import Door, OnProgress
+from dispatcher.client.in_transaction import TransactionClient
+from dispatcher.client.interface import AnyClient, OnProgress
 
 __all__ = [
+    "AnyClient",
     "Changed",
     "Client",
     "ClientError",
     "Closed",
     "Conflict",
     "Delivery",
-    "Door",
     "Fault",
     "Forbidden",
-    "Inside",
     "KeyReused",
     "Lane",
     "Message",
@@ -54,6 +53,7 @@ __all__ = [
     "Sent",
     "TimedOut",
     "TooMany",
+    "TransactionClient",
     "Triggered",
     "Unauthenticated",
     "Unavailable",

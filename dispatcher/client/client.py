@@ -11,7 +11,7 @@ from dispatcher.client.answers import Delivery, Message, Run, Sent, Triggered
 from dispatcher.client.encoding import json_of
 from dispatcher.client.errors import NotFound
 from dispatcher.client.in_transaction import CALL_SECONDS_MAX as INSIDE_SECONDS_MAX
-from dispatcher.client.in_transaction import Inside
+from dispatcher.client.in_transaction import TransactionClient
 from dispatcher.client.interface import POLL_SECONDS, WAIT_SECONDS, OnProgress
 from dispatcher.client.messages import written
 from dispatcher.client.transport import CALL_SECONDS_MAX, Transport, segment
@@ -50,9 +50,9 @@ class Client:
         workspace: str = "default",
         actor: str | None = None,
         timeout: float = INSIDE_SECONDS_MAX,
-    ) -> Inside:
+    ) -> TransactionClient:
         """The same over a connection to the database, inside the transaction that it is in."""
-        return Inside(connection, tenant=tenant, workspace=workspace, actor=actor, timeout=timeout)
+        return TransactionClient(connection, tenant=tenant, workspace=workspace, actor=actor, timeout=timeout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._transport.url!r})"

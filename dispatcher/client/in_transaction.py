@@ -37,7 +37,7 @@ def _sql(name: str) -> str:
     return render(resources.files("dispatcher.client").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8"))
 
 
-class Inside:
+class TransactionClient:
     """Talks to the database over a connection of the caller's, in whichever transaction that is in.
 
     What it does is rolled back with that transaction, and visible in it; a refusal leaves it as it was, since each call

@@ -11,7 +11,7 @@ POLL_SECONDS = 2.0
 OnProgress = Callable[[Run], Awaitable[object] | object]
 
 
-class Door(Protocol):
+class AnyClient(Protocol):
     """What raises, raises a ClientError: Refused with every fault, NotFound, Conflict, and so on."""
 
     async def trigger(

@@ -52,10 +52,10 @@ def check(session: Session) -> None:
     findings, yielded = _look(SlowSession.of(session))
     holds = not any(finding.violations for finding in findings)
     limits = [limit.format(launcher=launcher()) for limit in LIMITS]
-    if session.voice.as_json:
+    if session.output.as_json:
         found = [structs.asdict(one) for one in findings]
         waits = [{"instance": name, "channel": channel} for name, channel in yielded]
-        session.voice.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
+        session.output.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
     else:
         _tell(session, findings, yielded, limits)
     if not holds:
@@ -65,7 +65,7 @@ def check(session: Session) -> None:
 def _look(session: SlowSession) -> tuple[list[Finding], list[tuple[str, str]]]:
     findings: list[Finding] = []
     invariants = checks.invariants()
-    with session.database() as database, progress_bar(session.voice, "checking", len(invariants)) as at:
+    with session.database() as database, progress_bar(session.output, "checking", len(invariants)) as at:
         for number, invariant in enumerate(invariants):
             at(number)
             found = session.run(lambda one=invariant: checks.check(database, one))  # type: ignore[misc]  # bound now
@@ -81,13 +81,13 @@ def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, st
     ]
     broken = sum(1 for one in findings if one.violations)
     columns = ("invariant", "holds", "first ids", "which says") if broken else ("invariant", "holds")
-    session.voice.table(columns, (row[: len(columns)] for row in rows))
-    session.voice.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
+    session.output.table(columns, (row[: len(columns)] for row in rows))
+    session.output.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
     for name, channel in yielded:
-        session.voice.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
-    session.voice.text("\nWhat the promise does not cover:")
+        session.output.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
+    session.output.text("\nWhat the promise does not cover:")
     for limit in limits:
-        session.voice.text(f"- {limit}")
+        session.output.text(f"- {limit}")
 
 
 def _state(finding: Finding) -> str:

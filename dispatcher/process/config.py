@@ -18,26 +18,26 @@ def check(session: Session) -> None:
     """Check file and environment; name every fault, and exit with 2 when there is one."""
     config = session.config
     replaced = sorted(BUILT_IN.keys() & config.functions.keys())
-    if session.voice.as_json:
-        session.voice.record({"sound": True, "channels": sorted(config.channels), "replaced_functions": replaced})
+    if session.output.as_json:
+        session.output.record({"sound": True, "channels": sorted(config.channels), "replaced_functions": replaced})
         return
     where = session.config_path or "the defaults"
-    session.voice.text(f"The configuration is sound: {where}, with what the environment overrides.")
+    session.output.text(f"The configuration is sound: {where}, with what the environment overrides.")
     for name in replaced:
         instead = f"[functions.{name}] is called in place of the built-in function {name}"
-        session.voice.text(f"{instead}, by workflows that are saved from now on.")
+        session.output.text(f"{instead}, by workflows that are saved from now on.")
 
 
 @command(app, "show")
 def show(session: Session) -> None:
     """Show everything in effect, as TOML; secrets are hidden."""
     values = shown(session.config, PROVIDERS)
-    if session.voice.as_json:
-        session.voice.record(values)
+    if session.output.as_json:
+        session.output.record(values)
         return
     for keys, value in _flat(values):
         # JSON's texts, numbers and booleans are TOML's.
-        session.voice.text(f"{dotted(keys)} = {json.dumps(value, ensure_ascii=False)}")
+        session.output.text(f"{dotted(keys)} = {json.dumps(value, ensure_ascii=False)}")
 
 
 def _flat(table: Mapping[str, object], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:

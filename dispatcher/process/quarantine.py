@@ -37,16 +37,16 @@ def quarantine(
         found = slow.run(lambda: held.suspects(database, time))
         count = found.deliveries + found.runs
         if count:
-            confirm(slow.voice, yes, count, _in_words(found, f"created before {second(time)} would be "))
+            confirm(slow.output, yes, count, _in_words(found, f"created before {second(time)} would be "))
             found = slow.run(lambda: held.quarantine(database, time, by, reason))
-    if slow.voice.as_json:
-        slow.voice.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
+    if slow.output.as_json:
+        slow.output.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
     elif not count:
-        slow.voice.text(f"nothing that is due was created before {second(time)}")
+        slow.output.text(f"nothing that is due was created before {second(time)}")
     else:
         places = [f"`{launcher()} held list`"] * bool(found.deliveries)
         places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
-        slow.voice.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
+        slow.output.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
 
 
 def _in_words(found: Suspects, about: str = "") -> str:

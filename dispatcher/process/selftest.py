@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 from dispatcher.db import embedded, pooler
 from dispatcher.selftest.audit import Violation
 from dispatcher.selftest.director import Progress as Done
@@ -56,15 +56,15 @@ def selftest(
     # It cuts connections itself, and makes a database that a pooler need not know.
     past_pooler = pooler.url_of(session.config.database, url)
     try:
-        with _progress(session.voice, plan) as show:
+        with _progress(session.output, plan) as show:
             report = session.launch(_interruptible(plan, past_pooler, show, keep))
     finally:
         if server is not None:
             server.cleanup()
-    if session.voice.as_json:
-        session.voice.record(report)
+    if session.output.as_json:
+        session.output.record(report)
     else:
-        _tell(session.voice, report)
+        _tell(session.output, report)
     if not report.passed:
         raise typer.Exit(FAILED)
 
@@ -81,7 +81,7 @@ async def _interruptible(plan: Plan, url: str, show: Callable[[Done], None], kee
 
 
 @contextmanager
-def _progress(voice: Voice, plan: Plan) -> Iterator[Callable[[Done], None]]:
+def _progress(output: Output, plan: Plan) -> Iterator[Callable[[Done], None]]:
     """A bar on a terminal, and nothing elsewhere."""
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -89,8 +89,8 @@ def _progress(voice: Voice, plan: Plan) -> Iterator[Callable[[Done], None]]:
         TextColumn("{task.fields[tally]}", markup=False),
         TimeElapsedColumn(),
     )
-    shown = voice.talk.is_terminal and not voice.as_json
-    with Progress(*columns, console=voice.talk, transient=True, disable=not shown) as progress:
+    shown = output.stderr.is_terminal and not output.as_json
+    with Progress(*columns, console=output.stderr, transient=True, disable=not shown) as progress:
         bar = progress.add_task("starting", total=plan.messages, tally="")
 
         def show(done: Done) -> None:
@@ -100,7 +100,7 @@ def _progress(voice: Voice, plan: Plan) -> Iterator[Callable[[Done], None]]:
         yield show
 
 
-def _tell(voice: Voice, report: Report) -> None:
+def _tell(output: Output, report: Report) -> None:
     done = report.disturbed
     columns = (
         "",
@@ -114,7 +114,7 @@ def _tell(voice: Voice, report: Report) -> None:
         "held",
         "of them accepted",
     )
-    voice.table(
+    output.table(
         columns,
         [
             (
@@ -132,27 +132,27 @@ def _tell(voice: Voice, report: Report) -> None:
             for name, t in report.providers.items()
         ],
     )
-    voice.text()
-    voice.text(f"kills        {_counts(done.kills)}")
-    voice.text(f"fault points {_counts(done.points)}")
-    voice.text(f"cuts         {_counts(done.cuts)}")
-    voice.text(
+    output.text()
+    output.text(f"kills        {_counts(done.kills)}")
+    output.text(f"fault points {_counts(done.points)}")
+    output.text(f"cuts         {_counts(done.cuts)}")
+    output.text(
         f"in flight    {done.in_flight_average:g} calls at a kill on average, {done.in_flight_max} at most in a class"
     )
     held = max((tally.held_max_per_kill for tally in report.providers.values()), default=0)
-    voice.text(f"held         {held} at most by one kill")
+    output.text(f"held         {held} at most by one kill")
     recovery, leave = done.recovery_seconds, done.exit_seconds
-    voice.text(f"recovery     {recovery.p50:g} s (p50), {recovery.max:g} s at most, {recovery.missing} did not come")
+    output.text(f"recovery     {recovery.p50:g} s (p50), {recovery.max:g} s at most, {recovery.missing} did not come")
     for slow in done.slowest:
-        voice.text(f"             {slow}")
-    voice.text(f"SIGTERM      {leave.p50:g} s to the exit (p50), {leave.max:g} s at most")
-    voice.text(f"time         {report.seconds:g} s, seed {report.plan.seed}")
+        output.text(f"             {slow}")
+    output.text(f"SIGTERM      {leave.p50:g} s to the exit (p50), {leave.max:g} s at most")
+    output.text(f"time         {report.seconds:g} s, seed {report.plan.seed}")
     for what, where in report.kept.items():
-        voice.text(f"{what:<12} {where}")
-    voice.text()
+        output.text(f"{what:<12} {where}")
+    output.text()
     for violation in report.violations:
-        voice.text(f"VIOLATED: {_words(violation)}")
-    voice.text("Every promise was kept." if report.passed else "Not every promise was kept.")
+        output.text(f"VIOLATED: {_words(violation)}")
+    output.text("Every promise was kept." if report.passed else "Not every promise was kept.")
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -48,13 +48,13 @@ def migrate(session: Session, check: CheckOption = False) -> None:
     hush()
     found = session.launch(patiently(lambda: _migrate(config.database, check), config.database.url))
     names = [f"{migration.version:04}_{migration.name}" for migration in found]
-    if session.voice.as_json:
-        session.voice.record({"pending" if check else "applied": names})
+    if session.output.as_json:
+        session.output.record({"pending" if check else "applied": names})
     else:
         for name in names:
-            session.voice.text(f"{'pending' if check else 'applied'} {name}")
+            session.output.text(f"{'pending' if check else 'applied'} {name}")
         if not names:
-            session.voice.text("The schema is up to date.")
+            session.output.text("The schema is up to date.")
     if check and names:
         raise typer.Exit(FAILED)
 

@@ -10,9 +10,9 @@ import pytest
 import structlog
 from msgspec import structs
 
-from dispatcher.alerts import Courier, slack
+from dispatcher.alerts import SlackAlerts, slack
 from dispatcher.alerts.collected import KINDS_MAX, Batch, Collected, Kind, Seen
-from dispatcher.alerts.log_handler import FOREIGN, UNTOLD, Ear
+from dispatcher.alerts.log_handler import FOREIGN, UNTOLD, ErrorHandler
 from dispatcher.alerts.message import message
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
@@ -105,7 +105,7 @@ def test_the_longest_message_is_one_that_slack_takes_whole() -> None:
 def heard() -> Iterator[list[Kind]]:
     """What an ear on the program's own log hears."""
     root, found = logging.getLogger(), list[Kind]()
-    before, level, ear = root.handlers, root.level, Ear(found.append)
+    before, level, ear = root.handlers, root.level, ErrorHandler(found.append)
     configured = structlog.get_config()
     try:
         logs.configure(Log(level="error"))
@@ -130,7 +130,7 @@ def test_an_error_is_heard_by_its_event_its_part_its_class_and_its_place(heard: 
         log.exception("part.crashed", part="pipeline", error=SECRET, recipient=SECRET)
     (kind,) = heard
     assert (kind.event, kind.part, kind.error) == ("part.crashed", "pipeline", "AttributeError")
-    assert kind.place.startswith("dispatcher/base/logs.py:")
+    assert kind.place.startswith("dispatcher/config/logs.py:")
 
 
 @pytest.mark.parametrize("how", ["current", "given", "grouped"])
@@ -184,7 +184,7 @@ class Told:
         self.metrics = Metrics()
         settings = Alerts(slack=far.url, allow_addresses=LOOPBACK, collect_seconds=5.0, every_seconds=60.0)
         clock = Clock(monotonic=lambda: self.now)
-        self.courier = Courier(settings, "one", lambda: self.away_since, clock, self.metrics, lambda: 0.0)
+        self.courier = SlackAlerts(settings, "one", lambda: self.away_since, clock, self.metrics, lambda: 0.0)
 
     async def after(self, seconds: float) -> int:
         """How many messages there were once so much time has passed."""

@@ -1,4 +1,4 @@
-"""OP-03: the command line, from far away over HTTP, and on a terminal."""
+"""OP-03: the command line, from remote away over HTTP, and on a terminal."""
 
 import json
 from pathlib import Path
@@ -7,28 +7,28 @@ import pytest
 
 from tests.cli.test_operate import rows, text
 from tests.cli.test_workflows import ANN, LETTER, graph
-from tests.support.far import Far
 from tests.support.program import Program
+from tests.support.remote_cli import RemoteCli
 
 
 async def test_OP_03_the_command_line_does_over_http_what_it_does_on_a_database(
     program: Program, tmp_path: Path
 ) -> None:
     await program.start()
-    far = Far(program)
+    remote = RemoteCli(program)
     file = tmp_path / "order.json"
     file.write_text(json.dumps(graph("order", LETTER)))
-    text(far.run("workflows", "put", str(file), "--activate"))
-    said = text(far.run("trigger", "order", *ANN, "--key", "one", "--wait", "--poll", "0.1")).splitlines()
+    text(remote.run("workflows", "put", str(file), "--activate"))
+    said = text(remote.run("trigger", "order", *ANN, "--key", "one", "--wait", "--poll", "0.1")).splitlines()
     assert [line.split(" ", 1)[1] for line in said[1:-1]] == ["started mail", "succeeded mail"]
     assert said[-1].endswith("is completed")
     lines = [{"idempotency_key": f"line-{n}", "channel": "sms", "to": "1", "body": "x"} for n in range(3)]
-    sent = far.run("send", "--file", "-", "--json", stdin=b"\n".join(json.dumps(one).encode() for one in lines))
+    sent = remote.run("send", "--file", "-", "--json", stdin=b"\n".join(json.dumps(one).encode() for one in lines))
     assert rows(sent) == [{"sent": 3, "duplicates": 0, "refused": 0}]
     (run,) = rows(program.run("runs", "list", "--json"))
-    assert run == rows(far.run("runs", "list", "--json"))[0]
+    assert run == rows(remote.run("runs", "list", "--json"))[0]
     assert run["triggered_by"].startswith("key systemAdmin.")
-    table = text(far.run("deliveries", "list", "--channel", "sms"))
+    table = text(remote.run("deliveries", "list", "--channel", "sms"))
     assert [line.split()[0] for line in table.splitlines()] == ["id", "4", "3", "2"]
 
 

@@ -104,10 +104,10 @@ def act_on_all(caller: Caller, words: Words, matched: Sequence[Matched], *, yes:
     total = sum(one.count for one in matched)
     if total:
         sentence = f"{words.counted(total)} would be {words.done_as}"
-        confirm(caller.voice, yes, total, sentence, words.many.replace(" ", "_"))
+        confirm(caller.output, yes, total, sentence, words.many.replace(" ", "_"))
     done = refused = 0
     try:
-        with progress_bar(caller.voice, words.doing, total) as at:
+        with progress_bar(caller.output, words.doing, total) as at:
             for kind, page in (found for one in matched for found in _pages(caller, one)):
                 for number, not_done in enumerate(page.refused, refused + 1):
                     _tell_refused(caller, not_done, kind, number)
@@ -115,7 +115,7 @@ def act_on_all(caller: Caller, words: Words, matched: Sequence[Matched], *, yes:
                 at(done + refused)
     except BaseException:
         said = f"stopped: {words.counted(done)} {words.done}, which stays so; the others are {words.others}"
-        caller.voice.note(said, {"stopped": True, words.done: done, f"not_{words.done}": refused})
+        caller.output.note(said, {"stopped": True, words.done: done, f"not_{words.done}": refused})
         raise
     left = f", {refused:,} not" if refused else ""
     record = {words.found: total, words.done: done, f"not_{words.done}": refused}
@@ -136,8 +136,8 @@ def _pages(caller: Caller, one: Matched) -> Iterator[tuple[Mapping[str, object],
 
 
 def _tell_refused(caller: Caller, one: NotDone, kind: Mapping[str, object], number: int) -> None:
-    if not caller.voice.as_json and number > REFUSED_SHOWN_MAX:
+    if not caller.output.as_json and number > REFUSED_SHOWN_MAX:
         if number == REFUSED_SHOWN_MAX + 1:
-            caller.voice.say("others to which that cannot be done are only counted; --json names them all")
+            caller.output.info("others to which that cannot be done are only counted; --json names them all")
         return
-    caller.voice.note(one.message, {"id": one.id, "done": False, **structs.asdict(one), **kind})
+    caller.output.note(one.message, {"id": one.id, "done": False, **structs.asdict(one), **kind})

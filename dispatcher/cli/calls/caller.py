@@ -35,7 +35,7 @@ PLACE = ("tenant_id", "workspace_id")
 T = TypeVar("T")
 
 
-class Given(Struct, frozen=True):
+class Options(Struct, frozen=True):
     """What the options say that `command` adds: whose it is, who acts, and which part of a list is wanted."""
 
     tenant: str | None = None
@@ -61,7 +61,7 @@ class Request(Struct, frozen=True):
     anywhere: bool = False
 
 
-class Way(Protocol):
+class Backend(Protocol):
     """Where endpoints are called."""
 
     async def ask(self, request: Request) -> object:
@@ -74,9 +74,9 @@ class Way(Protocol):
 class Caller:
     """Calls endpoints for one command. It is opened by the first call, so that wrong usage reaches nothing."""
 
-    def __init__(self, session: Session, given: Given) -> None:
+    def __init__(self, session: Session, given: Options) -> None:
         self.session = session
-        self.voice = session.voice
+        self.output = session.output
         self.given = given
         for option, text in (("--tenant", given.tenant), ("--workspace", given.workspace)):
             if text is not None:
@@ -85,7 +85,7 @@ class Caller:
                     raise typer.BadParameter(f"is longer than {WORKSPACE_MAX} characters", param_hint=option)
         self.operator = who(session, given.actor) if given.acts else ""
         self._opened = ExitStack()
-        self._way: Way | None = None
+        self._backend: Backend | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -104,8 +104,8 @@ class Caller:
         return self._ask(structs.replace(self._request(endpoint, (number,), body, {}), anywhere=True))
 
     def _ask(self, request: Request) -> Any:  # noqa: ANN401 - as above
-        way = self._open()
-        return self.session.run(lambda: way.ask(request))
+        backend = self._open()
+        return self.session.run(lambda: backend.ask(request))
 
     async def asked(self, endpoint: Endpoint, *names: str | int, body: object = None, **query: object) -> Any:  # noqa: ANN401 - as above
         """As `ask`, inside of what `run` runs."""
@@ -203,19 +203,19 @@ class Caller:
                 return True
         return endpoint.elsewhere
 
-    def _open(self) -> Way:
-        if self._way is None:
-            self._way = self._here() if self.session.address is None else self._there()
-        return self._way
+    def _open(self) -> Backend:
+        if self._backend is None:
+            self._backend = self._here() if self.session.address is None else self._there()
+        return self._backend
 
-    def _here(self) -> Way:
+    def _here(self) -> Backend:
         from dispatcher.cli.calls.local import Local  # noqa: PLC0415 - what writes a message loads much that others do not use
 
         unnamed = None if self.given.spans else "default"
         part = Part(self.given.tenant or unnamed, self.given.workspace or unnamed)
         return Local(self.database, lambda: self.session.config, part, self.operator)
 
-    def _there(self) -> Way:
+    def _there(self) -> Backend:
         from dispatcher.cli.calls.remote import Remote  # noqa: PLC0415 - HTTP takes as long to import as all the rest
 
         transport = self._opened.enter_context(self.session.transport())

@@ -26,7 +26,7 @@ _WORDS: tuple[tuple[type[ClientError], str], ...] = (
 )
 
 
-def explain_far(error: BaseException) -> Failure | None:
+def explain_remote(error: BaseException) -> Failure | None:
     """What to say about an error about a server; None of any other."""
     kind = type(error).__name__
     match error:

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from dispatcher.cli.terminal.console import Voice, plain
+from dispatcher.cli.terminal.console import Output, plain
 
 
 @contextmanager
-def progress_bar(voice: Voice, label: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(output: Output, label: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar of so many steps; what it gives says how many are done."""
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -18,8 +18,8 @@ def progress_bar(voice: Voice, label: str, total: int) -> Iterator[Callable[[int
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    shown = voice.talk.is_terminal and not voice.as_json
-    with Progress(*columns, console=voice.talk, transient=True, disable=not shown) as progress:
+    shown = output.stderr.is_terminal and not output.as_json
+    with Progress(*columns, console=output.stderr, transient=True, disable=not shown) as progress:
         bar = progress.add_task(plain(label), total=total)
 
         yield lambda completed: progress.update(bar, completed=completed)

@@ -44,7 +44,7 @@ def import_contacts(caller: Caller, path: Path, mode: str) -> Tally:
         # Also where no line is sound, and nothing would be asked for.
         caller.workspace()
         lines = Lines(source)
-        with progress_bar(caller.voice, "importing", size) as at:
+        with progress_bar(caller.output, "importing", size) as at:
             try:
                 for batch in lines.batches():
                     _write(caller, mode, file, batch, tally)
@@ -53,7 +53,7 @@ def import_contacts(caller: Caller, path: Path, mode: str) -> Tally:
                     at(lines.bytes_read)
             except BaseException:
                 words = "Import the whole file again: what is there stays the same."
-                tell_stopped(caller.voice, tally.lines, f"{tally}. {words}", tally.counts())
+                tell_stopped(caller.output, tally.lines, f"{tally}. {words}", tally.counts())
                 raise
     return tally
 
@@ -82,7 +82,7 @@ def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], 
     for number, faults in sorted(refused.items()):
         tally.refused += 1
         words = "".join(f"\n  {fault}" for fault in faults)
-        caller.voice.note(f"line {number}: refused{words}", {"line": number, "faults": faults})
+        caller.output.note(f"line {number}: refused{words}", {"line": number, "faults": faults})
     tally.lines = batch[-1].number
 
 

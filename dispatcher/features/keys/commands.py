@@ -1,4 +1,4 @@
-"""The `keys` commands: who may use the HTTP door, and for what."""
+"""The `keys` commands: who may use the HTTP API, and for what."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from dispatcher.features.keys import endpoints
 from dispatcher.features.keys.models import ApiKey, KeyAction, NewSecret, RevokedKey, Secret
 from dispatcher.http.roles import MATRIX, Role
 
-app = group(help="Make, list, rotate and revoke the keys of the HTTP door.")
+app = group(help="Make, list, rotate and revoke the keys of the HTTP API.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is called: whose it is, or what uses it.")]
 
@@ -92,5 +92,5 @@ def _of_action(one: KeyAction) -> tuple[object, ...]:
 
 def _show_once(caller: Caller, made: Secret, facts: dict[str, str], words: str) -> None:
     """The secret alone on standard output, so that it can be piped to where it is kept."""
-    caller.voice.say(f"{words}. It is shown only now:")
+    caller.output.info(f"{words}. It is shown only now:")
     tell(caller, facts | {"prefix": made.prefix, "key": made.key}, made.key)

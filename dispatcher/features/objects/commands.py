@@ -68,11 +68,11 @@ def delete(caller: Caller, name: Name, yes: Yes = False) -> None:
     Deliveries that name it fail from then on. Its name stays taken: only the same content can be put there again.
     """
     if not yes:
-        if caller.voice.as_json or not sys.stdin.isatty():
-            caller.voice.fail("Unconfirmed", "nothing was done: confirm with --yes")
+        if caller.output.as_json or not sys.stdin.isatty():
+            caller.output.error("Unconfirmed", "nothing was done: confirm with --yes")
             raise typer.Exit(FAILED)
         if not typer.confirm(f"Deliveries that name {name} will fail. Go on?", err=True):
-            caller.voice.say("nothing was done")
+            caller.output.info("nothing was done")
             raise typer.Exit(FAILED)
     done: ErasedObject = caller.ask(endpoints.erase_object, name)
     tell(caller, done, f"{name} is erased" if done.answer == "erased" else f"{name} was erased before")

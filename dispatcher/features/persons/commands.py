@@ -52,15 +52,15 @@ def timeline(caller: Caller, text: Annotated[str, typer.Argument(metavar="ADDRES
     limit = caller.given.limit
     body = {"address": meant.text, "kind": meant.kind}
     entries = caller.every(endpoints.look_up_timeline, body=body, size=min(PAGE_MAX, limit))
-    if caller.voice.as_json:
+    if caller.output.as_json:
         for one in entries:
-            caller.voice.record(one)
+            caller.output.record(one)
         return
     found = [_entry(one) for one in islice(entries, limit)]
     nothing = f"Nothing was sent to {meant.text} here, and nothing was said about it."
     show_list(caller, found, ("at", "id", "channel", "what", "became", "why"), _cells, nothing)
     if len(found) == limit:
-        caller.voice.say("there may be more: see --limit, or --json for all")
+        caller.output.info("there may be more: see --limit, or --json for all")
 
 
 def _cells(one: _Entry) -> tuple[object, ...]:
@@ -78,10 +78,10 @@ def export_person(caller: Caller, texts: Whom = None, *, contact: OfContact = No
     stands on lists.
     """
     body = whom(texts, kind, contact)
-    with progress_bar(caller.voice, "exporting", 0) as at:
+    with progress_bar(caller.output, "exporting", 0) as at:
         records = caller.every(endpoints.look_up_person, body=body, size=EXPORT_PAGE)
         for done, record in enumerate(records, 1):
-            caller.voice.record(record)
+            caller.output.record(record)
             at(done)
 
 

@@ -49,7 +49,7 @@ def erase(
         raise NoRemoteForm("a key opens one workspace: erase from each by a key of its own, or on the database")
     here = caller.workspace()
     meant: Person = caller.ask(endpoints.find_person, body=named)
-    confirm(caller.voice, yes, len(meant.addresses), "this cannot be undone", "addresses")
+    confirm(caller.output, yes, len(meant.addresses), "this cannot be undone", "addresses")
     body = {"addresses": meant.addresses, "contact": contact, "reason": reason}
     begun: Erasure = caller.ask(endpoints.erase_person, body=body)
     are_done = [_work(caller, here, begun.id)]
@@ -71,7 +71,7 @@ def _elsewhere(caller: Caller, here: Workspace, meant: Person, reason: str) -> I
 def _work(caller: Caller, place: Workspace, number: int) -> bool:
     """Go on until it is done, or waits."""
     try:
-        with progress_bar(caller.voice, f"erasure {number}", 0) as at:
+        with progress_bar(caller.output, f"erasure {number}", 0) as at:
             while True:
                 now = _go_on(caller, place, number)
                 at(now.deliveries + now.runs)
@@ -79,7 +79,7 @@ def _work(caller: Caller, place: Workspace, number: int) -> bool:
                     break
     except BaseException:
         said = f"stopped: erasure {number} in {place.workspace_id} has begun, and whoever serves completes it"
-        caller.voice.note(said, {"stopped": True, "id": number, "workspace": place.workspace_id})
+        caller.output.note(said, {"stopped": True, "id": number, "workspace": place.workspace_id})
         raise
     finished = now.finished_at is not None
     record = {"id": number, "workspace": place.workspace_id, "deliveries": now.deliveries, "runs": now.runs}

@@ -18,7 +18,7 @@ from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import REFUSED
 from dispatcher.cli.files import opened
 from dispatcher.cli.lines import LINE_BYTES_MAX, Line, Lines
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.suppressions.models import ADDRESSES_MAX, NewSuppression
 from dispatcher.http.endpoints import Endpoint
@@ -42,11 +42,11 @@ class Table(Struct):
 
 def import_file(caller: Caller, path: Path, endpoint: Endpoint, said: dict[str, object]) -> int:
     """Suppress what a file says, and say how many: all is checked before the first page is written."""
-    table = _read(caller.voice, path)
+    table = _read(caller.output, path)
     for places in _pages(caller, "checking", table):
         _ask(caller, endpoint, table, places, said | {"check": True})
     if table.faults:
-        raise _refused(caller.voice, table)
+        raise _refused(caller.output, table)
     added = 0
     try:
         for places in _pages(caller, "suppressing", table):
@@ -54,14 +54,14 @@ def import_file(caller: Caller, path: Path, endpoint: Endpoint, said: dict[str, 
             _ask(caller, endpoint, table, places, said)
     except BaseException:
         words = f"stopped: at least {added:,} are suppressed. Import the whole file again: they stay the same."
-        caller.voice.note(words, {"imported": added})
+        caller.output.note(words, {"imported": added})
         raise
     return len(table.entries)
 
 
 def _pages(caller: Caller, label: str, table: Table) -> Iterator[range]:
     every = range(len(table.entries))
-    with progress_bar(caller.voice, label, len(every)) as at:
+    with progress_bar(caller.output, label, len(every)) as at:
         for start in every[::ADDRESSES_MAX]:
             at(start)
             yield every[start : start + ADDRESSES_MAX]
@@ -90,12 +90,12 @@ def _placed(fault: Fault, lines: "array[int]", places: range) -> tuple[int, str]
     return lines[places[int(match[1])]], f"{match[2]}: {fault.message}" if match[2] else fault.message
 
 
-def _read(voice: Voice, path: Path) -> Table:
+def _read(output: Output, path: Path) -> Table:
     """Every entry of a file, and every fault. Where there is nothing, or too much, it ends here."""
     reading = _Reading()
     table = reading.table
     size = os.path.getsize(path) if path.is_file() else 0
-    with opened(path, "FILE") as source, progress_bar(voice, "reading", size) as at:
+    with opened(path, "FILE") as source, progress_bar(output, "reading", size) as at:
         lines = Lines(source)
         for batch in lines.batches():
             for line in batch:
@@ -103,17 +103,17 @@ def _read(voice: Voice, path: Path) -> Table:
             at(lines.bytes_read)
             if len(table.entries) > ENTRIES_MAX:
                 words = f"has more addresses than can be imported at once: {ENTRIES_MAX:,}"
-                raise _refused(voice, table, Fault("file", words))
+                raise _refused(output, table, Fault("file", words))
     if not table.entries:
-        raise _refused(voice, table, *([] if table.faults else [Fault("file", "has no address in it")]))
+        raise _refused(output, table, *([] if table.faults else [Fault("file", "has no address in it")]))
     return table
 
 
-def _refused(voice: Voice, table: Table, *more: Fault) -> typer.Exit:
+def _refused(output: Output, table: Table, *more: Fault) -> typer.Exit:
     """Say all that is wrong with a file; what to end with."""
     faults = [*(Fault(f"line {line}", words) for line, words in sorted(table.faults, key=itemgetter(0))), *more]
     words = f"nothing was imported: {len(faults):,} {'fault' if len(faults) == 1 else 'faults'}"
-    voice.fail("InputError", words, faults)
+    output.error("InputError", words, faults)
     return typer.Exit(REFUSED)
 
 

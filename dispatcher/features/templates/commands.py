@@ -75,11 +75,11 @@ def show(
     """Show a version: what it says, what it reads, and its fellows."""
     found = _get(caller, name, version)
     if source:
-        caller.voice.content(text(found.draft))
+        caller.output.content(text(found.draft))
         return
     history = caller.ask(endpoints.list_template_versions, name, limit=VERSIONS_SHOWN).versions
-    if caller.voice.as_json:
-        caller.voice.record(structs.asdict(found) | {"versions": history})
+    if caller.output.as_json:
+        caller.output.record(structs.asdict(found) | {"versions": history})
     else:
         _show_all(caller, found, history)
 
@@ -93,9 +93,9 @@ def _show_all(caller: Caller, found: WholeTemplate, history: Sequence[TemplateVe
         ("rights", ", ".join(found.rights) or "none"),
         ("reads", ", ".join(found.variables) or "nothing"),
     )
-    caller.voice.table(("template", found.name), facts)
-    caller.voice.text()
-    caller.voice.content(readable_version(found))
+    caller.output.table(("template", found.name), facts)
+    caller.output.text()
+    caller.output.content(readable_version(found))
     show_list(caller, history, ("version", "by", "at", "published last"), _of_version, "")
 
 
@@ -142,8 +142,8 @@ def diff(
     else:
         right, label = _read(caller, file, name), str(file)
     words = difference(readable_version(before), right, f"{name} version {before.version}", label)
-    if words and not caller.voice.as_json:
-        caller.voice.content(words)
+    if words and not caller.output.as_json:
+        caller.output.content(words)
         return
     record = {"name": name, "from": before.version, "to": label, "differs": bool(words), "diff": words}
     tell(caller, record, f"{name} version {before.version} and {label} say the same")

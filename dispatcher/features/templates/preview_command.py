@@ -78,11 +78,11 @@ def _write(path: Path, said: Mapping[str, str]) -> None:
 
 
 def _say(caller: Caller, shown: Preview) -> None:
-    if caller.voice.as_json:
-        caller.voice.record(shown)
+    if caller.output.as_json:
+        caller.output.record(shown)
         return
     what = "a file" if shown.version is None else f"version {shown.version}"
     made_up = f"; made up: {bytes(shown.variables).decode()}" if shown.made_up else ""
-    caller.voice.say(plain(f"{shown.name}, {what}, {shown.locale}{made_up}"))
+    caller.output.info(plain(f"{shown.name}, {what}, {shown.locale}{made_up}"))
     for part, text in shown.parts.items():
-        caller.voice.content(f"--- {part} ---\n{text}")
+        caller.output.content(f"--- {part} ---\n{text}")

@@ -130,7 +130,7 @@ def _of_action(one: WebhookAction) -> tuple[object, ...]:
 
 def _show_once(caller: Caller, made: WebhookSecret, words: str) -> None:
     """The secret alone on standard output, so that it can be piped to where it is kept."""
-    caller.voice.say(f"{words}. It is shown only now:")
+    caller.output.info(f"{words}. It is shown only now:")
     tell(caller, made, made.secret)
 
 

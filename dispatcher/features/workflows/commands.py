@@ -91,13 +91,13 @@ def show(
         raise typer.BadParameter("name one of them", param_hint="--graph, --mermaid, --definition")
     found = _get(caller, name, version)
     if definition:
-        caller.voice.content(msgspec.json.format(msgspec.json.encode(found.definition), indent=2).decode())
-    elif caller.voice.as_json:
+        caller.output.content(msgspec.json.format(msgspec.json.encode(found.definition), indent=2).decode())
+    elif caller.output.as_json:
         shown = msgspec.structs.asdict(found)
         del shown["steps"], shown["newest_run"]
-        caller.voice.record(shown)
+        caller.output.record(shown)
     elif graph or as_mermaid:
-        caller.voice.content(found.graph if graph else found.mermaid)
+        caller.output.content(found.graph if graph else found.mermaid)
     else:
         _show_all(caller, found)
 
@@ -111,16 +111,16 @@ def _show_all(caller: Caller, found: WholeWorkflow) -> None:
         ("reads", ", ".join(found.reads) or "nothing"),
         ("stored templates", ", ".join(templates) or "none"),
     )
-    caller.voice.table(("workflow", found.name), facts)
-    caller.voice.text()
+    caller.output.table(("workflow", found.name), facts)
+    caller.output.text()
     nodes = ((one.step, one.node, one.what) for one in found.steps)
-    caller.voice.table(("step", "node", "what it does"), nodes)
-    caller.voice.text()
+    caller.output.table(("step", "node", "what it does"), nodes)
+    caller.output.text()
     rows = ((row.number, row.total_steps, row.author, second(row.created_at)) for row in found.versions)
-    caller.voice.table(("version", "steps", "by", "at"), rows)
-    caller.voice.text()
+    caller.output.table(("version", "steps", "by", "at"), rows)
+    caller.output.text()
     done = ((second(row.at), row.action, row.version, row.actor) for row in found.actions)
-    caller.voice.table(("at", "what was done", "version", "by"), done)
+    caller.output.table(("at", "what was done", "version", "by"), done)
 
 
 def _template(one: Mapping[str, Any]) -> str:
@@ -187,8 +187,8 @@ def diff(
         name, after, right = what, newest.definition, f"version {newest.version}"
         before = _get(caller, name, old or max(newest.version - 1, 1))
     changes = difference(before.definition, after)
-    if changes and not caller.voice.as_json:
-        caller.voice.content("\n".join(map(str, changes)))
+    if changes and not caller.output.as_json:
+        caller.output.content("\n".join(map(str, changes)))
         return
     record = {"name": name, "from": before.version, "to": right, "differs": bool(changes), "changes": changes}
     tell(caller, record, f"{name} version {before.version} and {right} say the same")

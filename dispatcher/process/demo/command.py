@@ -72,14 +72,14 @@ def demo(session: Session, serve: ServeOption = False) -> None:
         rows = session.run(lambda: _rows(database, written))
         run = session.run(lambda: begin_run(database, config))
     for row in rows:
-        if session.voice.as_json:
-            session.voice.record(row)
+        if session.output.as_json:
+            session.output.record(row)
         else:
-            session.voice.text(f"delivery {row['id']}: {row['channel']}, {row['life']}")
-    if session.voice.as_json:
-        session.voice.record({"execution_id": run["id"], **run})
+            session.output.text(f"delivery {row['id']}: {row['channel']}, {row['life']}")
+    if session.output.as_json:
+        session.output.record({"execution_id": run["id"], **run})
     else:
-        session.voice.text(f"run {run['id']}: {run['workflow']}, {run['status']}")
+        session.output.text(f"run {run['id']}: {run['workflow']}, {run['status']}")
 
 
 @contextmanager
@@ -167,7 +167,7 @@ async def _serve(session: Session, place: Place) -> None:
     config = _prepared(session.config)
     _to_file(place.log, config)
     if not config.database.url:
-        session.voice.say(f"Starting Postgres in {place.folder} (the first start makes it) ...")
+        session.output.info(f"Starting Postgres in {place.folder} (the first start makes it) ...")
     app = App(config, lambda: _prepared(session.read()), demonstration.prepare)
     serving = asyncio.create_task(app.serve())
     introducing = asyncio.create_task(_introduce(session, app, place))
@@ -179,13 +179,13 @@ async def _serve(session: Session, place: Place) -> None:
     except* DemonstrationRefused:
         raise
     except* Exception:
-        session.voice.say(f"its log is {place.log}")
+        session.output.info(f"its log is {place.log}")
         raise
     finally:
         introducing.cancel()
     if introducing.done() and not introducing.cancelled():
         introducing.result()
-    session.voice.say("Stopped.")
+    session.output.info("Stopped.")
 
 
 async def _introduce(session: Session, app: "App", place: Place) -> None:
@@ -198,11 +198,11 @@ async def _introduce(session: Session, app: "App", place: Place) -> None:
     run = await ended_run(app.database, begun["id"], SETTLE_SECONDS_MAX)
     facts = _facts(session, app, place, rows, run, again=all(answer.duplicate for answer in written))
     place.sign(f"process {os.getpid()}" + (facts.address and f" at {facts.address}"))
-    if session.voice.as_json:
-        session.voice.record(structs.asdict(facts))
+    if session.output.as_json:
+        session.output.record(structs.asdict(facts))
     else:
-        session.voice.text(page(facts))
-    session.voice.flush()
+        session.output.text(page(facts))
+    session.output.flush()
 
 
 async def _settled(database: Database, written: Sequence[Written]) -> list[dict[str, Any]]:

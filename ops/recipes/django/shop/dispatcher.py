@@ -1,4 +1,4 @@
-"""The dispatcher's doors, as SQL functions on Django's own connection: what they do is part of its transaction.
+"""The dispatcher's SQL functions on Django's own connection: what they do is part of its transaction.
 
 There is nothing to do on commit. What is written is committed with everything else, and the dispatcher sees it then.
 """
