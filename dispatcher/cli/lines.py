@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from io import BufferedReader
+from itertools import islice
 
 from msgspec import Struct
 
-# A delivery with the default limits full to the brim has half of it.
+# The largest delivery of the default limits has half of it.
 LINE_BYTES_MAX = 1024 * 1024
-# What is read at once: it bounds a batch's memory. A pipe gives what it has, so that nothing waits for company.
+# What is read at once: it bounds a batch's memory. A pipe gives what it has, without waiting for more.
 CHUNK_BYTES = 1024 * 1024
 BATCH_MAX = 1_000
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -61,11 +62,5 @@ class Lines:
 
 
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    batch: list[Line] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == BATCH_MAX:
-            yield batch
-            batch = []
-    if batch:
+    while batch := list(islice(lines, BATCH_MAX)):
         yield batch

@@ -1,4 +1,4 @@
-"""The client: what an application imports to send, to trigger workflows, and to see what became of that.
+"""The client: what an application imports to send messages, to trigger workflows, and to read their status.
 
     async with Client("https://dispatcher.example.org", key) as client:
         run = await client.trigger("welcome", {"email": "ann@example.org"}, key="user-17")
@@ -30,7 +30,8 @@ from dispatcher.client.errors import (
     WaitTimedOut,
 )
 from dispatcher.client.in_transaction import TransactionClient
-from dispatcher.client.interface import AnyClient, OnProgress
+from dispatcher.client.interface import AnyClient
+from dispatcher.client.waiting import OnProgress
 
 __all__ = [
     "AnyClient",

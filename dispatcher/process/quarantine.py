@@ -7,7 +7,6 @@ import typer
 from dispatcher.base.values.durations import instant
 from dispatcher.cli.options import Actor, Reason, Yes, confirm, deliveries_in_words, require_words, second, who
 from dispatcher.cli.session import Session
-from dispatcher.cli.slow_session import SlowSession
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.engine.store import held
 from dispatcher.engine.store.held import Suspects
@@ -32,21 +31,20 @@ def quarantine(
         raise typer.BadParameter(str(fault), param_hint="--before") from fault
     require_words("--reason", reason)
     by = who(session, actor)
-    slow = SlowSession.of(session)
-    with slow.database() as database:
-        found = slow.run(lambda: held.suspects(database, time))
+    with session.database(slow=True) as database:
+        found = session.run(lambda: held.suspects(database, time))
         count = found.deliveries + found.runs
         if count:
-            confirm(slow.output, yes, count, _in_words(found, f"created before {second(time)} would be "))
-            found = slow.run(lambda: held.quarantine(database, time, by, reason))
-    if slow.output.as_json:
-        slow.output.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
+            confirm(session.output, yes, count, _in_words(found, f"created before {second(time)} would be "))
+            found = session.run(lambda: held.quarantine(database, time, by, reason))
+    if session.output.as_json:
+        session.output.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
     elif not count:
-        slow.output.text(f"nothing that is due was created before {second(time)}")
+        session.output.text(f"nothing that is due was created before {second(time)}")
     else:
         places = [f"`{launcher()} held list`"] * bool(found.deliveries)
         places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
-        slow.output.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
+        session.output.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
 
 
 def _in_words(found: Suspects, about: str = "") -> str:

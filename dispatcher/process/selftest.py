@@ -1,17 +1,16 @@
-"""The `selftest` command: replicas that are killed and cut off while they send, and whether every promise was kept."""
+"""The `selftest` command: it kills replicas and cuts their connections while they send, and checks every promise."""
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush
 from dispatcher.cli.terminal.console import Output
+from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.db import embedded, pooler
 from dispatcher.selftest.audit import Violation
 from dispatcher.selftest.director import Progress as Done
@@ -21,6 +20,7 @@ from dispatcher.selftest.trial import Report, trial
 # An embedded server has 100 connections, and each replica may open eleven.
 REPLICAS_MAX = 7
 IDS_SHOWN_MAX = 5
+TALLIED = ["messages", "sent", "accepted", "asked_again", "duplicates", "lost", "failed", "held", "held_accepted"]
 
 KillOption = Annotated[int, typer.Option("--kill", min=0, max=10_000, help="How often a replica is killed or stopped.")]
 MessagesOption = Annotated[int, typer.Option("--messages", min=2, max=10_000_000, help="How many are sent.")]
@@ -30,7 +30,7 @@ LeaseOption = Annotated[float, typer.Option("--lease", min=0.5, max=60, help="Se
 CutsOption = Annotated[
     int, typer.Option("--cuts", min=-1, max=10_000, help="How often lines to Postgres are cut; -1: as often as killed.")
 ]
-KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the books.")]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the ledgers.")]
 
 
 def selftest(
@@ -53,10 +53,14 @@ def selftest(
     hush()
     plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
     url, server = embedded.unless_configured(session.config.database)
-    # It cuts connections itself, and makes a database that a pooler need not know.
+    # It cuts connections itself, and makes a database that a pooler need not have.
     past_pooler = pooler.url_of(session.config.database, url)
     try:
-        with _progress(session.output, plan) as show:
+        with progress_bar(session.output, "starting", plan.messages) as at:
+
+            def show(done: Done) -> None:
+                at(done.written, f"{done.phase}: {done.written:,} messages, {done.kills} kills, {done.cuts} cuts")
+
             report = session.launch(_interruptible(plan, past_pooler, show, keep))
     finally:
         if server is not None:
@@ -70,7 +74,7 @@ def selftest(
 
 
 async def _interruptible(plan: Plan, url: str, show: Callable[[Done], None], keep: bool) -> Report:
-    """A CI that has waited long enough sends SIGTERM: that ends it as Ctrl-C does, with everything put away."""
+    """End by SIGTERM, as a CI sends it, as by Ctrl-C: with everything removed."""
     me = asyncio.current_task()
     if me is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
@@ -80,58 +84,10 @@ async def _interruptible(plan: Plan, url: str, show: Callable[[Done], None], kee
         raise KeyboardInterrupt from None
 
 
-@contextmanager
-def _progress(output: Output, plan: Plan) -> Iterator[Callable[[Done], None]]:
-    """A bar on a terminal, and nothing elsewhere."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[tally]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    shown = output.stderr.is_terminal and not output.as_json
-    with Progress(*columns, console=output.stderr, transient=True, disable=not shown) as progress:
-        bar = progress.add_task("starting", total=plan.messages, tally="")
-
-        def show(done: Done) -> None:
-            tally = f"{done.written:,} messages, {done.kills} kills, {done.cuts} cuts"
-            progress.update(bar, description=done.phase, completed=done.written, tally=tally)
-
-        yield show
-
-
 def _tell(output: Output, report: Report) -> None:
     done = report.disturbed
-    columns = (
-        "",
-        "messages",
-        "sent",
-        "accepted",
-        "asked again",
-        "duplicates",
-        "lost",
-        "failed",
-        "held",
-        "of them accepted",
-    )
-    output.table(
-        columns,
-        [
-            (
-                name,
-                t.messages,
-                t.sent,
-                t.accepted,
-                t.asked_again,
-                t.duplicates,
-                t.lost,
-                t.failed,
-                t.held,
-                t.held_accepted,
-            )
-            for name, t in report.providers.items()
-        ],
-    )
+    rows = ((name, *(getattr(tally, field) for field in TALLIED)) for name, tally in report.providers.items())
+    output.table(("", *(field.replace("_", " ") for field in TALLIED[:-1]), "of them accepted"), rows)
     output.text()
     output.text(f"kills        {_counts(done.kills)}")
     output.text(f"fault points {_counts(done.points)}")

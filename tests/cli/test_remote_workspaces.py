@@ -1,5 +1,6 @@
 """A remote call does nothing where another workspace is named than the one that its key opens."""
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -37,7 +38,8 @@ def _names_no_workspace(one: Endpoint) -> bool:
 )
 async def test_no_endpoint_is_asked_where_another_workspace_is_named(remote: RemoteCli, one: Endpoint) -> None:
     request = Request(one, dict.fromkeys(one.names, "7"), {}, None, is_file=False, names_workspace=False)
-    async with Watched(remote.environment["DISPATCHER_URL"], remote.environment["DISPATCHER_KEY"]) as transport:
+    watched = Watched(remote.environment["DISPATCHER_URL"], remote.environment["DISPATCHER_KEY"])
+    async with aclosing(watched) as transport:
         for tenant, workspace in (("acme", None), (None, "west")):
             with pytest.raises(OtherWorkspace, match=tenant or workspace):
                 await Remote(transport, tenant, workspace).ask(request)

@@ -124,4 +124,4 @@ print([name for name in {HEAVY} if name in sys.modules])
 print(sorted({{name.split(".")[1] for name in ours}}))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert found.stdout.splitlines() == ["[]", "['client', 'errors', 'version']"]
+    assert found.stdout.splitlines() == ["[]", "['base', 'client']"]

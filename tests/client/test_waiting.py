@@ -87,7 +87,7 @@ async def test_its_end_says_what_was_seen_last_or_why_nothing_was() -> None:
 
 
 async def test_a_look_that_is_never_answered_is_no_longer_waited_for_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.client.waiting.LAST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("dispatcher.client.waiting.LAST_POLL_SECONDS", 0.0)
 
     async def look(_: int) -> Run:
         await asyncio.Event().wait()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import ROOT
-from tests.support.caller import make_key
 from tests.support.program import Program
+from tests.support.remote_cli import RemoteCli
 
 FEATURE = {
     "__init__.py": '"""Greetings."""\n',
@@ -120,10 +120,6 @@ async def test_a_feature_needs_a_folder_and_one_entry_in_each_registry(extended:
     await extended.start()
     document = json.loads(extended.get("/openapi.json")[1])
     assert document["paths"]["/greetings/{name}"]["get"]["operationId"] == "getGreeting"
-    remote = {
-        "DISPATCHER_URL": extended.address,
-        "DISPATCHER_KEY": make_key(extended),
-        "DISPATCHER_DATABASE_URL": "postgresql://127.0.0.1:1/nothing",
-    }
-    assert json.loads(said(extended.run("greetings", "show", "Ann", "--json", **remote))) == greeting
-    assert said(extended.run("greetings", "show", "Bela", **remote)) == "Hello Bela\n"
+    remote = RemoteCli(extended)
+    assert json.loads(said(remote.run("greetings", "show", "Ann", "--json"))) == greeting
+    assert said(remote.run("greetings", "show", "Bela")) == "Hello Bela\n"

@@ -1,4 +1,4 @@
-"""A progress bar: how far long work is, on a terminal and nowhere else."""
+"""A progress bar, on a terminal and nowhere else."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +9,8 @@ from dispatcher.cli.terminal.console import Output, plain
 
 
 @contextmanager
-def progress_bar(output: Output, label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar of so many steps; what it gives says how many are done."""
+def progress_bar(output: Output, label: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a bar of so many steps; yields a function of the steps that are done, and of a new label."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -22,4 +22,7 @@ def progress_bar(output: Output, label: str, total: int) -> Iterator[Callable[[i
     with Progress(*columns, console=output.stderr, transient=True, disable=not shown) as progress:
         bar = progress.add_task(plain(label), total=total)
 
-        yield lambda completed: progress.update(bar, completed=completed)
+        def at(completed: int, label: str | None = None) -> None:
+            progress.update(bar, completed=completed, description=None if label is None else plain(label))
+
+        yield at
