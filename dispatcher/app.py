@@ -110,7 +110,7 @@ class App:
 
     async def serve(self) -> None:
         """Run until a signal stops it; returns when everything in flight is settled."""
-        async with self._alerts.listening():
+        async with self._alerts.collecting():
             await self._serve()
 
     async def _serve(self) -> None:

@@ -5,6 +5,7 @@ reads no more of an answer than `ANSWER_BYTES_MAX`.
 """
 
 import asyncio
+import math
 import os
 import random
 import ssl
@@ -39,7 +40,8 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 # Shorter than servers and proxies keep theirs.
 KEEP_SECONDS = 4.0
 
-_SUCCESS = range(200, 300)
+# What changes a thing by its name (PUT, PATCH, DELETE) is not repeated.
+REPEATED = ("GET", "POST")
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Query = Mapping[str, str | int | None]
@@ -68,15 +70,6 @@ class Octets(Struct, frozen=True):
     """A body of bytes."""
 
     content: bytes
-
-
-class _Request(Struct, frozen=True):
-    method: Method
-    url: URL
-    body: bytes | None
-    headers: Mapping[str, str]
-    # Whether it may be repeated.
-    again: bool
 
 
 def segment(name: str) -> str:
@@ -129,33 +122,11 @@ class Transport:
 
         `path` is below the server's address, with its names as `segment` writes them. `body` becomes JSON; bytes are
         JSON already, and Octets go as they are. All attempts of a POST have one Idempotency-Key, unless it changes
-        nothing (`keyed`): the server would keep the answer for a day. A GET and a POST are repeated where that may
-        help; changes by name (PUT, PATCH, DELETE) are not.
+        nothing (`keyed`): the server would keep the answer for a day.
         """
-        headers = {"Idempotency-Key": uuid4().hex} if method == "POST" and keyed else {}
-        request = self._request(method, path, query, body, headers)
-        end = time.monotonic() + self._seconds
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            if self._closed:
-                raise Closed
-            answer = await self._attempt(request, end)
-            if isinstance(answer, Reply):
-                return answer
-            wait = (answer.retry_after or 0.0) + _backoff(attempt)
-            last = attempt == ATTEMPTS_MAX or not (request.again and answer.passing)
-            if last or time.monotonic() + wait >= end:
-                raise answer
-            await self._pause(wait)
-        raise AssertionError("the last attempt has raised or returned")
-
-    def _request(
-        self,
-        method: Method,
-        path: str,
-        query: Query | None,
-        body: Any,  # noqa: ANN401 - as above
-        headers: dict[str, str],
-    ) -> _Request:
+        headers = dict(self._headers)
+        if method == "POST" and keyed:
+            headers["Idempotency-Key"] = uuid4().hex
         content = None
         if isinstance(body, Octets):
             content = body.content
@@ -164,25 +135,39 @@ class Transport:
             content = json_of(body)
             headers["Content-Type"] = "application/json"
         url = URL(self.url + path + _query_string(query), encoded=True)
-        return _Request(method, url, content, headers, again=method in ("GET", "POST"))
+        seconds_max = ATTEMPT_SECONDS_MAX if method in REPEATED else math.inf
+        end = time.monotonic() + self._seconds
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            if self._closed:
+                raise Closed
+            seconds = min(end - time.monotonic(), seconds_max)
+            answer = await self._attempt(method, url, content, headers, seconds)
+            if isinstance(answer, Reply):
+                return answer
+            wait = (answer.retry_after or 0.0) + _backoff(attempt)
+            last = attempt == ATTEMPTS_MAX or not (method in REPEATED and answer.passing)
+            if last or time.monotonic() + wait >= end:
+                raise answer
+            await self._pause(wait)
+        raise AssertionError("the last attempt has raised or returned")
 
-    async def _attempt(self, request: _Request, end: float) -> Reply | ClientError:
+    async def _attempt(
+        self, method: Method, url: URL, content: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> Reply | ClientError:
         """Errors are values here: what aiohttp raises can have the request's headers in it, and the key is one."""
-        left = end - time.monotonic()
-        seconds = min(left, ATTEMPT_SECONDS_MAX) if request.again else left
         try:
             async with (
                 asyncio.timeout(seconds),
                 self._open().request(
-                    request.method,
-                    request.url,
-                    data=request.body,
-                    headers={**self._headers, **request.headers},
+                    method,
+                    url,
+                    data=content,
+                    headers=headers,
                     allow_redirects=False,
                     ssl=True if self._tls is None else self._tls,
                 ) as response,
             ):
-                headers = {name.lower(): value for name, value in response.headers.items()}
+                answered = {name.lower(): value for name, value in response.headers.items()}
                 body = await _whole(response)
         except TimeoutError:
             return TimedOut(f"{self.url} has not answered within {seconds:.3g} s")
@@ -192,9 +177,9 @@ class Transport:
             return Unavailable(f"{self.url}: {_words(fault)}")
         if body is None:
             return Unexpected(f"the answer is over {ANSWER_BYTES_MAX} bytes", status=response.status)
-        if response.status in _SUCCESS:
-            return Reply(response.status, headers, body)
-        return problem(response.status, headers, body)
+        if response.status in range(200, 300):
+            return Reply(response.status, answered, body)
+        return problem(response.status, answered, body)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

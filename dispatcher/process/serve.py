@@ -13,7 +13,7 @@ from dispatcher.cli.session import Session, hush, patiently
 from dispatcher.config import logs
 from dispatcher.config.settings import Database
 from dispatcher.db import embedded, pooler
-from dispatcher.db.schema import migrate as schema
+from dispatcher.db.schema import migrate as migrations
 
 MigrateOption = Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Apply nothing; exit with 1 when something is missing.")]
@@ -32,7 +32,7 @@ def serve(session: Session, migrate: MigrateOption = False) -> None:
     fault_points.arm(os.environ)
 
     async def run() -> None:
-        app = App(config, session.read, schema.migrate if migrate else None)
+        app = App(config, session.read, migrations.migrate if migrate else None)
         # What is there by now stays. Looking through all of it for garbage took 40 ms each time, three times a second
         # under load: an eighth of what the API can do, and of each hundred requests one waited for it.
         gc.freeze()
@@ -59,17 +59,17 @@ def migrate(session: Session, check: CheckOption = False) -> None:
         raise typer.Exit(FAILED)
 
 
-async def _migrate(settings: Database, check: bool) -> list[schema.Migration]:
+async def _migrate(settings: Database, check: bool) -> list[migrations.Migration]:
     """Apply what is missing, or with `check` only say what that is."""
     url, server = await asyncio.to_thread(embedded.unless_configured, settings)
     try:
         if not check:
-            return await schema.migrate(pooler.url_of(settings, url))
+            return await migrations.migrate(pooler.url_of(settings, url))
         connection = await pooler.connect(
             pooler.url_of(settings, url), pooler.MIGRATION, connect_seconds_max=settings.connect_seconds_max
         )
         try:
-            return schema.pending(await schema.applied(connection))
+            return migrations.pending(await migrations.applied(connection))
         finally:
             await connection.close()
     finally:

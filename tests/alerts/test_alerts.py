@@ -12,7 +12,7 @@ from msgspec import structs
 
 from dispatcher.alerts import SlackAlerts, slack
 from dispatcher.alerts.collected import KINDS_MAX, Batch, Collected, Kind, Seen
-from dispatcher.alerts.log_handler import FOREIGN, UNTOLD, ErrorHandler
+from dispatcher.alerts.log_handler import IGNORED_EVENTS, LIBRARY_EVENT, ErrorHandler
 from dispatcher.alerts.message import message
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
@@ -98,18 +98,18 @@ def test_the_longest_message_is_one_that_slack_takes_whole() -> None:
     assert len(text(Batch(kinds, 10**9), "e" * 64, "i" * 255)) < 40_000
 
 
-# What is heard
+# What is collected from the log
 
 
 @pytest.fixture
-def heard() -> Iterator[list[Kind]]:
-    """What an ear on the program's own log hears."""
+def handled() -> Iterator[list[Kind]]:
+    """The errors that a handler on the program's own log collects."""
     root, found = logging.getLogger(), list[Kind]()
-    before, level, ear = root.handlers, root.level, ErrorHandler(found.append)
+    before, level, handler = root.handlers, root.level, ErrorHandler(found.append)
     configured = structlog.get_config()
     try:
         logs.configure(Log(level="error"))
-        root.addHandler(ear)
+        root.addHandler(handler)
         yield found
     finally:
         root.handlers, structlog_as_it_was = before, configured
@@ -122,19 +122,19 @@ def crash() -> None:
     raise ValueError(SECRET)
 
 
-def test_an_error_is_heard_by_its_event_its_part_its_class_and_its_place(heard: list[Kind]) -> None:
+def test_an_error_is_collected_by_its_event_its_part_its_class_and_its_place(handled: list[Kind]) -> None:
     log = structlog.get_logger()
     try:
         logs.set_level(None)  # type: ignore[arg-type]  # a crash inside our own code
     except AttributeError:
         log.exception("part.crashed", part="pipeline", error=SECRET, recipient=SECRET)
-    (kind,) = heard
+    (kind,) = handled
     assert (kind.event, kind.part, kind.error) == ("part.crashed", "pipeline", "AttributeError")
     assert kind.place.startswith("dispatcher/config/logs.py:")
 
 
 @pytest.mark.parametrize("how", ["current", "given", "grouped"])
-def test_the_class_is_that_of_the_exception_itself(heard: list[Kind], how: str) -> None:
+def test_the_class_is_that_of_the_exception_itself(handled: list[Kind], how: str) -> None:
     log = structlog.get_logger()
     try:
         crash()
@@ -147,28 +147,28 @@ def test_the_class_is_that_of_the_exception_itself(heard: list[Kind], how: str) 
             case _:
                 group = ExceptionGroup("outer", [ExceptionGroup(SECRET, [error])])
                 log.error("api.failed", operation="listRuns", exc_info=group)  # noqa: TRY400 - as above
-    (kind,) = heard
+    (kind,) = handled
     assert (kind.event, kind.part, kind.error) == ("api.failed", "listRuns", "ValueError")
     assert kind.place.startswith("test_alerts.py:")
 
 
-def test_what_others_log_as_an_error_is_heard_without_its_words(heard: list[Kind]) -> None:
+def test_what_others_log_as_an_error_is_collected_without_its_words(handled: list[Kind]) -> None:
     logging.getLogger("asyncio").error(SECRET)
-    assert heard == [Kind(FOREIGN, "asyncio")]
+    assert handled == [Kind(LIBRARY_EVENT, "asyncio")]
 
 
-def test_no_warning_is_heard_and_nothing_that_users_have_saved(heard: list[Kind]) -> None:
+def test_no_warning_is_collected_and_nothing_that_users_have_saved(handled: list[Kind]) -> None:
     log = structlog.get_logger()
     log.warning("channel.unready", channel="sms")
-    for event in UNTOLD:
+    for event in IGNORED_EVENTS:
         log.error(event)
     log.error("run.poison", run_id=17)
-    assert heard == [Kind("run.poison")]
+    assert handled == [Kind("run.poison")]
 
 
 def test_what_is_not_told_is_still_logged_by_somebody() -> None:
     source = "".join(path.read_text() for path in (ROOT / "dispatcher").rglob("*.py") if path.name != "ear.py")
-    assert [event for event in UNTOLD if f'("{event}"' not in source] == []
+    assert [event for event in IGNORED_EVENTS if f'("{event}"' not in source] == []
 
 
 # What is told
@@ -212,10 +212,10 @@ async def told() -> AsyncIterator[Told]:
         yield Told(far)
 
 
-async def test_the_first_error_waits_for_company_and_then_there_is_one_message(told: Told) -> None:
+async def test_the_first_error_waits_for_others_and_then_there_is_one_message(told: Told) -> None:
     assert await told.after(1) == 0
     for _ in range(3):
-        told.courier.hear(CRASH)
+        told.courier.add(CRASH)
         assert await told.after(1) == 0
     assert await told.after(3) == 1
     assert "one has 3 errors" in told.last()
@@ -225,11 +225,11 @@ async def test_the_first_error_waits_for_company_and_then_there_is_one_message(t
 
 
 async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_meanwhile(told: Told) -> None:
-    told.courier.hear(CRASH)
+    told.courier.add(CRASH)
     assert await told.after(0) == 0
     assert await told.after(5) == 1
     for _ in range(50):
-        told.courier.hear(CRASH)
+        told.courier.add(CRASH)
         assert await told.after(1) == 1
     assert await told.after(9) == 1
     assert await told.after(1) == 2
@@ -241,11 +241,11 @@ async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_mean
 )
 async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhile(told: Told, trouble: Any) -> None:
     told.far.next.append(trouble)
-    told.courier.hear(CRASH)
+    told.courier.add(CRASH)
     await told.after(0)
     assert await told.after(5) == 1
     assert told.counted("failed") == 1
-    told.courier.hear(CRASH)
+    told.courier.add(CRASH)
     assert await told.after(59) == 1
     assert await told.after(1) == 2
     assert "one has 2 errors" in told.last()
@@ -254,7 +254,7 @@ async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhi
 
 async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url(told: Told) -> None:
     told.far.next += [says(429, retry_after="3000")] * 2
-    told.courier.hear(CRASH)
+    told.courier.add(CRASH)
     await told.after(0)
     assert await told.after(5) == 1
     assert await told.after(2_999) == 1
@@ -268,7 +268,7 @@ async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url
 
 async def test_who_may_not_be_connected_to_is_not(told: Told) -> None:
     told.set(allow_addresses="")
-    told.courier.hear(CRASH)
+    told.courier.add(CRASH)
     await told.after(0)
     assert await told.after(5) == 0
     assert told.counted("failed") == 1
@@ -276,9 +276,9 @@ async def test_who_may_not_be_connected_to_is_not(told: Told) -> None:
 
 async def test_without_a_url_nothing_is_kept(told: Told) -> None:
     url = told.courier.settings.slack
-    told.courier.hear(CRASH)
+    told.courier.add(CRASH)
     told.set(slack="")
-    told.courier.hear(CRASH)
+    told.courier.add(CRASH)
     await told.after(100)
     told.set(slack=url)
     assert await told.after(100) == 0
@@ -287,33 +287,33 @@ async def test_without_a_url_nothing_is_kept(told: Told) -> None:
 
 async def test_kinds_that_were_forgotten_are_counted_and_told(told: Told) -> None:
     for number in range(KINDS_MAX + 4):
-        told.courier.hear(structs.replace(CRASH, part=str(number)))
+        told.courier.add(structs.replace(CRASH, part=str(number)))
     await told.after(0)
     assert await told.after(5) == 1
     assert told.metrics.registry.get_sample_value("dispatcher_alerts_dropped_total") == 4
     assert "and 4 of further kinds" in told.last()
 
 
-async def test_an_outage_is_told_once_and_the_next_one_again(told: Told, heard: list[Kind]) -> None:
+async def test_an_outage_is_told_once_and_the_next_one_again(told: Told, handled: list[Kind]) -> None:
     told.away_since = told.now
     await told.after(29)
-    assert heard == []
+    assert handled == []
     await told.after(1)
     await told.after(100)
-    assert heard == [Kind("database.away_long")]
+    assert handled == [Kind("database.away_long")]
     told.away_since = None
     await told.after(1)
     told.away_since = told.now
     await told.after(31)
-    assert heard == [Kind("database.away_long")] * 2
+    assert handled == [Kind("database.away_long")] * 2
 
 
 # While the program runs
 
 
-async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(told: Told, heard: list[Kind]) -> None:
+async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(told: Told, handled: list[Kind]) -> None:
     async def run() -> None:
-        async with told.courier.listening():
+        async with told.courier.collecting():
             structlog.get_logger().error("results.unwritten")
             crash()
 
@@ -328,29 +328,29 @@ async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(told: To
     assert len(told.far.requests) == 1
 
 
-async def test_an_end_without_an_error_tells_nothing(told: Told, heard: list[Kind]) -> None:
-    async with told.courier.listening():
+async def test_an_end_without_an_error_sends_nothing(told: Told, handled: list[Kind]) -> None:
+    async with told.courier.collecting():
         pass
     assert told.far.requests == []
 
 
 async def test_no_end_waits_for_a_slack_that_is_silent(
-    told: Told, heard: list[Kind], monkeypatch: pytest.MonkeyPatch
+    told: Told, handled: list[Kind], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slack, "FAREWELL_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(slack, "LAST_MESSAGE_SECONDS_MAX", 0.05)
     told.far.always = silent = Silent()
     async with asyncio.timeout(slack.CALL_SECONDS_MAX):
-        async with told.courier.listening():
+        async with told.courier.collecting():
             structlog.get_logger().error("results.unwritten")
     assert silent.begun.is_set()
     silent.let_go.set()
 
 
-async def test_it_goes_on_by_itself(told: Told, heard: list[Kind]) -> None:
+async def test_it_goes_on_by_itself(told: Told, handled: list[Kind]) -> None:
     told.set(collect_seconds=0.001)
     told.far.always = silent = Silent()
     silent.let_go.set()
-    async with told.courier.listening():
+    async with told.courier.collecting():
         structlog.get_logger().error("results.unwritten")
         while not silent.begun.is_set():
             told.now += 1

@@ -63,11 +63,11 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
     [
         (
             b"200 OK\r\ncontent-length: 6\r\n\r\n<html>",
-            "200, and what came is no JSON, or a piece of it; is the address right?",
+            "200, and its body is not JSON, or is cut off; is the address right?",
         ),
         (
             b'200 OK\r\ncontent-length: 9\r\n\r\n{"runs":[',
-            "200, and what came is no JSON, or a piece of it; is the address right?",
+            "200, and its body is not JSON, or is cut off; is the address right?",
         ),
         (b'200 OK\r\ncontent-length: 90\r\n\r\n{"runs":[', "its answer breaks off, or cannot be unpacked"),
         (

@@ -219,7 +219,7 @@ async def test_a_problem_is_an_error_of_its_kind(
     ("says", "words"),
     [
         (says(404, raw=b"<html>"), "404, and not by Dispatcher"),
-        (says(307, location="https://elsewhere.example/"), "307: it leads elsewhere"),
+        (says(307, location="https://elsewhere.example/"), "307: a redirect"),
         (says(500, {"type": "about:blank"}), "500, and not by Dispatcher"),
     ],
 )

@@ -8,7 +8,6 @@ import typer
 from msgspec import structs
 
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.calls.hints import hinted
 from dispatcher.cli.commands import Version, command, group
 from dispatcher.cli.options import name_given, second
 from dispatcher.cli.terminal.output import cell, show_list, tell
@@ -110,7 +109,7 @@ def publish(caller: Caller, name: Name, *, version: Version = None) -> None:
 
     What is on its way keeps the version that it has.
     """
-    with hinted(caller, endpoints.list_templates, name):
+    with caller.hinted(endpoints.list_templates, name):
         done: PublishedTemplate = caller.ask(endpoints.publish_template, name, body={"version": version})
     before = "" if done.before in (None, done.published) else f"; version {done.before} was"
     already = " already" if done.before == done.published else ""
@@ -157,6 +156,6 @@ def _read(caller: Caller, file: Path, name: str) -> str:
 
 
 def _get(caller: Caller, name: str, version: int | None) -> WholeTemplate:
-    with hinted(caller, endpoints.list_templates, name):
+    with caller.hinted(endpoints.list_templates, name):
         found: WholeTemplate = caller.ask(endpoints.get_template, name, version=version)
     return found

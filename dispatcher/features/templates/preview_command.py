@@ -10,7 +10,6 @@ from msgspec import Raw
 from dispatcher.base.errors import TemplateError
 from dispatcher.cli.arguments import object_text
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.calls.hints import hinted
 from dispatcher.cli.commands import Version
 from dispatcher.cli.terminal.console import plain
 from dispatcher.features.templates import endpoints
@@ -57,7 +56,7 @@ def preview(
 
 def _rendered(caller: Caller, name: str, body: Mapping[str, object]) -> Preview:
     try:
-        with hinted(caller, endpoints.list_templates, name):
+        with caller.hinted(endpoints.list_templates, name):
             shown: Preview = caller.ask(endpoints.preview_template, name, body=body)
     except Problem as problem:
         if [fault.path for fault in problem.faults] != ["$.variables"]:

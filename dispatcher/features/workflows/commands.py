@@ -8,7 +8,6 @@ import msgspec
 import typer
 
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.calls.hints import hinted
 from dispatcher.cli.commands import Version, command, group
 from dispatcher.cli.options import name_given, second
 from dispatcher.cli.terminal.launcher import launcher
@@ -131,7 +130,7 @@ def _template(one: Mapping[str, Any]) -> str:
 @command(app, "activate", acts=True)
 def activate(caller: Caller, name: Name) -> None:
     """Let a workflow take triggers."""
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         done: Switched = caller.ask(endpoints.activate_workflow, name)
     _switched(caller, done, "takes triggers", active=True)
 
@@ -139,7 +138,7 @@ def activate(caller: Caller, name: Name) -> None:
 @command(app, "deactivate", acts=True)
 def deactivate(caller: Caller, name: Name) -> None:
     """Let a workflow take no more triggers. Runs that are under way go on."""
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         done: Switched = caller.ask(endpoints.deactivate_workflow, name)
     _switched(caller, done, "takes no more triggers", active=False)
 
@@ -156,7 +155,7 @@ def delete(caller: Caller, name: Name) -> None:
 
     Refused while it has unfinished runs, and while it is active and has any.
     """
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         caller.ask(endpoints.delete_workflow, name)
     tell(caller, {"name": name, "deleted": True}, f"workflow {name} is deleted")
 
@@ -195,6 +194,6 @@ def diff(
 
 
 def _get(caller: Caller, name: str, version: int | None) -> WholeWorkflow:
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         found: WholeWorkflow = caller.ask(endpoints.get_workflow, name, version=version)
     return found
