@@ -1,8 +1,13 @@
-"""Every command there is: the registry that the command line and its help are made of."""
+"""The command registry: the command line and its help are made of it."""
 
 from collections.abc import Mapping
 
 from dispatcher.cli.root import Entry
+
+
+def _of(feature: str, summary: str) -> Entry:
+    return Entry(f"dispatcher.features.{feature}.commands", summary)
+
 
 # A module is imported when its command is asked for. `--help` shows the summaries: all modules take ten times as long.
 COMMANDS: Mapping[str, Entry] = {
@@ -16,11 +21,9 @@ COMMANDS: Mapping[str, Entry] = {
         "Kill replicas and cut their connections while they send, and check that nothing is lost and nothing sent "
         "twice.",
     ),
-    "pause": Entry("dispatcher.features.pauses.commands", "Stop a channel, provider, tenant, template or workspace."),
-    "resume": Entry(
-        "dispatcher.features.pauses.commands", "Let a channel, provider, tenant, template or workspace go on."
-    ),
-    "pauses": Entry("dispatcher.features.pauses.commands", "List what is paused: where, since when, by whom and why."),
+    "pause": _of("pauses", "Stop a channel, provider, tenant, template or workspace."),
+    "resume": _of("pauses", "Let a channel, provider, tenant, template or workspace go on."),
+    "pauses": _of("pauses", "List what is paused: where, since when, by whom and why."),
     "quarantine": Entry(
         "dispatcher.process.quarantine",
         "Hold everything that is due and was created before a time, until somebody says what became of it.",
@@ -29,43 +32,24 @@ COMMANDS: Mapping[str, Entry] = {
         "dispatcher.process.check",
         "Check every invariant on the whole database, and name what breaks it; exit with 1 when anything does.",
     ),
-    "deliveries": Entry(
-        "dispatcher.features.deliveries.commands", "List and show deliveries; retry, cancel or move them."
-    ),
-    "held": Entry("dispatcher.features.held.commands", "List and show held deliveries, and say what became of them."),
-    "dead": Entry(
-        "dispatcher.features.dead_letters.commands", "List and show what has failed for good; replay or discard it."
-    ),
-    "objects": Entry(
-        "dispatcher.features.objects.commands", "Keep files that deliveries carry as attachments or inline images."
-    ),
-    "templates": Entry("dispatcher.features.templates.commands", "Save, look at and publish templates."),
-    "workflows": Entry(
-        "dispatcher.features.workflows.commands", "Save workflows, look at them, and let them take triggers."
-    ),
-    "runs": Entry(
-        "dispatcher.features.runs.commands", "List, show and watch runs; pause, resume, cancel and retry them."
-    ),
-    "suppressions": Entry(
-        "dispatcher.features.suppressions.commands",
-        "List, add, remove, import and check addresses that get nothing more.",
-    ),
+    "deliveries": _of("deliveries", "List and show deliveries; retry, cancel or move them."),
+    "held": _of("held", "List and show held deliveries, and say what became of them."),
+    "dead": _of("dead_letters", "List and show what has failed for good; replay or discard it."),
+    "objects": _of("objects", "Keep files that deliveries carry as attachments or inline images."),
+    "templates": _of("templates", "Save, look at and publish templates."),
+    "workflows": _of("workflows", "Save workflows, look at them, and let them take triggers."),
+    "runs": _of("runs", "List, show and watch runs; pause, resume, cancel and retry them."),
+    "suppressions": _of("suppressions", "List, add, remove, import and check addresses that get nothing more."),
     "topics": Entry(
         "dispatcher.features.suppressions.topic_commands",
         "List what addresses said about topics; subscribe and unsubscribe them.",
     ),
-    "contacts": Entry(
-        "dispatcher.features.contacts.commands",
-        "Write, look at, import, export and erase contacts: the people of a workspace.",
-    ),
-    "schedules": Entry(
-        "dispatcher.features.schedules.commands",
+    "contacts": _of("contacts", "Write, look at, import, export and erase contacts: the people of a workspace."),
+    "schedules": _of(
+        "schedules",
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",
     ),
-    "keys": Entry("dispatcher.features.keys.commands", "Make, list, rotate and revoke the keys of the HTTP API."),
-    "webhooks": Entry(
-        "dispatcher.features.webhooks.commands",
-        "Let endpoints be told what happens to deliveries and runs, in signed messages.",
-    ),
+    "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
+    "webhooks": _of("webhooks", "Let endpoints be told what happens to deliveries and runs, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),
 }

@@ -15,14 +15,14 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Line(Struct, frozen=True):
-    """One line by its number, from 1; None is one that was too long to keep."""
+    """A line by its number, from 1; its content is None if it was too long."""
 
     number: int
     content: bytes | None
 
 
 class Lines:
-    """Reads a stream to its end. `bytes_read` is how far it came."""
+    """Reads a stream to its end. `bytes_read` is its position."""
 
     def __init__(self, source: BufferedReader) -> None:
         self._source = source
@@ -32,7 +32,7 @@ class Lines:
         self.bytes_read = 0
 
     def batches(self) -> Iterator[list[Line]]:
-        """What has arrived, at most a batch at a time. Blank lines count, and are left out."""
+        """Yield the lines that have arrived, by the batch. Blank lines are counted and left out."""
         while chunk := self._source.read1(CHUNK_BYTES):
             self.bytes_read += len(chunk)
             *whole, rest = chunk.split(b"\n")

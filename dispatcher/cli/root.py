@@ -1,4 +1,4 @@
-"""The root of the command line: every command by its name, and how any of them ends."""
+"""The root of the command line: it finds commands by their names, and turns errors into exit codes."""
 
 import io
 import os
@@ -53,7 +53,7 @@ def overview(commands: Mapping[str, Entry]) -> typer.Typer:
     """Return the parser of a command line that names no command: it knows their names, for help and hints."""
     app = _root_of_all()
     for name, entry in commands.items():
-        app.command(name, help=entry.summary)(_nothing)
+        app.command(name, help=entry.summary)(lambda: None)
     return app
 
 
@@ -61,10 +61,6 @@ def _root_of_all() -> typer.Typer:
     app = group(help="A self-hosted notification engine on Postgres.", epilog=EPILOG)
     app.callback()(_root)
     return app
-
-
-def _nothing() -> None:
-    """Stand in for a command that is only listed."""
 
 
 def _version(asked: bool) -> None:
@@ -98,19 +94,19 @@ def main(commands: Mapping[str, Entry]) -> NoReturn:
 
 
 def _failed(error: BaseException) -> int:
-    """Say why a command has not done what it was asked for; the exit code. A bug is raised again."""
-    from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain  # noqa: PLC0415 - it knows every room's errors
-    from dispatcher.cli.terminal.console import Output  # noqa: PLC0415 - it loads what draws on terminals
+    """Show why a command has failed, and return its exit code. A bug is raised again."""
+    from dispatcher.cli.failures import FAILED, INTERRUPTED, UNUSABLE, explain  # noqa: PLC0415 - it imports every room's errors
+    from dispatcher.cli.terminal.console import Output  # noqa: PLC0415 - it imports rich
 
     # Known before anything is parsed, since a usage error has no context yet.
     output = Output("--json" in sys.argv)
     if isinstance(error, ClickException):
-        _say_how(output, error)
+        _show_usage_error(output, error)
         return UNUSABLE
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        # Who read our output has gone; Python would complain about it once more when it flushes at exit.
+        # The reader of our output has ended; Python would report it again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     failures = explain(error)
@@ -121,7 +117,7 @@ def _failed(error: BaseException) -> int:
     return max(failure.exit_code for failure in failures)
 
 
-def _say_how(output: "Output", wrong: ClickException) -> None:
+def _show_usage_error(output: "Output", wrong: ClickException) -> None:
     if isinstance(wrong, NoArgsIsHelpError):
         typer.echo(wrong.format_message(), err=True)
         return

@@ -259,17 +259,13 @@ def _base(url: str) -> str:
 
 
 def _headers(key: str) -> Mapping[str, str]:
+    if not (key and key.isascii() and key.isprintable() and " " not in key):
+        raise refused([Fault("key", "expected printable characters without spaces")])
     return {
-        "Authorization": f"Bearer {_text(key, 'key')}",
+        "Authorization": f"Bearer {key}",
         "Accept": "application/json",
         "User-Agent": f"dispatcher/{VERSION}",
     }
-
-
-def _text(text: str, path: str) -> str:
-    if not (text and text.isascii() and text.isprintable() and " " not in text):
-        raise refused([Fault(path, "expected printable characters without spaces")])
-    return text
 
 
 def _query_string(query: Query | None) -> str:

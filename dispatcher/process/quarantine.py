@@ -8,6 +8,7 @@ from dispatcher.base.values.durations import instant
 from dispatcher.cli.options import Actor, Reason, Yes, confirm, deliveries_in_words, require_words, second, who
 from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.cli.terminal.output import tell
 from dispatcher.engine.store import held
 from dispatcher.engine.store.held import Suspects
 
@@ -37,18 +38,15 @@ def quarantine(
         if count:
             confirm(session.output, yes, count, _in_words(found, f"created before {second(time)} would be "))
             found = session.run(lambda: held.quarantine(database, time, by, reason))
-    if session.output.as_json:
-        session.output.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
-    elif not count:
-        session.output.text(f"nothing that is due was created before {second(time)}")
-    else:
-        places = [f"`{launcher()} held list`"] * bool(found.deliveries)
-        places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
-        session.output.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
+    places = [f"`{launcher()} held list`"] * bool(found.deliveries)
+    places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
+    text = _in_words(found) + (f": see {' and '.join(places)}" if places else "")
+    record = {"before": time, "held": found.deliveries, "paused_runs": found.runs}
+    tell(session, record, text if count else f"nothing that is due was created before {second(time)}")
 
 
 def _in_words(found: Suspects, about: str = "") -> str:
-    """Both counts, or the one that there is."""
+    """Return both counts, or the count that is not zero."""
     runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
     words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not found.runs)
     return ", ".join(words + [f"{runs} {'' if words else about}paused"] * bool(found.runs))

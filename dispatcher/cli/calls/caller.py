@@ -217,22 +217,18 @@ class Caller:
         return endpoint.elsewhere
 
     def _open(self) -> Backend:
-        if self._backend is None:
-            self._backend = self._here() if self.session.address is None else self._there()
+        if self._backend is None and self.session.address is None:
+            from dispatcher.cli.calls.local import Local  # noqa: PLC0415 - it imports much that other commands do not use
+
+            unnamed = None if self.given.spans else "default"
+            part = Part(self.given.tenant or unnamed, self.given.workspace or unnamed)
+            self._backend = Local(self.database, lambda: self.session.config, part, self.operator)
+        elif self._backend is None:
+            from dispatcher.cli.calls.remote import Remote  # noqa: PLC0415 - HTTP takes as long to import as all the rest
+
+            transport = self._opened.enter_context(self.session.transport())
+            self._backend = Remote(transport, self.given.tenant, self.given.workspace)
         return self._backend
-
-    def _here(self) -> Backend:
-        from dispatcher.cli.calls.local import Local  # noqa: PLC0415 - writing a message imports much that other commands do not use
-
-        unnamed = None if self.given.spans else "default"
-        part = Part(self.given.tenant or unnamed, self.given.workspace or unnamed)
-        return Local(self.database, lambda: self.session.config, part, self.operator)
-
-    def _there(self) -> Backend:
-        from dispatcher.cli.calls.remote import Remote  # noqa: PLC0415 - HTTP takes as long to import as all the rest
-
-        transport = self._opened.enter_context(self.session.transport())
-        return Remote(transport, self.given.tenant, self.given.workspace)
 
 
 def _plain(value: object) -> str:

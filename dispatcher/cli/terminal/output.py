@@ -1,4 +1,4 @@
-"""Output: what a command has to say, as JSON where that was asked for, else in words and tables."""
+"""Results of a command: as JSON where that was asked for, else as text and tables."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -8,11 +8,12 @@ from msgspec import Raw, Struct
 
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.options import second
+from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.console import plain
 
 
-def tell(caller: Caller, record: object, *lines: str) -> None:
-    """Say what was done: a record, or lines."""
+def tell(caller: Caller | Session, record: object, *lines: str) -> None:
+    """Show a result: as a record, or as lines."""
     if caller.output.as_json:
         caller.output.record(record)
         return
@@ -23,7 +24,7 @@ def tell(caller: Caller, record: object, *lines: str) -> None:
 def show_list(
     caller: Caller, rows: Sequence[Any], columns: Sequence[str], cells: Callable[[Any], Sequence[object]], nothing: str
 ) -> None:
-    """Show rows: each as a record, or all in a table; and where to read on, where --limit has cut them off."""
+    """Show rows: each as a record, or all in a table; with a hint where --limit has cut them off."""
     if caller.output.as_json:
         for row in rows:
             caller.output.record(row)
@@ -38,10 +39,7 @@ def show_list(
 
 
 def show_facts(caller: Caller, title: str, name: str, facts: Struct, *without: str, **words: str) -> None:
-    """Show a struct: the fields that have a value, one a line, `without` those that are shown elsewhere.
-
-    A field that has `words` is shown so to people.
-    """
+    """Show a struct: its fields with a value but `without` some, a line each; `words` replace values for people."""
     if caller.output.as_json:
         caller.output.record(facts)
         return
@@ -51,7 +49,7 @@ def show_facts(caller: Caller, title: str, name: str, facts: Struct, *without: s
 
 
 def cell(value: object) -> object:
-    """A value as people read it."""
+    """Return a value for people."""
     match value:
         case datetime():
             return second(value)

@@ -27,6 +27,7 @@ from dispatcher.base.errors import (
 )
 from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.cli.terminal.output import tell
 from dispatcher.config import logs
 from dispatcher.config.redacted import hide_password
 from dispatcher.config.settings import Config
@@ -75,14 +76,8 @@ def demo(session: Session, serve: ServeOption = False) -> None:
         rows = session.run(lambda: _rows(database, written))
         run = session.run(lambda: start_run(database, config))
     for row in rows:
-        if session.output.as_json:
-            session.output.record(row)
-        else:
-            session.output.text(f"delivery {row['id']}: {row['channel']}, {row['life']}")
-    if session.output.as_json:
-        session.output.record({"execution_id": run["id"], **run})
-    else:
-        session.output.text(f"run {run['id']}: {run['workflow']}, {run['status']}")
+        tell(session, row, f"delivery {row['id']}: {row['channel']}, {row['life']}")
+    tell(session, {"execution_id": run["id"], **run}, f"run {run['id']}: {run['workflow']}, {run['status']}")
 
 
 @contextmanager

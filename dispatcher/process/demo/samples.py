@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -81,8 +82,7 @@ def _new(
     subject: str,
     template: dict[str, str],
     variables: Mapping[str, object],
-    lane: Lane = Lane.NORMAL,
-    scheduled_for: datetime | None = None,
+    **more: Any,  # noqa: ANN401 - other fields of New
 ) -> New:
     return New(
         idempotency_key=delivery_key(channel, RUN, recipient, subject, BORN),
@@ -90,6 +90,5 @@ def _new(
         recipient=recipient,
         template=msgspec.json.encode(template).decode(),
         variables=msgspec.json.encode(variables).decode(),
-        lane=lane,
-        scheduled_for=scheduled_for,
+        **more,
     )
