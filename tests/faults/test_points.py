@@ -32,25 +32,25 @@ SLOW = {"DISPATCHER_CHANNELS__SMS__RATE_PER_SECOND": "3", "DISPATCHER_CHANNELS__
 NUMBER = 4
 
 WHERE = {
-    "claim.asked": "actors/claimer.py",
-    "claim.taken": "actors/claimer.py",
-    "render.done": "actors/renderer.py",
-    "mark.asked": "actors/sender.py",
-    "mark.written": "actors/sender.py",
-    "call.begun": "actors/sender.py",
-    "call.ended": "actors/sender.py",
-    "result.put": "actors/sender.py",
-    "flush.asked": "actors/flusher.py",
-    "flush.written": "actors/flusher.py",
+    "claim.asked": "engine/claimer.py",
+    "claim.taken": "engine/claimer.py",
+    "render.done": "engine/renderer.py",
+    "mark.asked": "engine/sender.py",
+    "mark.written": "engine/sender.py",
+    "call.begun": "engine/sender.py",
+    "call.ended": "engine/sender.py",
+    "result.put": "engine/sender.py",
+    "flush.asked": "engine/flusher.py",
+    "flush.written": "engine/flusher.py",
     "tick.before_commit": "features/schedules/worker.py",
     "tick.committed": "features/schedules/worker.py",
     "announce.before_commit": "features/webhooks/worker.py",
     "announce.committed": "features/webhooks/worker.py",
-    "walk.noted": "features/runs/worker.py",
-    "walk.before_commit": "features/runs/worker.py",
-    "walk.committed": "features/runs/worker.py",
-    "recovery.fenced": "actors/recoverer.py",
-    "recovery.done": "actors/recoverer.py",
+    "walk.noted": "features/runs/walk/worker.py",
+    "walk.before_commit": "features/runs/walk/worker.py",
+    "walk.committed": "features/runs/walk/worker.py",
+    "recovery.fenced": "engine/recoverer.py",
+    "recovery.done": "engine/recoverer.py",
     "drain.begun": "pipeline.py",
     "farewell.begun": "pipeline.py",
     "farewell.flushed": "pipeline.py",
@@ -240,10 +240,10 @@ async def test_who_stood_still_past_its_lease_sends_nothing_twice(case: Case, po
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
-    """Each `faultpoints.passing(…)`, and whether it stands alone under `if faultpoints.ARMED:`."""
+    """Each `fault_points.passing(…)`, and whether it stands alone under `if fault_points.ARMED:`."""
     guarded: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "faultpoints.ARMED" and not node.orelse:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "fault_points.ARMED" and not node.orelse:
             guarded.update(body.value for body in node.body if isinstance(body, ast.Expr))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "passing":

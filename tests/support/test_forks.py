@@ -29,7 +29,8 @@ def test_a_fork_says_what_a_program_says(program: Program, words: str, level: st
 
 
 def test_tests_start_forks(program: Program) -> None:
-    assert forks().suits(program.environment_with({"FAULT": "none"}))
+    environment = program.environment_with({"FAULT": "none"})
+    assert forks().suits(environment), environment.items() ^ forks().environment.items()
 
 
 def test_it_has_the_environment_that_it_is_given(program: Program) -> None:

@@ -15,7 +15,6 @@ from dispatcher.base.worker_process import Offload
 from dispatcher.base.workspace import Workspace
 from dispatcher.config.settings import Config
 from dispatcher.features.deliveries import endpoints
-from dispatcher.features.deliveries.intake import Intake
 from dispatcher.http.endpoints import Call, Part
 from dispatcher.http.problems import Problem
 from dispatcher.liquid.sources import PARTS_MAX
@@ -181,10 +180,9 @@ async def test_of_many_words_that_nobody_knows_the_first_are_told_what_they_may_
 
 
 def _call(body: bytes) -> SimpleNamespace:
-    intake = Intake(Config().limits, Config().channels, hurried=True)
-    served = SimpleNamespace(intake=lambda: intake, offload=Offload())
+    served = SimpleNamespace(config=Config, offload=Offload())
     here = {"part": Part("default", "default"), "workspace": Workspace("default", "default")}
-    return SimpleNamespace(given=json.loads(body), body=body, served=served, **here)
+    return SimpleNamespace(given=json.loads(body), body=body, shown=None, served=served, **here)
 
 
 async def test_so_it_is_when_they_are_written_all_or_none() -> None:

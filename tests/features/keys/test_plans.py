@@ -55,7 +55,7 @@ async def test_a_key_of_many_in_one_transaction_costs_no_look_at_the_others(
     [
         ("dispatcher.features.deliveries.store", "holders", (["default"], ["default"], ["k7"])),
         ("dispatcher.features.deliveries.store", "find", ("default", "default", "k7")),
-        ("answers", "find", ("default", "default", "k7")),
+        ("dispatcher.http.server.idempotency", "find", ("default", "default", "k7")),
     ],
 )
 async def test_who_holds_a_key_is_found_by_all_of_it(

@@ -176,7 +176,7 @@ WITH ended AS (
         AS e (run_id, number, step, event, node, context, added, error)
 )
 UPDATE dispatcher.runs r
-   SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, now()),
+   SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, statement_timestamp()),
        finished_at = CASE WHEN a.status IN ('completed', 'failed', 'cancelled') THEN statement_timestamp() END,
        error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, slow = false,
        state = a.state::jsonb
