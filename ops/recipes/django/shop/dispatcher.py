@@ -37,7 +37,7 @@ def trigger(workflow: str, data: Mapping[str, Any], key: str) -> int:
 
 
 def status(run: int) -> str | None:
-    """Where a run stands."""
+    """Return the status of a run."""
     with connection.cursor() as cursor:
         cursor.execute(STATUS, [run])
         row = cursor.fetchone()
