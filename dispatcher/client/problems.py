@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dispatcher.base.errors import Fault
 from dispatcher.client.errors import (
@@ -67,16 +67,9 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
         if document.detail == _NO_PATH:
             words = f"{status}: Dispatcher has no such path there; is the address right?"
             return Unexpected(words, status=status, kind=kind, request_id=document.request_id)
-        return _error_type(status, kind)(
-            document.detail,
-            status=status,
-            kind=kind,
-            faults=document.faults,
-            more_faults=document.more_faults,
-            request_id=document.request_id,
-            retry_after=retry_after,
-            answer=document.answer,
-        )
+        facts = structs.asdict(document)
+        del facts["type"]
+        return _error_type(status, kind)(**facts, status=status, kind=kind, retry_after=retry_after)
     request_id = headers.get("x-request-id", "")[:_REQUEST_ID_CHARACTERS_MAX] or None
     if status in _OF_PROXIES:
         words = f"{status} ({HTTPStatus(status).phrase}), by a proxy before Dispatcher"

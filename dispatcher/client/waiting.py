@@ -40,20 +40,14 @@ async def wait(
         else:
             if run != seen:
                 seen = run
-                await _tell(on_progress, run)
+                if on_progress is not None and isawaitable(waiting := on_progress(run)):
+                    await waiting
             if run.ended:
                 return run
         left = end - time.monotonic()
         if left <= 0:
             raise _late(run_id, seen, trouble, seconds)
         await asyncio.sleep(min(poll, left))
-
-
-async def _tell(on_progress: OnProgress | None, run: Run) -> None:
-    if on_progress is not None:
-        told = on_progress(run)
-        if isawaitable(told):
-            await told
 
 
 def _late(run_id: int, seen: Run | None, trouble: ClientError | None, seconds: float) -> WaitTimedOut:

@@ -20,29 +20,20 @@ from dispatcher.selftest.trial import Report, trial
 # An embedded server has 100 connections, and each replica may open eleven.
 REPLICAS_MAX = 7
 IDS_SHOWN_MAX = 5
+CUTS_HELP = "How often lines to Postgres are cut; -1: as often as killed."
 TALLIED = ["messages", "sent", "accepted", "asked_again", "duplicates", "lost", "failed", "held", "held_accepted"]
-
-KillOption = Annotated[int, typer.Option("--kill", min=0, max=10_000, help="How often a replica is killed or stopped.")]
-MessagesOption = Annotated[int, typer.Option("--messages", min=2, max=10_000_000, help="How many are sent.")]
-ReplicasOption = Annotated[int, typer.Option("--replicas", min=1, max=REPLICAS_MAX, help="Processes at a time.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="What all disturbances are drawn from.")]
-LeaseOption = Annotated[float, typer.Option("--lease", min=0.5, max=60, help="Seconds until others take over.")]
-CutsOption = Annotated[
-    int, typer.Option("--cuts", min=-1, max=10_000, help="How often lines to Postgres are cut; -1: as often as killed.")
-]
-KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the ledgers.")]
 
 
 def selftest(
     session: Session,
     *,
-    kill: KillOption = 20,
-    messages: MessagesOption = 10_000,
-    replicas: ReplicasOption = 2,
-    seed: SeedOption = 1,
-    lease: LeaseOption = 1.0,
-    cuts: CutsOption = -1,
-    keep: KeepOption = False,
+    kill: Annotated[int, typer.Option(min=0, max=10_000, help="How often a replica is killed or stopped.")] = 20,
+    messages: Annotated[int, typer.Option(min=2, max=10_000_000, help="How many are sent.")] = 10_000,
+    replicas: Annotated[int, typer.Option(min=1, max=REPLICAS_MAX, help="Processes at a time.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="What all disturbances are drawn from.")] = 1,
+    lease: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds until others take over.")] = 1.0,
+    cuts: Annotated[int, typer.Option(min=-1, max=10_000, help=CUTS_HELP)] = -1,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the ledgers.")] = False,
 ) -> None:
     """Kill replicas and cut their connections while they send, and check that nothing is lost and nothing sent twice.
 
