@@ -3,7 +3,7 @@
 from bench.measure import BenchError
 from bench.server import Connection
 from dispatcher.plans import plan as plans
-from dispatcher.plans.plan import Delay, Edge, Plan, Read, Send
+from dispatcher.plans.plan import Delay, Edge, Plan, RequiredVariable, Send
 
 WORKFLOW = "bench"
 SETTINGS = {
@@ -11,7 +11,7 @@ SETTINGS = {
     for channel in ("EMAIL", "SMS")
     for name, value in (("PROVIDER", "blackhole"), ("MARKED_MAX", "2000"))
 }
-_NAME = Read("name", ("name",))
+_NAME = RequiredVariable("name", ("name",))
 
 
 def plan(delay_seconds: float = 0.0) -> Plan:
@@ -31,7 +31,7 @@ def plan(delay_seconds: float = 0.0) -> Plan:
             "text": Send(step=3, channel="sms", to=("{{ phone }}",), parts={"body": "Hi {{ name }}"}, reads=("name",)),
         },
         edges={"mail": (Edge("pause"),), "pause": (Edge("text"),)},
-        reads=(Read("email", ("email",)), _NAME, Read("phone", ("phone",))),
+        reads=(RequiredVariable("email", ("email",)), _NAME, RequiredVariable("phone", ("phone",))),
     )
 
 

@@ -22,57 +22,53 @@ from dispatcher.config.settings import Channel as ChannelSettings
 from dispatcher.config.settings import Config, Faults, Limits
 from dispatcher.db import embedded, pooler, tenants
 from dispatcher.db.database import Database
-from dispatcher.db.schema import migrate as schema
+from dispatcher.db.schema import migrate
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.janitor import Janitor
-from dispatcher.engine.pauses import Controls
+from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.recoverer import Recoverer
 from dispatcher.engine.rules.rates import Rates
-from dispatcher.engine.rules.unsubscribe_links import Links
 from dispatcher.engine.sender import Terms
 from dispatcher.engine.store import backlog
-from dispatcher.engine.streams import Epoch
+from dispatcher.engine.streams import Epoch, unless
 from dispatcher.engine.supervisor import Supervisor
 from dispatcher.engine.wakeup import Wakeup
-from dispatcher.features.receipts.endpoints import Office, receiving
-from dispatcher.features.receipts.providers.providers import doors_of
-from dispatcher.features.receipts.providers.request import Doors
+from dispatcher.features.receipts.endpoints import ReceiptContext, receipt_handlers
+from dispatcher.features.receipts.providers.providers import configured_providers
+from dispatcher.features.receipts.providers.request import Providers
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribing
 from dispatcher.http.server.listener import Listener, application
 from dispatcher.http.server.routes import Interface
-from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
+from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
-from dispatcher.pipeline import Pipeline
+from dispatcher.pipeline import Pipeline, links_of
 from dispatcher.reload import diff, merge
 from dispatcher.workers import CHORES, Workers, identity
 
 log = structlog.get_logger(__name__)
 
-# A walk is one short transaction; with Postgres away it is left to whoever recovers it.
+# A walk is one short transaction; with Postgres away it is left to recovery.
 WALK_SECONDS_MAX = 2.0
 KILLED = 128 + signal.SIGTERM
-# One request to end may come as two signals: `timeout`, and shells, send theirs to a process and to its whole group.
+# One request to end may come as two signals: `timeout` and shells send theirs to a process and to its whole group.
 ECHO_SECONDS = 0.25
 
 
 def _templates(limits: Limits) -> Templates:
-    return Templates(
-        limits.template_bytes_max,
-        limits.variables_bytes_max,
-        limits.rendered_bytes_max,
-        limits.templates_cached_max,
-        HURRIED,
-    )
+    return Templates(Bounds.of(limits), EVENT_LOOP_LIMITS)
 
 
 class App:
     """A dispatcher process. `read` reads the configuration again, for SIGHUP."""
 
-    def __init__(self, config: Config, read: Callable[[], Config], migrate: schema.Migrate | None = None) -> None:
+    def __init__(
+        self, config: Config, read: Callable[[], Config], run_migrations: migrate.Migrate | None = None
+    ) -> None:
         self.config = config
         self._read = read
-        self._migrate = migrate
+        self._run_migrations = run_migrations
         self._clock = Clock()
         self.metrics = Metrics()
         self.health = Health(self._clock.monotonic, self._clock.monotonic(), self._yielded, len(config.channels))
@@ -90,31 +86,38 @@ class App:
         self._alerts = SlackAlerts(
             config.alerts, config.instance.name, lambda: self.health.database_away_since, self._clock, self.metrics
         )
-        self._links = _links(config)
-        self._doors = _doors(config)
-        office = Office(lambda: self._doors, lambda: self.database, identity, self.metrics)
+        self._links = links_of(config)
+        self._receipt_providers = _receipt_providers(config)
+        context = ReceiptContext(lambda: self._receipt_providers, lambda: self.database, identity, self.metrics)
         triggers = TriggerBatches(lambda: self.callers)
         interface = Interface(
             ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_pressed
         )
-        pages = [*unsubscribing(lambda: self._links, lambda: self.database), *receiving(office), *interface.handlers()]
+        pages = [
+            *unsubscribing(lambda: self._links, lambda: self.database),
+            *receipt_handlers(context),
+            *interface.handlers(),
+        ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
         self.listener = Listener(routes, config.http)
         self.url = self.direct_url = ""
         self.database: Database
-        # Of those who call the API, so that they cannot keep the dispatcher from its own.
+        # The pool of API requests, so that they cannot exhaust the dispatcher's own.
         self.callers: Database
 
     def _is_pressed(self) -> bool:
         return self.pipeline is not None and self.pipeline.is_pressed()
 
     async def serve(self) -> None:
-        """Run until a signal stops it; returns when everything in flight is settled."""
+        """Run until a signal stops the process; return when everything in flight is settled."""
         async with self._alerts.collecting():
             await self._serve()
 
     async def _serve(self) -> None:
-        self._take_signals()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
         self.url, server = await asyncio.to_thread(embedded.unless_configured, self.config.database)
         self.direct_url = pooler.url_of(self.config.database, self.url)
         self.database = Database(self.config.database, self.url)
@@ -125,7 +128,7 @@ class App:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._tick)
                 if self.config.http.enabled:
-                    group.start_soon(self._supervisor.keep, "listener", self.listener.run)
+                    group.start_soon(self._supervisor.supervise, "listener", self.listener.run)
                 if await self._unless_stopped(self._prepare()):
                     await self._work()
                 group.cancel_scope.cancel()
@@ -139,43 +142,34 @@ class App:
         log.info("process.stopped")
 
     async def _prepare(self) -> None:
-        """Wait for a database that is safe and has our schema, then open the channels."""
+        """Wait for a safe database with our schema, then open the channels."""
         self.health.state = "waiting for the database"
-        if (migrate := self._migrate) is not None:
-            for one in await self.database.persist("migrate", lambda: migrate(self.direct_url)):
-                log.info("schema.migrated", version=one.version, name=one.name)
+        if (run := self._run_migrations) is not None:
+            for migration in await self.database.persist("migrate", lambda: run(self.direct_url)):
+                log.info("schema.migrated", version=migration.version, name=migration.name)
         await self.database.require_safety()
         await self.database.persist("schema", self._require_schema)
         self.database.lookout.moved = self._moved
         await self.database.persist("lookout", self.database.watch)
         await self.database.persist("listen", lambda: pooler.require(self.config.database, self.database))
         for name, settings in self.config.channels.items():
-            rates = Rates(self._clock.monotonic(), *settings.rates)
-            self._terms[name] = self._open(name, settings, rates)
+            self._terms[name] = self._open(name, settings, Rates(self._clock.monotonic(), *settings.rates))
 
     async def _require_schema(self) -> None:
         async with self.database.connection() as connection:
-            await schema.require(connection)
+            await migrate.require(connection)
             await tenants.require(connection)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do something, unless we are told to stop first; says whether it was done."""
-        doing = asyncio.create_task(work)
-        stopped = asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait([doing, stopped], return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                doing.result()
-            return doing.done() and not self._stopping.is_set()
-        finally:
-            doing.cancel()
-            stopped.cancel()
+        """Run some work; False where we were told to stop before its end."""
+        await unless(self._stopping, work)
+        return not self._stopping.is_set()
 
     async def _work(self) -> None:
         """Run the parts; when the pipeline has drained, the others stop."""
         heartbeat = self.config.instance.heartbeat_seconds
-        controls = Controls(self.database)
-        # Nothing is claimed before it is known what must not be.
+        controls = PauseReader(self.database)
+        # The pauses are known before the first claim.
         await self.database.persist("controls", controls.run_once)
         wakeup = Wakeup(self.direct_url, self.config.database.connect_seconds_max, controls.changed)
         self._recoverer = Recoverer(
@@ -186,35 +180,29 @@ class App:
         workers = self._workers = Workers(
             self.database, self.config, self._epoch_number, self._clock, self.metrics, wakeup
         )
-        keep = self._supervisor.keep
+        parts = {
+            "wakeup": wakeup.run,
+            "controls": controls.run,
+            "recoverer": self._recoverer.run,
+            "janitor": self._janitor.run,
+            **workers.runs,
+        }
         async with anyio.create_task_group() as group:
             group.start_soon(self._loop_watch.run)
-            group.start_soon(keep, "wakeup", wakeup.run)
-            group.start_soon(keep, "controls", controls.run)
-            group.start_soon(keep, "recoverer", self._recoverer.run)
-            group.start_soon(keep, "janitor", self._janitor.run)
-            for name, run in workers.runs().items():
-                group.start_soon(keep, name, run)
-            await keep("pipeline", lambda: self._epoch(wakeup, controls))
-            # A walk under way ends as it does: cut off, it would count as its runs' fault.
+            for name, run in parts.items():
+                group.start_soon(self._supervisor.supervise, name, run)
+            await self._supervisor.supervise("pipeline", lambda: self._epoch(wakeup, controls))
+            # A walk under way ends by itself: cut off, it would count as its runs' fault.
             with anyio.move_on_after(WALK_SECONDS_MAX):
                 await workers.walker.ended.wait()
             group.cancel_scope.cancel()
 
-    async def _epoch(self, wakeup: Wakeup, controls: Controls) -> None:
-        # What the last epoch could not know of the server has to be known before this one joins.
+    async def _epoch(self, wakeup: Wakeup, controls: PauseReader) -> None:
+        # The server may have been exchanged since the last epoch: see it before this one joins.
         if not await self._unless_stopped(self.database.persist("lookout", self.database.look)):
             return
-        self.pipeline = Pipeline(
-            self.config,
-            self.database,
-            self._terms,
-            lambda: self._templates,
-            wakeup.woken,
-            controls,
-            self.metrics,
-            walking=wakeup.walking,
-        )
+        given = self.config, self.database, self._terms, lambda: self._templates
+        self.pipeline = Pipeline(*given, wakeup.woken, controls, self.metrics, walking=wakeup.walking)
         self.health.pipeline_up = True
         try:
             await self.pipeline.run()
@@ -223,7 +211,7 @@ class App:
             self.health.state = "the pipeline is starting again"
 
     def _moved(self) -> None:
-        """We are on another server: what this epoch knows is of the old one."""
+        """Fence the epoch: we are on another server, and it knows the old one."""
         if self.pipeline is not None:
             self.pipeline.epoch.fenced.set()
 
@@ -235,16 +223,14 @@ class App:
 
     def _epoch_number(self) -> int | None:
         current = self._current()
-        if current is None or current.fenced.is_set() or self.pipeline is None or not self.pipeline.joined:
-            return None
-        return current.number
+        joined = self.pipeline is not None and self.pipeline.joined
+        return current.number if current is not None and joined and not current.fenced.is_set() else None
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
-        channel = open_channel(
-            settings.provider, settings.faults, self.database.connection, settings.options, _named(self.config)
-        )
+        named = Named(self.config.functions, self.config.webhooks)
+        channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options, named)
         log.debug("channel.opened", channel=name, provider=settings.provider)
-        fingerprint = fingerprints.of_channel(*_what_is_open(settings, self.config))
+        fingerprint = fingerprints.of_channel(*_made_of(settings, self.config))
         return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds, fingerprint)
 
     async def _tick(self) -> None:
@@ -262,16 +248,8 @@ class App:
         self.metrics.loop_hold.set(self._loop_watch.longest_seconds())
         self.metrics.ready.set(not self.health.unready())
 
-    # Signals
-
-    def _take_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self.reload)
-
     def stop(self) -> None:
-        """The first time: drain. The second: be gone at once, which loses nothing, since others recover it."""
+        """Drain, the first time. The second time exit at once, which loses nothing: others recover it."""
         now = self._clock.monotonic()
         if self._stopping.is_set():
             if now - self._stopped_at < ECHO_SECONDS:
@@ -287,16 +265,13 @@ class App:
         if self.pipeline is not None:
             self.pipeline.draining.set()
 
-    # Reload
-
     def reload(self) -> None:
-        """Read the configuration again and apply what may change; a faulty one changes nothing."""
+        """Read the configuration again and apply what may change; a faulty configuration changes nothing."""
         try:
             new = self._read()
         except ConfigError as refused:
             self.metrics.reloads.labels("refused").inc()
-            faults = [str(fault) for fault in refused.faults]
-            log.error("config.refused", faults=faults)  # noqa: TRY400 - the faults are the story, a traceback is none
+            log.error("config.refused", faults=[str(fault) for fault in refused.faults])  # noqa: TRY400 - faults suffice
             return
         changes = diff(self.config, new)
         old, self.config = self.config, merge(self.config, new)
@@ -310,8 +285,8 @@ class App:
         self._alerts.adopt(config.alerts)
         if config.limits != old.limits:
             self._templates = _templates(config.limits)
-        self._links = _links(config)
-        self._doors = _doors(config)
+        self._links = links_of(config)
+        self._receipt_providers = _receipt_providers(config)
         for name in self._terms:
             self._apply_channel(name, old)
         self._instruct_janitor()
@@ -332,7 +307,7 @@ class App:
     def _apply_channel(self, name: str, old: Config) -> None:
         before, settings = old.channels[name], self.config.channels[name]
         terms = self._terms[name]
-        if _what_is_open(before, old) != _what_is_open(settings, self.config):
+        if _made_of(before, old) != _made_of(settings, self.config):
             self._terms[name] = self._open(name, settings, terms.rates)
             self._retire(terms)
         else:
@@ -352,26 +327,16 @@ class App:
         task.add_done_callback(self._background.discard)
 
 
-def _links(config: Config) -> Links | None:
-    return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
-
-
-def _doors(config: Config) -> Doors:
+def _receipt_providers(config: Config) -> Providers:
     said = structs.asdict(config.receipts)
     try:
-        return doors_of(**said)
+        return configured_providers(**said)
     except ValueError as fault:
         log.error("receipts.certificate_unusable", why=str(fault))  # noqa: TRY400 - the fault is the story
-        return doors_of(**(said | {"ses_topics": "", "ses_certificates": ""}))
+        return configured_providers(**(said | {"ses_topics": "", "ses_certificates": ""}))
 
 
-def _named(config: Config) -> Named:
-    return Named(config.functions, config.webhooks)
-
-
-def _what_is_open(
-    settings: ChannelSettings, config: Config
-) -> tuple[str, Mapping[str, object], Faults, Mapping[str, object]]:
-    """What a channel is made of: a change of it needs another one."""
-    named = named_by(settings.provider, _named(config))
+def _made_of(settings: ChannelSettings, config: Config) -> tuple[str, Mapping[str, object], Faults, dict[str, Any]]:
+    """Return the settings that a channel is made of: a change of them needs another channel."""
+    named = named_by(settings.provider, Named(config.functions, config.webhooks))
     return settings.provider, settings.options, settings.faults, dict(named)

@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, Entry] = {
         "Check every invariant on the whole database, and name what breaks it; exit with 1 when anything does.",
     ),
     "deliveries": _of("deliveries", "List and show deliveries; retry, cancel or move them."),
-    "held": _of("held", "List and show held deliveries, and say what became of them."),
+    "held": _of("held", "List, show and settle held deliveries."),
     "dead": _of("dead_letters", "List and show what has failed for good; replay or discard it."),
     "objects": _of("objects", "Keep files that deliveries carry as attachments or inline images."),
     "templates": _of("templates", "Save, look at and publish templates."),
@@ -50,6 +50,6 @@ COMMANDS: Mapping[str, Entry] = {
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",
     ),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
-    "webhooks": _of("webhooks", "Let endpoints be told what happens to deliveries and runs, in signed messages."),
+    "webhooks": _of("webhooks", "Send events of deliveries and runs to endpoints, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),
 }

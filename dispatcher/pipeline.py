@@ -1,7 +1,7 @@
 """One epoch of the pipeline: claimer, renderer, senders and flusher under one random number.
 
 When any of them crashes the whole epoch does: what it had marked is settled or held, its row goes, its claims are
-recovered, and another epoch begins. Recovery is exercised all the time that way, and nothing half alive remains.
+recovered, and another epoch begins.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from dispatcher.engine.attacher import Attacher, Objects
 from dispatcher.engine.claimer import Claimer
 from dispatcher.engine.flusher import Flusher
 from dispatcher.engine.heartbeat import Heartbeat
-from dispatcher.engine.pauses import Controls
+from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.engine.renderer import Renderer
-from dispatcher.engine.rules.life import Claimed, Lane
+from dispatcher.engine.rules.life import Lane
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.rules.replica_shares import Shares
 from dispatcher.engine.rules.unsubscribe_links import Links
 from dispatcher.engine.sender import Sender, Terms
 from dispatcher.engine.slow_renderer import SlowRenderer
 from dispatcher.engine.store import instances
-from dispatcher.engine.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens
+from dispatcher.engine.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens, unless
 from dispatcher.features.objects import store as objects
 from dispatcher.features.templates import store as stored
 from dispatcher.features.webhooks import store as webhooks
@@ -47,8 +47,8 @@ log = structlog.get_logger(__name__)
 
 # Results that wait to be written, from which on the dispatcher is at full speed.
 PRESSED_RESULTS = 50
-# What is left to write when the grace is over gets this long; then others recover it.
-FAREWELL_SECONDS_MAX = 10.0
+# After the grace, results that are left are written for so long; then others recover them.
+SHUTDOWN_SECONDS_MAX = 10.0
 # A drain lets the claim under way end, for so long.
 CLAIM_SECONDS_MAX = 2.0
 
@@ -63,7 +63,7 @@ class Pipeline:
         terms: Mapping[str, Terms],
         templates: Callable[[], Templates],
         woken: asyncio.Event,
-        controls: Controls,
+        controls: PauseReader,
         metrics: Metrics,
         *,
         walking: asyncio.Event,
@@ -73,27 +73,16 @@ class Pipeline:
         self._metrics = metrics
         self._walking = walking
         self.draining = asyncio.Event()
-        # From then on others know of us: nobody says before that what he has taken up, or that he wants to be woken.
+        # Our instance row is committed: others know of us.
         self.joined = False
-        # Not from a seed anyone knows: two processes that start alike must differ.
+        # From the system's randomness: two processes that start alike must differ.
         number = random.SystemRandom().randrange(1, 1 << Tokens.EPOCH_BITS)
         self.lanes = Lanes()
         self.inbox = Inbox(config.flush.pending_max)
         clock = Clock()
         shares = Shares(config.instance.heartbeat_seconds, clock.monotonic())
-        self.epoch = Epoch(
-            number,
-            database,
-            self.lanes,
-            self.inbox,
-            Tokens(number),
-            clock,
-            metrics,
-            shares,
-            lambda: controls.pauses,
-            asyncio.Event(),
-            set(),
-        )
+        shared = number, database, self.lanes, self.inbox, Tokens(number), clock, metrics, shares
+        self.epoch = Epoch(*shared, lambda: controls.pauses, asyncio.Event(), set())
         self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
         for channel, term in terms.items():
             slots = self.senders[channel].slots
@@ -102,17 +91,17 @@ class Pipeline:
                 _agree(state, term, config)
                 state.until_usable = _until_usable(term.rates, clock)
                 self.lanes.add(state)
-        # A reload may give lanes as much as this.
+        # A reload may raise the capacity of lanes to this.
         self._claimed = Pipe.of(LANE_CAPACITY_MAX * len(list(self.lanes)))
         self._claiming = anyio.CancelScope()
         controls.woken = woken
-        self.claimer = Claimer(self.epoch, config.claim, woken, self._to_renderer)
-        self.attacher = Attacher(_objects(database), _send, self.inbox)
+        self.claimer = Claimer(self.epoch, config.claim, woken, self._claimed.send.send_nowait)
+        self.attacher = Attacher(_objects(database), LaneState.send, self.inbox)
         self.slow_renderer = SlowRenderer(
-            self._to_lane, lambda key: templates().was_quick(key), self.inbox, clock, lambda: templates().bounds
+            self._to_lane, lambda key: templates().mark_quick(key), self.inbox, clock, lambda: templates().bounds
         )
         self.renderer = Renderer(templates, self._load, self._to_lane, self.slow_renderer.take, self.inbox, metrics)
-        self.renderer.links = _links(config)
+        self.renderer.links = links_of(config)
         self.flusher = Flusher(self.epoch, config.flush, walking)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprints.of_config(config))
         self.agreement = Agreement(self.epoch, config.instance.heartbeat_seconds, _fingerprints(terms), woken)
@@ -120,15 +109,12 @@ class Pipeline:
     async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:
         return await self._database.persist("templates", lambda: stored.load(self._database, keys))
 
-    def _to_renderer(self, batch: list[Claimed]) -> None:
-        self._claimed.send.send_nowait(batch)
-
     def _to_lane(self, rendered: Sequence[Rendered]) -> None:
         item = rendered[0].item
         self.attacher.take(self.lanes[item.channel, item.lane], rendered)
 
     async def run(self) -> None:
-        """Live until drained; raises what crashed. Either way nothing that can be settled is left unsettled."""
+        """Run until drained; raise what crashed. In both cases all that can be settled is settled."""
         if not await self._join():
             return
         self.joined = True
@@ -139,27 +125,23 @@ class Pipeline:
             await self._live(flushing)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._farewell(flushing)
+                await self._shut_down(flushing)
         if self.epoch.fenced.is_set() and not self.draining.is_set():
             raise Fenced
         log.info("pipeline.drained", epoch=self.epoch.number)
 
     async def _join(self) -> bool:
-        """Make our epoch durable; False where we are told to stop while Postgres is away."""
-        config = self._config.instance
-        me = instances.Beat(
-            self.epoch.number, 0, config.lease_seconds, config.name, fingerprints.of_config(self._config)
-        )
-        joined = False
-        async with anyio.create_task_group() as either:
-            either.start_soon(_then, self.draining, either.cancel_scope.cancel)
-            await self._database.persist(
-                "join", lambda: instances.join(self._database, me, VERSION, sorted(self.senders))
-            )
+        """Make our epoch durable; False where the drain begins while Postgres is away."""
+        database, config = self._database, self._config.instance
+        own = self.epoch.number, 0, config.lease_seconds, config.name, fingerprints.of_config(self._config)
+
+        async def join() -> bool:
+            channels = sorted(self.senders)
+            await database.persist("join", lambda: instances.join(database, instances.Beat(*own), VERSION, channels))
             await self.agreement.run_once()
-            joined = True
-            either.cancel_scope.cancel()
-        return joined
+            return True
+
+        return await unless(self.draining, join()) is not None
 
     async def _live(self, flushing: "asyncio.Task[None]") -> None:
         async with anyio.create_task_group() as around:
@@ -174,7 +156,7 @@ class Pipeline:
             around.cancel_scope.cancel()
 
     async def _feed(self) -> None:
-        """Claim and render until drained; then each stage closes the next."""
+        """Claim and render until drained; then each stage closes the next one."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._render)
             with self._claiming:
@@ -189,10 +171,8 @@ class Pipeline:
             state.pipe.send.close()
 
     async def _drain(self) -> None:
-        """Once asked to, or fenced: claim no more, mark no more, and give calls under way their grace."""
-        async with anyio.create_task_group() as either:
-            for event in (self.draining, self.epoch.fenced):
-                either.start_soon(_then, event, either.cancel_scope.cancel)
+        """Once told to or fenced: claim no more, mark no more, and give calls under way their grace."""
+        await unless(self.draining, self.epoch.fenced.wait())
         if fault_points.ARMED:
             fault_points.passing("drain.begun")
         self.claimer.stop()
@@ -201,31 +181,30 @@ class Pipeline:
         self.slow_renderer.stop()
         for sender in self.senders.values():
             sender.draining.set()
-        await asyncio.sleep(min(CLAIM_SECONDS_MAX, self._config.instance.grace_seconds))
+        grace_seconds = self._config.instance.grace_seconds
+        await asyncio.sleep(min(CLAIM_SECONDS_MAX, grace_seconds))
         # With Postgres away the claimer would try for ever.
         self._claiming.cancel()
-        await asyncio.sleep(max(0.0, self._config.instance.grace_seconds - CLAIM_SECONDS_MAX))
-        log.warning("pipeline.grace_over", marked=sum(sum(s.slots.used.values()) for s in self.senders.values()))
+        await asyncio.sleep(max(0.0, grace_seconds - CLAIM_SECONDS_MAX))
+        log.warning("pipeline.grace_over", marked=sum(sender.slots.in_use for sender in self.senders.values()))
         for sender in self.senders.values():
             sender.give_up()
 
-    async def _farewell(self, flushing: "asyncio.Task[None]") -> None:
-        """Write every result that there is, take our own row away, and recover what we still hold."""
+    async def _shut_down(self, flushing: "asyncio.Task[None]") -> None:
+        """Write every result, delete our own row, and recover what we still hold."""
         if fault_points.ARMED:
             fault_points.passing("farewell.begun")
         self.inbox.close()
-        # After a crash it waits for as long as Postgres is away; who was told to stop leaves the rest to others.
-        stopping = asyncio.create_task(self.draining.wait())
-        await asyncio.wait([flushing, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        done, _ = await asyncio.wait([flushing], timeout=FAREWELL_SECONDS_MAX)
+        # After a crash this waits for as long as Postgres is away; a drain leaves the rest to others.
+        await unless(self.draining, asyncio.wait([flushing]))
+        done, _ = await asyncio.wait([flushing], timeout=SHUTDOWN_SECONDS_MAX)
         if not done or flushing.exception() is not None:
             flushing.cancel()
-            log.error("results.unwritten", results=len(self.inbox.waiting) + self.inbox.flushing)
+            log.error("results.unwritten", results=self.inbox.pending)
         if fault_points.ARMED:
             fault_points.passing("farewell.flushed")
         try:
-            async with asyncio.timeout(FAREWELL_SECONDS_MAX):
+            async with asyncio.timeout(SHUTDOWN_SECONDS_MAX):
                 await instances.fence(self._database, self.epoch.number, FENCE_LOCK_MILLISECONDS_MAX)
                 while (await instances.recover(self._database, PAGE_CLAIMS)).claims == PAGE_CLAIMS:
                     pass
@@ -238,9 +217,9 @@ class Pipeline:
             pipe.receive.close()
 
     def adopt(self, config: Config, terms: Mapping[str, Terms]) -> None:
-        """Go on under another configuration."""
+        """Continue under another configuration."""
         self.claimer.settings = config.claim
-        self.renderer.links = _links(config)
+        self.renderer.links = links_of(config)
         self.flusher.settings = config.flush
         self.inbox.high_water = config.flush.pending_max
         self.heartbeat.config_hash = fingerprints.of_config(config)
@@ -255,12 +234,12 @@ class Pipeline:
             sender.slots.resize(terms[channel].settings.marked_max)
 
     def is_pressed(self) -> bool:
-        """Whether results come in by the hundred: whoever else wants the loop is to leave it some turns."""
-        return len(self.inbox.waiting) + self.inbox.flushing >= PRESSED_RESULTS
+        """Whether results come in by the hundred: other work on the loop is to yield to them."""
+        return self.inbox.pending >= PRESSED_RESULTS
 
     def measure(self) -> None:
-        """Set the gauges of what is inside."""
-        self._metrics.results.set(len(self.inbox.waiting) + self.inbox.flushing)
+        """Set the gauges of deliveries under way."""
+        self._metrics.results.set(self.inbox.pending)
         for state in self.lanes:
             labels = (state.channel, state.lane.name.lower())
             self._metrics.in_lane.labels(*labels).set(state.outstanding)
@@ -268,16 +247,21 @@ class Pipeline:
 
 
 def _agree(state: LaneState, terms: Terms, config: Config) -> None:
-    """Tell a lane's claims what its channel's terms say."""
+    """Apply its channel's terms to a lane's claims."""
     state.resend = terms.resend
     state.provider = terms.settings.provider
-    # Who was fenced can go on for as long as a call.
+    # After a fence its owner can go on for as long as a call.
     state.settle_seconds = terms.call_may_last_seconds
-    state.shelf.bytes_max = config.limits.objects_bytes_max
+    state.object_cache.bytes_max = config.limits.objects_bytes_max
 
 
 def _fingerprints(terms: Mapping[str, Terms]) -> dict[str, str]:
     return {channel: term.fingerprint for channel, term in terms.items()}
+
+
+def links_of(config: Config) -> Links | None:
+    """Return the unsubscribe links; None where they are not configured."""
+    return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
 
 
 def _objects(database: Database) -> Objects:
@@ -288,19 +272,11 @@ def _objects(database: Database) -> Objects:
     )
 
 
-def _send(state: LaneState, rendered: Sequence[Rendered]) -> None:
-    state.pipe.send.send_nowait(rendered)
-
-
-def _links(config: Config) -> Links | None:
-    return Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
-
-
 def _usable(rates: Rates, shares: Shares, clock: Clock) -> Callable[[], float]:
     def usable() -> float:
         now = clock.monotonic()
         rates.share(now, shares.current(now))
-        return rates.soon(now)
+        return rates.claimable(now)
 
     return usable
 
@@ -309,12 +285,7 @@ def _until_usable(rates: Rates, clock: Clock) -> Callable[[], float]:
     return lambda: rates.wait(clock.monotonic())
 
 
-async def _then(event: asyncio.Event, call: Callable[[], object]) -> None:
-    await event.wait()
-    call()
-
-
 async def _watch(task: "asyncio.Task[Any]") -> None:
-    """Crash when a task of ours does."""
+    """Crash when a task does."""
     await asyncio.shield(task)
     raise RuntimeError("the flusher ended before the pipeline did")

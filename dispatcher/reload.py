@@ -1,16 +1,16 @@
 """A reload: which configured values changed, which of them may change in a running process, and what results."""
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import TypeVar, cast
+from typing import cast
 
 from msgspec import Struct, structs
 
 from dispatcher.config.settings import Config
 
 Keys = tuple[str, ...]
-S = TypeVar("S", bound=Struct)
 
-# What may change while running. Anything else needs a restart, so that a key nobody thought of is never half applied.
+# What may change while running. Anything else needs a restart, so that a forgotten key is never half applied.
 # A star is one key; two stars are one or more, so that `channels.*.**` is inside a channel and never a whole one.
 LIVE = (
     "log.level",
@@ -32,23 +32,27 @@ LIVE = (
     "api.shed_after_seconds",
     "api.operators",
     "channels.*.**",
-    # They come and go by themselves: nothing runs for one but its calls.
+    # Nothing runs for a function or a webhook but its calls.
     "functions",
     "functions.**",
     "webhooks",
     "webhooks.**",
 )
+# Keys may hold dots themselves: a NUL separates them.
+_LIVE = re.compile(
+    "|".join(path.replace(".", "\0").replace("**", ".+").replace("*", "[^\0]+") for path in LIVE), re.DOTALL
+)
 
 
 class Changes(Struct, frozen=True):
-    """What differs, by dotted path: already in force after the reload, or kept as it was until a restart."""
+    """What differs, by dotted path: in force after the reload, or unchanged until a restart."""
 
     applied: tuple[str, ...]
     needs_restart: tuple[str, ...]
 
 
 def diff(old: Config, new: Config) -> Changes:
-    """Every path whose value differs. A channel that came or went is one path."""
+    """Return every path whose value differs. A channel that came or went is one path."""
     changed = sorted(_changed(old, new, ()))
     return Changes(
         applied=tuple(".".join(keys) for keys in changed if is_live(keys)),
@@ -57,24 +61,13 @@ def diff(old: Config, new: Config) -> Changes:
 
 
 def merge(old: Config, new: Config) -> Config:
-    """The new configuration, with all that needs a restart kept from the old one."""
-    return _merged(old, new, ())
+    """Return the new configuration, with all that needs a restart taken from the old one."""
+    return cast("Config", _merged(old, new, ()))
 
 
 def is_live(keys: Keys) -> bool:
-    """Whether a value at this path may change in a running process."""
-    return any(_matches(tuple(pattern.split(".")), keys) for pattern in LIVE)
-
-
-def _matches(pattern: Keys, keys: Keys) -> bool:
-    if pattern[-1] == "**":
-        head = len(pattern) - 1
-        return len(keys) > head and _matches_each(pattern[:head], keys[:head])
-    return _matches_each(pattern, keys)
-
-
-def _matches_each(pattern: Keys, keys: Keys) -> bool:
-    return len(pattern) == len(keys) and all(p in ("*", key) for p, key in zip(pattern, keys, strict=True))
+    """Return whether a value at this path may change in a running process."""
+    return _LIVE.fullmatch("\0".join(keys)) is not None
 
 
 def _changed(old: object, new: object, at: Keys) -> Iterator[Keys]:
@@ -90,26 +83,17 @@ def _changed(old: object, new: object, at: Keys) -> Iterator[Keys]:
 
 
 def _children(value: object) -> Mapping[str, object] | None:
-    match value:
-        case Struct():
-            return structs.asdict(value)
-        case dict():
-            return value
-        case _:
-            return None
+    if isinstance(value, Struct):
+        return structs.asdict(value)
+    return value if isinstance(value, dict) else None
 
 
-def _merged(old: S, new: S, at: Keys) -> S:
-    kept = {key: _merged_value(value, getattr(new, key), (*at, key)) for key, value in structs.asdict(old).items()}
-    return structs.replace(old, **kept)
-
-
-def _merged_value(old: object, new: object, at: Keys) -> object:
+def _merged(old: object, new: object, at: Keys) -> object:
     if is_live(at):
-        # With all that is below it: a table in which keys come and go, as a provider's options, is taken as it is.
+        # With all that is below it: a table in which keys come and go, as a provider's options, is taken whole.
         return new
-    if isinstance(old, Struct):
-        return _merged(old, cast("Struct", new), at)
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {key: _merged_value(value, new.get(key, value), (*at, key)) for key, value in old.items()}
-    return old
+    before, after = _children(old), _children(new)
+    if before is None or after is None:
+        return old
+    merged = {key: _merged(value, after.get(key, value), (*at, key)) for key, value in before.items()}
+    return structs.replace(old, **merged) if isinstance(old, Struct) else merged

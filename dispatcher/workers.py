@@ -19,25 +19,21 @@ from dispatcher.features.suppressions.worker import Suppressor
 from dispatcher.features.webhooks.worker import Announcer
 from dispatcher.http.server import idempotency
 
-# What the janitor does for others in each of its rounds.
+# What the janitor does for features in each of its rounds.
 CHORES = (idempotency.drop, erase)
 
 
-class Worker(Protocol):
-    """Works for ever, or until it is cancelled."""
-
-    async def run(self) -> None:
-        """Work."""
-
-
-class Walking(Worker, Protocol):
-    """One that goes by the settings of walks."""
+class WalkWorker(Protocol):
+    """A worker under the settings of walks."""
 
     settings: Walk
 
+    async def run(self) -> None:
+        """Work, for ever."""
+
 
 class Workers:
-    """All of them, on one database."""
+    """The workers, on one database. `runs` has what each of them runs, by its name."""
 
     def __init__(
         self,
@@ -50,20 +46,17 @@ class Workers:
     ) -> None:
         settings, wake = config.walk, wakeup.walking
         self.walker = Walker(database, settings, epoch, clock, metrics, wakeup.woken.set, wake)
-        self._walking: Mapping[str, Walking] = {
+        self._walking: Mapping[str, WalkWorker] = {
             "walker": self.walker,
             "gravedigger": Gravedigger(database, settings, metrics, wake.set),
             "ticker": Ticker(database, settings, metrics, wake.set),
             "announcer": Announcer(database, settings, metrics),
         }
-        self._others: Mapping[str, Worker] = {
-            "suppressor": Suppressor(database, wakeup.suppressed),
-            "matcher": Matcher(database, identity, metrics),
+        self.runs: Mapping[str, Callable[[], Awaitable[None]]] = {
+            **{name: worker.run for name, worker in self._walking.items()},
+            "suppressor": Suppressor(database, wakeup.suppressed).run,
+            "matcher": Matcher(database, identity, metrics).run,
         }
-
-    def runs(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """What each of them runs, for ever."""
-        return {name: worker.run for name, worker in {**self._walking, **self._others}.items()}
 
     def adopt(self, config: Config) -> None:
         """Take over what a reload has changed."""
@@ -71,7 +64,7 @@ class Workers:
             worker.settings = config.walk
 
 
-def identity(one: Candidate) -> str:
-    """The message id that a mail of ours has."""
-    key = one.tenant_id, one.workspace_id, one.idempotency_key
-    return message_identity(*key, one.id, one.dated, one.recipient)
+def identity(candidate: Candidate) -> str:
+    """Return the message id of one of our mails."""
+    key = candidate.tenant_id, candidate.workspace_id, candidate.idempotency_key
+    return message_identity(*key, candidate.id, candidate.dated, candidate.recipient)

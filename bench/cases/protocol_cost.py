@@ -127,13 +127,13 @@ def _without_marks() -> None:
         return marks._mint(clock() + licence_seconds, clock), {item.id: item.used + 1 for item in batch}
 
     marks.mark = mark
-    accepted = flushes._ACCEPTED
+    accepted = flushes._SQL["accepted"]
     changed = accepted.replace("true AS marked", "false AS marked").replace(
         "SET status = a.status", "SET attempt = s.attempt + 1, status = a.status"
     )
     if changed.count("attempt + 1") != 1 or changed.count("false AS marked") != 1:
         raise RuntimeError("the flush has another text than this comparison was written for")
-    flushes._ACCEPTED = changed
+    flushes._SQL["accepted"] = changed
 
 
 def build() -> None:

@@ -8,7 +8,7 @@ from channels.contract import RetryAfter
 from dispatcher.engine.rules import retry
 from dispatcher.engine.rules.life import Again, Outcome, Resend
 from dispatcher.engine.rules.token_bucket import Bucket
-from dispatcher.liquid.template import Renderer
+from dispatcher.liquid.template import Bounds, Renderer
 
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 BYTES_MAX = 256 * 1024
@@ -31,6 +31,6 @@ def test_the_policy_decides_on_a_retry(benchmark: BenchmarkFixture) -> None:
 
 
 def test_an_sms_is_rendered(benchmark: BenchmarkFixture) -> None:
-    renderer = Renderer(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100)
+    renderer = Renderer(Bounds(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100))
     parts = benchmark(renderer.render, TEMPLATE, VARIABLES)
     assert parts["body"].startswith("Hi Ann, your order A-1 ships on Monday.")

@@ -10,7 +10,7 @@ from liquid import Environment, StrictUndefined
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.micro.templates import FILTERED, ORDER, VALUES, VARIABLES
-from dispatcher.liquid.template import Renderer, Sources
+from dispatcher.liquid.template import Bounds, Renderer, Sources
 
 BYTES_MAX = 256 * 1024
 WARM = 10
@@ -26,7 +26,7 @@ def _warm(render: Render) -> Render:
 
 def ours(parts: dict[str, str]) -> Render:
     """A stored version, rendered under its key, from the variables as the database has them."""
-    renderer = Renderer(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100)
+    renderer = Renderer(Bounds(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100))
     renderer.add("v:1:en", Sources(parts))
     return _warm(lambda: renderer.render("v:1:en", VARIABLES))
 
@@ -60,17 +60,17 @@ def test_an_order_mail_with_filters_is_rendered(
 
 
 def test_a_line_is_rendered(benchmark: BenchmarkFixture) -> None:
-    renderer = Renderer(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100)
+    renderer = Renderer(Bounds(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100))
     variables = '{"name": "Ann", "order": {"id": "A-1"}}'
     render = _warm(lambda: renderer.render(LINE, variables))
     assert benchmark(render) == {"body": "Hello Ann, order A-1"}
 
 
 def test_an_order_mail_is_compiled(benchmark: BenchmarkFixture) -> None:
-    renderer = Renderer(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100)
+    renderer = Renderer(Bounds(BYTES_MAX, BYTES_MAX, BYTES_MAX, 100))
 
     def compile_all() -> int:
         renderer.add("v:1:en", Sources(ORDER))
-        return sum(part.compile() for part in renderer._kept["v:1:en"].parts or ())
+        return sum(part.compile() for part in renderer._cached["v:1:en"].parts or ())
 
     assert benchmark(compile_all) == len(ORDER)

@@ -7,7 +7,7 @@ import msgspec
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from dispatcher.plans.plan import Delay, Edge, Join, Node, Plan, Send
-from dispatcher.plans.walk.run import Facts, Run, Sent, State, decode_state, encode_state
+from dispatcher.plans.walk.run import DeliveryResult, Facts, Run, State, decode_state, encode_state
 from dispatcher.plans.walk.walk import Walkable, advance
 
 NODES = 1_000
@@ -38,25 +38,25 @@ def _walked(walkable: Walkable, run: Run, node: str | None) -> tuple[Run, Facts]
     return msgspec.structs.replace(run, status=after.status, state=state), Facts(now=2.0, results=_sent(node))
 
 
-def _sent(node: str | None) -> dict[str, tuple[Sent, ...]]:
-    one = Sent(recipient="ann@example.org", status="sent", message_id="m-1", finished_at=1_700_000_000.0)
+def _sent(node: str | None) -> dict[str, tuple[DeliveryResult, ...]]:
+    one = DeliveryResult(recipient="ann@example.org", status="sent", message_id="m-1", finished_at=1_700_000_000.0)
     return {node: (one,)} if node else {}
 
 
 def test_a_run_is_begun(benchmark: BenchmarkFixture) -> None:
-    walkable = Walkable.of(PLAN)
+    walkable = Walkable(PLAN)
     run, facts = _walked(walkable, FRESH, None)
     assert [one.node for one in benchmark(advance, walkable, run, facts).orders] == ["mail"]
 
 
 def test_a_run_passes_a_delay_and_goes_on(benchmark: BenchmarkFixture) -> None:
-    walkable = Walkable.of(PLAN)
+    walkable = Walkable(PLAN)
     run, facts = _walked(walkable, FRESH, "mail")
     assert [one.node for one in benchmark(advance, walkable, run, facts).orders] == ["sms"]
 
 
 def test_a_run_completes(benchmark: BenchmarkFixture) -> None:
-    walkable = Walkable.of(PLAN)
+    walkable = Walkable(PLAN)
     run, _ = _walked(walkable, FRESH, "mail")
     run, facts = _walked(walkable, run, "sms")
     assert benchmark(advance, walkable, run, facts).status == "completed"
@@ -66,7 +66,7 @@ def test_a_thousand_delays_are_passed(benchmark: BenchmarkFixture) -> None:
     names = [f"n{step}" for step in range(1, NODES + 1)]
     nodes: dict[str, Node] = {name: Delay(step=step, seconds=0.0) for step, name in enumerate(names, start=1)}
     edges = {one: (Edge(two),) for one, two in pairwise(names)}
-    walkable = Walkable.of(Plan(name="line", entry="n1", nodes=nodes, edges=edges))
+    walkable = Walkable(Plan(name="line", entry="n1", nodes=nodes, edges=edges))
     assert benchmark(advance, walkable, FRESH, Facts(now=1.0)).status == "completed"
 
 
@@ -75,7 +75,7 @@ def test_a_thousand_paths_meet(benchmark: BenchmarkFixture) -> None:
     nodes: dict[str, Node] = {"start": Join(step=1), "end": Join(step=NODES)}
     nodes |= {name: Join(step=step) for step, name in enumerate(names, start=2)}
     edges = {"start": tuple(map(Edge, names)), **{name: (Edge("end"),) for name in names}}
-    walkable = Walkable.of(Plan(name="fan", entry="start", nodes=nodes, edges=edges))
+    walkable = Walkable(Plan(name="fan", entry="start", nodes=nodes, edges=edges))
     assert benchmark(advance, walkable, FRESH, Facts(now=1.0)).status == "completed"
 
 
@@ -83,4 +83,4 @@ def test_a_plan_of_a_thousand_nodes_is_made_ready(benchmark: BenchmarkFixture) -
     names = [f"n{step}" for step in range(1, NODES + 1)]
     nodes: dict[str, Node] = {name: Delay(step=step, seconds=0.0) for step, name in enumerate(names, start=1)}
     edges = {one: (Edge(two),) for one, two in pairwise(names)}
-    assert benchmark(Walkable.of, Plan(name="line", entry="n1", nodes=nodes, edges=edges)).entry.id == "n1"
+    assert benchmark(Walkable, Plan(name="line", entry="n1", nodes=nodes, edges=edges)).entry.id == "n1"

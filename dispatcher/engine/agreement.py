@@ -34,7 +34,7 @@ class Agreement:
         changed = {channel for channel, one in fingerprints.items() if one != self._fingerprints[channel]}
         self._fingerprints = fingerprints
         if changed:
-            self._epoch.barred.update(changed)
+            self._epoch.blocked.update(changed)
             self._changed.set()
 
     async def run(self) -> None:
@@ -51,10 +51,10 @@ class Agreement:
         number, mine = self._epoch.number, self._fingerprints
         told = [mine[channel] for channel in sorted(mine)]
         found = await self._database.persist("agreement", lambda: instances.agree(self._database, number, told))
-        # What was changed meanwhile stays barred until it was asked about.
+        # What was changed meanwhile stays blocked until it was asked about.
         if not self._changed.is_set():
-            self._epoch.barred.clear()
-        self._epoch.barred.update(one.channel for one in found)
+            self._epoch.blocked.clear()
+        self._epoch.blocked.update(one.channel for one in found)
         self._tell(mine, found)
 
     def _tell(self, mine: Mapping[str, str], found: Sequence[Yielded]) -> None:

@@ -3,15 +3,16 @@
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced
 from dispatcher.config.settings import Claim as Settings
-from dispatcher.engine.rules.life import SUSPICIONS, Claimed, Lane, Lost, Suspicion
+from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Lost, PoisonStep
 from dispatcher.engine.store import claims, instances, suppression
-from dispatcher.engine.streams import Epoch, LaneState
+from dispatcher.engine.streams import Epoch, LaneState, unless
 
 log = structlog.get_logger(__name__)
 
@@ -30,11 +31,7 @@ class Claimer:
     """Claims for one epoch. `woken` ends its sleep; `send` hands batches to the renderer."""
 
     def __init__(
-        self,
-        epoch: Epoch,
-        settings: Settings,
-        woken: asyncio.Event,
-        send: Callable[[list[Claimed]], None],
+        self, epoch: Epoch, settings: Settings, woken: asyncio.Event, send: Callable[[list[Claimed]], None]
     ) -> None:
         self._epoch = epoch
         self._database = epoch.database
@@ -42,12 +39,12 @@ class Claimer:
         self.settings = settings
         self._woken = woken
         self._send = send
-        # Lanes that have more than was taken, as far as we know.
+        # Lanes that may have more than was taken.
         self._hot: set[LaneState] = set()
         self._looked_at = float("-inf")
-        self._suspected_at = float("-inf")
-        # The open claims of suspects.
-        self._suspected: dict[tuple[str, Suspicion], int] = {}
+        self._recovered_looked_at = float("-inf")
+        # The open claims of deliveries whose owners have died often.
+        self._recovered_tokens: dict[tuple[str, PoisonStep], int] = {}
         self._stopped = False
         self._claimed_at: dict[LaneState, float] = {}
         self._busy_since: float | None = None
@@ -70,17 +67,17 @@ class Claimer:
                 await self._sleep(wait)
 
     def stop(self) -> None:
-        """Claim no more. A claim under way ends as it does: cut off, it would count as an owner's death."""
+        """Claim no more. A claim under way ends by itself: cut off, it would count as an owner's death."""
         self._stopped = True
         self._woken.set()
 
     async def run_once(self) -> float:
-        """One round over the lanes. Answers how long there will be nothing to do, unless somebody wakes us."""
+        """Go over the lanes once; return the seconds until there may be more to do without a wake-up."""
         if self._epoch.fenced.is_set():
             raise Fenced
         claimed = 0
         for state in sorted(self._hot, key=lambda state: state.lane):
-            if not self._epoch.stands_still(state):
+            if not self._epoch.is_stopped(state):
                 claimed += await self._claim(state)
         wait = float("inf")
         now = self._epoch.clock.monotonic()
@@ -90,13 +87,13 @@ class Claimer:
             due, wait = await self._look()
             for state in due:
                 claimed += await self._claim(state)
-            claimed += await self._suspect()
+            claimed += await self._claim_recovered()
         if claimed:
             await self._work()
             return 0.0
         if not look:
             return LOOK_SECONDS
-        if any(state.room() > 0 and not self._epoch.stands_still(state) for state in self._hot):
+        if any(state.room() > 0 and not self._epoch.is_stopped(state) for state in self._hot):
             return ROOM_WAIT_SECONDS
         if self._hot and now - self._worked_at < BUSY_SECONDS:
             # Full lanes wake us when they have room; the others may get work meanwhile.
@@ -105,27 +102,27 @@ class Claimer:
         return await self._rest(min(wait, self._usable_after()))
 
     def _usable_after(self) -> float:
-        """How long until a limit that keeps a lane from claiming lets something through."""
+        """Return the seconds until a rate limit that keeps a lane from claiming lets a delivery through."""
         waits = [
             max(state.until_usable(), LOOK_SECONDS)
             for state in self._hot
-            if state.outstanding < state.capacity and not self._epoch.stands_still(state)
+            if state.outstanding < state.capacity and not self._epoch.is_stopped(state)
         ]
         return min(waits, default=float("inf"))
 
     async def _look(self) -> tuple[list[LaneState], float]:
-        """The other lanes that have something due, and how long until the next one has."""
-        asked = [state for state in self._lanes if state not in self._hot and not self._epoch.stands_still(state)]
+        """Return the other lanes with due deliveries, and the seconds until the next lane has one."""
+        asked = [state for state in self._lanes if state not in self._hot and not self._epoch.is_stopped(state)]
         # A lane without room cannot be asked now: count on more until a claim of it falls short.
         self._hot.update(state for state in asked if state.room() <= 0)
         keys = [(state.channel, state.lane) for state in asked if state.room() > 0]
         found = await claims.due(self._database, keys)
-        due = [self._lanes[one.channel, one.lane] for one in found if one.due]
-        wait = min((one.wait_seconds for one in found if not one.due), default=float("inf"))
+        due = [self._lanes[lane.channel, lane.lane] for lane in found if lane.due]
+        wait = min((lane.wait_seconds for lane in found if not lane.due), default=float("inf"))
         return sorted(due, key=lambda state: state.lane), max(wait, 0.001)
 
     async def _claim(self, state: LaneState) -> int:
-        """Claim from one lane as much as it has room for; says how many it were."""
+        """Claim from one lane as much as it has room for; return the number."""
         now = self._epoch.clock.monotonic()
         count = min(state.room(), self.settings.batch_max)
         enough = ROOM_SHARE_MIN * min(self.settings.batch_max, state.capacity)
@@ -133,7 +130,7 @@ class Claimer:
         if count <= 0 or (count < enough and recent):
             self._hot.add(state)
             return 0
-        token = self._token()
+        token = self._epoch.tokens.issue()
         self._claimed_at[state] = now
         with self._epoch.metrics.claim_seconds.time():
             if fault_points.ARMED:
@@ -147,11 +144,6 @@ class Claimer:
             await self._take(state, batch)
         return len(batch)
 
-    def _token(self) -> int:
-        if self._epoch.tokens.spent_out():
-            raise Fenced("every token of this epoch was used")
-        return self._epoch.tokens.issue()
-
     async def _take(self, state: LaneState, batch: list[Claimed]) -> None:
         state.outstanding += len(batch)
         self._epoch.metrics.claim_size.observe(len(batch))
@@ -161,41 +153,38 @@ class Claimer:
             self._send(batch)
 
     async def _allowed(self, batch: list[Claimed]) -> list[Claimed]:
-        """Those that may be sent to where they go. The others have their end already: nothing is left to write."""
+        """Return those whose addresses are not suppressed. The others are ended here: nothing is left to write."""
         database = self._database
         why = await database.persist("suppressions", lambda: suppression.reasons(database, batch))
         if not why:
             return batch
-        await database.persist("suppressions", lambda: suppression.bar(database, why))
-        allowed: list[Claimed] = []
+        await database.persist("suppressions", lambda: suppression.skip(database, why))
         for item in batch:
             if item.id in why:
                 self._epoch.inbox.put(item, Lost())
-            else:
-                allowed.append(item)
-        self._epoch.metrics.barred.labels(batch[0].channel).inc(len(batch) - len(allowed))
-        return allowed
+        self._epoch.metrics.barred.labels(batch[0].channel).inc(len(why))
+        return [item for item in batch if item.id not in why]
 
-    async def _suspect(self) -> int:
-        """Take deliveries whose owners have died, of each channel the next few, once the last few are through."""
+    async def _claim_recovered(self) -> int:
+        """Claim deliveries whose owners have died, of each channel the next few, once the last few have ended."""
         now = self._epoch.clock.monotonic()
-        if now - self._suspected_at < self.settings.poll_seconds:
+        if now - self._recovered_looked_at < self.settings.poll_seconds:
             return 0
         tokens = self._epoch.tokens
-        self._suspected = {key: token for key, token in self._suspected.items() if token in tokens.open}
-        free = [s for s in self._lanes if s.lane is Lane.NORMAL and s.room() > 0 and not self._epoch.stands_still(s)]
-        asked = [(state.channel, suspicion) for state in free for suspicion in SUSPICIONS]
-        found = await claims.suspects(self._database, [key for key in asked if key not in self._suspected])
-        if not found and not self._suspected:
-            # Hardly ever is there one: then look again at the next one's turn only.
-            self._suspected_at = now
-        return sum([await self._take_suspects(*key) for key in found])
+        self._recovered_tokens = {key: token for key, token in self._recovered_tokens.items() if token in tokens.open}
+        free = [s for s in self._lanes if s.lane is Lane.NORMAL and s.room() > 0 and not self._epoch.is_stopped(s)]
+        asked = [(state.channel, step) for state in free for step in POISON_STEPS]
+        found = await claims.recovered_due(self._database, [key for key in asked if key not in self._recovered_tokens])
+        if not found and not self._recovered_tokens:
+            # They are rare: look again at the next poll only.
+            self._recovered_looked_at = now
+        return sum([await self._take_recovered(*key) for key in found])
 
-    async def _take_suspects(self, channel: str, suspicion: Suspicion) -> int:
-        token = self._suspected[channel, suspicion] = self._token()
+    async def _take_recovered(self, channel: str, step: PoisonStep) -> int:
+        token = self._recovered_tokens[channel, step] = self._epoch.tokens.issue()
         state = self._lanes[channel, Lane.NORMAL]
         wanted = _wanted(state, token, state.room())
-        batch = await claims.claim_suspects(self._database, self._epoch.number, wanted, suspicion)
+        batch = await claims.claim_recovered(self._database, self._epoch.number, wanted, step)
         if batch:
             self._epoch.tokens.claimed(token, len(batch))
         for lane in Lane:
@@ -205,7 +194,7 @@ class Claimer:
         return len(batch)
 
     async def _work(self) -> None:
-        """There was work. When there has been for a while without a pause, inserts need not notify us."""
+        """Note that there was work. After a while of it without a pause, inserts need not notify us."""
         self._settling = 0
         now = self._worked_at = self._epoch.clock.monotonic()
         self._busy_since = self._busy_since or now
@@ -214,7 +203,7 @@ class Claimer:
             self._notified = False
 
     async def _rest(self, wait: float) -> float:
-        """Nothing is due: ask to be woken, look once more, and then sleep."""
+        """Return the seconds to sleep when nothing is due: ask to be woken, look once more, and then sleep."""
         self._busy_since = None
         if not self._notified:
             await instances.ask_to_be_woken(self._database, self._epoch.number, True)
@@ -228,14 +217,10 @@ class Claimer:
         return min(wait, poll * (1 + jitter))
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep until woken: by new work, or by room where that was what was missing."""
-        events = [self._woken, self._lanes.freed] if self._hot else [self._woken]
-        waits = [asyncio.ensure_future(event.wait()) for event in events]
-        try:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
+        """Sleep until woken: by new work, or by room where lanes lacked it."""
+        woken = unless(self._woken, self._lanes.freed.wait()) if self._hot else self._woken.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(woken, seconds)
 
 
 def _wanted(state: LaneState, token: int, count: int) -> claims.Wanted:

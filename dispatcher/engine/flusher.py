@@ -8,7 +8,7 @@ import structlog
 
 from dispatcher.base import fault_points
 from dispatcher.config.settings import Flush as Settings
-from dispatcher.engine.rules.life import Claimed, Held, Lost, Outcome, Result
+from dispatcher.engine.rules.life import Held, Outcome, Result
 from dispatcher.engine.store import flushes
 from dispatcher.engine.streams import Epoch
 
@@ -19,7 +19,7 @@ ENOUGH = 200
 
 
 class Flusher:
-    """Writes what comes into the inbox. It outlives the actors that fill it, so that what they know is not lost."""
+    """Writes what comes into the inbox. It outlives the actors that fill it, so that their results are not lost."""
 
     def __init__(self, epoch: Epoch, settings: Settings, walking: asyncio.Event) -> None:
         self._database = epoch.database
@@ -28,9 +28,9 @@ class Flusher:
         self._lanes = epoch.lanes
         self._metrics = epoch.metrics
         self.settings = settings
-        # Set when something has ended that a run waits for: the wake itself stands in the database.
+        # Set when a delivery has ended that a run waits for: the wake itself stands in the database.
         self._walking = walking
-        # Open claims of which something is held.
+        # Open claims in which a delivery is held.
         self._held: set[int] = set()
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class Flusher:
         # Ids go in order, which is the lock order.
         results.sort(key=lambda result: result[0].id)
         complete = self._tokens.settle(results)
-        # A claim in which something is held stays: it says whose it was.
+        # A claim in which a delivery is held stays: it names the owner of that delivery.
         self._held.update(item.token for item, outcome in results if type(outcome) is Held)
         spent = [token for token in complete if token not in self._held]
         if fault_points.ARMED:
@@ -71,23 +71,23 @@ class Flusher:
         self._count(results)
 
     async def _late(self, fenced: Sequence[Result]) -> None:
-        """Results whose claim was no longer ours: their writes are fenced, what they know is kept."""
-        for item, outcome in fenced:
-            became = await self._keep(item, outcome)
+        """Keep what results tell whose claim was no longer ours: their writes are fenced, their evidence is not."""
+        for result in fenced:
+            item, outcome = result
+            became = await self._keep(result)
             if became != "applied":
                 self._metrics.fenced_writes.labels(item.channel, became).inc()
-                log.warning(
-                    "flush.fenced", delivery_id=item.id, channel=item.channel, outcome=_name(outcome), became=became
-                )
+                labels = {"channel": item.channel, "outcome": _name(outcome), "became": became}
+                log.warning("flush.fenced", delivery_id=item.id, **labels)
 
-    async def _keep(self, item: Claimed, outcome: Outcome) -> str:
-        return await self._database.persist("evidence", lambda: flushes.keep_evidence(self._database, item, outcome))
+    async def _keep(self, result: Result) -> str:
+        return await self._database.persist("evidence", lambda: flushes.keep_evidence(self._database, *result))
 
     def _count(self, results: Sequence[Result]) -> None:
         counts = Counter((item.channel, _name(outcome)) for item, outcome in results)
-        for (channel, name), count in counts.items():
-            self._metrics.outcomes.labels(channel, name).inc(count)
+        for labels, count in counts.items():
+            self._metrics.outcomes.labels(*labels).inc(count)
 
 
 def _name(outcome: Outcome) -> str:
-    return "lost" if type(outcome) is Lost else type(outcome).__name__.lower()
+    return type(outcome).__name__.lower()

@@ -1,4 +1,4 @@
-"""The heartbeat: proves to others that this epoch lives, and finds out when they think otherwise."""
+"""The heartbeat: proves to others that this epoch lives, and finds out when they have fenced it."""
 
 import asyncio
 
@@ -22,13 +22,13 @@ class Heartbeat:
             await asyncio.sleep(self._interval_seconds)
 
     async def run_once(self) -> None:
-        """One beat, a look at where we are and at how many. When our row is gone, what we had claimed is others'."""
-        number, config_hash = self._epoch.number, self.config_hash
-        if not await self._database.persist("heartbeat", lambda: instances.beat(self._database, number, config_hash)):
+        """Beat once, check the server, and count the instances; set `fenced` where our row is gone."""
+        database, number, config_hash = self._database, self._epoch.number, self.config_hash
+        if not await database.persist("heartbeat", lambda: instances.beat(database, number, config_hash)):
             self._epoch.fenced.set()
             return
         # Behind a pooler the server can be exchanged while every connection of ours lasts.
-        await self._database.persist("heartbeat", self._database.look)
+        await database.persist("heartbeat", database.look)
         asked_at = self._epoch.clock.monotonic()
-        alive = await self._database.persist("heartbeat", lambda: instances.beats(self._database))
+        alive = await database.persist("heartbeat", lambda: instances.beats(database))
         self._epoch.shares.see(asked_at, len(alive))

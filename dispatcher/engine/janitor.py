@@ -13,16 +13,16 @@ from dispatcher.engine.streams import Epoch, Lanes, Tokens
 
 log = structlog.get_logger(__name__)
 
-# A claim that was just answered is not yet known as open for an instant; a lost one can wait this long.
+# For an instant a claim is not yet known as open; a lost claim can wait this long.
 AGE_SECONDS = 5.0
-# More are counted as this many: a queue of millions is not worth its scan.
+# More deliveries are counted as this many: a queue of millions is not worth its scan.
 DEPTH_COUNTED_MAX = 100_000
-# What a feature has done each round, with a number of rows at most.
+# A feature's work in each round, on a bounded number of rows.
 Chore = Callable[[Database, int], Awaitable[object]]
 
 
 class Janitor:
-    """Keeps house for whichever epoch this process has now."""
+    """Cleans up for the epoch that this process has now."""
 
     def __init__(
         self,
@@ -38,35 +38,32 @@ class Janitor:
         self._current = current
         self._metrics = metrics
         self.channels: Collection[str] = ()
-        # Only channels that have one.
+        # Of the channels that have a time-out.
         self.held_timeouts: Mapping[str, float] = {}
 
     async def run(self) -> None:
-        """Keep house, for ever."""
+        """Clean up, for ever."""
         while True:
             await self._database.persist("housekeeping", self.run_once)
             await asyncio.sleep(self.settings.interval_seconds)
 
     async def run_once(self) -> None:
-        """One round."""
-        await claims.drop_spent(self._database, self.settings.page_max, AGE_SECONDS)
-        while await held.expire(self._database, self.settings.page_max) == self.settings.page_max:
+        """Clean up once."""
+        database, page = self._database, self.settings.page_max
+        await claims.drop_spent(database, page, AGE_SECONDS)
+        while await held.expire(database, page) == page:
             pass
-        while unserved := await claims.fail_unserved(self._database, self.settings.page_max):
+        while unserved := await claims.fail_unserved(database, page):
             log.warning("deliveries.unserved", failed=unserved)
-        await pauses.unpark(self._database, self.settings.page_max)
-        await suppression.drop_expired(self._database, self.settings.page_max)
-        for chore in self._chores:
-            await chore(self._database, self.settings.page_max)
+        for chore in (pauses.unpark, suppression.drop_expired, *self._chores):
+            await chore(database, page)
         await self._settle_held()
-        current = self._current()
-        if current is None:
-            return
-        await self._forget_lost(current.number, current.tokens)
-        await self._measure(current.lanes)
+        if (current := self._current()) is not None:
+            await self._forget_lost(current.number, current.tokens)
+            await self._measure(current.lanes)
 
     async def _settle_held(self) -> None:
-        """Evidence settles what is held; and time does, where a channel says so."""
+        """Settle what is held by evidence, and by time where the channel has a time-out."""
         await held.settle_by_evidence(self._database)
         for channel, seconds in self.held_timeouts.items():
             for one in await held.overdue(self._database, channel, seconds, self.settings.page_max):
@@ -75,7 +72,7 @@ class Janitor:
             self._metrics.held.labels(channel).set(count)
 
     async def _forget_lost(self, epoch: int, tokens: Tokens) -> None:
-        """Claims of ours that we know nothing of: their answer was lost. Nobody else frees them while we live."""
+        """Free claims of ours whose answer was lost: nobody else frees them while we live."""
         known_before = set(tokens.open)
         for token in await claims.older_than(self._database, epoch, AGE_SECONDS):
             if token not in known_before and token not in tokens.open:

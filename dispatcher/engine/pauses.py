@@ -1,39 +1,38 @@
-"""The controls: what operators have paused, as every instance must know it within a second."""
+"""The pause reader: what operators have paused, as every instance must know it within a second."""
 
 import asyncio
+from contextlib import suppress
 
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.store import pauses
 
-# A notification is heard at once; a lost one is made up for by looking this often.
+# A notification acts at once; this interval makes up for a lost one.
 LOOK_SECONDS = 0.5
 UNPARKED_PAGE = 1_000
 
 
-class Controls:
-    """Keeps the open pauses at hand. `changed` is set by whoever hears that there are others."""
+class PauseReader:
+    """Holds the open pauses. `changed` asks for another look."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.changed = asyncio.Event()
         self.pauses = Pauses()
-        # Set when there are other pauses: what was paused may be claimed again.
+        # Set when the pauses have changed: what was paused may be claimed again.
         self.woken: asyncio.Event | None = None
         self._unparking = False
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Read the pauses, for ever."""
         while True:
             self.changed.clear()
             await self._database.persist("controls", self.run_once)
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), LOOK_SECONDS)
-            except TimeoutError:
-                continue
 
     async def run_once(self) -> None:
-        """See what is paused; what waited for a pause that is over is made ready, a page at a time."""
+        """Read the pauses once, and make ready what waited for one that is over, a page at a time."""
         seen = await pauses.current(self._database)
         if seen != self.pauses:
             self.pauses = seen

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import structlog
+from msgspec import structs
 
 from dispatcher.base import fault_points
 from dispatcher.base.clock import Clock
@@ -16,15 +17,15 @@ from dispatcher.engine.streams import Epoch
 log = structlog.get_logger(__name__)
 
 PAGE_CLAIMS = 100
-# Silence counts from the first look after the last beat and is noticed by the first look after the lease: two looks of
+# Silence counts from the first look after the last beat, and is noticed by the first look after the lease: two looks of
 # the two seconds that a takeover has.
 LOOKS_A_HEARTBEAT = 4
-# A mark under way holds the row for milliseconds; a session cut off without a word holds it until TCP notices.
+# A mark under way holds the row for milliseconds; a session that was cut off silently holds it until TCP notices.
 FENCE_LOCK_MILLISECONDS_MAX = 2_000
 
 
 class Recoverer:
-    """Watches the others. It is outside of any epoch, so that it goes on while the pipeline restarts."""
+    """Watches the other instances. It is outside of any epoch, and runs on while the pipeline restarts."""
 
     def __init__(
         self,
@@ -45,37 +46,34 @@ class Recoverer:
         self._different: list[str] = []
 
     async def run(self) -> None:
-        """Look after the others, for ever."""
+        """Watch and recover, for ever."""
         while True:
             await self._database.persist("recovery", self.run_once)
             await asyncio.sleep(self._interval_seconds)
 
     async def run_once(self) -> None:
-        """Fence who is silent, then recover whatever has no live owner."""
+        """Fence silent epochs, then recover claims without a live owner."""
         alive = await instances.beats(self._database)
         self._compare(alive)
-        beats = {one.epoch: (one.beat, one.lease_seconds) for one in alive}
+        beats = {beat.epoch: (beat.beat, beat.lease_seconds) for beat in alive}
         for epoch in self._watch.stale(self._clock.monotonic(), beats):
             await self.fence(epoch)
         await self.recover()
         self._metrics.instances.set(len(beats))
 
     def _compare(self, alive: Sequence[instances.Beat]) -> None:
-        """Replicas with another configuration: limits that are for all together are not what anyone thinks they are."""
+        """Report replicas with another configuration: limits for all replicas mean something else to them."""
         # After a reload our own row says the old one until the next heartbeat.
         current = self._current()
         ours = None if current is None else current.number
-        different = sorted(one.name for one in alive if one.config_hash != self.config_hash and one.epoch != ours)
+        different = sorted(beat.name for beat in alive if beat.config_hash != self.config_hash and beat.epoch != ours)
         if different != self._different:
             self._different = different
-            if different:
-                log.warning("config.differs", instances=different)
-            else:
-                log.info("config.agrees")
+            log.warning("config.differs", instances=different) if different else log.info("config.agrees")
         self._metrics.config_differs.set(len(different))
 
     async def fence(self, epoch: int) -> None:
-        """Take an epoch away; if its row cannot be locked now, the next round tries again."""
+        """Delete an epoch; where its row cannot be locked now, the next round tries again."""
         try:
             if await instances.fence(self._database, epoch, FENCE_LOCK_MILLISECONDS_MAX):
                 if fault_points.ARMED:
@@ -90,11 +88,10 @@ class Recoverer:
         while True:
             page = await instances.recover(self._database, PAGE_CLAIMS)
             if page.claims:
-                log.warning("claims.recovered", **{name: getattr(page, name) for name in page.__struct_fields__})
-                self._metrics.recovered.labels("requeued").inc(page.requeued)
-                self._metrics.recovered.labels("retried").inc(page.retried)
-                self._metrics.recovered.labels("held").inc(page.held)
-                self._metrics.recovered.labels("poisoned").inc(page.poisoned)
+                counts = structs.asdict(page)
+                log.warning("claims.recovered", **counts)
+                for became in ("requeued", "retried", "held", "poisoned"):
+                    self._metrics.recovered.labels(became).inc(counts[became])
                 if fault_points.ARMED:
                     fault_points.passing("recovery.done")
             if page.claims < PAGE_CLAIMS:

@@ -1,4 +1,4 @@
-"""The renderer: turns claimed deliveries into what they say, or into the reason why they say nothing."""
+"""The renderer: turns claimed deliveries into messages, or into the reason why there is none."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -14,14 +14,14 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.base.values.addresses import address
 from dispatcher.engine.rules.life import STORED, Back, Claimed, Failed, Skipped
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE, Links, Subscription
-from dispatcher.engine.streams import Inbox, Rendered
+from dispatcher.engine.streams import Inbox, Rendered, unless
 from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.liquid.template import Sources
 
-# Rendering holds the loop: after so long others get a turn. One rendering may take twice as long.
-TURN_SECONDS_MAX = 0.005
+# Rendering holds the loop, and yields after so long. One rendering may take twice as long.
+HOLD_SECONDS_MAX = 0.005
 # Deliveries whose versions are loaded at once.
-TURN_MAX = 100
+BATCH_MAX = 100
 
 Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Sources]]]
 
@@ -30,10 +30,10 @@ _NO_OPTIONS: Mapping[str, Any] = {}
 
 
 class Renderer:
-    """Renders batches in the order in which they were claimed and sends each to its lane.
+    """Renders batches in the order of their claims and sends each to its lane.
 
-    `load` gives what stored versions say, however long Postgres takes. When `draining` is set nothing is waited for:
-    what is not known goes back. What would hold the loop is left to `slow`.
+    `load` returns stored versions, and waits while Postgres is away. Once `draining` is set, deliveries whose versions
+    are not loaded go back. `slow` takes what would hold the loop.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Renderer:
         self._inbox = inbox
         self._metrics = metrics
         self.draining = asyncio.Event()
-        # Where recipients can unsubscribe; None where that is not configured.
+        # The links by which recipients unsubscribe; None where they are not configured.
         self.links: Links | None = None
 
     async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
         """Render until the claimer has closed its end."""
         async for batch in batches:
-            for start in range(0, len(batch), TURN_MAX):
-                rendered = await self.run_once(batch[start : start + TURN_MAX])
+            for start in range(0, len(batch), BATCH_MAX):
+                rendered = await self.run_once(batch[start : start + BATCH_MAX])
                 if fault_points.ARMED:
                     fault_points.passing("render.done")
                 if rendered:
@@ -67,36 +67,25 @@ class Renderer:
                 await asyncio.sleep(0)
 
     async def run_once(self, batch: Sequence[Claimed]) -> list[Rendered]:
-        """Render some deliveries of one lane; those that cannot be rendered have their result already."""
+        """Render some deliveries of one lane; those that cannot be rendered get their results here."""
         rendered: list[Rendered] = []
         rest = batch
         while rest:
-            # A reload may put others in their place, which know nothing yet.
+            # Read in each round: a reload may have replaced them by empty ones.
             templates = self._templates()
             stored = {item.template for item in rest if item.template.startswith(STORED)}
             asked = sorted(key for key in stored if not templates.has(key))
-            loaded = await self._loaded(asked) if asked else {}
+            loaded = await unless(self.draining, self._load(asked)) if asked else {}
             if loaded is None:
                 for item in rest:
                     self._inbox.put(item, Back(0.0, "draining"))
                 break
             with self._metrics.render_seconds.time():
-                rest = rest[self._render(templates, rest, stored, loaded, rendered) :]
+                versions = {**dict.fromkeys(asked), **loaded}
+                rest = rest[self._render(templates, rest, stored, versions, rendered) :]
             if rest:
                 await asyncio.sleep(0)
         return rendered
-
-    async def _loaded(self, keys: Sequence[str]) -> Mapping[str, Sources | None] | None:
-        """What each of these stored versions says, if it exists; None where the drain begins before Postgres has
-        answered."""
-        loading = asyncio.ensure_future(self._load(keys))
-        draining = asyncio.ensure_future(self.draining.wait())
-        try:
-            await asyncio.wait((loading, draining), return_when=asyncio.FIRST_COMPLETED)
-            return {**dict.fromkeys(keys), **loading.result()} if loading.done() else None
-        finally:
-            loading.cancel()
-            draining.cancel()
 
     def _render(
         self,
@@ -106,9 +95,9 @@ class Renderer:
         loaded: Mapping[str, Sources | None],
         rendered: list[Rendered],
     ) -> int:
-        """Render until others are to have their turn, or until a version is missing that was known when the others were
-        loaded, and had to make room for one of them; says how many are through."""
-        breaks = Breaks(TURN_SECONDS_MAX)
+        """Render until the loop must be yielded, or until a version is missing that was cached when the others were
+        loaded, and had to make room for them; return the number that is done."""
+        breaks = Breaks(HOLD_SECONDS_MAX)
         for through, item in enumerate(batch):
             if through and breaks.is_due():
                 return through
@@ -143,12 +132,12 @@ def _learn(templates: Templates, key: str, sources: Sources | None) -> None:
 
 
 def _unsubscribable(links: Links, item: Claimed, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Variables and options of a mail with the link by which its recipient unsubscribes; what was given stays."""
+    """Return variables and options of a mail with its unsubscribe link; what was given stays."""
     contact = address(item.channel, item.recipient)
     if contact.kind != "email":
         return item.variables, options
     url = links.url(Subscription(item.tenant_id, contact.kind, contact.text, item.topic))
-    # Put first: where the key is there twice, the last one counts.
+    # Put first: of a key that is there twice, the last value counts.
     rest = item.variables[1:]
     variables = f'{{"{VARIABLE}":"{url}"{"" if rest == "}" else ","}{rest}'
     return variables, {"list_unsubscribe": url} | dict(options)

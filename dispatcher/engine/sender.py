@@ -1,10 +1,10 @@
-"""The sender of one channel: slots, tokens, mark, call, verdict, for its lanes side by side."""
+"""The sender of one channel: slots, tokens, mark, call and verdict for each of its lanes."""
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import anyio
 import structlog
@@ -22,39 +22,39 @@ from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Rese
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.slots import Slots
 from dispatcher.engine.store import marks
-from dispatcher.engine.streams import Epoch, LaneState, Rendered
+from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
 
 log = structlog.get_logger(__name__)
 
-# After a mark whose outcome is unknown: give Postgres this long before the next one.
+# After a mark whose outcome is unknown, Postgres gets this long before the next mark.
 TROUBLE_WAIT_SECONDS = 0.5
 # Nothing was marked and the connection to the provider is missing: its deliveries come back after this.
 UNREADY_WAIT_SECONDS = 5.0
-# A lane gives way to a smaller one that waits for tokens too, but not for longer than this at a time.
+# A lane gives way to a smaller lane that waits for tokens too, but not for longer than this at a time.
 LANE_PATIENCE_SECONDS = 1.0
 TOKEN_WAIT_SECONDS = 0.001
-# Marks of one lane beside each other: the next is asked for while Postgres writes the last. A small one waits for it
-# instead, and takes along what comes until then.
+# Concurrent marks of one lane: the next is asked for while Postgres writes the last. A small mark waits for it instead,
+# and takes along what comes until then.
 MARKS_AT_ONCE = 4
 MARK_BESIDE_MIN = 50
 
 
 class Terms(Struct, eq=False):
-    """What a reload may change while the sender runs. `calls` counts the calls under way on these terms."""
+    """The settings that a reload may change while the sender runs. `calls` counts the calls under way on them."""
 
     channel: Channel
     settings: Settings
     retry: Retry
     rates: Rates
     licence_seconds: float
-    # What replicas must have in common of it.
+    # The settings that replicas must have in common.
     fingerprint: str = ""
     calls: int = 0
 
     @property
     def resend(self) -> Resend:
         """Whether an unknown attempt may be sent again, and until how long after the first mark under its key."""
-        # What is marked in time reaches its provider a licence and a call later at most: the key is known until then.
+        # A mark reaches its provider a licence and a call later at most: the key is known until then.
         usable = self.channel.idempotency_key_seconds - self.call_may_last_seconds
         keyed = self.channel.keyed_recipients
         if usable > 0:
@@ -68,14 +68,9 @@ class Terms(Struct, eq=False):
 
 
 class Sender:
-    """Drives one channel. What it holds unmarked when `draining` is set goes back; what is marked is finished."""
+    """Drives one channel. Once `draining` is set, unmarked deliveries go back, and marked ones are finished."""
 
-    def __init__(
-        self,
-        name: str,
-        terms: Terms,
-        epoch: Epoch,
-    ) -> None:
+    def __init__(self, name: str, terms: Terms, epoch: Epoch) -> None:
         self.name = name
         self.terms = terms
         self._epoch = epoch
@@ -84,7 +79,7 @@ class Sender:
         self._clock = epoch.clock
         self._metrics = epoch.metrics
         self._giving_up = anyio.CancelScope()
-        # Lanes that wait for the provider's tokens, and when each lane last had some.
+        # Lanes that wait for the provider's tokens, and when each lane last got tokens.
         self._queueing: set[Lane] = set()
         self._granted_at: dict[Lane, float] = {}
         # Marks under way in each lane, and an event that each sets as it ends.
@@ -108,50 +103,46 @@ class Sender:
         async with anyio.create_task_group() as marks:
             async for batch in state.pipe.receive:
                 rest: Sequence[Rendered] = batch
-                while rest and self._goes_on(self.terms):
-                    rest = await self._some(state, self._gather(state, rest), calls, marks)
+                while rest and self._may_mark(self.terms):
+                    rest = await self._mark_some(state, self._gather(state, rest), calls, marks)
                 self._queueing.discard(state.lane)
                 for one in rest:
                     self._inbox.put(one.item, Back(0.0, "draining or paused"))
 
-    def _goes_on(self, terms: Terms) -> bool:
-        """Whether anything may be marked now on these terms. Asked again after each wait."""
-        ending = self.draining.is_set() or self._epoch.fenced.is_set() or self.name in self._epoch.barred
+    def _may_mark(self, terms: Terms) -> bool:
+        """Return whether deliveries may be marked now on these terms. Asked again after each wait."""
+        ending = self.draining.is_set() or self._epoch.fenced.is_set() or self.name in self._epoch.blocked
         return not ending and not self._epoch.pauses().stops(self.name, terms.settings.provider)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
-        """A batch with what came behind it: a mark of 20 costs as much as one of 200."""
-        gathered = batch
-        while len(gathered) < self.slots.total:
-            try:
-                gathered = [*gathered, *state.pipe.receive.receive_nowait()]
-            except (anyio.WouldBlock, anyio.EndOfStream):
-                break
-        return gathered
+        """Return a batch with those that came behind it: a mark of 20 costs as much as one of 200."""
+        with suppress(anyio.WouldBlock, anyio.EndOfStream):
+            while len(batch) < self.slots.total:
+                batch = [*batch, *state.pipe.receive.receive_nowait()]
+        return batch
 
-    async def _some(
+    async def _mark_some(
         self, state: LaneState, batch: Sequence[Rendered], calls: TaskGroup, marks: TaskGroup
     ) -> Sequence[Rendered]:
-        """Begin to mark as many of a batch as may go now; answers the rest."""
+        """Begin to mark as many of a batch as may go now; return the rest."""
         under_way = self._marking[state.lane]
         if under_way >= MARKS_AT_ONCE or (under_way and len(batch) < MARK_BESIDE_MIN):
             self._marked[state.lane].clear()
             await self._marked[state.lane].wait()
             return batch
         await self._inbox.room()
-        if not self._goes_on(self.terms):
+        if not self._may_mark(self.terms):
             return batch
         granted = self.slots.take(state.lane, len(batch))
         if not granted:
-            await self._or_draining(self.slots.freed(state.lane))
+            await unless(self.draining, self.slots.freed(state.lane))
             return batch
         tokens = self._tokens(state.lane, granted)
         self.slots.give_back(state.lane, granted - tokens)
         if not tokens:
             self._queueing.add(state.lane)
-            await self._or_draining(
-                asyncio.sleep(max(self.terms.rates.wait(self._clock.monotonic()), TOKEN_WAIT_SECONDS))
-            )
+            wait = max(self.terms.rates.wait(self._clock.monotonic()), TOKEN_WAIT_SECONDS)
+            await unless(self.draining, asyncio.sleep(wait))
             return batch
         self._queueing.discard(state.lane)
         self._marking[state.lane] += 1
@@ -159,7 +150,7 @@ class Sender:
         return batch[tokens:]
 
     def _tokens(self, lane: Lane, wanted: int) -> int:
-        """Tokens of the provider's bucket: the smaller lane first, but none waits for another for long."""
+        """Take tokens of the provider's bucket: the smaller lane first, but no lane waits for another for long."""
         now = self._clock.monotonic()
         patient = now - self._granted_at.get(lane, float("-inf")) < LANE_PATIENCE_SECONDS
         if patient and any(other < lane for other in self._queueing):
@@ -171,28 +162,19 @@ class Sender:
             self._granted_at[lane] = now
         return tokens
 
-    async def _or_draining(self, wait: Coroutine[Any, Any, None]) -> None:
-        """Wait, but no longer than until the drain begins."""
-        waits: set[asyncio.Task[Any]] = {asyncio.create_task(wait), asyncio.create_task(self.draining.wait())}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-
     async def _begin(self, state: LaneState, chosen: Sequence[Rendered], calls: TaskGroup) -> None:
-        """Slots and tokens are taken: mark, and hand over what the mark gave."""
-        chosen = self._running(state, chosen)
+        """Mark deliveries for which slots and tokens are taken, and call for those that the mark gave."""
+        chosen = self._not_parked(state, chosen)
         batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen)
         for one, wait in late:
             self._settle(state, one, Back(wait, "rate limit"))
-        batch = self._promised(state, batch)
+        batch = self._under_these_terms(state, batch)
         terms = self.terms
         # From here on a reload must not close the channel under our feet.
         terms.calls += 1
         try:
             if batch and await self._ready(state, batch, terms):
-                await self._mark(state, self._running(state, batch), terms, calls)
+                await self._mark(state, self._not_parked(state, batch), terms, calls)
         finally:
             terms.calls -= 1
             self._marking[state.lane] -= 1
@@ -213,20 +195,19 @@ class Sender:
                     [one.item for one in batch],
                     self._clock.boottime,
                     terms.licence_seconds,
-                    lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.barred,
+                    lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.blocked,
                 )
         except PausesChanged:
-            self.terms.rates.give_back(len(batch))
-            self._put_back(state, batch, Back(0.0, "paused"))
+            self._uncalled(state, batch, Back(0.0, "paused"))
             return
         except Fenced:
             self._epoch.fenced.set()
-            self._put_back(state, batch, Back(0.0, "fenced"))
+            self._settle_all(state, batch, Back(0.0, "fenced"))
             await self.draining.wait()
             return
         except PASSING_OR_CANCELLED as trouble:
-            # It may have been committed. Nothing was called, so the flush may undo it, whichever it was.
-            self._put_back(state, batch, Back(0.0, "the mark's outcome is unknown"))
+            # It may have been committed. Nothing was called, so the flush may undo it in either case.
+            self._settle_all(state, batch, Back(0.0, "the mark's outcome is unknown"))
             if isinstance(trouble, asyncio.CancelledError):
                 raise
             self._database.note_trouble("mark", trouble)
@@ -248,73 +229,64 @@ class Sender:
             terms.calls += 1
             calls.start_soon(self._call, state, terms, envelopes, marked)
 
-    def _running(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
-        """Those that no pause of a tenant, workspace, template or run stops; the others are parked."""
+    def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
+        """Return those that no pause of a tenant, workspace, template or run stops; park the others."""
         pauses = self._epoch.pauses()
         if not pauses.parks_some():
             return chosen
         running: list[Rendered] = []
         for one in chosen:
-            pause = pauses.parks(one.item)
-            if pause is None:
+            if (pause := pauses.parks(one.item)) is None:
                 running.append(one)
             else:
-                self._settle(state, one, Parked(pause))
-        self.terms.rates.give_back(len(chosen) - len(running))
+                self._uncalled(state, [one], Parked(pause))
         return running
 
-    def _promised(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
-        """Those whose claims say of an unknown outcome what our terms say. Who recovers a claim goes by that: what was
-        claimed before a reload changed it would be sent again by a key that its call never carried."""
-        if all(one.item.token > state.promised_after for one in batch):
-            return batch
+    def _under_these_terms(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
+        """Return those that were claimed under our resend terms. Recovery goes by the terms of the claim: a delivery
+        claimed before a reload changed them would be sent again by a key that its call never carried."""
         late = [one for one in batch if one.item.token <= state.promised_after]
-        self.terms.rates.give_back(len(late))
-        self._put_back(state, late, Back(0.0, "claimed under other terms"))
+        if not late:
+            return batch
+        self._uncalled(state, late, Back(0.0, "claimed under other terms"))
         return [one for one in batch if one.item.token > state.promised_after]
 
     def _newest(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
-        """Each delivery once. One that was moved while we had it may have come back to us by another claim: the mark of
-        the later one would pass for the earlier one's too, and it would be called twice."""
+        """Return each delivery once. One that was moved while we had it may have come back by another claim: the mark
+        of the later claim would pass for the earlier one's too, and the delivery would be called twice."""
         newest: dict[int, Rendered] = {}
         for one in batch:
-            other = newest.get(one.item.id)
-            if other is None:
-                newest[one.item.id] = one
-            else:
-                earlier, later = sorted((other, one), key=lambda held: held.item.token)
-                newest[one.item.id] = later
-                self._settle(state, earlier, Lost())
+            other = newest.get(one.item.id, one)
+            newest[one.item.id] = max(other, one, key=lambda each: each.item.token)
+            if other is not one:
+                self._settle(state, min(other, one, key=lambda each: each.item.token), Lost())
         return batch if len(newest) == len(batch) else list(newest.values())
 
     async def _ready(self, state: LaneState, batch: Sequence[Rendered], terms: Terms) -> bool:
-        """A connection comes before the mark: without one nothing is marked."""
+        """Return whether a connection is ready: without it nothing is marked."""
         back = Back(UNREADY_WAIT_SECONDS, "no connection to the provider")
         try:
             async with asyncio.timeout(terms.settings.call_seconds_max):
                 await terms.channel.prepare(len(batch))
             self._metrics.channel_ready.labels(self.name).set(1)
-            # A reload meanwhile may have replaced the channel: others would not call the old one's provider any more.
-            if self._goes_on(terms) and terms is self.terms:
+            # A reload meanwhile may have replaced the channel: others would not call the old provider any more.
+            if self._may_mark(terms) and terms is self.terms:
                 return True
             back = Back(0.0, "draining, paused or reloaded")
-        except Unready as trouble:
+        except (Unready, OSError) as trouble:  # a time-out is an OSError
             self._metrics.channel_ready.labels(self.name).set(0)
-            log.warning("channel.unready", channel=self.name, reason=str(trouble))
-        except OSError as trouble:  # a time-out is one
-            self._metrics.channel_ready.labels(self.name).set(0)
-            log.warning("channel.unready", channel=self.name, error=type(trouble).__name__)
+            why = {"reason": str(trouble)} if isinstance(trouble, Unready) else {"error": type(trouble).__name__}
+            log.warning("channel.unready", channel=self.name, **why)
         except Exception:
             # A channel's bug is its own, here as in the call.
             log.exception("channel.raised", channel=self.name)
-        self.terms.rates.give_back(len(batch))
-        self._put_back(state, batch, back)
+        self._uncalled(state, batch, back)
         return False
 
     async def _call(
         self, state: LaneState, terms: Terms, envelopes: list[Envelope], marked: dict[int, Rendered]
     ) -> None:
-        """Call the provider; whatever has no verdict when that ends is unknown."""
+        """Call the provider; deliveries without a verdict when the call ends are unknown."""
         report = partial(self._report, state, marked, terms)
         limit = terms.settings.call_seconds_max
         phase = "no verdict was given"
@@ -332,7 +304,7 @@ class Sender:
             phase = "given up during the call"
             raise
         except Exception as bug:
-            # A channel's bug is its own: what it had not reported is unknown, and the pipeline goes on.
+            # A channel's bug is its own: deliveries that it had not reported are unknown, and the pipeline goes on.
             phase = f"the channel raised {type(bug).__name__}"
             log.exception("channel.raised", channel=self.name)
         finally:
@@ -353,19 +325,23 @@ class Sender:
             return
         now = self._clock.monotonic()
         if type(verdict) is Throttled:
-            self.terms.rates.close(now, retry.wish_seconds(verdict.seconds), verdict.domain)
+            self.terms.rates.close(now, retry.requested_seconds(verdict.seconds), verdict.domain)
         elif type(verdict) is NotCalled:
             self.terms.rates.give_back(1)
         used = one.item.used + 1
-        policy = terms.retry
+        policy, item = terms.retry, one.item
         spread = random.uniform(0, policy.jitter) if policy.jitter else 0.0  # noqa: S311 - spreads retries, hides nothing
         wait = retry.wait_seconds(used, policy.base_seconds, policy.cap_seconds, spread)
-        item = one.item
         self._settle(state, one, retry.decide(verdict, used, item.max_attempts, wait, terms.resend, item.recipient))
 
-    def _put_back(self, state: LaneState, batch: Sequence[Rendered], back: Back) -> None:
+    def _uncalled(self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome) -> None:
+        """Settle deliveries that have tokens of the provider's bucket, and give those back."""
+        self.terms.rates.give_back(len(batch))
+        self._settle_all(state, batch, outcome)
+
+    def _settle_all(self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome) -> None:
         for one in batch:
-            self._settle(state, one, back)
+            self._settle(state, one, outcome)
 
     def _settle(self, state: LaneState, one: Rendered, outcome: Outcome) -> None:
         state.slotted.add((one.item.id, one.item.token))
@@ -376,16 +352,6 @@ class Sender:
 
 def _envelope(licence: Licence, one: Rendered, attempt: int) -> Envelope:
     item = one.item
-    return Envelope(
-        licence,
-        item.id,
-        item.tenant_id,
-        item.workspace_id,
-        item.idempotency_key,
-        item.channel,
-        item.recipient,
-        one.parts,
-        one.options,
-        attempt,
-        item.dated,
-    )
+    place = item.tenant_id, item.workspace_id
+    to = item.idempotency_key, item.channel, item.recipient
+    return Envelope(licence, item.id, *place, *to, one.parts, one.options, attempt, item.dated)

@@ -15,24 +15,29 @@ class Slots:
         self._freed = {lane: asyncio.Event() for lane in Lane}
         self.resize(total)
 
+    @property
+    def in_use(self) -> int:
+        """The slots that all lanes use."""
+        return sum(self.used.values())
+
     def resize(self, total: int) -> None:
-        """Another number from now on; what is in use beyond it drains by itself."""
+        """Change the total; what is in use beyond it drains by itself."""
         self.total = total
         self.reserve = max(1, int(total * RESERVE_SHARE))
         for event in self._freed.values():
             event.set()
 
     def take(self, lane: Lane, wanted: int) -> int:
-        """Take up to so many and say how many it were."""
-        kept = sum(max(0, self.reserve - used) for other, used in self.used.items() if other is not lane)
-        granted = max(0, min(wanted, self.total - sum(self.used.values()) - kept))
+        """Take up to `wanted` slots; return their number."""
+        reserved = sum(max(0, self.reserve - used) for other, used in self.used.items() if other is not lane)
+        granted = max(0, min(wanted, self.total - self.in_use - reserved))
         self.used[lane] += granted
         if not granted:
             self._freed[lane].clear()
         return granted
 
     def give_back(self, lane: Lane, count: int) -> None:
-        """So many calls have ended."""
+        """Give slots back."""
         if count:
             self.used[lane] -= count
             for event in self._freed.values():

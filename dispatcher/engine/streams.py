@@ -2,24 +2,38 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from anyio import create_memory_object_stream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct
 
 from dispatcher.base.clock import Clock
+from dispatcher.base.errors import Fenced
 from dispatcher.base.metrics import Metrics
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed, Lane, Outcome, Resend, Result
-from dispatcher.engine.rules.object_cache import Shelf
+from dispatcher.engine.rules.object_cache import ObjectCache
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.replica_shares import Shares
 from dispatcher.engine.slots import Slots
 
 # The most that `claim.lane_capacity` can be.
 LANE_CAPACITY_MAX = 100_000
+
+T = TypeVar("T")
+
+
+async def unless(event: asyncio.Event, wait: Awaitable[T]) -> T | None:
+    """Return what was waited for; None, with the wait cancelled, where the event is set first."""
+    waiting, ending = asyncio.ensure_future(wait), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
+        return waiting.result() if waiting.done() else None
+    finally:
+        waiting.cancel()
+        ending.cancel()
 
 
 class Rendered(Struct, frozen=True, gc=False):
@@ -31,24 +45,20 @@ class Rendered(Struct, frozen=True, gc=False):
 
 
 class Pipe(Struct, frozen=True):
-    """A bounded channel of batches.
-
-    A claim never takes more deliveries than its lane has room for, and a batch holds one at least, so a buffer of as
-    many batches as the lanes have deliveries is never full: who sends does not wait, and a slow lane backs up into its
-    own claims and nowhere else.
-    """
+    """A channel of batches with room for as many as its lanes have deliveries: sending never waits, and a slow lane
+    backs up into its own claims only."""
 
     send: MemoryObjectSendStream[Sequence[Any]]
     receive: MemoryObjectReceiveStream[Sequence[Any]]
 
     @classmethod
     def of(cls, capacity: int) -> "Pipe":
-        """A pipe for lanes that have so many deliveries at most under way."""
+        """A pipe for lanes with at most so many deliveries under way."""
         return cls(*create_memory_object_stream[Sequence[Any]](capacity))
 
 
 class LaneState:
-    """One lane of one channel: how many of its deliveries are under way, and how many more may be."""
+    """One lane of one channel: how many deliveries are under way, and how many more may be claimed."""
 
     def __init__(self, channel: str, lane: Lane, capacity: int, usable: Callable[[], float], slots: Slots) -> None:
         self.channel = channel
@@ -56,30 +66,33 @@ class LaneState:
         self.capacity = capacity
         self.outstanding = 0
         self.slots = slots
-        # What gives its slot back when its result is written, by delivery and token.
+        # Deliveries, by id and token, that give a slot back when their result is written.
         self.slotted: set[tuple[int, int]] = set()
         self.resend = Resend()
-        # The last token issued before `resend` became what it is: what was claimed by then is recovered by another.
+        # The last token issued under another `resend`: recovery of what was claimed by then goes by that one.
         self.promised_after = 0
         self.settle_seconds = 60.0
         self.provider = ""
-        # How long until its limits let anything through, where they are what leaves no room.
+        # Seconds until its rate limits let a delivery through.
         self.until_usable: Callable[[], float] = lambda: 0.0
         self.pipe = Pipe.of(LANE_CAPACITY_MAX)
         self._usable = usable
-        # The stored objects that its deliveries carry. The bound is the configuration's.
-        self.shelf = Shelf(0)
-        self.carries_less = asyncio.Event()
+        self.object_cache = ObjectCache(0)
+        self.room_freed = asyncio.Event()
 
     def room(self) -> int:
-        """How many deliveries may be claimed: what fits, and what the token bucket can use soon."""
+        """Return how many deliveries may be claimed: what fits, and what the token bucket can use soon."""
         return int(max(0, min(self.capacity - self.outstanding, self._usable() - self.outstanding)))
 
-    def through(self, ended: Sequence[tuple[int, int]]) -> None:
-        """These deliveries, by id and token, carry nothing any more."""
-        if self.shelf.carried:
-            self.shelf.release(ended)
-            self.carries_less.set()
+    def send(self, rendered: Sequence[Rendered]) -> None:
+        """Hand rendered deliveries to the sender."""
+        self.pipe.send.send_nowait(rendered)
+
+    def release(self, ended: Sequence[tuple[int, int]]) -> None:
+        """Free the objects that these deliveries, by id and token, have carried."""
+        if self.object_cache.carried:
+            self.object_cache.release(ended)
+            self.room_freed.set()
 
 
 class Lanes:
@@ -90,7 +103,7 @@ class Lanes:
         self.freed = asyncio.Event()
 
     def add(self, state: LaneState) -> None:
-        """Take a lane in; lanes are kept in the order in which they are claimed."""
+        """Add a lane; lanes are in the order in which they are claimed."""
         self._lanes[state.channel, state.lane] = state
         self._lanes = dict(sorted(self._lanes.items(), key=lambda entry: entry[0][1]))
 
@@ -105,25 +118,23 @@ class Lanes:
         return [state for state in self if state.channel == channel]
 
     def returned(self, results: Sequence[Result]) -> None:
-        """These deliveries are through, durably: their room is free again, and their slots are.
-
-        A slot that came back with the verdict would let more be marked than a kill may leave held.
-        """
-        through: dict[tuple[str, Lane], list[tuple[int, int]]] = {}
+        """Free the room and the slots of deliveries whose results are durable. Slots that came back with the verdict
+        would let more be marked than a kill may leave held."""
+        by_lane: dict[tuple[str, Lane], list[tuple[int, int]]] = {}
         for item, _ in results:
-            through.setdefault((item.channel, item.lane), []).append((item.id, item.token))
-        for key, ended in through.items():
+            by_lane.setdefault((item.channel, item.lane), []).append((item.id, item.token))
+        for key, ended in by_lane.items():
             state = self._lanes[key]
             state.outstanding -= len(ended)
             slotted = state.slotted.intersection(ended)
             state.slotted -= slotted
-            state.through(ended)
+            state.release(ended)
             state.slots.give_back(state.lane, len(slotted))
         self.freed.set()
 
 
 class Inbox:
-    """Results on their way to the flusher. It takes each at once; who makes more waits for room before it marks."""
+    """Results on their way to the flusher. Putting never waits; senders wait for `room` before they mark."""
 
     def __init__(self, high_water: int) -> None:
         self.high_water = high_water
@@ -133,37 +144,42 @@ class Inbox:
         self.filled = asyncio.Event()
         self._emptied = asyncio.Event()
 
+    @property
+    def pending(self) -> int:
+        """The number of results that are not written."""
+        return len(self.waiting) + self.flushing
+
     def put(self, item: Claimed, outcome: Outcome) -> None:
-        """Hand in one result."""
+        """Add one result."""
         self.waiting.append((item, outcome))
         self.filled.set()
 
     def close(self) -> None:
-        """No further result will come: flush what is here and end."""
+        """Flush what is here and end: no further result will come."""
         self.closed = True
         self.filled.set()
 
     def take(self, count: int) -> list[Result]:
-        """Take up to `count` results out to be written; `done` says that they are."""
+        """Take up to `count` results to write; `done` reports them written."""
         taken = self.waiting[:count]
         del self.waiting[:count]
         self.flushing += len(taken)
         return taken
 
     def done(self, count: int) -> None:
-        """So many of the taken ones are written."""
+        """Count results that are written."""
         self.flushing -= count
         self._emptied.set()
 
     async def room(self) -> None:
         """Return when there is room for more results: while Postgres is away nothing is marked, so nothing is sent."""
-        while len(self.waiting) + self.flushing >= self.high_water:
+        while self.pending >= self.high_water:
             self._emptied.clear()
             await self._emptied.wait()
 
 
 class Tokens:
-    """The claims of this epoch: a token for each, and how many of its deliveries have no result yet."""
+    """The claims of this epoch: a token for each, and its number of deliveries without a result."""
 
     # An epoch of 39 bits and a counter of 24 make a positive bigint.
     COUNTER_BITS = 24
@@ -179,22 +195,20 @@ class Tokens:
         """The newest token."""
         return self._base | self._count
 
-    def spent_out(self) -> bool:
-        """True when the counter is used up: then a new epoch is needed."""
-        return self._count >= (1 << self.COUNTER_BITS) - 1
-
     def issue(self) -> int:
-        """A token that was never issued before."""
+        """Return a token that was never issued before; raise Fenced where all are used: a new epoch is needed."""
+        if self._count >= (1 << self.COUNTER_BITS) - 1:
+            raise Fenced("every token of this epoch was used")
         self._count += 1
-        return self._base | self._count
+        return self.last
 
     def claimed(self, token: int, deliveries: int) -> None:
-        """A claim took so many."""
+        """Open a token for the deliveries that its claim took."""
         if deliveries:
             self.open[token] = deliveries
 
     def settle(self, results: Sequence[Result]) -> list[int]:
-        """Count results off; answers the tokens that are complete with them. They stay open until they are closed."""
+        """Return the tokens that these results complete. They stay open until `close`."""
         complete: list[int] = []
         for token, count in Counter(item.token for item, _ in results).items():
             self.open[token] = self.open.get(token, 0) - count
@@ -203,7 +217,7 @@ class Tokens:
         return complete
 
     def close(self, tokens: Sequence[int]) -> None:
-        """The results of these are written."""
+        """Forget tokens whose results are written."""
         for token in tokens:
             self.open.pop(token, None)
 
@@ -220,12 +234,11 @@ class Epoch(Struct, frozen=True, eq=False):
     metrics: Metrics
     shares: Shares
     pauses: Callable[[], Pauses]
-    # Set by whoever finds our row gone: nothing is claimed or marked any more, and calls under way may still end, since
-    # what they say is evidence.
+    # Set when our row is gone: nothing is claimed or marked any more. Calls under way may end, and give evidence.
     fenced: asyncio.Event
-    # The channels from which we may not claim, since another replica has another provider for them, or may have.
-    barred: set[str]
+    # The channels from which we may not claim, since another replica has, or may have, another provider for them.
+    blocked: set[str]
 
-    def stands_still(self, state: LaneState) -> bool:
-        """Whether a lane's channel is not ours to send from now, or somebody has paused it."""
-        return state.channel in self.barred or self.pauses().stops(state.channel, state.provider)
+    def is_stopped(self, state: LaneState) -> bool:
+        """Return whether a lane's channel is blocked or paused."""
+        return state.channel in self.blocked or self.pauses().stops(state.channel, state.provider)

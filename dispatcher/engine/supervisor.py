@@ -25,7 +25,7 @@ class Supervisor:
         self._clock = clock
         self._metrics = metrics
 
-    async def keep(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
+    async def supervise(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a part until it returns; a crash is logged, counted, and followed by another start."""
         crashes: deque[float] = deque()
         while True:

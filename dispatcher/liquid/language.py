@@ -25,7 +25,14 @@ from liquid.undefined import UNDEFINED
 from liquid.utils.chain_map import ReadOnlyChainMap
 
 from dispatcher.base.errors import NeedsWorker
-from dispatcher.liquid.pace import ITEMS_COMPARED_MAX, ITEMS_MAX, LOOP_ITERATIONS_MAX, UNHURRIED, Pace, iterations_max
+from dispatcher.liquid.render_limits import (
+    ITEMS_COMPARED_MAX,
+    ITEMS_MAX,
+    LOOP_ITERATIONS_MAX,
+    WORKER_LIMITS,
+    RenderLimits,
+    iterations_max,
+)
 
 FILTER_CALLS_MAX = 20_000
 # Nesting of scopes, and of blocks in the source.
@@ -62,8 +69,8 @@ class TimeLimitError(WorkLimitError):
 class Work:
     """What one rendering has left of its budget."""
 
-    def __init__(self, pace: Pace = UNHURRIED) -> None:
-        self.pace = pace
+    def __init__(self, limits: RenderLimits = WORKER_LIMITS) -> None:
+        self.limits = limits
         self.iterations = 0
         self.filters = 0
         self._steps = 0
@@ -71,7 +78,7 @@ class Work:
 
     def begin(self, nodes: int) -> None:
         """A template of so many nodes is about to be rendered."""
-        self.iterations = iterations_max(nodes, self.pace)
+        self.iterations = iterations_max(nodes, self.limits)
         self.filters = FILTER_CALLS_MAX
         self._steps = 0
 
@@ -85,8 +92,8 @@ class Work:
         now = time.thread_time()
         if self._steps == STEPS_PER_LOOK:
             self._started = now
-        elif now - self._started > self.pace.cpu_seconds:
-            if self.pace.is_hurried:
+        elif now - self._started > self.limits.cpu_seconds:
+            if self.limits.on_event_loop:
                 raise NeedsWorker
             raise TimeLimitError("work limit reached")
 
@@ -94,7 +101,7 @@ class Work:
         """A loop is about to begin."""
         self.iterations -= length
         if self.iterations < 0:
-            if self.pace.is_hurried:
+            if self.limits.on_event_loop:
                 raise NeedsWorker
             raise LoopIterationLimitError("loop iteration limit reached, all loops together", token=None)
 
@@ -247,9 +254,9 @@ class BoundedEnvironment(Environment):
     context_depth_limit = CONTEXT_DEPTH_MAX
     block_nesting_limit = BLOCK_DEPTH_MAX
 
-    def __init__(self, *, autoescape: bool, text_max: int, pace: Pace = UNHURRIED) -> None:
+    def __init__(self, *, autoescape: bool, text_max: int, limits: RenderLimits = WORKER_LIMITS) -> None:
         super().__init__(undefined=StrictUndefined, autoescape=autoescape)
-        self.work = Work(pace)
+        self.work = Work(limits)
         self.text_max = text_max
         # The library declares it for classes; an instance's own is read just as well.
         setattr(self, "output_stream_limit", text_max)  # noqa: B010 - what is assigned plainly is refused by the types
@@ -299,17 +306,17 @@ class BoundedEnvironment(Environment):
     def _refuse_comparing(self, items: int) -> None:
         if items > ITEMS_COMPARED_MAX:
             raise WorkLimitError(f"uniq: a list of more than {ITEMS_COMPARED_MAX} items")
-        if items > self.work.pace.compared_max:
+        if items > self.work.limits.compared_max:
             raise NeedsWorker
 
     def _require_worker(self, characters: int, items: int) -> None:
         """Raise where one call of a filter would take too long here."""
-        pace = self.work.pace
-        if characters > pace.characters_max or items > pace.items_max:
+        limits = self.work.limits
+        if characters > limits.characters_max or items > limits.items_max:
             raise NeedsWorker
 
     def _would_make(self, name: str, given: tuple[Any, ...]) -> int:
-        """How long a text these filters would make: the only ones whose result is a product of what they are given."""
+        """The length of the text that `replace` or `join` would make: a product of the lengths of their arguments."""
         match name, given:
             case "replace", (str(text), str(old), str(new)):
                 return len(text) + max(text.count(old), 1) * max(len(new) - len(old), 0)
@@ -344,7 +351,7 @@ def _is_whole_date(text: str) -> bool:
 
 
 def refuse_bombs(source: str) -> None:
-    """Raise for a source that would hold up whoever parses it."""
+    """Raise for a source that takes too long to parse."""
     if count_nodes(source) > NODES_MAX:
         raise WorkLimitError(f"more than {NODES_MAX} tags, outputs and filters")
     for kind in ("raw", "doc"):

@@ -1,74 +1,65 @@
-"""Partials: which of them a text takes in, and all that it takes in with them."""
+"""Partials: those that a text takes in, directly and through other partials."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
-from liquid import Environment, RenderContext
-from liquid.ast import Node
-from liquid.builtin.expressions import StringLiteral
+from liquid import Environment
+from liquid.builtin.tags.include_tag import IncludeNode
+from liquid.builtin.tags.render_tag import RenderNode
 from msgspec import Struct
 
 from dispatcher.base.values.locales import nearest
 from dispatcher.liquid.language import refuse_bombs
+from dispatcher.liquid.sources import partial_name, walk_nodes
 
-# All that one template takes in: more is no template any more, and each is read with it.
+# Each is read with the template that takes it in.
 PARTIALS_MAX = 50
-TAGS = ("render", "include")
 
 _environment = Environment()
 
 
 class Partial(Struct, frozen=True):
-    """A partial as others take it in: its Liquid by locale."""
+    """The Liquid of a partial, by locale."""
 
     default_locale: str
     locales: Mapping[str, str]
 
     def text(self, locale: str) -> str:
-        """What it says in a locale."""
+        """Its Liquid in the nearest locale."""
         return self.locales[nearest(locale, self.locales, self.default_locale)]
 
 
 class Use(Struct, frozen=True):
-    """A partial that is taken in: None where its name is known only when it is rendered."""
+    """A use of a partial; the name is None where it is computed when it is rendered."""
 
     name: str | None
     line: int
 
 
 class Closure(Struct):
-    """All that a text takes in, in one locale, and what stands in its way: for a use of it, words."""
+    """All partials that a text takes in, in one locale, and the uses that are refused, each with the reason."""
 
     partials: dict[str, str]
     faults: list[tuple[Use, str]]
 
 
-def used(text: str) -> list[Use]:
-    """What a text takes in itself. One that does not parse takes in nothing: that is another's to say."""
+def partials_used(text: str) -> list[Use]:
+    """The partials that a text itself takes in; none for a text that does not parse, which is reported elsewhere."""
     try:
         refuse_bombs(text)
-        template = _environment.from_string(text)
+        nodes = _environment.from_string(text).nodes
     except Exception:  # the library raises what it pleases on texts that nobody writes
         return []
-    context = RenderContext(template)
-    found: list[Use] = []
-    for node in _nodes(template.nodes, context):
-        if node.token.value not in TAGS or not hasattr(node, "name"):
-            continue
-        name = node.name.value if isinstance(node.name, StringLiteral) else None
-        found.append(Use(name, text.count("\n", 0, max(node.token.start_index, 0)) + 1))
-    return found
-
-
-def _nodes(nodes: Sequence[Node], context: RenderContext) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        yield from _nodes(list(node.children(context, include_partials=False)), context)
+    return [
+        Use(partial_name(node), text.count("\n", 0, max(node.token.start_index, 0)) + 1)
+        for node in walk_nodes(nodes, _environment)
+        if isinstance(node, RenderNode | IncludeNode)
+    ]
 
 
 def closure(text: str, locale: str, library: Mapping[str, Partial], inside: tuple[str, ...] = ()) -> Closure:
-    """All that a text takes in, partials of partials too. `inside` names the partial that it is of."""
+    """All partials that a text takes in, partials of partials too. `inside` names the partial that has the text."""
     found = Closure({}, [])
-    for use in used(text):
+    for use in partials_used(text):
         words = _take(use, locale, library, found, inside)
         if words is not None:
             found.faults.append((use, words))
@@ -76,7 +67,7 @@ def closure(text: str, locale: str, library: Mapping[str, Partial], inside: tupl
 
 
 def _take(use: Use, locale: str, library: Mapping[str, Partial], found: Closure, inside: tuple[str, ...]) -> str | None:
-    """Take in one; answers what stands in its way."""
+    """Take in one partial; return the reason where it is refused."""
     name = use.name
     if name is None or name in inside or name not in library:
         return _refusal(name, inside)
@@ -86,7 +77,7 @@ def _take(use: Use, locale: str, library: Mapping[str, Partial], found: Closure,
         return f"takes in more than {PARTIALS_MAX} partials"
     text = library[name].text(locale)
     found.partials[name] = text
-    refusals = (_take(inner, locale, library, found, (*inside, name)) for inner in used(text))
+    refusals = (_take(inner, locale, library, found, (*inside, name)) for inner in partials_used(text))
     return next((words for words in refusals if words is not None), None)
 
 

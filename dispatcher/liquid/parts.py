@@ -1,11 +1,11 @@
-"""Parts: what a message of each channel is made of."""
+"""The parts of a message on each channel."""
 
 import re
 from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-# A channel that is not listed is somebody's own: it takes whatever they give it.
+# A channel that is not listed takes any parts.
 PART_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
@@ -38,7 +38,7 @@ def unknown(channel: str | None, part: str) -> str | None:
     """What is wrong with the name of a part; None where it is one that the channel takes."""
     parts = of(channel)
     if parts is None:
-        return None if PART_NAME.fullmatch(part) else "is no name of a part: a letter, then a-z, 0-9 and _"
+        return None if PART_NAME.fullmatch(part) else "is not the name of a part: a letter, then a-z, 0-9 and _"
     if part in parts.takes:
         return None
     return f"is no part of {channel or 'a partial'}, which takes {', '.join(parts.takes)}"
@@ -53,7 +53,7 @@ def missing(channel: str | None, given: Collection[str]) -> list[str]:
 
 
 def in_order(channel: str | None, given: Iterable[str]) -> list[str]:
-    """The names of parts as people read them."""
+    """The names of parts in reading order."""
     known = of(channel)
     order = known.takes if known is not None else ()
     return sorted(given, key=lambda part: (order.index(part) if part in order else len(order), part))

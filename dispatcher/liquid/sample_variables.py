@@ -1,4 +1,4 @@
-"""Samples: variables made up for a template, from how it uses them, so that it can be looked at without any."""
+"""Sample variables, made up from how a template uses them, for a preview without variables."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from dispatcher.liquid.template import Sources
 
 # How often a loop over something made up goes round.
 ITEMS = 2
-# As deep as JSON that anybody writes; a template that includes itself ends here.
+# A template that includes itself ends here.
 DEPTH_MAX = 30
 
 _NUMBERS = ("amount", "price", "total", "sum", "count", "quantity", "number", "size", "minutes", "hours", "days", "age")

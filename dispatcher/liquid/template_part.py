@@ -1,4 +1,4 @@
-"""One part of a template: rendered by the library, and by code of its own once it was rendered a few times."""
+"""One part of a template, rendered by the library, and as Python code once it was rendered a few times."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,25 +18,11 @@ Filters = Mapping[str, Callable[..., Any]]
 
 
 class Part:
-    """One part of a template: as the library parses it, and as Python code once it was rendered a few times.
+    """One part of a template.
 
     What was parsed goes when there is code: it is seven objects a node, among which Python's collector searches for
     cycles while everything else waits. Where the library has to look again, it is parsed again.
     """
-
-    __slots__ = (
-        "_bytes_max",
-        "_environment",
-        "_field",
-        "_filters",
-        "_function",
-        "_nodes",
-        "_parse",
-        "_parsed",
-        "_partials",
-        "_renderings_left",
-        "name",
-    )
 
     def __init__(
         self,
@@ -48,32 +34,23 @@ class Part:
         renderings_left: int = RENDERED_BEFORE_COMPILED,
     ) -> None:
         self.name = name
-        self._field = f"template.{name}"
         self._parse = parse
         parsed = parse()
         self._parsed: Parsed | None = parsed
-        self._nodes = parsed.nodes
+        # About how many nodes one rendering has, loops aside.
+        self.nodes = parsed.nodes
         self._environment = environment
         self._filters = filters
         self._partials = partials
         self._bytes_max = environment.text_max
-        self._renderings_left = renderings_left
+        # How often it is rendered before it is compiled.
+        self.renderings_left = renderings_left
         self._function: Function | None = None
 
     @property
-    def nodes(self) -> int:
-        """About how many nodes one rendering has, loops aside."""
-        return self._nodes
-
-    @property
-    def renderings_left(self) -> int:
-        """How often it is rendered before it is compiled."""
-        return self._renderings_left
-
-    @property
-    def nodes_kept(self) -> int:
-        """How many of them are kept."""
-        return 1 if self._parsed is None else self._nodes
+    def nodes_cached(self) -> int:
+        """How many nodes are cached."""
+        return 1 if self._parsed is None else self.nodes
 
     def render(self, values: Mapping[str, Any]) -> str:
         """The text of this part."""
@@ -81,16 +58,16 @@ class Part:
             text = self._by_function(values)
             if text is not None:
                 return text
-        elif self._renderings_left:
-            self._renderings_left -= 1
-            if not self._renderings_left and self.compile():
+        elif self.renderings_left:
+            self.renderings_left -= 1
+            if not self.renderings_left and self.compile():
                 return self.render(values)
         try:
             return self._by_library(values)
         except TemplateError as fault:
             # What the library has no time for may be little for compiled code: no template fails only the first time.
             text = None
-            if self._renderings_left and isinstance(fault.__cause__, TimeLimitError) and self.compile():
+            if self.renderings_left and isinstance(fault.__cause__, TimeLimitError) and self.compile():
                 text = self._by_function(values)
             if text is None:
                 raise
@@ -98,7 +75,7 @@ class Part:
 
     def compile(self) -> bool:
         """Make Python code of it, and say whether that can be done."""
-        parsed, self._renderings_left = self._parsed or self._parse(), 0
+        parsed, self.renderings_left = self._parsed or self._parse(), 0
         self._function = compiled(parsed.template, self._environment, self._filters, self._partials, parsed.nodes)
         if self._function is None:
             return False
@@ -108,7 +85,7 @@ class Part:
 
     def _by_function(self, values: Mapping[str, Any]) -> str | None:
         """The text; None where the library is to say what becomes of it."""
-        self._environment.work.begin(self._nodes)
+        self._environment.work.begin(self.nodes)
         try:
             text = self._function(values) if self._function else None
         except NeedsWorker:
@@ -117,10 +94,10 @@ class Part:
             return None
         if text is None or (len(text) * 4 > self._bytes_max and is_larger(text, self._bytes_max)):
             return None
-        return text if "\x00" not in text and (text.isascii() or _is_unicode(text)) else None
+        return text if "\x00" not in text and (text.isascii() or is_unicode(text)) else None
 
     def _by_library(self, values: Mapping[str, Any]) -> str:
-        field = self._field
+        field = f"template.{self.name}"
         try:
             parsed = self._parsed or self._parse()
             text = self._environment.run(parsed.template, parsed.nodes, values, self._partials)
@@ -137,8 +114,8 @@ class Part:
             raise TemplateError(field, f"cannot be rendered: {type(fault).__name__}") from fault
         if is_larger(text, self._bytes_max):
             raise TemplateError(field, f"renders to more than {self._bytes_max} bytes")
-        if "\x00" in text or not (text.isascii() or _is_unicode(text)):
-            raise TemplateError(field, "renders a character that is none: NUL, or half of a surrogate pair")
+        if "\x00" in text or not (text.isascii() or is_unicode(text)):
+            raise TemplateError(field, "renders NUL, or half of a surrogate pair: remove it from the values")
         return text
 
     def _where(self, fault: LiquidError) -> str:
@@ -153,7 +130,7 @@ def is_larger(text: str, bytes_max: int) -> bool:
     return len(text) * 4 > bytes_max and len(text.encode("utf-8", "surrogatepass")) > bytes_max
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Whether a text can be encoded at all."""
     try:
         text.encode()

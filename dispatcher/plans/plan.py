@@ -34,15 +34,15 @@ class Send(_Node, frozen=True, kw_only=True, tag="send"):
     """Messages on one channel: a stored template by name, or the parts of one that stands here."""
 
     channel: str
-    # Each renders to one recipient; a lone variable that is a list gives several. A social post may leave it empty:
+    # Each renders to one recipient; a single variable that is a list gives several. A social post may leave it empty:
     # then it has one delivery, whose recipient is "".
     to: tuple[Text, ...]
     # The name that stands before the address of an e-mail.
     to_name: Text | None = None
-    # A name, or a lone variable that has it.
+    # A name, or a single variable that has it.
     template: Text | None = None
     parts: Mapping[str, Text] | None = None
-    # Added to the context for this send alone.
+    # Added to the context for this send only.
     variables: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
     # The top-level names that the parts read; of a stored template they are looked up when it is frozen.
@@ -51,7 +51,7 @@ class Send(_Node, frozen=True, kw_only=True, tag="send"):
     topic: str | None = None
     lane: int | None = None
     expires_seconds: float | None = None
-    # The body is rendered when it is ordered, and its values are escaped for Slack: no value can mention anybody.
+    # The body is rendered when it is ordered, and its values are escaped for Slack: no value can mention a user.
     escapes: bool = False
 
 
@@ -64,7 +64,7 @@ class Call(_Node, frozen=True, kw_only=True, tag="call"):
 
 
 class Delay(_Node, frozen=True, kw_only=True, tag="delay"):
-    """A time that passes: so long, or until then (RFC 3339, rendered)."""
+    """A delay of some seconds, or until a time (RFC 3339, rendered)."""
 
     seconds: float | None = None
     until: Text | None = None
@@ -75,7 +75,7 @@ class Branch(_Node, frozen=True, kw_only=True, tag="branch"):
 
 
 class Join(_Node, frozen=True, kw_only=True, tag="join"):
-    """Paths meet. (They do at every node that several edges lead to; this one does nothing else.)"""
+    """Paths meet here, as at every node that several edges lead to. A join does nothing else."""
 
 
 class Wait(_Node, frozen=True, kw_only=True, tag="wait"):
@@ -97,13 +97,13 @@ Node = Send | Call | Delay | Branch | Join | Wait | Digest
 
 
 class Edge(Struct, frozen=True, omit_defaults=True):
-    """Where it goes on. The condition is what stands between `{% if` and `%}`."""
+    """An edge to another node. The condition is the expression between `{% if` and `%}`."""
 
     to: str
     condition: str | None = None
 
 
-class Read(Struct, frozen=True):
+class RequiredVariable(Struct, frozen=True):
     """A variable that a trigger must bring: as it is written, and as the steps to it (`["order", "items", "0"]`).
 
     Each step has to lead somewhere, as Liquid takes it: into an object by the key; into a list by a whole number within
@@ -116,7 +116,7 @@ class Read(Struct, frozen=True):
     at: tuple[str, ...]
 
 
-class Stored(Struct, frozen=True, omit_defaults=True):
+class TemplateUse(Struct, frozen=True, omit_defaults=True):
     """A stored template that a node uses: its name, or the variable that has it; and which names the node provides.
 
     It may read `step_N_result` and `step_N_error` of the first `steps` steps: in a list those before it, in a graph
@@ -127,7 +127,7 @@ class Stored(Struct, frozen=True, omit_defaults=True):
     channel: str
     steps: int = 0
     name: str | None = None
-    variable: Read | None = None
+    variable: RequiredVariable | None = None
     provides: tuple[str, ...] = ()
 
 
@@ -140,8 +140,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     edges: Mapping[str, tuple[Edge, ...]] = {}
     required_fields: tuple[str, ...] = ()
     # What nodes read and no node provides, without what stored templates read.
-    reads: tuple[Read, ...] = ()
-    templates: tuple[Stored, ...] = ()
+    reads: tuple[RequiredVariable, ...] = ()
+    templates: tuple[TemplateUse, ...] = ()
     # A function's data becomes part of the context, as in a list of steps.
     merges_data: bool = False
     # How long a run may work, waiting aside; and one call.

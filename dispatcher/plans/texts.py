@@ -1,40 +1,42 @@
-"""The Liquid of a plan: texts, JSON with texts in it, and conditions, each made ready once, then asked for its value.
+"""The Liquid of a plan: texts, JSON with texts in it, and conditions, each prepared once, then evaluated in a context.
 
-A text that is nothing but one variable stands for the value of that, whatever it is; one without Liquid for itself.
+A text that is nothing but one variable has the value of that variable, of any type. A text without Liquid is its value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from liquid.ast import Node
 from liquid.builtin.expressions import FilteredExpression, Path
 from liquid.builtin.output import OutputNode
+from liquid.static_analysis import Segments
 from msgspec import Struct
 
 from dispatcher.base.errors import NeedsWorker, TemplateError
 from dispatcher.liquid.compiler.filters import filters_of
 from dispatcher.liquid.compiler.values import Unsure, item
-from dispatcher.liquid.language import BoundedEnvironment, Partials, count_nodes
-from dispatcher.liquid.pace import UNHURRIED, Pace
+from dispatcher.liquid.language import NO_PARTIALS, BoundedEnvironment, count_nodes
+from dispatcher.liquid.render_limits import WORKER_LIMITS, RenderLimits
 from dispatcher.liquid.sources import Parsed, Sources, parse
 from dispatcher.liquid.template_part import Filters, Part
 from dispatcher.plans.walk import missing_steps
-from dispatcher.plans.walk.missing_steps import filled
+from dispatcher.plans.walk.missing_steps import fill_missing
 
 TRUE: Final = "1"
 _NO_SOURCES: Final = Sources({})
-_NO_PARTIALS: Final = Partials({})
 _encode = msgspec.json.Encoder().encode
 
 Context = dict[str, Any]
+# What has a value in a context, or raises a TemplateError.
+Value = Callable[[Context], Any]
 
 
 class Bounds(Struct, frozen=True):
-    """What one node may make, and one walk."""
+    """The limits of one node, and of one walk."""
 
-    # One text; what the texts of one node's JSON become together.
+    # One text; all texts of one node's JSON.
     text_bytes_max: int = 262_144
     value_bytes_max: int = 1_048_576
     recipients_max: int = 1_000
@@ -42,102 +44,35 @@ class Bounds(Struct, frozen=True):
     deliveries_max: int = 10_000
     # Of a digest: it is a key of an index.
     key_characters_max: int = 500
-    pace: Pace = UNHURRIED
+    limits: RenderLimits = WORKER_LIMITS
 
 
-class Value(Protocol):
-    """Something that has a value in a context, or raises a TemplateError."""
-
-    def of(self, context: Context) -> Any:  # noqa: ANN401 - whatever JSON has
-        """The value."""
+def _constant(value: Any) -> Value:  # noqa: ANN401 - JSON
+    return lambda _context: value
 
 
-class Constant:
-    """What is the same in every context."""
+def _variable(name: str, path: missing_steps.Path) -> Value:
+    """The value of a text that is nothing but one variable; the empty text for a step that has no value."""
+    root, *steps = path
+    is_step = missing_steps.step_of(root) is not None
 
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Any) -> None:  # noqa: ANN401 - JSON
-        self._value = value
-
-    def of(self, _context: Context) -> Any:  # noqa: ANN401 - JSON
-        """What stands there."""
-        return self._value
-
-
-class _Variable:
-    """A text that is nothing but one variable."""
-
-    __slots__ = ("_is_step", "_more", "_name", "_root", "_shown")
-
-    def __init__(self, name: str, path: missing_steps.Path) -> None:
-        self._name = name
-        self._root = path[0]
-        self._more = path[1:]
-        self._shown = ".".join(map(str, path))
-        self._is_step = missing_steps.step_of(self._root) is not None
-
-    def of(self, context: Context) -> Any:  # noqa: ANN401 - JSON
-        """Its value; of a step that has none, an empty text."""
-        value: Any = context
+    def value(context: Context) -> Any:  # noqa: ANN401 - JSON
+        found: Any = context
         try:
-            value = value[self._root]
-            for step in self._more:
-                value = value[step] if type(value) is dict and step in value else item(value, step)
+            found = found[root]
+            for step in steps:
+                found = found[step] if type(found) is dict and step in found else item(found, step)
         except (Unsure, LookupError, TypeError) as fault:
-            if self._is_step:
+            if is_step:
                 return ""
-            raise TemplateError(self._name, f"missing variable: {self._shown}") from fault
-        return value
+            raise TemplateError(name, f"missing variable: {'.'.join(map(str, path))}") from fault
+        return found
 
-
-class _Text:
-    """A text with Liquid in it."""
-
-    __slots__ = ("_look", "_part", "_paths")
-
-    def __init__(self, part: Part, paths: tuple[missing_steps.Path, ...], look: Callable[[], None]) -> None:
-        self._part = part
-        self._paths = paths
-        self._look = look
-
-    def of(self, context: Context) -> str:
-        """The text."""
-        self._look()
-        return self._part.render(filled(context, self._paths) if self._paths else context)
-
-
-class _ForSlack:
-    """A text whose values are escaped as Slack wants it, and no further."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: Value) -> None:
-        self._text = text
-
-    def of(self, context: Context) -> str:
-        """The text. Quotes were escaped as in HTML, which Slack does not read."""
-        text: str = self._text.of(context)
-        return text.replace("&#34;", '"').replace("&#39;", "'")
-
-
-class _Condition:
-    """A condition of a branch."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: Value) -> None:
-        self._text = text
-
-    def of(self, context: Context) -> bool:
-        """Whether it holds."""
-        return bool(self._text.of(context) == TRUE)
+    return value
 
 
 class _Budget:
-    """What the texts of one node's JSON have left."""
-
-    __slots__ = ("_bytes_max", "_left", "_name")
+    """The bytes that the texts of one node's JSON have left."""
 
     def __init__(self, name: str, bytes_max: int) -> None:
         self._name = name
@@ -145,7 +80,7 @@ class _Budget:
         self._left = bytes_max
 
     def spend(self, value: Any) -> Any:  # noqa: ANN401 - JSON
-        """Count a value, and raise when they have become too much together."""
+        """Count a value; raise where all values are too large together."""
         if isinstance(value, str):
             self._left -= len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
         elif isinstance(value, dict | list):
@@ -158,61 +93,50 @@ class _Budget:
 _Make = Callable[[Context, _Budget], Any]
 
 
-class _Json:
-    """JSON with Liquid in its texts."""
-
-    __slots__ = ("_bounds", "_make", "_name")
-
-    def __init__(self, name: str, make: _Make, bounds: Bounds) -> None:
-        self._name = name
-        self._make = make
-        self._bounds = bounds
-
-    def of(self, context: Context) -> Any:  # noqa: ANN401 - JSON
-        """The same JSON, each text with Liquid in it exchanged for its value."""
-        return self._make(context, _Budget(self._name, self._bounds.value_bytes_max))
-
-
 class Texts:
-    """Makes the texts of one plan ready. They share one environment: one rendering at a time.
+    """Prepares the texts of one plan. They share one environment: one rendering at a time.
 
-    `look` is called before each is parsed or rendered, and may raise.
+    `check_time` is called before each is parsed or rendered, and may raise.
     """
 
-    def __init__(self, bounds: Bounds, look: Callable[[], None]) -> None:
+    def __init__(self, bounds: Bounds, check_time: Callable[[], None]) -> None:
         self._bounds = bounds
-        self._look = look
-        self._environment = BoundedEnvironment(autoescape=False, text_max=bounds.text_bytes_max, pace=bounds.pace)
+        self._check_time = check_time
+        self._environment = _environment(bounds, autoescape=False)
         self._filters = filters_of(self._environment)
         self._escaping: BoundedEnvironment | None = None
 
     def text(self, name: str, source: str) -> Value:
-        """A text; faults of it are called by that name."""
+        """The value of a text; its faults carry this name."""
         if not has_liquid(source):
-            return Constant(source)
-        path = lone_path(self._parse(name, source.strip()).template.nodes)
+            return _constant(source)
+        path = single_variable_path(self._parse(name, source.strip()).template.nodes)
         if path is not None:
-            return _Variable(name, path)
+            return _variable(name, path)
         return self._rendered(name, source, self._environment, self._filters)
 
     def slack(self, name: str, source: str) -> Value:
         """A text for Slack: &, < and > in values mean themselves, those of the text what Slack means by them."""
         if not has_liquid(source):
-            return Constant(source)
+            return _constant(source)
         if self._escaping is None:
-            bounds = self._bounds
-            self._escaping = BoundedEnvironment(autoescape=True, text_max=bounds.text_bytes_max, pace=bounds.pace)
-        return _ForSlack(self._rendered(name, source, self._escaping, filters_of(self._escaping)))
+            self._escaping = _environment(self._bounds, autoescape=True)
+        text = self._rendered(name, source, self._escaping, filters_of(self._escaping))
+        # Quotes were escaped as in HTML, which Slack does not read.
+        return lambda context: text(context).replace("&#34;", '"').replace("&#39;", "'")
 
     def condition(self, name: str, source: str) -> Value:
-        """What stands between `{% if` and `%}`."""
+        """Whether the expression between `{% if` and `%}` holds."""
         text = f"{{% if {source} %}}{TRUE}{{% endif %}}"
-        return _Condition(self._rendered(name, text, self._environment, self._filters))
+        rendered = self._rendered(name, text, self._environment, self._filters)
+        return lambda context: rendered(context) == TRUE
 
     def json(self, name: str, value: Any) -> Value:  # noqa: ANN401 - JSON
         """JSON with Liquid in its texts."""
         make = self._maker(name, value)
-        return Constant(value) if make is None else _Json(name, make, self._bounds)
+        if make is None:
+            return _constant(value)
+        return lambda context: make(context, _Budget(name, self._bounds.value_bytes_max))
 
     def step_paths(self, sources: Iterable[str]) -> tuple[missing_steps.Path, ...]:
         """What these texts read of what steps provide."""
@@ -223,25 +147,30 @@ class Texts:
         return tuple(sorted(found, key=str))
 
     def _parse(self, name: str, source: str, environment: BoundedEnvironment | None = None) -> Parsed:
-        self._look()
-        if count_nodes(source) > self._bounds.pace.nodes_max:
+        self._check_time()
+        if count_nodes(source) > self._bounds.limits.nodes_max:
             raise NeedsWorker
         try:
-            return parse(name, source, environment or self._environment, _NO_SOURCES, _NO_PARTIALS)
+            return parse(name, source, environment or self._environment, _NO_SOURCES, NO_PARTIALS)
         except TemplateError as fault:
             raise TemplateError(name, fault.reason) from fault
 
-    def _rendered(self, name: str, source: str, environment: BoundedEnvironment, filters: Filters) -> _Text:
+    def _rendered(self, name: str, source: str, environment: BoundedEnvironment, filters: Filters) -> Value:
         parse_it = partial(self._parse, name, source, environment)
-        paths = _paths(parse_it()) if missing_steps.STEP in source else ()
-        part = Part(name, parse_it, environment, filters, _NO_PARTIALS)
-        return _Text(part, tuple(sorted(paths, key=str)), self._look)
+        paths = tuple(sorted(_paths(parse_it()), key=str)) if missing_steps.STEP in source else ()
+        part = Part(name, parse_it, environment, filters, NO_PARTIALS)
+
+        def render(context: Context) -> str:
+            self._check_time()
+            return part.render(fill_missing(context, paths) if paths else context)
+
+        return render
 
     def _maker(self, name: str, value: Any) -> _Make | None:  # noqa: ANN401 - JSON
         """What makes the value in a context; None where it is the same in all."""
         if isinstance(value, str) and has_liquid(value):
             text = self.text(name, value)
-            return lambda context, budget: budget.spend(text.of(context))
+            return lambda context, budget: budget.spend(text(context))
         if isinstance(value, Mapping):
             return self._object(name, value)
         return self._list(name, value) if isinstance(value, list | tuple) else None
@@ -261,8 +190,12 @@ class Texts:
         return lambda context, budget: [make(context, budget) if make else inner for make, inner in pairs]
 
 
+def _environment(bounds: Bounds, *, autoescape: bool) -> BoundedEnvironment:
+    return BoundedEnvironment(autoescape=autoescape, text_max=bounds.text_bytes_max, limits=bounds.limits)
+
+
 def as_json(name: str, value: Any) -> bytes:  # noqa: ANN401 - JSON
-    """A value written out; raises for what no JSON has: half of a surrogate pair, a nest without a bottom."""
+    """A value as JSON; raises for half of a surrogate pair, and for endless nesting."""
     try:
         return _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as fault:
@@ -270,11 +203,11 @@ def as_json(name: str, value: Any) -> bytes:  # noqa: ANN401 - JSON
 
 
 def has_liquid(source: str) -> bool:
-    """Whether a text is more than itself."""
+    """Whether a text has Liquid in it."""
     return "{{" in source or "{%" in source
 
 
-def lone_path(nodes: Sequence[Node]) -> missing_steps.Path | None:
+def single_variable_path(nodes: Sequence[Node]) -> missing_steps.Path | None:
     """The path of a text that is nothing but one variable, without filters and without names that are computed."""
     if len(nodes) != 1 or not isinstance(nodes[0], OutputNode):
         return None
@@ -285,16 +218,18 @@ def lone_path(nodes: Sequence[Node]) -> missing_steps.Path | None:
     return path if len(path) == len(expression.left.path) else None
 
 
+def known_steps(segments: Segments) -> missing_steps.Path:
+    """The steps to a variable, up to the first that is computed."""
+    steps: list[str | int] = []
+    for one in segments:
+        if isinstance(one, list):
+            break
+        steps.append(one)
+    return tuple(steps)
+
+
 def _paths(parsed: Parsed) -> list[missing_steps.Path]:
-    """The paths under `step_N_...` that are read, each up to the first name that is computed."""
-    found: list[missing_steps.Path] = []
-    for name, several in parsed.template.analyze().globals.items():
-        if missing_steps.step_of(name) is not None:
-            for one in several:
-                steps: list[str | int] = []
-                for step in one.segments[: missing_steps.PATH_STEPS_MAX]:
-                    if not isinstance(step, str | int):
-                        break
-                    steps.append(step)
-                found.append(tuple(steps))
-    return found
+    """The paths under `step_N_...` that are read."""
+    every = parsed.template.analyze().globals.items()
+    variables = (one for name, several in every if missing_steps.step_of(name) is not None for one in several)
+    return [known_steps(one.segments[: missing_steps.PATH_STEPS_MAX]) for one in variables]

@@ -10,7 +10,7 @@ from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.output import tell
 from dispatcher.engine.store import held
-from dispatcher.engine.store.held import Suspects
+from dispatcher.engine.store.held import QuarantineCounts
 
 
 def quarantine(
@@ -33,7 +33,7 @@ def quarantine(
     require_words("--reason", reason)
     by = who(session, actor)
     with session.database(slow=True) as database:
-        found = session.run(lambda: held.suspects(database, time))
+        found = session.run(lambda: held.to_quarantine(database, time))
         count = found.deliveries + found.runs
         if count:
             confirm(session.output, yes, count, _in_words(found, f"created before {second(time)} would be "))
@@ -45,7 +45,7 @@ def quarantine(
     tell(session, record, text if count else f"nothing that is due was created before {second(time)}")
 
 
-def _in_words(found: Suspects, about: str = "") -> str:
+def _in_words(found: QuarantineCounts, about: str = "") -> str:
     """Return both counts, or the count that is not zero."""
     runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
     words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not found.runs)

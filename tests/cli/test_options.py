@@ -16,16 +16,16 @@ from dispatcher.cli.terminal.console import Output
 from dispatcher.commands import COMMANDS
 from dispatcher.db import checks
 from dispatcher.db.database import SESSION
-from dispatcher.features.held.commands import why_not
-from dispatcher.features.held.models import Standing
+from dispatcher.features.held.commands import refusal_sentence
+from dispatcher.features.held.models import HeldState
 from dispatcher.process.check import says
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
-def standing(life: str, actor: str | None = None, action: str | None = None) -> Standing:
+def state(life: str, actor: str | None = None, action: str | None = None) -> HeldState:
     """Where a delivery stands, and who settled it."""
-    return Standing(
+    return HeldState(
         id=7,
         life=life,
         held_at=NOON,
@@ -41,20 +41,20 @@ def standing(life: str, actor: str | None = None, action: str | None = None) -> 
 
 @pytest.mark.parametrize("answer", ["early", "not held", "sent", "called", "posted", "failed", "skipped"])
 def test_every_answer_but_settled_is_a_sentence(answer: str) -> None:
-    said = why_not(answer, standing("pending"))
+    said = refusal_sentence(answer, state("pending"))
     assert said.startswith("delivery 7 ")
     assert said != f"delivery 7 {answer}"
 
 
 def test_who_settled_it_before_is_named() -> None:
-    sent = why_not("sent", standing("sent", "ann", "sent"))
+    sent = refusal_sentence("sent", state("sent", "ann", "sent"))
     assert sent == "delivery 7 is sent already: ann settled it as sent at 2030-01-01 12:00:00 UTC (seen)"
-    again = why_not("not held", standing("claimed", "ann", "requeue"))
+    again = refusal_sentence("not held", state("claimed", "ann", "requeue"))
     assert again.startswith("delivery 7 is not held, it is claimed: ann requeued it at ")
 
 
 def test_too_early_says_until_when() -> None:
-    assert "before 2030-01-01 12:00:00 UTC (in 42 s)" in why_not("early", standing("held"))
+    assert "before 2030-01-01 12:00:00 UTC (in 42 s)" in refusal_sentence("early", state("held"))
 
 
 @pytest.mark.parametrize("invariant", checks.invariants())

@@ -106,7 +106,7 @@ async def test_every_fault_of_every_file_is_named_and_nothing_is_saved(
         f"{bad}: $.nodes[0].type: there is no type or channel",
         f"{bad}: $.nodes[1].colour: unknown key",
         f"{bad}: $.nodes[1]: cannot be reached",
-        f"{worse}: $: line 1: is no JSON",
+        f"{worse}: $: line 1: is not JSON",
         "/nowhere.yaml: cannot be read: No such file",
     ):
         assert words in said

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from dispatcher.config.settings import Database as Settings
 from dispatcher.db.database import Database
 from dispatcher.engine.store import held
-from dispatcher.engine.store.held import Suspects
+from dispatcher.engine.store.held import QuarantineCounts
 from tests.support.scene import Connection, Scene
 from tests.support.waits import until_blocked
 
@@ -161,8 +161,8 @@ async def test_what_has_an_owner_may_have_been_sent_whenever_it_is_due(watched: 
     (item,) = await scene.claim()
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET run_at = now() + interval '1 day'")
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    assert await held.suspects(watched, tomorrow) == Suspects(1, 0)
-    assert await held.quarantine(watched, tomorrow, "ann", "restored") == Suspects(1, 0)
+    assert await held.to_quarantine(watched, tomorrow) == QuarantineCounts(1, 0)
+    assert await held.quarantine(watched, tomorrow, "ann", "restored") == QuarantineCounts(1, 0)
     assert await scene.life(item.id) == "held"
 
 

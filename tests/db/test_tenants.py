@@ -140,7 +140,7 @@ async def test_no_request_says_what_a_node_of_a_run_has_sent(connection: Connect
 
 
 @pytest.mark.parametrize(
-    "relation", ["instances", "claims", "clusters", "delivery_life", "channel_outbox", "happenings"]
+    "relation", ["instances", "claims", "clusters", "delivery_life", "channel_outbox", "webhook_events"]
 )
 async def test_what_is_nobodys_is_not_seen(database: Database, relation: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match=relation):

@@ -56,7 +56,7 @@ ASKED: dict[str, tuple[str, str, tuple[object, ...]]] = {
     ),
     "held": ("dispatcher.features.held.store", "list", (*WHOSE, 51, None, None, None, None)),
     "held_page": ("dispatcher.features.held.store", "list", (*WHOSE, 51, None, LONG_AGO, 0, SOON)),
-    "standing": ("dispatcher.features.held.store", "standing", ([7],)),
+    "held_state": ("dispatcher.features.held.store", "state", ([7],)),
     "contact": ("dispatcher.features.contacts.store", "show", (*WHOSE, "c7")),
     "timeline": ("dispatcher.features.persons.store", "deliveries", (*WHOSE, ["+497"], SOON, LAST, 51)),
     "export": ("dispatcher.features.persons.store", "written", (*WHOSE, ["+497"], 0, 50, 1_000_000)),

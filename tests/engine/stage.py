@@ -14,13 +14,14 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.config import fingerprints
 from dispatcher.config.settings import Channel, Config, Flush, Instance
 from dispatcher.db import checks
-from dispatcher.engine.pauses import Controls
+from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.sender import Terms
 from dispatcher.engine.store import instances
 from dispatcher.features.deliveries.store import New, insert
-from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
+from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.pipeline import Pipeline
 from tests.engine.troubled import Troubled
@@ -100,18 +101,12 @@ class Stage:
         self.database = database
         self.config = config
         self.scripts = scripts or {name: Script() for name in config.channels}
-        self.controls = Controls(database)
+        self.controls = PauseReader(database)
         self.woken = asyncio.Event()
         self.walking = asyncio.Event()
         self.metrics = Metrics()
         limits = config.limits
-        self.templates = Templates(
-            limits.template_bytes_max,
-            limits.variables_bytes_max,
-            limits.rendered_bytes_max,
-            limits.templates_cached_max,
-            HURRIED,
-        )
+        self.templates = Templates(Bounds.of(limits), EVENT_LOOP_LIMITS)
         now = asyncio.get_running_loop().time()
         self.terms = {
             name: Terms(

@@ -75,9 +75,9 @@ class Desk:
 
 
 def lane(bytes_max: int) -> LaneState:
-    """A lane that nothing limits but its shelf."""
+    """A lane that nothing limits but its object cache."""
     state = LaneState("email", Lane.NORMAL, 100, lambda: 100.0, None)  # type: ignore[arg-type]  # slots are the sender's
-    state.shelf.bytes_max = bytes_max
+    state.object_cache.bytes_max = bytes_max
     # Nothing goes through its pipe here.
     state.pipe.send.close()
     state.pipe.receive.close()
@@ -121,8 +121,8 @@ async def test_more_than_fits_waits_until_something_is_through() -> None:
     work = asyncio.create_task(desk.attacher.run_once(desk.state, [rendered(n, "abc"[n]) for n in range(3)]))
     await until(lambda: len(desk.sent) == 2, "two are sent")
     assert not work.done()
-    assert desk.state.shelf.bytes <= desk.state.shelf.bytes_max
-    desk.state.through([(0, desk.sent[0].item.token)])
+    assert desk.state.object_cache.bytes <= desk.state.object_cache.bytes_max
+    desk.state.release([(0, desk.sent[0].item.token)])
     await work
     assert [one.item.id for one in desk.sent] == [0, 1, 2]
 
@@ -166,7 +166,7 @@ async def test_a_delivery_is_sent_with_its_object_and_the_others_do_not_wait(tro
     assert carried[with_files[0]]["attachments"][0]["content"] == b"x" * 900
     assert carried[without[0]] == {}
     assert "'none'" in (await stage.row(missing))["error"]
-    assert not any(state.shelf.carried for state in stage.pipeline.lanes)
+    assert not any(state.object_cache.carried for state in stage.pipeline.lanes)
 
 
 def hook(number: int, endpoint: object) -> Rendered:

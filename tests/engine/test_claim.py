@@ -218,5 +218,5 @@ async def test_a_delivery_is_dated_alike_by_every_claim_whatever_its_times(
     assert first.id == made["id"]
     assert abs(first.dated - made["created_at"].timestamp()) <= 1
     await connection.execute("UPDATE dispatcher.delivery_state SET ready = true, token = NULL, recoveries = 2")
-    (again,) = await scene.claim_suspects()
+    (again,) = await scene.claim_recovered()
     assert again.dated == first.dated

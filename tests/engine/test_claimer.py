@@ -168,7 +168,7 @@ async def test_a_token_is_never_issued_again(stage: Stage, claims: Claims) -> No
         await claims.round()
 
 
-async def test_a_suspect_takes_no_token_when_all_were_used(stage: Stage, claims: Claims) -> None:
+async def test_a_recovered_delivery_takes_no_token_when_all_were_used(stage: Stage, claims: Claims) -> None:
     claims.epoch.tokens._count = (1 << claims.epoch.tokens.COUNTER_BITS) - 1
     await stage.write(1)
     await stage.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 2")
@@ -222,7 +222,7 @@ async def test_who_was_fenced_claims_nothing_although_its_row_still_stands(stage
     assert await stage.lives([one]) == ["pending"]
 
 
-async def test_what_is_barred_is_settled_and_leaves_its_room(stage: Stage) -> None:
+async def test_what_is_suppressed_at_its_claim_is_settled_and_leaves_its_room(stage: Stage) -> None:
     """It never reaches the renderer, and the claim's accounts are even afterwards."""
     gone = Entry(Address("phone", "+4917000000"), "complaint", "spam")
     await suppressions.add(stage.database, "default", "ann", [gone])

@@ -36,7 +36,7 @@ def _strange_first(verdict: Verdict) -> Callable[[Envelope], Verdict]:
     return answer
 
 
-def _goes_on(running: "asyncio.Task[None]") -> None:
+def _may_mark(running: "asyncio.Task[None]") -> None:
     """Fail with what ended the epoch, where something has."""
     if running.done():
         pytest.fail(f"the epoch ended: {running.exception()!r}")
@@ -54,7 +54,7 @@ async def test_a_strange_verdict_harms_nothing_but_its_own_delivery(stage: Stage
 
         await until(lambda: strange in stage.sms.ids(), "it was given to the provider")
         await until(answered, "its verdict was written")
-        _goes_on(running)
+        _may_mark(running)
         if isinstance(verdict, Throttled):
             return
         others = await stage.write(5)
@@ -63,7 +63,7 @@ async def test_a_strange_verdict_harms_nothing_but_its_own_delivery(stage: Stage
             return running.done() or set(await stage.lives(others)) == {"sent"}
 
         await until(sent, "the others are sent")
-        _goes_on(running)
+        _may_mark(running)
     assert await stage.lives([strange]) in (["sent"], ["failed"], ["pending"], ["held"])
 
 
@@ -77,7 +77,7 @@ async def test_a_channel_that_cannot_even_prepare_ends_no_epoch(stage: Stage) ->
         for _ in range(50):
             await asyncio.sleep(0)
         await until(lambda: running.done() or stage.database.count("flushes.others"), "it was put off")
-        _goes_on(running)
+        _may_mark(running)
         await stage.until_all([waiting], "pending")
 
 

@@ -8,70 +8,73 @@ import pytest
 
 from dispatcher.engine.rules.life import Failed
 from dispatcher.engine.store import instances
-from dispatcher.engine.wakeup import WORK
 from dispatcher.features.deliveries import store as deliveries
 from tests.support.scene import Connection, Scene
 
 
-class Ear:
-    """Counts what it hears on the topic."""
+class NotificationCounter:
+    """Counts the notifications of the channel `dispatcher_work`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.heard = 0
+        self.received = 0
 
-    def hear(self, *_: object) -> None:
-        """One notification."""
-        self.heard += 1
+    def receive(self, *_: object) -> None:
+        """Count one notification."""
+        self.received += 1
 
     async def count(self) -> int:
         """How many came until now: an answer comes after the notifications that were sent before it."""
         await self._connection.execute("SELECT 1")
         await asyncio.sleep(0)
-        return self.heard
+        return self.received
 
 
 @pytest.fixture
-async def ear(url: str) -> AsyncIterator[Ear]:
-    """Somebody who listens."""
+async def notifications(url: str) -> AsyncIterator[NotificationCounter]:
+    """A counter that listens."""
     connection = await asyncpg.connect(url)
-    ear = Ear(connection)
-    await connection.add_listener(WORK, ear.hear)
-    yield ear
+    notifications = NotificationCounter(connection)
+    await connection.add_listener("dispatcher_work", notifications.receive)
+    yield notifications
     connection.terminate()
 
 
-async def test_an_insert_notifies_who_is_idle(scene: Scene, ear: Ear) -> None:
+async def test_an_insert_notifies_who_is_idle(scene: Scene, notifications: NotificationCounter) -> None:
     await scene.write(1)
-    assert await ear.count() == 1
+    assert await notifications.count() == 1
 
 
-async def test_an_insert_notifies_nobody_when_all_are_busy(scene: Scene, ear: Ear) -> None:
+async def test_an_insert_notifies_nobody_when_all_are_busy(scene: Scene, notifications: NotificationCounter) -> None:
     await instances.ask_to_be_woken(scene.database, scene.epoch, False)
     await scene.write(1)
-    assert await ear.count() == 0
+    assert await notifications.count() == 0
 
 
-async def test_one_idle_among_busy_ones_is_enough(scene: Scene, ear: Ear) -> None:
+async def test_one_idle_among_busy_ones_is_enough(scene: Scene, notifications: NotificationCounter) -> None:
     await instances.ask_to_be_woken(scene.database, scene.epoch, False)
     await Scene.open(scene.database)
     await scene.write(1)
-    assert await ear.count() == 1
+    assert await notifications.count() == 1
 
 
-async def test_a_statement_notifies_once_however_many_rows_it_writes(scene: Scene, ear: Ear) -> None:
+async def test_a_statement_notifies_once_however_many_rows_it_writes(
+    scene: Scene, notifications: NotificationCounter
+) -> None:
     await scene.write(500)
-    assert await ear.count() == 1
+    assert await notifications.count() == 1
 
 
 @pytest.mark.parametrize("action", ["move", "reopen", "recover", "forget"])
-async def test_whatever_becomes_ready_again_notifies(scene: Scene, ear: Ear, action: str) -> None:
+async def test_whatever_becomes_ready_again_notifies(
+    scene: Scene, notifications: NotificationCounter, action: str
+) -> None:
     await instances.ask_to_be_woken(scene.database, scene.epoch, False)
     (waiting,) = await scene.write(1)
     (item,) = await scene.claim()
     if action == "reopen":
         await scene.flush((item, Failed("no")))
-    assert await ear.count() == 0
+    assert await notifications.count() == 0
     match action:
         case "move":
             await scene.value("SELECT dispatcher.move_delivery($1, now(), 'me', 'now')", waiting)
@@ -81,4 +84,4 @@ async def test_whatever_becomes_ready_again_notifies(scene: Scene, ear: Ear, act
             await scene.die()
         case _:
             await scene.value("SELECT dispatcher.forget_claim($1, $2)", scene.epoch, item.token)
-    assert await ear.count() == 1
+    assert await notifications.count() == 1

@@ -33,7 +33,7 @@ async def _supervised(stage: Stage, crashes_max: int = 5) -> AsyncIterator["asyn
             stage.woken.set()
             await stage.fresh().run()
 
-    task = asyncio.create_task(supervisor.keep("pipeline", epoch))
+    task = asyncio.create_task(supervisor.supervise("pipeline", epoch))
     try:
         yield task
     finally:
@@ -145,9 +145,9 @@ async def test_a_fenced_epoch_ends_and_another_begins(stage: Stage) -> None:
 
 async def test_who_is_told_that_it_is_fenced_marks_nothing_from_then_on(stage: Stage) -> None:
     """At once, and not when the drain has begun: the next mark may be a step away."""
-    assert stage.pipeline.senders["sms"]._goes_on(stage.terms["sms"])
+    assert stage.pipeline.senders["sms"]._may_mark(stage.terms["sms"])
     stage.pipeline.epoch.fenced.set()
-    assert not stage.pipeline.senders["sms"]._goes_on(stage.terms["sms"])
+    assert not stage.pipeline.senders["sms"]._may_mark(stage.terms["sms"])
 
 
 async def test_a_fenced_epoch_marks_nothing(stage: Stage) -> None:
@@ -264,8 +264,8 @@ async def test_what_was_prepared_for_a_provider_is_not_marked_once_a_reload_has_
         terms = stage.terms["sms"]
         replaced = Terms(new, terms.settings, terms.retry, terms.rates, terms.licence_seconds, "other")
         stage.pipeline.adopt(stage.config, {"sms": replaced})
-        assert stage.pipeline.epoch.barred == {"sms"}, "at once, before anybody else can know of it"
-        await until(lambda: not stage.pipeline.epoch.barred, "nobody disagrees")
+        assert stage.pipeline.epoch.blocked == {"sms"}, "at once, before anybody else can know of it"
+        await until(lambda: not stage.pipeline.epoch.blocked, "nobody disagrees")
         old.ready.set()
         await stage.until_all(ids, "sent")
     assert old.given == []

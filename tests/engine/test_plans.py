@@ -72,7 +72,7 @@ async def _asked(scene: Scene, item: Claimed, verb: Verb) -> Asked:
 
 VERBS: dict[str, Verb] = {
     "claim": lambda scene, _item: scene.claim(100),
-    "claim_suspects": lambda scene, _item: scene.claim_suspects(),
+    "claim_recovered": lambda scene, _item: scene.claim_recovered(),
     "mark": lambda scene, item: scene.mark([item]),
     "accepted": lambda scene, item: scene.flush((item, Succeeded("m"))),
     "others": lambda scene, item: scene.flush((item, Held("unknown: x"))),

@@ -59,11 +59,11 @@ def test_the_sum_of_the_shares_is_never_over() -> None:
 def test_without_a_share_a_limited_channel_takes_nothing_and_claims_nothing() -> None:
     rates = Rates(0.0, 10.0, 0.0, 0.0, 0.0)
     rates.share(0.0, 0.0)
-    assert (rates.take(0.0, 5), rates.soon(0.0)) == (0, 0.0)
+    assert (rates.take(0.0, 5), rates.claimable(0.0)) == (0, 0.0)
     assert rates.wait(0.0) > 0
 
 
-def test_without_a_share_an_unlimited_channel_goes_on() -> None:
+def test_without_a_share_an_unlimited_channel_may_mark() -> None:
     rates = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
     rates.share(0.0, 0.0)
     assert rates.take(0.0, 5) == 5

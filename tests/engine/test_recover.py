@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dispatcher.engine.rules.life import SUSPICIONS, Again, Back, Succeeded, Suspicion
+from dispatcher.engine.rules.life import POISON_STEPS, Again, Back, PoisonStep, Succeeded
 from dispatcher.engine.store import claims, instances
 from tests.support.scene import RESEND, Scene
 
@@ -123,33 +123,33 @@ async def _kill_alone(scene: Scene, times: int) -> int:
     (poison,) = await scene.write(1)
     for _ in range(times):
         owner = await Scene.open(scene.database)
-        taken = [await owner.claim(1), *[await owner.claim_suspects(one) for one in SUSPICIONS]]
+        taken = [await owner.claim(1), *[await owner.claim_recovered(one) for one in POISON_STEPS]]
         assert [item.id for batch in taken for item in batch] == [poison]
         await owner.die()
     return poison
 
 
-FEW, ALONE = SUSPICIONS
+FEW, ALONE = POISON_STEPS
 
 
-@pytest.mark.parametrize(("deaths", "suspicion"), [(2, FEW), (3, ALONE), (5, ALONE)])
-async def test_what_was_recovered_twice_is_claimed_apart(scene: Scene, deaths: int, suspicion: Suspicion) -> None:
-    suspect = await _kill_alone(scene, deaths)
+@pytest.mark.parametrize(("deaths", "step"), [(2, FEW), (3, ALONE), (5, ALONE)])
+async def test_what_was_recovered_twice_is_claimed_apart(scene: Scene, deaths: int, step: PoisonStep) -> None:
+    recovered = await _kill_alone(scene, deaths)
     others = await scene.write(3)
-    asked = [(channel, one) for channel in ("email", "sms") for one in SUSPICIONS]
+    asked = [(channel, one) for channel in ("email", "sms") for one in POISON_STEPS]
     assert sorted(item.id for item in await scene.claim()) == others
-    assert await claims.suspects(scene.database, asked) == [("sms", suspicion)]
-    assert [item.id for item in await scene.claim_suspects(suspicion)] == [suspect]
-    assert await claims.suspects(scene.database, asked) == []
+    assert await claims.recovered_due(scene.database, asked) == [("sms", step)]
+    assert [item.id for item in await scene.claim_recovered(step)] == [recovered]
+    assert await claims.recovered_due(scene.database, asked) == []
 
 
-async def test_no_more_suspects_are_claimed_together_than_is_wise(scene: Scene) -> None:
-    ids = await scene.write(FEW.together + 1)
+async def test_a_claim_of_recovered_deliveries_is_bounded_by_its_step(scene: Scene) -> None:
+    ids = await scene.write(FEW.count_max + 1)
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 2")
-    assert [item.id for item in await scene.claim_suspects(FEW)] == ids[:-1]
+    assert [item.id for item in await scene.claim_recovered(FEW)] == ids[:-1]
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 3, ready = true, token = NULL")
-    assert await scene.claim_suspects(FEW) == []
-    taken = [[item.id for item in await scene.claim_suspects(ALONE)] for _ in ids]
+    assert await scene.claim_recovered(FEW) == []
+    taken = [[item.id for item in await scene.claim_recovered(ALONE)] for _ in ids]
     assert taken == [[one] for one in ids]
 
 
@@ -160,14 +160,14 @@ async def test_what_goes_on_to_kill_its_owners_alone_is_failed_as_poison(scene: 
     assert row["error"].startswith("poison")
 
 
-async def test_a_fenced_instance_cannot_claim_a_suspect(scene: Scene) -> None:
-    suspect = await _kill_alone(scene, 2)
+async def test_a_fenced_instance_cannot_claim_what_was_recovered(scene: Scene) -> None:
+    recovered = await _kill_alone(scene, 2)
     await scene.fence()
-    assert await scene.claim_suspects() == []
-    assert await scene.life(suspect) == "pending"
+    assert await scene.claim_recovered() == []
+    assert await scene.life(recovered) == "pending"
 
 
-async def test_only_deaths_make_a_suspect(scene: Scene) -> None:
+async def test_only_deaths_count_as_recoveries(scene: Scene) -> None:
     """Coming back by its owner's own word says nothing against a delivery."""
     (waiting,) = await scene.write(1)
     for _ in range(5):

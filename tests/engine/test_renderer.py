@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from dispatcher.config.settings import Limits
 from dispatcher.engine.rules.life import Failed, Skipped
 from dispatcher.engine.rules.unsubscribe_links import Links, Subscription
+from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
 from tests.engine.stage import CONFIG, Stage, claimed
 from tests.engine.troubled import Troubled
@@ -98,7 +99,7 @@ async def test_a_reload_that_forgets_what_was_known_fails_nothing(stage: Stage) 
     first = await _stored(stage, 1)
     async with stage.playing():
         await stage.sent_once(first)
-        stage.templates = Templates(1024, 1024, 1024, 10)
+        stage.templates = Templates(Bounds(1024, 1024, 1024, 10))
         second = await _of(stage, 1)
         await stage.until_all(second, "sent")
     assert _said(stage)[second[0]] == "stored 1 for Bob"

@@ -276,7 +276,7 @@ async def test_what_is_not_reported_is_held(stage: Stage) -> None:
         await stage.until_empty()
 
 
-async def test_a_call_that_hangs_past_its_time_is_held_and_the_lane_goes_on(troubled: Troubled) -> None:
+async def test_a_call_that_hangs_past_its_time_is_held_and_the_lane_may_mark(troubled: Troubled) -> None:
     stage = Stage(troubled, channel(call_seconds_max=0.2, marked_max=3))
     stage.sms.holds = lambda envelope: envelope.parts["body"] == "hang"
     async with stage.playing():

@@ -14,7 +14,7 @@ from dispatcher.config.settings import Janitor as Housekeeping
 from dispatcher.engine.janitor import AGE_SECONDS, Janitor
 from dispatcher.engine.recoverer import LOOKS_A_HEARTBEAT, Recoverer
 from dispatcher.engine.store import instances
-from dispatcher.engine.wakeup import CONTROL, WORK, Wakeup
+from dispatcher.engine.wakeup import Wakeup
 from dispatcher.workers import CHORES
 from tests.engine.stage import CONFIG, Stage
 from tests.engine.troubled import Troubled
@@ -49,10 +49,10 @@ async def _listening(url: str) -> AsyncIterator[Wakeup]:
 
 async def test_a_notification_wakes(url: str, connection: Connection) -> None:
     async with _listening(url) as wakeup:
-        await connection.execute(f"NOTIFY {WORK}")
+        await connection.execute("NOTIFY dispatcher_work")
         await asyncio.wait_for(wakeup.woken.wait(), 5)
         assert not wakeup._controlled.is_set()
-        await connection.execute(f"NOTIFY {CONTROL}")
+        await connection.execute("NOTIFY dispatcher_control")
         await asyncio.wait_for(wakeup._controlled.wait(), 5)
 
 
@@ -71,7 +71,7 @@ async def test_a_listener_that_was_terminated_listens_again_and_looks(url: str, 
         await asyncio.wait_for(wakeup.woken.wait(), 10)
         await until(lambda: connection.fetchval(LISTENERS), "it listens again")
         wakeup.woken.clear()
-        await connection.execute(f"NOTIFY {WORK}")
+        await connection.execute("NOTIFY dispatcher_work")
         await asyncio.wait_for(wakeup.woken.wait(), 5)
 
 

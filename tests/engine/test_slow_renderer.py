@@ -10,8 +10,8 @@ from dispatcher.base.errors import CallLost, TemplateError
 from dispatcher.engine.rules.life import Back, Failed
 from dispatcher.engine.slow_renderer import LOST_MAX, WAITING_MAX, SlowRenderer
 from dispatcher.engine.streams import Inbox, Rendered
-from dispatcher.liquid.heavy import Rendering
 from dispatcher.liquid.template import Bounds, Sources
+from dispatcher.liquid.worker_functions import Rendering
 from tests.engine.stage import Stage, claimed
 
 SOURCES = Sources({"body": "x"})

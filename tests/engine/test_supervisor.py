@@ -36,14 +36,14 @@ def _keeping(part: Part, crashes_max: int) -> tuple[Supervisor, Metrics]:
 
 async def test_a_part_that_returns_is_not_started_again() -> None:
     part = Part(0)
-    await _keeping(part, 5)[0].keep("part", part.run)
+    await _keeping(part, 5)[0].supervise("part", part.run)
     assert part.starts == 1
 
 
 async def test_a_crash_is_counted_and_followed_by_another_start() -> None:
     part = Part(1)
     supervisor, metrics = _keeping(part, 5)
-    await supervisor.keep("part", part.run)
+    await supervisor.supervise("part", part.run)
     assert part.starts == 2
     assert sample(metrics.restarts.labels("part")) == 1
 
@@ -51,20 +51,20 @@ async def test_a_crash_is_counted_and_followed_by_another_start() -> None:
 async def test_one_crash_too_many_ends_it_and_names_the_part() -> None:
     part = Part(10)
     with pytest.raises(RestartBudgetSpent, match=r"part crashed 2 times within 60 s") as spent:
-        await _keeping(part, 1)[0].keep("part", part.run)
+        await _keeping(part, 1)[0].supervise("part", part.run)
     assert isinstance(spent.value.__cause__, ExceptionGroup)
 
 
 async def test_a_budget_of_none_ends_it_at_once() -> None:
     part = Part(10)
     with pytest.raises(RestartBudgetSpent):
-        await _keeping(part, 0)[0].keep("part", part.run)
+        await _keeping(part, 0)[0].supervise("part", part.run)
     assert part.starts == 1
 
 
 async def test_crashes_before_the_window_are_forgotten() -> None:
     part = Part(4, apart_seconds=61.0)
-    await _keeping(part, 1)[0].keep("part", part.run)
+    await _keeping(part, 1)[0].supervise("part", part.run)
     assert part.starts == 5
 
 
@@ -75,7 +75,7 @@ async def test_who_is_told_to_stop_is_not_started_again() -> None:
         part.starts += 1
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(_keeping(part, 5)[0].keep("part", waits))
+    task = asyncio.create_task(_keeping(part, 5)[0].supervise("part", waits))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

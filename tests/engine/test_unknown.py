@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.db import checks
-from dispatcher.engine.rules.life import SUSPICIONS, Again, Claimed, Failed, Parked, Resend, Skipped, Succeeded
+from dispatcher.engine.rules.life import POISON_STEPS, Again, Claimed, Failed, Parked, Resend, Skipped, Succeeded
 from dispatcher.engine.store import claims, held, instances
 from dispatcher.features.deliveries import store as deliveries
 from tests.support import pauses
@@ -108,7 +108,7 @@ async def _is_not_served_any_more(scene: Scene, _item: Claimed) -> None:
 
 async def _kills_its_owners(scene: Scene, item: Claimed) -> None:
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET recoveries = 5 WHERE id = $1", item.id)
-    (again,) = await scene.claim_suspects(SUSPICIONS[-1])
+    (again,) = await scene.claim_recovered(POISON_STEPS[-1])
     assert again.id == item.id
     assert await scene.die() == instances.Recovered(claims=1, requeued=0, retried=0, held=1, poisoned=0)
 

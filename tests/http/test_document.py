@@ -133,7 +133,7 @@ async def test_answers_keep_to_what_is_described(admin: Caller) -> None:
         (f"/deliveries/{number}", deliveries.WholeDelivery),
         ("/runs", run_models.Runs),
         ("/held", held.HeldDeliveries),
-        ("/dead-letters/runs", dead_letters.Letters),
+        ("/dead-letters/runs", dead_letters.DeadLetters),
     ):
         answer = admin.get(path)
         assert set(answer.json) == {field.encode_name for field in msgspec.structs.fields(model)}

@@ -11,7 +11,7 @@ from liquid import DictLoader, Environment, StrictUndefined
 
 from dispatcher.base.errors import TemplateError
 from dispatcher.liquid.sources import RAW_FILTERS
-from dispatcher.liquid.template import RAW_HTML, Renderer, Sources
+from dispatcher.liquid.template import RAW_HTML, Bounds, Renderer, Sources
 from dispatcher.liquid.template_part import RENDERED_BEFORE_COMPILED, Part
 from tests.liquid.liquid_templates import PARTIALS, data, templates
 
@@ -26,9 +26,9 @@ VALUES: dict[str, Any] = {
 
 
 def _part(kind: str, text: str, partials: dict[str, str] | None = None, rights: frozenset[str] = frozenset()) -> Part:
-    renderer = Renderer(262_144, 262_144, 100_000, 100)
+    renderer = Renderer(Bounds(262_144, 262_144, 100_000, 100))
     renderer.add("v:1", Sources({kind: text}, partials or {}, rights))
-    (part,) = renderer._kept["v:1"].parts or ()
+    (part,) = renderer._cached["v:1"].parts or ()
     return part
 
 
@@ -170,7 +170,7 @@ FAULTY = {
     "partial": ("{% render 'plain' %}", "partial 'plain' line 1: 'a' is undefined"),
     "no_partial": ("{% render 'nobody' %}", "nobody"),
     "include_in_render": ("{% render 'including' %}", "include usage is not allowed"),
-    "NUL": ("{{ '%00' | url_decode }}", "a character that is none"),
+    "NUL": ("{{ '%00' | url_decode }}", "renders NUL"),
 }
 
 
@@ -222,7 +222,7 @@ HOSTILE = "<script>\"'&"
 ARGUMENTS = {"append": "'x'", "prepend": "'x'", "replace": "'s', 'S'", "replace_first": "'s', 'S'", "split": "','"}
 
 
-FILTERS = sorted(set(Renderer(1, 1, 1, 1)._escaping.filters) - RAW_FILTERS)
+FILTERS = sorted(set(Renderer(Bounds(1, 1, 1, 1))._escaping.filters) - RAW_FILTERS)
 
 
 @pytest.mark.parametrize("name", FILTERS)

@@ -5,13 +5,13 @@ import pytest
 
 from dispatcher.engine.rules.life import STORED
 from dispatcher.liquid.sample_variables import samples
-from dispatcher.liquid.template import Renderer, Sources
+from dispatcher.liquid.template import Bounds, Renderer, Sources
 
 
 def rendered(body: str, **partials: str) -> str:
     """A body with what is made up for it."""
     sources = Sources({"body": body}, partials)
-    renderer = Renderer(100_000, 100_000, 100_000, 1)
+    renderer = Renderer(Bounds(100_000, 100_000, 100_000, 1))
     key = f"{STORED}1:en"
     renderer.add(key, sources)
     return renderer.render(key, msgspec.json.encode(samples(sources)).decode())["body"]

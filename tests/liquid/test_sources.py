@@ -3,12 +3,12 @@
 import pytest
 
 from dispatcher.base.errors import TemplateError
-from dispatcher.liquid.sources import Texts
-from dispatcher.liquid.template import RAW_HTML, Fault, Renderer, Sources, faults, variables
+from dispatcher.liquid.sources import SourceReader
+from dispatcher.liquid.template import RAW_HTML, Bounds, Fault, Renderer, Sources, faults, variables
 
 
 def _renderer() -> Renderer:
-    return Renderer(262_144, 262_144, 100_000, 100)
+    return Renderer(Bounds(262_144, 262_144, 100_000, 100))
 
 
 def test_every_fault_of_every_part_is_told_with_its_line() -> None:
@@ -129,11 +129,11 @@ def test_partials_of_one_version_are_not_those_of_another() -> None:
         assert f">{number}</td>" in renderer.render(f"v:{number}", "{}")["text"]
 
 
-def test_a_key_is_no_template_and_a_version_no_larger_than_a_template() -> None:
+def test_a_key_is_not_a_template_and_a_version_not_larger_than_a_template() -> None:
     with pytest.raises(ValueError, match="looks like"):
         _renderer().add('{"text": "x"}', Sources({"text": "y"}))
     with pytest.raises(TemplateError, match=r"template\.text: larger"):
-        Renderer(50, 50, 50, 5).add("v:1", Sources({"text": "x" * 100}))
+        Renderer(Bounds(50, 50, 50, 5)).add("v:1", Sources({"text": "x" * 100}))
 
 
 def test_a_fault_reads_as_one_line() -> None:
@@ -148,7 +148,7 @@ def test_what_breaks_off_is_a_fault_of_the_line_on_which_it_stands(broken: str) 
 
 
 def test_texts_are_looked_at_like_the_parts_of_a_version() -> None:
-    texts = Texts()
+    texts = SourceReader()
     samples = [
         "plain",
         "{{ a.b | nope }}",
@@ -161,7 +161,7 @@ def test_texts_are_looked_at_like_the_parts_of_a_version() -> None:
     for part in ("text", "html"):
         for text in [*samples, *samples]:
             sources = Sources({part: text})
-            found, read = texts.look(part, text)
+            found, read = texts.read(part, text)
             assert found == faults(sources)
             if not found:
                 assert tuple(sorted(set(map(str, read)))) == variables(sources)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.base.errors import TemplateError
-from dispatcher.liquid.pace import CPU_SECONDS_MAX
-from dispatcher.liquid.template import Renderer, Sources, faults
+from dispatcher.liquid.render_limits import CPU_SECONDS_MAX
+from dispatcher.liquid.template import Bounds, Renderer, Sources, faults
 
 # TE-04 says 100 ms. This machine is shared: what takes ten times that is over by any clock.
 BOMB_SECONDS_MAX = 1.0
@@ -24,9 +24,9 @@ def _renderer(
     template_bytes_max: int = 262_144,
     variables_bytes_max: int = 262_144,
     rendered_bytes_max: int = 100_000,
-    kept_max: int = 100,
+    templates_cached_max: int = 100,
 ) -> Renderer:
-    return Renderer(template_bytes_max, variables_bytes_max, rendered_bytes_max, kept_max)
+    return Renderer(Bounds(template_bytes_max, variables_bytes_max, rendered_bytes_max, templates_cached_max))
 
 
 def _render(body: str, variables: dict[str, Any] | None = None, part: str = "body") -> str:
@@ -97,12 +97,12 @@ def test_escaping_does_not_leak_from_one_part_into_another() -> None:
 @pytest.mark.parametrize(
     "body", ["{{ name", "{% if %}", "{% unknown %}", "{% for %}", "{% if a %}", "{{ 'x' | nope }}"]
 )
-def test_what_is_no_liquid_is_refused_with_its_line(body: str) -> None:
+def test_invalid_liquid_is_refused_with_its_line(body: str) -> None:
     assert _reason(f"first\n{body}", {"name": "x", "a": 1}).startswith("template.body:")
 
 
 @pytest.mark.parametrize("source", ["[]", '"x"', '{"body": 5}', '{"body": null}', '{"body": ["x"]}', '{"body": {}}'])
-def test_a_template_that_is_no_object_of_texts_is_refused(source: str) -> None:
+def test_a_template_that_is_not_an_object_of_texts_is_refused(source: str) -> None:
     with pytest.raises(TemplateError, match=r"^template: "):
         _renderer().render(source, "{}")
 
@@ -190,7 +190,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("is_compiled", [False, True], ids=["library", "compiled"])
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_refused_before_it_costs_anybody_else_anything(bomb: str, is_compiled: bool) -> None:
+def test_a_template_bomb_is_refused_within_its_limits(bomb: str, is_compiled: bool) -> None:
     """In a process of its own with bounds of its own: some of these would take the test run's memory with them."""
     program = f"""
 import json, resource, signal, sys, time
@@ -200,7 +200,7 @@ from dispatcher.base.errors import TemplateError
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 if {is_compiled}:
     template.RENDERED_BEFORE_COMPILED = 1
-renderer = template.Renderer(262144, 262144, 100000, 10)
+renderer = template.Renderer(template.Bounds(262144, 262144, 100000, 10))
 signal.setitimer(signal.ITIMER_VIRTUAL, 2)
 start = time.process_time()
 try:
@@ -237,7 +237,7 @@ def test_whatever_goes_wrong_inside_is_a_fault_of_the_template(body: str) -> Non
     assert _fault(body) in {None, "template.body"}
 
 
-FILTERS = sorted(Renderer(1, 1, 1, 1)._plain.filters)
+FILTERS = sorted(Renderer(Bounds(1, 1, 1, 1))._plain.filters)
 values: st.SearchStrategy[Any] = st.recursive(
     st.one_of(
         st.none(),
@@ -280,19 +280,19 @@ def test_deep_variables_are_rendered_or_refused(depth: int) -> None:
 
 
 def test_what_was_compiled_is_kept_and_bounded() -> None:
-    renderer = _renderer(kept_max=3)
+    renderer = _renderer(templates_cached_max=3)
     for number in range(10):
         renderer.render(json.dumps({"body": f"{number}"}), "{}")
-    assert len(renderer._kept) == 3
+    assert len(renderer._cached) == 3
 
 
-def test_a_template_renders_the_same_whoever_came_before() -> None:
+def test_a_template_renders_the_same_after_other_templates() -> None:
     renderer = _renderer()
     counting = '{"body": "{% increment n %}{% assign x = 1 %}{{ n }}"}'
     assert renderer.render(counting, "{}") == renderer.render(counting, "{}")
 
 
-def test_a_thousand_small_messages_take_no_time_to_speak_of() -> None:
+def test_a_thousand_small_messages_take_less_than_two_seconds() -> None:
     renderer = _renderer()
     start = time.process_time()
     for number in range(1_000):
@@ -301,7 +301,7 @@ def test_a_thousand_small_messages_take_no_time_to_speak_of() -> None:
 
 
 def test_a_source_is_refused_however_often_it_is_checked_and_however_many_sound_ones_came_between() -> None:
-    renderer = Renderer(1_000, 1_000, 1_000, kept_max=2)
+    renderer = Renderer(Bounds(1_000, 1_000, 1_000, templates_cached_max=2))
     for number in range(5):
         renderer.check(f'{{"body": "sound {number}"}}')
         with pytest.raises(TemplateError, match="body"):

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from dispatcher.plans.definition.definition import EDGES_MAX, NODES_MAX, Known, compile_definition, read_definition
-from dispatcher.plans.plan import Branch, Call, Delay, Digest, Edge, Join, Plan, Read, Send, Stored, Wait
+from dispatcher.plans.plan import (
+    Branch,
+    Call,
+    Delay,
+    Digest,
+    Edge,
+    Join,
+    Plan,
+    RequiredVariable,
+    Send,
+    TemplateUse,
+    Wait,
+)
 
 KNOWN = Known(
     ("email", "sms", "whatsapp", "push", "voice", "social", "chat", "pager", "http"),
@@ -79,8 +91,8 @@ GRAPHS: list[tuple[Definition, str, str]] = [
     (graph(node("a"), edges=[edge("a", "a")]), "$.edges[0]", "a -> a"),
     (graph(node("a"), node("b"), edges=[]), "$.nodes[1]", 'cannot be reached from the entry "a"'),
     (graph(node("a"), node("a"), edges=[]), "$.nodes[1].id", "a is the id of $.nodes[0] too"),
-    (graph(node("a b")), "$.nodes[0].id", "is no id"),
-    (graph(node("x" * 101)), "$.nodes[0].id", "is no id"),
+    (graph(node("a b")), "$.nodes[0].id", "is not an id"),
+    (graph(node("x" * 101)), "$.nodes[0].id", "is not an id"),
     (graph(node("step_7_result")), "$.nodes[0].id", "is where the result of another node goes"),
     (graph(node(), node("b"), edges=[edge("a", "b", "x")]), "$.edges[0].condition", "only the edges of a branch"),
     (graph(node(), node("b"), edges=[edge("a", "b")] * 2), "$.edges[1]", "leads from a to b once more"),
@@ -120,12 +132,12 @@ NODES: list[tuple[Definition, str, str]] = [
     (node(kind="fax"), ".type", "known are chat, email"),
     (node(kind="wait_for_event"), ".type", 'did you mean "wait"?'),
     (mail(to=None), ".to", "is required"),
-    (mail(to=[]), ".to", "names nobody"),
+    (mail(to=[]), ".to", "has no recipients"),
     (mail(to=["{{ a }}", 7]), ".to[1]", "expected a text, got a number"),
     (mail(to=["a@b.c"] * 1_001), ".to", "has 1001 recipients, over 1000"),
     (mail(to={"a": 1}), ".to", "expected a text, got an object"),
     (mail(template=None), "", "has nothing to send"),
-    (mail(template="no name!"), ".template", "is no name of a template"),
+    (mail(template="no name!"), ".template", "is not the name of a template"),
     (mail(template="{{ a }}-{{ b }}"), ".template", "exactly one variable"),
     (mail(template="{{ a | upcase }}"), ".template", "exactly one variable"),
     (mail(text="x"), ".text", "is given beside template"),
@@ -139,7 +151,7 @@ NODES: list[tuple[Definition, str, str]] = [
     (mail(template=None, subject="x", html="{% render 'p' %}"), ".html", "there is no partial 'p'"),
     (mail(variables={"a": [{"b c": "{{"}]}), '.variables.a[0]["b c"]', "line 1: "),
     (mail(variables="{{ a }}"), ".variables", "expected an object, got a text"),
-    (mail(locale="deutsch, bitte"), ".locale", "is no locale"),
+    (mail(locale="deutsch, bitte"), ".locale", "is not a locale"),
     (mail(topic="No Topic"), ".topic", "expected 1 to 64 characters"),
     (mail(lane="bulky"), ".lane", 'got "bulky"; did you mean "bulk"?'),
     (mail(expires_in="soon"), ".expires_in", "is no duration"),
@@ -153,9 +165,9 @@ NODES: list[tuple[Definition, str, str]] = [
     (node("a", "http", action="x"), ".function", "is required"),
     (node("a", "http", function="charge"), ".action", "is required"),
     (node("a", "http", function="chrage", action="x"), ".function", 'did you mean "charge"?'),
-    (node("a", "http", function="charge", action="{{ x }}"), ".action", "no Liquid can stand here"),
+    (node("a", "http", function="charge", action="{{ x }}"), ".action", "Liquid is not rendered here"),
     (node("a", "function", function="charge", action="x", payload={"a": "{% if"}), ".payload.a", "line 1: "),
-    (node("a", "delay"), "", "says not how long"),
+    (node("a", "delay"), "", "has no delay: give delayMs or duration, or until"),
     (node("a", "delay", delayMs=-1), ".delayMs", "expected a whole number from 0"),
     (node("a", "delay", delayMs="5"), ".delayMs", 'got "5"'),
     (node("a", "delay", delayMs=1.5), ".delayMs", "got 1.5"),
@@ -164,10 +176,10 @@ NODES: list[tuple[Definition, str, str]] = [
     (node("a", "delay", duration="P1M"), ".duration", "years or months"),
     (node("a", "delay", duration="9999999d"), ".duration", "is longer than 3660 days"),
     (node("a", "delay", duration="3d", delayMs=3), ".duration", "is given beside delayMs"),
-    (node("a", "delay", until="2030-01-31"), ".until", "is no time: expected RFC 3339"),
+    (node("a", "delay", until="2030-01-31"), ".until", "is not a time: expected RFC 3339"),
     (node("a", "delay", until="{{ x"), ".until", "line 1: "),
     (node("a", "wait"), ".event", "is required"),
-    (node("a", "wait", event="x", timeout="0s"), ".timeout", "is no time at all"),
+    (node("a", "wait", event="x", timeout="0s"), ".timeout", "is not longer than 0"),
     (node("a", "digest", window="1h"), ".key", "is required"),
     (node("a", "digest", key="x"), ".window", "is required"),
     (node("a", "digest", key="x", window="1h", max_items=10_001), ".max_items", "from 1 to 10000"),
@@ -227,20 +239,20 @@ STEPS: list[tuple[Definition, str, str]] = [
 ]
 
 HEADERS: list[tuple[Definition, str, str]] = [
-    ({"name": "no name!"}, "$.name", "is no name"),
+    ({"name": "no name!"}, "$.name", "is not a name"),
     ({"name": 7}, "$.name", "expected a text, got a number"),
     ({"name": None}, "$.name", "is required"),
-    ({"max_retries": 0}, "$.max_retries", "1 is no retry"),
+    ({"max_retries": 0}, "$.max_retries", "1 means no retry"),
     ({"max_retries": 101}, "$.max_retries", "from 1 to 100"),
     ({"timeout_seconds": 0}, "$.timeout_seconds", "expected a number over 0"),
-    ({"timeout_seconds": float("nan")}, "$.timeout_seconds", "is no number that JSON has"),
+    ({"timeout_seconds": float("nan")}, "$.timeout_seconds", "is not a JSON number"),
     ({"visibility_timeout": "60"}, "$.visibility_timeout", 'got "60"'),
     ({"required_fields": "a"}, "$.required_fields", "expected a list"),
     ({"required_fields": ["a", 1, "", "a"]}, "$.required_fields[1]", "expected a name, got a number"),
     ({"required_fields": ["a", 1, "", "a"]}, "$.required_fields[3]", '"a" is named twice'),
     ({"description": "a\0b"}, "$.description", "has a NUL character"),
     ({"description": "\udfff"}, "$.description", "half of a surrogate pair"),
-    ({"description": b"x"}, "$.description", "is no JSON: bytes"),
+    ({"description": b"x"}, "$.description", "is not JSON: bytes"),
 ]
 
 
@@ -303,7 +315,7 @@ def test_every_fault_is_named_at_once() -> None:
         (mail(variables={"a": "x" * 2**20}), "$", "has more than 1048576 bytes"),
         (mail(variables={"a": [0] * 100_000}), "$", "has more than 100000 values"),
         (graph(mail(variables={"a": ["{{ a }}"] * 10_000})), "$", "has more than 10000 texts of Liquid"),
-        (mail(variables={1: 2}), "$.variables", "has a key that is no text: int"),
+        (mail(variables={1: 2}), "$.variables", "has a key that is not a text: int"),
     ],
 )
 def test_what_is_too_much_is_refused_by_the_name_of_its_limit(definition: Definition, place: str, words: str) -> None:
@@ -321,7 +333,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
         for depth in (100, 100_000):
             ((place, words),) = refused('{"name":' + opening * depth)
             assert place == "$"
-            assert "is no JSON" in words if depth == 100 else "nested deeper than 64" in words
+            assert "is not JSON" in words if depth == 100 else "nested deeper than 64" in words
 
 
 def test_a_definition_that_contains_itself_is_refused() -> None:
@@ -519,8 +531,8 @@ def test_what_a_trigger_must_bring_is_what_no_step_provides() -> None:
         "given.y",  # what one node's texts are given no other has
         "total",
     ]
-    assert Read("to[0].mail", ("to", "0", "mail")) in made.reads
-    assert Read("odd['a b']", ("odd", "a b")) in made.reads
+    assert RequiredVariable("to[0].mail", ("to", "0", "mail")) in made.reads
+    assert RequiredVariable("odd['a b']", ("odd", "a b")) in made.reads
     first = made.nodes["a"]
     assert isinstance(first, Send)
     assert first.reads == ("a", "d", "e", "given", "odd", "rows", "shop", "z")
@@ -550,8 +562,8 @@ def test_stored_templates_are_named_unless_a_step_names_them() -> None:
         )
     )
     assert made.templates == (
-        Stored("a", "email", steps=4, name="mail/welcome", provides=("a", "b")),
-        Stored("b", "email", steps=4, variable=Read("order.template", ("order", "template"))),
+        TemplateUse("a", "email", steps=4, name="mail/welcome", provides=("a", "b")),
+        TemplateUse("b", "email", steps=4, variable=RequiredVariable("order.template", ("order", "template"))),
     )
     several = [EMAIL | {"payload_template": {"to_email": "x", "template_id": f"t{number}"}} for number in range(2)]
     # In a list those before it.

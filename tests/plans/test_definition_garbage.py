@@ -15,7 +15,7 @@ from dispatcher.plans.drawing.terminal import drawing
 from dispatcher.plans.plan import Plan, decode, encode
 from tests.plans.definitions import KNOWN, Definition, definitions, graphs, spoilt
 
-unhurried = settings(deadline=None, suppress_health_check=list(HealthCheck))
+no_deadline = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def plan_of(definition: object) -> Plan:
@@ -25,7 +25,7 @@ def plan_of(definition: object) -> Plan:
     return made
 
 
-@unhurried
+@no_deadline
 @given(graphs())
 def test_the_plan_of_a_graph_has_every_node_and_every_edge(definition: Definition) -> None:
     plan = plan_of(definition)
@@ -36,7 +36,7 @@ def test_the_plan_of_a_graph_has_every_node_and_every_edge(definition: Definitio
         assert [(edge.to, edge.condition) for edge in plan.edges.get(start, ())] == written
 
 
-@unhurried
+@no_deadline
 @given(definitions)
 def test_a_good_definition_says_the_same_in_every_writing(definition: Definition) -> None:
     plan = plan_of(definition)
@@ -46,7 +46,7 @@ def test_a_good_definition_says_the_same_in_every_writing(definition: Definition
     assert decode(encode(plan)) == plan
 
 
-@unhurried
+@no_deadline
 @given(definitions)
 def test_every_node_is_drawn(definition: Definition) -> None:
     plan = plan_of(definition)
@@ -56,7 +56,7 @@ def test_every_node_is_drawn(definition: Definition) -> None:
     assert mermaid(plan).count("-->") == sum(map(len, plan.edges.values()))
 
 
-@unhurried
+@no_deadline
 @given(definitions, spoilt())
 def test_a_difference_is_none_only_where_there_is_none(one: Definition, other: Any) -> None:
     assert difference(one, one) == []
@@ -64,7 +64,7 @@ def test_a_difference_is_none_only_where_there_is_none(one: Definition, other: A
         assert difference(one, other)
 
 
-@settings(unhurried, max_examples=400)
+@settings(no_deadline, max_examples=400)
 @given(spoilt())
 def test_what_was_spoilt_is_a_plan_or_is_refused_precisely(definition: Definition) -> None:
     made = compile_definition(definition, KNOWN)
@@ -80,7 +80,7 @@ def test_what_was_spoilt_is_a_plan_or_is_refused_precisely(definition: Definitio
     assert str(InputError(made))
 
 
-@unhurried
+@no_deadline
 @given(
     st.one_of(
         st.text(),
@@ -96,7 +96,7 @@ def test_garbage_is_refused(garbage: object) -> None:
     assert isinstance(compile_definition(garbage, KNOWN), list)
 
 
-@settings(unhurried, max_examples=200)
+@settings(no_deadline, max_examples=200)
 @given(definitions, st.data())
 def test_a_text_that_was_cut_or_changed_is_a_plan_or_is_refused(definition: Definition, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([json.dumps(definition), yaml.safe_dump(definition)]))

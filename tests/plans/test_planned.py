@@ -10,9 +10,9 @@ from dispatcher.base.errors import TriggerRefused
 from dispatcher.engine.rules.unsubscribe_links import Links
 from dispatcher.features.templates.models import Locale
 from dispatcher.features.templates.store import Found
-from dispatcher.liquid.template import Renderer
+from dispatcher.liquid.template import Bounds, Renderer
 from dispatcher.plans.simulation import planned
-from dispatcher.plans.simulation.planned import Effort, Rendering, staged
+from dispatcher.plans.simulation.planned import CpuBudget, Rendering, planned_step
 from dispatcher.plans.simulation.simulation import Step
 from dispatcher.plans.walk.run import Order
 
@@ -46,9 +46,9 @@ WELCOME = Found(
 
 
 def rendering(
-    stored: Mapping[str, Found] | None = None, links: Links | None = None, effort: Effort | None = None
+    stored: Mapping[str, Found] | None = None, links: Links | None = None, budget: CpuBudget | None = None
 ) -> Rendering:
-    return Rendering(Renderer(100_000, 100_000, 100_000, 10), links, "default", stored or {}, effort)
+    return Rendering(Renderer(Bounds(100_000, 100_000, 100_000, 10)), links, "default", stored or {}, budget)
 
 
 def test_each_recipient_gets_the_parts_in_their_order_with_their_bytes() -> None:
@@ -87,10 +87,10 @@ def test_a_node_fails_where_none_of_its_messages_can_be_made() -> None:
     good, bad = rendering().messages(ORDER)[0], rendering().messages(structs.replace(ORDER, variables={}))[0]
     assert bad.error is not None
     assert "name" in bad.error
-    assert staged(step, [bad, bad]).fails == bad.error
-    assert staged(step, [bad, structs.replace(bad, rendered=False, error=None)]).fails == bad.error
-    assert staged(step, [good, bad]).fails is None
-    assert staged(step, []).fails is None
+    assert planned_step(step, [bad, bad]).fails == bad.error
+    assert planned_step(step, [bad, structs.replace(bad, rendered=False, error=None)]).fails == bad.error
+    assert planned_step(step, [good, bad]).fails is None
+    assert planned_step(step, []).fails is None
 
 
 def test_of_very_many_recipients_the_first_ones_are_shown() -> None:
@@ -110,6 +110,6 @@ def test_what_is_shown_of_all_nodes_together_has_an_end(monkeypatch: pytest.Monk
 
 def test_a_plan_that_takes_too_long_is_refused() -> None:
     bombs = structs.replace(ORDER, parts={"text": "{% for x in (1..19999) %}{{ name }}{% endfor %}"})
-    one = rendering(effort=Effort(seconds_max=0.0))
+    one = rendering(budget=CpuBudget(seconds_max=0.0))
     with pytest.raises(TriggerRefused, match="of a processor's time"):
         one.messages(bombs)

@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, given, settings
 from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Plan, Wait
 from dispatcher.plans.simulation.simulation import Step, simulate
 from dispatcher.plans.walk.walk import Walkable
-from dispatcher.plans.walk.walkable import Watched
 from tests.plans.test_walk_any import INPUT, plans
 from tests.plans.walks import Ways, plan, send
 
@@ -14,7 +13,7 @@ NOW = 1_000.0
 
 
 def steps(of: Plan, given_input: dict[str, object] | None = None, **more: object) -> list[Step]:
-    return simulate(Walkable.of(of), given_input or {}, NOW, **more)  # type: ignore[arg-type]  # what is assumed
+    return simulate(Walkable(of), given_input or {}, NOW, **more)  # type: ignore[arg-type]  # what is assumed
 
 
 def test_the_path_with_its_times_and_recipients() -> None:
@@ -72,7 +71,7 @@ def test_an_event_comes_unless_the_run_goes_on_without_it() -> None:
     assert (wait.assumed, wait.error, one.at) == ("the event comes", None, NOW)
 
 
-def test_a_digest_leads_and_collects_nobody_else() -> None:
+def test_a_digest_leads_and_collects_only_its_own_run() -> None:
     nodes = {
         "digest": Digest(step=1, key="{{ user }}", window_seconds=60.0),
         "one": send(2, "{{ digest.items[0].user }}"),
@@ -114,7 +113,7 @@ def test_paths_meet_when_the_last_one_comes() -> None:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(plans())
 def test_any_plan_can_be_simulated(of: Plan) -> None:
-    found = simulate(Walkable.of(of), INPUT, NOW)
+    found = simulate(Walkable(of), INPUT, NOW)
     names = [one.node for one in found]
     assert len(names) == len(set(names))
     failed = [one for one in found if one.error and of.nodes[one.node].on_failure != "continue"]
@@ -122,7 +121,7 @@ def test_any_plan_can_be_simulated(of: Plan) -> None:
     assert all(one.at >= NOW for one in found)
 
 
-def test_whoever_watches_ends_it_at_any_node() -> None:
+def test_a_callback_ends_it_at_any_node() -> None:
     """Also in the middle of one walk, which here would enter all four of them."""
     nodes = {f"n{number}": send(number, "{{ email }}") for number in range(1, 5)}
     ways: Ways = {"n1": ["n2", "n3", "n4"]}
@@ -134,5 +133,5 @@ def test_whoever_watches_ends_it_at_any_node() -> None:
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        simulate(Watched(plan(nodes, ways), look), {"email": "ann@example.org"}, NOW)
+        simulate(Walkable(plan(nodes, ways), on_node=look), {"email": "ann@example.org"}, NOW)
     assert len(seen) == 3

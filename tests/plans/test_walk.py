@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Wait
 from dispatcher.plans.texts import Bounds
-from dispatcher.plans.walk.run import Collected, Entry, Joined, Leading, Order, Sent, Signal
+from dispatcher.plans.walk.run import DeliveryResult, DigestItems, DigestLeader, DigestMember, Entry, Order, Signal
 from tests.plans.walks import Ways, World, plan, send
 
 NOW = 1_000.0
@@ -147,7 +147,7 @@ def test_a_call_without_data_adds_an_empty_answer() -> None:
     assert world.vars == {"one": {}, "step_1_result": {}}
 
 
-def test_a_node_whose_deliveries_nobody_tells_of_is_not_over() -> None:
+def test_a_node_without_known_deliveries_has_not_ended() -> None:
     world = World(plan({"one": send(1)}))
     world.walk()
     world.deliveries = {}
@@ -244,7 +244,7 @@ def test_parallel_paths_meet_at_a_node_that_is_visited_once() -> None:
     assert world.events("end") == ["started", "succeeded"]
 
 
-def test_results_that_come_together_meet_too() -> None:
+def test_results_of_one_walk_meet_at_a_join() -> None:
     world = World(plan({"start": Join(step=1), "one": send(2), "two": send(3), "end": send(4)}, FORK))
     world.walk()
     world.ends("one")
@@ -252,7 +252,7 @@ def test_results_that_come_together_meet_too() -> None:
     assert [one.node for one in world.walk().orders] == ["end"]
 
 
-def test_a_path_that_is_dead_blocks_nobody() -> None:
+def test_a_dead_path_does_not_block_a_join() -> None:
     nodes = {"start": Branch(step=1), "one": send(2), "two": send(3), "end": send(4)}
     world = World(plan(nodes, {**FORK, "start": [("one", "vip"), ("two", None)]}), {"vip": True})
     world.walk()
@@ -261,7 +261,7 @@ def test_a_path_that_is_dead_blocks_nobody() -> None:
     assert world.events("two") == ["skipped"]
 
 
-def test_a_meeting_waits_for_paths_that_are_far_away() -> None:
+def test_a_join_waits_for_long_paths() -> None:
     ways = {"start": ["one", "far"], "far": ["near"], "near": ["end"], "one": ["end"]}
     nodes = {"start": Join(step=1), "one": send(2), "far": send(3), "near": send(4), "end": send(5)}
     world = World(plan(nodes, ways))
@@ -284,7 +284,7 @@ def test_one_walk_orders_no_more_than_it_may() -> None:
     assert ordered == [["n2", "n3"], ["n4", "n5"], ["n6"]]
 
 
-def test_a_walk_that_was_cut_short_says_so_where_only_a_meeting_is_left() -> None:
+def test_a_walk_that_was_cut_short_says_so_where_only_a_join_is_left() -> None:
     nodes = {"start": Join(step=1), "one": send(2), "rest": Join(step=3), "end": send(4), "more": send(5)}
     ways: Ways = {"start": ["one", "rest"], "one": ["end", "more"], "rest": ["end"]}
     world = World(plan(nodes, ways), bounds=Bounds(deliveries_max=1))
@@ -411,36 +411,36 @@ def test_a_wait_that_may_fail_goes_on_with_timeout_as_its_error() -> None:
 DIGEST = {"one": Digest(step=1, key="{{ user }}", window_seconds=60.0, items_max=5), "two": send(2)}
 
 
-def test_a_digest_is_wished_for_until_somebody_tells_who_leads() -> None:
+def test_a_digest_is_requested_until_its_leader_is_known() -> None:
     world = World(plan(DIGEST), {"user": 7})
-    (wish,) = world.walk().wishes
-    assert (wish.node, wish.key, wish.window_seconds, wish.items_max) == ("one", "7", 60.0, 5)
-    assert wish.item == {"user": 7}
+    (request,) = world.walk().digest_requests
+    assert (request.node, request.key, request.window_seconds, request.items_max) == ("one", "7", 60.0, 5)
+    assert request.item == {"user": 7}
     assert world.answer is not None
     assert world.answer.available_at == NOW
-    assert world.walk().wishes == [wish]
+    assert world.walk().digest_requests == [request]
     assert world.events("one") == ["started"]
 
 
-def test_who_leads_a_digest_goes_on_with_what_was_collected() -> None:
+def test_a_digest_leader_goes_on_with_the_items() -> None:
     world = World(plan(DIGEST), {"user": "u"})
-    world.digests["one"] = Leading(NOW + 60)
+    world.digests["one"] = DigestLeader(NOW + 60)
     answer = world.walk()
-    assert (answer.status, answer.available_at, answer.wishes) == ("waiting", NOW + 60, [])
+    assert (answer.status, answer.available_at, answer.digest_requests) == ("waiting", NOW + 60, [])
     world.digests = {}
     world.now = NOW + 60
     answer = world.walk()
-    assert (answer.status, answer.wishes) == ("waiting", [])
-    world.digests["one"] = Collected(({"user": "u"}, {"user": "u", "n": 2}))
+    assert (answer.status, answer.digest_requests) == ("waiting", [])
+    world.digests["one"] = DigestItems(({"user": "u"}, {"user": "u", "n": 2}))
     assert [one.node for one in world.walk().orders] == ["two"]
     assert world.vars["one"] == {"count": 2, "items": [{"user": "u"}, {"user": "u", "n": 2}]}
     assert world.vars["step_1_result"] is not None
 
 
-def test_who_joins_a_digest_ends_there() -> None:
+def test_a_digest_member_ends_at_its_digest() -> None:
     world = World(plan(DIGEST), {"user": "u"})
     world.walk()
-    world.digests["one"] = Joined(12)
+    world.digests["one"] = DigestMember(12)
     answer = world.walk()
     assert (answer.status, answer.orders) == ("completed", [])
     assert world.log[1:] == [
@@ -460,10 +460,10 @@ def test_a_delivery_under_way_beside_a_delay_makes_the_run_running() -> None:
     world = World(plan(nodes, {"start": ["one", "rest"]}))
     answer = world.walk()
     assert (answer.status, answer.available_at) == ("running", NOW + 60)
-    world.deliveries["one"] = [Sent(recipient="ann", status="sent")]
+    world.deliveries["one"] = [DeliveryResult(recipient="ann", status="sent")]
     assert world.walk().status == "waiting"
 
 
-def test_a_plan_with_a_circle_is_none() -> None:
-    with pytest.raises(ValueError, match="circle"):
+def test_a_plan_with_a_circle_is_refused() -> None:
+    with pytest.raises(ValueError, match="cycle"):
         World(plan({"start": Join(step=1), "one": Join(step=2)}, {"start": ["one"], "one": ["start"]}))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Node, Plan, Wait
 from dispatcher.plans.texts import Bounds
-from dispatcher.plans.walk.run import Advance, Collected, Joined, Leading, Run, Signal, State
+from dispatcher.plans.walk.run import Advance, DigestItems, DigestLeader, DigestMember, Run, Signal, State
 from dispatcher.plans.walk.walk import advance
 from tests.plans.walks import World, plan, send, stored
 
@@ -20,7 +20,7 @@ INPUT = {"yes": True, "no": False, "later": "2031-01-01T00:00:00+02:00", "never"
 TIMES_MAX = 400
 OVER = ("completed", "failed", "cancelled")
 events = st.sampled_from(["paid", "left"])
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+no_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -85,9 +85,9 @@ class Checked(World):
         answer = self.look()
         again = advance(self.walkable, msgspec.structs.replace(self.run, state=stored(self.run.state)), self.facts())
         assert msgspec.json.encode(again, order="sorted") == msgspec.json.encode(answer, order="sorted")
-        for wish in answer.wishes:
-            self.digests[wish.node] = self.digests.get(wish.node, Leading(self.now + wish.window_seconds))
-        if answer.wishes:
+        for request in answer.digest_requests:
+            self.digests[request.node] = self.digests.get(request.node, DigestLeader(self.now + request.window_seconds))
+        if answer.digest_requests:
             answer = self._ask_again(answer)
         self.keep(answer)
         self._check(answer)
@@ -151,8 +151,8 @@ def _happen(world: Checked, draw: Any) -> None:
         world.now += draw(st.sampled_from([0.5, 20.0, 100_000.0]))
     elif what == "digest":
         for name, told in list(world.digests.items()):
-            if isinstance(told, Leading):
-                world.digests[name] = draw(st.sampled_from([Collected([INPUT, {}]), Joined(7)]))
+            if isinstance(told, DigestLeader):
+                world.digests[name] = draw(st.sampled_from([DigestItems([INPUT, {}]), DigestMember(7)]))
 
 
 def _bring_to_its_end(world: Checked) -> None:
@@ -169,8 +169,8 @@ def _bring_to_its_end(world: Checked) -> None:
             if not any(one.name == name for one in world.signals):
                 world.signals.append(Signal(len(world.log) * 1_000 + 500 + len(name), name, {}))
         for name, told in list(world.digests.items()):
-            if isinstance(told, Leading) and world.now >= told.until:
-                world.digests[name] = Collected([INPUT])
+            if isinstance(told, DigestLeader) and world.now >= told.until:
+                world.digests[name] = DigestItems([INPUT])
         world.walk()
     raise AssertionError(f"it goes on for ever: {world.cursor()}")
 
@@ -185,13 +185,13 @@ def _check_log(world: World, *, replayed: bool) -> None:
         for place, name in enumerate(started):
             assert not below(world.plan, name) & set(started[:place]), "entered before one that leads there"
     if world.run.status == "completed":
-        joined = {name for name, told in world.digests.items() if isinstance(told, Joined)}
+        joined = {name for name, told in world.digests.items() if isinstance(told, DigestMember)}
         assert set(started) | set(skipped) == set(world.plan.nodes)
         assert set(started) & set(skipped) <= joined
         assert not world.run.state.cursor
 
 
-@unhurried
+@no_deadline
 @given(plans(), st.data(), st.sampled_from([1, 2, 10_000]))
 def test_any_run_ends_along_its_edges_and_does_nothing_twice(given_plan: Plan, data: st.DataObject, most: int) -> None:
     world = Checked(given_plan, INPUT, Bounds(deliveries_max=most))
@@ -203,7 +203,7 @@ def test_any_run_ends_along_its_edges_and_does_nothing_twice(given_plan: Plan, d
     _check_log(world, replayed=False)
 
 
-@unhurried
+@no_deadline
 @given(plans(), st.data())
 def test_a_failed_run_that_is_replayed_goes_on_from_where_it_failed(given_plan: Plan, data: st.DataObject) -> None:
     world = Checked(given_plan, INPUT)
@@ -224,7 +224,7 @@ def test_a_failed_run_that_is_replayed_goes_on_from_where_it_failed(given_plan: 
     _check_log(world, replayed=True)
 
 
-@unhurried
+@no_deadline
 @given(plans(), st.data(), st.sampled_from(["cancelled", "completed", "failed", "paused"]))
 def test_a_run_that_is_over_or_paused_orders_nothing(given_plan: Plan, data: st.DataObject, status: Any) -> None:
     world = Checked(given_plan, INPUT)
@@ -238,10 +238,10 @@ def test_a_run_that_is_over_or_paused_orders_nothing(given_plan: Plan, data: st.
     answer = world.look()
     assert answer.state is world.run.state
     assert answer.status == status
-    assert (answer.orders, answer.wishes, answer.entries, answer.taken) == ((), (), (), ())
+    assert (answer.orders, answer.digest_requests, answer.entries, answer.taken) == ((), (), (), ())
 
 
-@unhurried
+@no_deadline
 @given(plans(), st.data())
 def test_what_is_handed_in_is_never_changed(given_plan: Plan, data: st.DataObject) -> None:
     world = Checked(given_plan, INPUT)

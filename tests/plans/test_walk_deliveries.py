@@ -90,7 +90,7 @@ def test_a_message_for_slack_is_made_when_it_is_ordered_and_its_values_are_escap
         (["a", "b", "c", "d"], "to: more than 3 recipients"),
     ],
 )
-def test_who_is_nobody_fails_the_node(given: Any, words: str) -> None:
+def test_a_send_without_recipients_fails_the_node(given: Any, words: str) -> None:
     assert fault(send(1, "{{ all }}"), {"all": given}, Bounds(recipients_max=3)) == words
 
 
@@ -177,7 +177,7 @@ def test_a_payload_has_a_limit_for_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("value", [NEST, "\ud800", {"a": "\ud800"}])
-def test_what_no_json_has_fails_its_node(value: Any) -> None:
+def test_a_value_that_is_not_json_fails_its_node(value: Any) -> None:
     words = fault(Call(step=1, function="crm", action="add", payload=["{{ odd }}"]), {"odd": value})
     assert words.startswith("payload: cannot be written as JSON: ")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dispatcher.plans.plan import Delay, Join
-from dispatcher.plans.walk.run import Sent
+from dispatcher.plans.walk.run import DeliveryResult
 from tests.plans.walks import World, plan, send
 
 NOW = 1_000.0
@@ -100,10 +100,10 @@ def test_what_was_held_is_not_worked() -> None:
     world = World(plan({"one": send(1), "two": send(2)}, timeout_seconds=100.0))
     world.walk()
     world.now = NOW + 500
-    world.deliveries["one"] = [Sent(recipient="ann", status="queued", held_seconds=450.0)]
+    world.deliveries["one"] = [DeliveryResult(recipient="ann", status="queued", held_seconds=450.0)]
     assert world.walk().available_at == world.now + 50
     world.now = NOW + 520
-    world.deliveries["one"] = [Sent(recipient="ann", status="sent", held_seconds=450.0)]
+    world.deliveries["one"] = [DeliveryResult(recipient="ann", status="sent", held_seconds=450.0)]
     assert world.walk().available_at == world.now + 30
 
 
@@ -111,21 +111,21 @@ def test_what_is_held_is_looked_at_seldom() -> None:
     world = World(plan({"one": send(1)}, timeout_seconds=100.0))
     world.walk()
     world.now = NOW + 500
-    world.deliveries["one"] = [Sent(recipient="ann", status="queued", held=True, held_seconds=401.0)]
+    world.deliveries["one"] = [DeliveryResult(recipient="ann", status="queued", held=True, held_seconds=401.0)]
     answer = world.walk()
     assert (answer.status, answer.available_at) == ("running", world.now + 60)
 
 
-def test_time_that_two_were_held_together_counts_once() -> None:
+def test_time_in_which_two_deliveries_were_held_counts_once() -> None:
     nodes = {"start": Join(step=1), "one": send(2), "two": send(3), "after": send(4)}
     world = World(plan(nodes, {"start": ["one", "two"], "one": ["after"]}, timeout_seconds=100.0))
     world.walk()
     world.now = NOW + 50
-    world.deliveries["one"] = [Sent(recipient="ann", status="sent", held_seconds=40.0)]
-    world.deliveries["two"] = [Sent(recipient="ann", status="queued", held_seconds=40.0)]
+    world.deliveries["one"] = [DeliveryResult(recipient="ann", status="sent", held_seconds=40.0)]
+    world.deliveries["two"] = [DeliveryResult(recipient="ann", status="queued", held_seconds=40.0)]
     assert world.walk().available_at == world.now + 90
     world.now = NOW + 60
-    world.deliveries["two"] = [Sent(recipient="ann", status="sent", held_seconds=40.0)]
+    world.deliveries["two"] = [DeliveryResult(recipient="ann", status="sent", held_seconds=40.0)]
     world.walk()
     assert world.run.state.worked_seconds <= 20
     world.now = NOW + 70

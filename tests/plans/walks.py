@@ -11,14 +11,12 @@ from dispatcher.plans.plan import Edge, Plan, Send
 from dispatcher.plans.texts import Bounds
 from dispatcher.plans.walk.run import (
     Advance,
-    Collected,
+    DeliveryResult,
+    DigestState,
     Entry,
     Facts,
-    Joined,
-    Leading,
     Order,
     Run,
-    Sent,
     Signal,
     State,
     decode_state,
@@ -53,10 +51,10 @@ def stored(state: State) -> State:
     return decode_state(shuffled)
 
 
-def sent(who: str = "ann", status: str = "sent", **more: Any) -> Sent:
+def sent(who: str = "ann", status: str = "sent", **more: Any) -> DeliveryResult:
     """A delivery that has ended."""
     given: dict[str, Any] = {"message_id": f"m-{who}", "finished_at": 1_000.0} if status == "sent" else {}
-    return Sent(recipient=who, status=status, **(given | more))
+    return DeliveryResult(recipient=who, status=status, **(given | more))
 
 
 class World:
@@ -64,12 +62,12 @@ class World:
 
     def __init__(self, given: Plan, input: Mapping[str, Any] | None = None, bounds: Bounds = Bounds()) -> None:  # noqa: A002, B008 - the run's name for it; it is frozen
         self.plan = given
-        self.walkable = Walkable.of(given, bounds)
+        self.walkable = Walkable(given, bounds)
         self.now = 1_000.0
         self.run = Run(id=1, created_at=0.0, status="pending", input=input or {}, state=State())
-        self.deliveries: dict[str, list[Sent]] = {}
+        self.deliveries: dict[str, list[DeliveryResult]] = {}
         self.signals: list[Signal] = []
-        self.digests: dict[str, Leading | Joined | Collected] = {}
+        self.digests: dict[str, DigestState] = {}
         self.orders: list[Order] = []
         self.log: list[Entry] = []
         self.answer: Advance | None = None
@@ -90,7 +88,7 @@ class World:
         """Write down what a walk answers."""
         for order in answer.orders:
             assert order.node not in self.deliveries, "ordered twice"
-            self.deliveries[order.node] = [Sent(recipient=one, status="queued") for one in order.recipients]
+            self.deliveries[order.node] = [DeliveryResult(recipient=one, status="queued") for one in order.recipients]
         if answer.cancels:
             self._cancel()
         self.orders += answer.orders
@@ -117,7 +115,7 @@ class World:
         """As `replay_run` does it."""
         for node in self.run.state.cursor:
             self.deliveries[node] = [
-                Sent(recipient=one.recipient, status="queued")
+                DeliveryResult(recipient=one.recipient, status="queued")
                 if one.status == "failed" or (one.error or "").startswith("cancelled: its run")
                 else one
                 for one in self.deliveries.get(node, ())

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from dispatcher.plans import plan as plans
-from dispatcher.plans.plan import Delay, Edge, Plan, Read, Send, Stored
+from dispatcher.plans.plan import Delay, Edge, Plan, RequiredVariable, Send, TemplateUse
 from tests.support.scene import Connection
 
 PUT = "SELECT * FROM dispatcher.put_workflow($1, $2, $3, $4, $5, $6, $7)"
@@ -18,7 +18,7 @@ def plan(
     *,
     required: Sequence[str] = (),
     reads: Sequence[tuple[str, ...]] = (),
-    templates: Sequence[Stored] = (),
+    templates: Sequence[TemplateUse] = (),
     name: str = "welcome",
 ) -> Plan:
     """A mail, a delay, an end; nothing of it has to render."""
@@ -29,7 +29,7 @@ def plan(
         nodes={"mail": mail, "wait": Delay(step=1, seconds=3600.0)},
         edges={"mail": (Edge("wait"),)},
         required_fields=tuple(required),
-        reads=tuple(Read(".".join(at), at) for at in reads),
+        reads=tuple(RequiredVariable(".".join(at), at) for at in reads),
         templates=tuple(templates),
     )
 

@@ -10,7 +10,7 @@ import asyncpg
 from channels.contract import Licence
 from dispatcher.base.clock import boottime
 from dispatcher.db.database import Database
-from dispatcher.engine.rules.life import SUSPICIONS, Claimed, Lane, Outcome, Resend, Result, Suspicion
+from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Outcome, PoisonStep, Resend, Result
 from dispatcher.engine.store import claims, flushes, instances, marks
 from dispatcher.engine.streams import Tokens
 from dispatcher.features.deliveries import store as deliveries
@@ -79,10 +79,10 @@ class Scene:
         """Claim under this token."""
         return await claims.claim(self.database, self.epoch, claims.Wanted(channel, lane, wanted, token, resend, 60.0))
 
-    async def claim_suspects(self, suspicion: Suspicion = SUSPICIONS[0], channel: str = "sms") -> list[Claimed]:
+    async def claim_recovered(self, step: PoisonStep = POISON_STEPS[0], channel: str = "sms") -> list[Claimed]:
         """Claim those whose owners have died."""
         wanted = claims.Wanted(channel, Lane.NORMAL, 100, self.tokens.issue(), HOLD, 0.0)
-        return await claims.claim_suspects(self.database, self.epoch, wanted, suspicion)
+        return await claims.claim_recovered(self.database, self.epoch, wanted, step)
 
     async def mark(self, items: Sequence[Claimed]) -> dict[int, int]:
         """Mark; answers the attempt of each that was marked."""

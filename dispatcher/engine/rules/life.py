@@ -26,50 +26,44 @@ class Lane(IntEnum):
     BULK = 2
 
 
-# As people write them.
+# By their names in JSON and TOML.
 LANES = {lane.name.lower(): lane for lane in Lane}
 # What the schema allows: all attempts of a delivery, the first one included.
 ATTEMPTS_MAX = 100
-# As long as an e-mail address with a name may become; the SQL door has the same.
+# The longest e-mail address with a name; the SQL interface has the same.
 RECIPIENT_CHARACTERS_MAX = 2_000
 
 
 class Resend(Struct, frozen=True):
-    """Whether an unknown attempt may be sent again: by whose leave, and for how long its provider knows the key.
-
-    `keyed_recipients` know every key that they were given, whatever their provider does.
-    """
+    """Whether an unknown attempt may be sent again: why, and for how long its provider knows the key. The
+    `keyed_recipients` know every key that they were given, whatever their provider does."""
 
     by: ResendBy | None = None
     key_seconds: float | None = None
     keyed_recipients: frozenset[str] = frozenset()
 
 
-class Suspicion(Struct, frozen=True):
-    """How many of those whose owners died so often may be claimed together."""
+class PoisonStep(Struct, frozen=True):
+    """A bound on one claim of deliveries whose owners have died from `deaths_min` to `deaths_max` times."""
 
     deaths_min: int
     deaths_max: int
-    together: int
+    count_max: int
 
 
-# The first two deaths say little: whoever dies takes everything along that it had. What is left over is claimed by the
-# few, and from the third death on alone, so that what it does to its worker it does to no other delivery.
-SUSPICIONS = (Suspicion(2, 2, 32), Suspicion(3, 1 << 14, 1))
+# The first two deaths say little: a worker that dies takes along all that it had. Then a delivery is claimed with few
+# others, and from the third death on alone, so that what it does to its worker it does to no other delivery.
+POISON_STEPS = (PoisonStep(2, 2, 32), PoisonStep(3, 1 << 14, 1))
 
 
-# How a claim names what a stored version says in one locale: `v:17:de`. A template that stands in its delivery begins
-# with a brace.
+# The prefix of a stored version's key in one locale: `v:17:de`. A template in its delivery begins with a brace.
 STORED = "v:"
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """One delivery as its claim handed it over. `used` counts the attempts before this one; `watched` says that some
-    address has been suppressed, so that this one's must be looked up; `dated` is when it was due or written, whichever
-    is later, in seconds since 1970.
-
-    `template` is Liquid by part as JSON, or the key of a stored version in one locale.
-    """
+    """One delivery as its claim handed it over. `used` counts the attempts before this one; `watched`: some address is
+    suppressed, so that this one's must be looked up; `dated`: when it was due or written, the later of both, in seconds
+    since 1970; `template`: Liquid by part as JSON, or the key of a stored version."""
 
     id: int
     tenant_id: str
@@ -94,19 +88,16 @@ class Claimed(Struct, frozen=True, gc=False):
 
 
 class Succeeded(Struct, frozen=True, gc=False):
-    """The provider has it; `data` is what it answered with, where that is of any use."""
+    """The provider has it; `data` is a function's answer."""
 
     provider_message_id: str
     data: Mapping[str, Any] | None = None
 
 
 class Failed(Struct, frozen=True, gc=False):
-    """It will never be sent: the reason names the field, or says `exhausted`.
-
-    `conclusive` where that is known of every attempt: its provider refused it under the key of them all. If not, and an
-    earlier attempt is unknown, it is held in place of failing. `suppresses` says that nothing else will ever reach its
-    address either.
-    """
+    """It will never be sent: the reason names the field, or says `exhausted`. `conclusive`: this is known of every
+    attempt, since the provider refused their common key; else it is held where an earlier attempt is unknown.
+    `suppresses`: nothing else will ever reach its address either."""
 
     reason: str
     conclusive: bool = False
@@ -114,14 +105,14 @@ class Failed(Struct, frozen=True, gc=False):
 
 
 class Skipped(Struct, frozen=True, gc=False):
-    """It need not be sent any more; held where an earlier attempt is unknown, unless nobody cares (`conclusive`)."""
+    """It need not be sent any more; held where an earlier attempt is unknown, unless that is `conclusive`."""
 
     reason: str
     conclusive: bool = False
 
 
 class Again(Struct, frozen=True, gc=False):
-    """The attempt is used up, another follows; after an unknown one only by somebody's leave."""
+    """The attempt is used up, and another follows; after an unknown attempt only where `resend` allows it."""
 
     delay_seconds: float
     reason: str
@@ -143,7 +134,7 @@ class Parked(Struct, frozen=True, gc=False):
 
 
 class Held(Struct, frozen=True, gc=False):
-    """A call was begun and nobody knows how it ended."""
+    """A call was begun, and its outcome is unknown."""
 
     reason: str
 

@@ -1,7 +1,6 @@
-"""The shelf of a lane: the stored objects that its deliveries carry, and those that were carried last, within a bound.
+"""The object cache of a lane: the stored objects that its deliveries carry or carried last, within a bound.
 
-An object is in memory once, however many deliveries carry it. What nobody carries any more stays until its room is
-needed, the longest unused first.
+An object is in memory once, however many deliveries carry it. Unused objects stay until their room is needed.
 """
 
 import re
@@ -20,7 +19,7 @@ Carrier = tuple[int, int]
 
 OPTIONS = ("attachments", "inline")
 FILES_MAX = 100
-# What an object takes beside its content, so that empty ones are counted too.
+# The memory of an object beside its content, so that empty objects are counted too.
 OVERHEAD_BYTES = 512
 
 # As the schema has them.
@@ -37,8 +36,8 @@ class Stored(Struct, frozen=True):
     content: bytes
 
 
-class Shelf:
-    """Counts what is carried. Room is taken before an object is loaded, so that loading never exceeds the bound."""
+class ObjectCache:
+    """The objects in memory. Room is taken before an object is loaded, so that loading never exceeds the bound."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -47,16 +46,16 @@ class Shelf:
         self._rooms: dict[Name, int] = {}
         self._contents: dict[Name, Stored] = {}
         self._carriers: dict[Name, int] = {}
-        # What nobody carries, the longest unused first.
+        # Objects that no delivery carries, the longest unused first.
         self._idle: OrderedDict[Name, int] = OrderedDict()
         self._idle_bytes = 0
 
     def possible(self, names: frozenset[Name], sizes: Mapping[Name, int]) -> bool:
-        """Whether there would be room for these if nothing else was here."""
+        """Return whether there would be room for these in an empty cache."""
         return sum(sizes[name] + OVERHEAD_BYTES for name in names) <= self.bytes_max
 
     def carry(self, carrier: Carrier, names: frozenset[Name], sizes: Mapping[Name, int]) -> bool:
-        """Let a delivery carry objects, with room for those that are new; False where there is no room for them."""
+        """Let a delivery carry objects; False where there is no room for the new ones."""
         new = {name: sizes[name] + OVERHEAD_BYTES for name in names if name not in self._rooms}
         wanted = sum(new.values())
         spare = self._idle_bytes - sum(self._idle.get(name, 0) for name in names)
@@ -73,15 +72,15 @@ class Shelf:
         return True
 
     def put(self, name: Name, stored: Stored) -> None:
-        """An object that has room is here."""
+        """Add the content of an object that has room."""
         self._contents[name] = stored
 
     def get(self, name: Name) -> Stored | None:
-        """What an object holds, where it is here."""
+        """Return the content of an object, where it is loaded."""
         return self._contents.get(name)
 
     def release(self, carriers: Iterable[Carrier]) -> None:
-        """These deliveries are through."""
+        """Free the objects of these deliveries."""
         for carrier in carriers:
             for name in self.carried.pop(carrier, ()):
                 self._carriers[name] -= 1
@@ -89,8 +88,7 @@ class Shelf:
                     del self._carriers[name]
                     self._idle[name] = self._rooms[name]
                     self._idle_bytes += self._rooms[name]
-                    if name not in self._contents:
-                        # It was never loaded: there is nothing to keep.
+                    if name not in self._contents:  # it was never loaded
                         self._drop(name)
 
     def _drop(self, name: Name) -> None:
@@ -101,7 +99,7 @@ class Shelf:
 
 
 def names_objects(options: Mapping[str, Any]) -> bool:
-    """Whether options name an object anywhere."""
+    """Return whether options name an object."""
     return any(
         isinstance(one, Mapping) and "object" in one
         for option in OPTIONS
@@ -111,7 +109,7 @@ def names_objects(options: Mapping[str, Any]) -> bool:
 
 
 def named(options: Mapping[str, Any], tenant_id: str, workspace_id: str) -> dict[str, Name]:
-    """The objects that options name, by the field that names each."""
+    """Return the objects that options name, by field."""
     found: dict[str, Name] = {}
     for option in OPTIONS:
         files = options.get(option)
@@ -129,7 +127,7 @@ def named(options: Mapping[str, Any], tenant_id: str, workspace_id: str) -> dict
 
 
 def filled(options: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict[str, Any]:
-    """Options with what their objects hold in place of their names. What stands beside a name comes first."""
+    """Return options with the content of their objects. Values beside a name take precedence."""
     full = dict(options)
     for option in OPTIONS:
         if isinstance(files := options.get(option), list):

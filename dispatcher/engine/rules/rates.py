@@ -12,27 +12,26 @@ from dispatcher.engine.rules.token_bucket import Bucket
 
 # Buckets of tenants or domains that were not used for longest are forgotten: they are full again by then.
 BUCKETS_MAX = 10_000
-# International domains whose ASCII form is kept at hand: working it out costs some 50 µs.
+# International domains whose ASCII form is cached: computing it takes some 50 µs.
 DOMAINS_CACHED_MAX = 10_000
 # How far ahead of its tokens a channel claims.
 SOON_SECONDS = 1.0
-# While none of a limit is ours, look this often whether some has become so.
+# Without a share of a limit, look for one this often.
 SHARELESS_WAIT_SECONDS = 0.1
 
 
 class HasItem(Protocol):
-    """Something that carries a claimed delivery."""
+    """A rendered delivery."""
 
     @property
-    def item(self) -> Claimed:
-        """The delivery."""
+    def item(self) -> Claimed: ...
 
 
 S = TypeVar("S", bound=HasItem)
 
 
 class Rates:
-    """Decides how many may go now, and which of them must wait for their tenant's or their domain's turn."""
+    """Decides how many deliveries may go now, and which wait for their tenant's or domain's limit."""
 
     def __init__(self, now: float, rate: float, burst: float, tenant_rate: float, domain_rate: float) -> None:
         self._rate = rate
@@ -50,10 +49,8 @@ class Rates:
     def tune(self, now: float, rate: float, burst: float, tenant_rate: float, domain_rate: float) -> None:
         """Other limits from now on."""
         self._rate, self._burst = rate, burst
+        self._tenant_rate, self._domain_rate = tenant_rate, domain_rate
         self._retune(now)
-        if (tenant_rate, domain_rate) != (self._tenant_rate, self._domain_rate):
-            self._tenant_rate, self._domain_rate = tenant_rate, domain_rate
-            self._retune(now)
 
     def share(self, now: float, share: float) -> None:
         """This instance may use such a part of every limit from now on."""
@@ -62,18 +59,18 @@ class Rates:
             self._retune(now)
 
     def _retune(self, now: float) -> None:
-        # A rate of 0 would be no limit; without a share nothing is taken at all. What is in a bucket stays: a full
-        # one for each change would be more than the limit.
+        # A rate of 0 means no limit; without a share nothing is taken at all. Buckets keep their tokens: a full bucket
+        # for each change would exceed the limit.
         if self._share > 0:
             self.provider.tune(now, self._rate * self._share, self._burst * self._share)
-            for kept, rate in ((self._tenants, self._tenant_rate), (self._domains, self._domain_rate)):
+            for buckets, rate in ((self._tenants, self._tenant_rate), (self._domains, self._domain_rate)):
                 if not rate:
-                    kept.clear()
-                for bucket in kept.values():
+                    buckets.clear()
+                for bucket in buckets.values():
                     bucket.tune(now, rate * self._share, 0.0)
 
     def _shareless(self) -> bool:
-        """Whether there is a limit, and none of it is ours."""
+        """Return whether there is a limit, and our share of it is 0."""
         return self._share <= 0 and bool(self._rate or self._tenant_rate or self._domain_rate)
 
     def take(self, now: float, wanted: int) -> int:
@@ -88,12 +85,12 @@ class Rates:
         """Until the provider's bucket has a token."""
         return SHARELESS_WAIT_SECONDS if self._shareless() else self.provider.wait(now)
 
-    def soon(self, now: float) -> float:
-        """Deliveries that it is worth to have at hand."""
-        return 0.0 if self._shareless() else self.provider.soon(now, SOON_SECONDS)
+    def claimable(self, now: float) -> float:
+        """Return the number of deliveries that it makes sense to claim now."""
+        return 0.0 if self._shareless() else self.provider.usable_within(now, SOON_SECONDS)
 
     def close(self, now: float, seconds: float, domain: str | None = None) -> None:
-        """The provider asked for a pause: for everybody, or for the recipients of one domain."""
+        """Pause for a provider that asked for it: all deliveries, or those to one domain."""
         if domain is None:
             self.provider.close(now, seconds)
             return
@@ -111,7 +108,7 @@ class Rates:
             self._reopens_at = min(self._closed.values(), default=float("inf"))
 
     def admit(self, now: float, batch: Sequence[S]) -> tuple[Sequence[S], list[tuple[S, float]]]:
-        """Those that may go, and those that must wait, each with how long."""
+        """Return those that may go, and those that must wait, each with its seconds."""
         self._reopen(now)
         if not self._tenant_rate and not self._domain_rate and not self._closed:
             return batch, []
@@ -136,8 +133,7 @@ class Rates:
                 place = queued[id(bucket)] = queued.get(id(bucket), 0) + 1
                 waits.append(bucket.wait(now) + (place - 1) / bucket.rate)
             late.append((one, max(waits)))
-        if late:
-            self.provider.give_back(len(late))
+        self.provider.give_back(len(late))
         return admitted, late
 
     def _buckets(self, now: float, item: Claimed, domain: str) -> list[Bucket]:
@@ -150,7 +146,7 @@ class Rates:
 
 
 def domain_of(recipient: str) -> str:
-    """A recipient's domain in its ASCII form, lower case; empty for what is no address."""
+    """Return a recipient's domain in ASCII and lower case; empty for a text that is not an address."""
     _, at, domain = recipient.rpartition("@")
     if not at:
         return ""
@@ -163,16 +159,14 @@ def _ascii(domain: str) -> str:
     try:
         return idna.encode(domain, uts46=True).decode().lower()
     except idna.IDNAError:
-        # It will be refused as an address; until then it is its own.
+        # It will be refused as an address; until then it stands for itself.
         return domain
 
 
-def _bucket(kept: OrderedDict[str, Bucket], name: str, rate: float, now: float) -> Bucket:
-    bucket = kept.get(name)
-    if bucket is None:
-        bucket = kept[name] = Bucket.full(rate, 0.0, now)
-        if len(kept) > BUCKETS_MAX:
-            kept.popitem(last=False)
-    else:
-        kept.move_to_end(name)
-    return bucket
+def _bucket(buckets: OrderedDict[str, Bucket], name: str, rate: float, now: float) -> Bucket:
+    if name not in buckets:
+        buckets[name] = Bucket.full(rate, 0.0, now)
+        if len(buckets) > BUCKETS_MAX:
+            buckets.popitem(last=False)
+    buckets.move_to_end(name)
+    return buckets[name]

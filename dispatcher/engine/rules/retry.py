@@ -5,14 +5,14 @@ from dispatcher.engine.rules.life import Again, Back, Failed, Held, Outcome, Res
 
 EXHAUSTED = "exhausted"
 # What a provider writes into Retry-After is foreign input; past some years Postgres could not even store it.
-WISH_SECONDS_MAX = 86_400.0
-# By the leave of one receiver, which knows every key that it was ever given.
+REQUESTED_SECONDS_MAX = 86_400.0
+# Allowed by one receiver, which knows every key that it was ever given.
 BY_KEY = Resend("key", None)
 
 
-def wish_seconds(wish: float) -> float:
-    """A provider's wish, as far as it is one; what is no number is taken to be the longest."""
-    return min(max(wish, 0.0), WISH_SECONDS_MAX) if wish == wish else WISH_SECONDS_MAX  # noqa: PLR0124 - not NaN
+def requested_seconds(requested: float) -> float:
+    """The wait that a provider requests, bounded; NaN counts as the longest."""
+    return min(max(requested, 0.0), REQUESTED_SECONDS_MAX) if requested == requested else REQUESTED_SECONDS_MAX  # noqa: PLR0124 - not NaN
 
 
 def wait_seconds(attempt: int, base: float, cap: float, spread: float) -> float:
@@ -31,17 +31,17 @@ def decide(  # noqa: PLR0911 - one return a verdict
         case Refused(reason=reason, suppresses=suppresses, by_key=by_key):
             # Under a key the answer is about every attempt: a provider that had taken one would say so again.
             return Failed(reason, conclusive=by_key or resend.by == "key", suppresses=suppresses)
-        case RetryAfter(reason=reason, delay_seconds=wish):
+        case RetryAfter(reason=reason, delay_seconds=requested):
             if attempt >= max_attempts:
                 return Failed(f"{EXHAUSTED}: {reason}")
-            return Again(wait if wish is None else wish_seconds(wish), reason)
+            return Again(wait if requested is None else requested_seconds(requested), reason)
         case Throttled(seconds=seconds):
-            return Back(wish_seconds(seconds), "throttled", throttled=True)
+            return Back(requested_seconds(seconds), "throttled", throttled=True)
         case NotCalled(why=why):
             return Back(0.0, why)
         case Unknown(phase=phase, hold=hold):
-            leave = BY_KEY if recipient in resend.keyed_recipients and resend.by != "key" else resend
+            resend_by = BY_KEY if recipient in resend.keyed_recipients and resend.by != "key" else resend
             # An unknown last attempt is not exhaustion: nobody knows that it failed.
-            if leave.by is None or hold or attempt >= max_attempts:
+            if resend_by.by is None or hold or attempt >= max_attempts:
                 return Held(f"unknown: {phase}")
-            return Again(wait, f"unknown: {phase}", leave)
+            return Again(wait, f"unknown: {phase}", resend_by)

@@ -1,4 +1,4 @@
-"""Suppression: whether something may still be sent to an address, decided from what is known of the address.
+"""Suppression: whether a delivery may still be sent to an address, decided from what is known of the address.
 
 an operator's word, a bounce, a complaint, an imported list    stop everything
 unsubscribed from everything                                   stops everything but transactional deliveries that
@@ -8,12 +8,12 @@ unsubscribed from a topic                                      stops what carrie
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
 from dispatcher.base.errors import did_you_mean
-from dispatcher.engine.rules.life import Lane
+from dispatcher.engine.rules.life import Claimed, Lane
 
 Source = Literal["operator", "bounce", "complaint", "unsubscribe", "import"]
 SOURCES: tuple[Source, ...] = ("operator", "bounce", "complaint", "unsubscribe", "import")
@@ -21,21 +21,15 @@ TOPIC = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 TOPIC_WORDS = "1 to 64 characters a-z, 0-9, ., _ and -, a letter or digit first"
 
 
-class Addressed(Protocol):
-    """A delivery, as far as it matters here."""
+class Candidate(Struct, frozen=True):
+    """A queued delivery that a suppression may be about."""
 
-    @property
-    def id(self) -> int: ...
-    @property
-    def tenant_id(self) -> str: ...
-    @property
-    def channel(self) -> str: ...
-    @property
-    def lane(self) -> Lane: ...
-    @property
-    def recipient(self) -> str: ...
-    @property
-    def topic(self) -> str | None: ...
+    id: int
+    tenant_id: str
+    channel: str
+    lane: Lane
+    recipient: str
+    topic: str | None
 
 
 class Suppression(Struct, frozen=True):
@@ -54,14 +48,14 @@ class Known(Struct, frozen=True):
 
 
 def unknown_channel(channel: str, channels: Collection[str]) -> str | None:
-    """What is wrong with a channel that an entry is about; empty: every one."""
+    """Return what is wrong with the channel of an entry, or None; an empty channel means all."""
     if channel in ("", *channels):
         return None
     return f"unknown channel{did_you_mean(channel, channels)}; known are {', '.join(sorted(channels))}"
 
 
-def barred(item: Addressed, known: Known) -> str | None:
-    """Why nothing may be sent, or None. What stops most is named first."""
+def suppression_reason(item: Claimed | Candidate, known: Known) -> str | None:
+    """Return why nothing may be sent, or None. The reason that stops most comes first."""
     left: str | None = None
     for one in known.suppressions:
         if one.channel not in ("", item.channel):

@@ -62,7 +62,7 @@ class Bucket(Struct):
         level = max(self.level, min(1.0, self.level + closed * self.rate))
         return closed + max((min(float(wanted), self.burst) - level) / self.rate, 0.0)
 
-    def soon(self, now: float, within: float) -> float:
+    def usable_within(self, now: float, within: float) -> float:
         """Tokens that can be used within so many seconds: infinite without a limit."""
         open_for = within - max(0.0, self.closed_until - now)
         if open_for <= 0:

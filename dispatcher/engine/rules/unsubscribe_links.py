@@ -1,4 +1,4 @@
-"""Unsubscribe links: who may unsubscribe from what, in a token that only we can have signed."""
+"""Unsubscribe links: an address and a topic in a token that only we can have signed."""
 
 import binascii
 import hmac
@@ -12,15 +12,15 @@ from dispatcher.base.values.addresses import Address, Kind
 PATH = "/u/"
 # The longest that is made has an address of 500 characters, of 4 bytes each, a tenant of 100 and a topic of 64.
 TOKEN_CHARACTERS_MAX = 4_000
-# What templates read it by.
+# The variable of templates.
 VARIABLE = "unsubscribe_url"
-# What is signed begins with what it is for: a secret that signs something else too signs nothing that looks like this.
+# Signed before the content: a secret that signs other things too signs nothing that looks like this.
 _PURPOSE = b"dispatcher unsubscribe 1\0"
 _MAC_CHARACTERS = 43
 
 
 class Subscription(Struct, frozen=True, array_like=True):
-    """What a link is about: an address of a tenant's, and the topic, or (None) everything."""
+    """The content of a link: a tenant's address, and the topic, or None for everything."""
 
     tenant_id: str
     kind: Kind
@@ -38,11 +38,11 @@ _decode = msgspec.json.Decoder(Subscription).decode
 
 
 class Links:
-    """Makes links and reads them. The first secret signs, all verify; a link has no end."""
+    """Makes links and reads them. The first secret signs, all verify; links do not expire."""
 
     @classmethod
     def of(cls, public_url: str, secrets: str) -> "Links | None":
-        """Links, where they are configured."""
+        """Return links, where they are configured."""
         return cls(public_url, secrets) if public_url and secrets else None
 
     def __init__(self, public_url: str, secrets: str) -> None:
@@ -52,16 +52,16 @@ class Links:
             raise ValueError("links need a secret")
 
     def url(self, one: Subscription) -> str:
-        """The link: always the same for the same subscription and secret, so that a retry sends the same bytes."""
+        """Return the link: the same for one subscription and secret, so that a retry sends the same bytes."""
         body = urlsafe_b64encode(_encode(one)).rstrip(b"=")
         return f"{self._prefix}{(body + _mac(self._secrets[0], body)).decode()}"
 
     def read(self, token: str) -> Subscription | None:
-        """What a token is about; None where we did not sign it. What it says is looked at only if we did."""
+        """Return the content of a token; None, with the content unread, where we did not sign it."""
         if not token.isascii() or not _MAC_CHARACTERS < len(token) <= TOKEN_CHARACTERS_MAX:
             return None
         body, mac = token[:-_MAC_CHARACTERS].encode(), token[-_MAC_CHARACTERS:].encode()
-        # All of them, so that the time tells nobody which one it was.
+        # With all secrets, so that the time does not tell which secret it was.
         if not any([hmac.compare_digest(_mac(secret, body), mac) for secret in self._secrets]):  # noqa: C419 - as said
             return None
         try:

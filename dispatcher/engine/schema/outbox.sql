@@ -296,15 +296,16 @@ CREATE TRIGGER deliveries_go_whole AFTER DELETE ON dispatcher.deliveries
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_go_whole();
 
 -- A DELETE takes along what belongs to a delivery, and leaves alone what is not finished; TRUNCATE could do neither.
-CREATE FUNCTION dispatcher.deliveries_are_deleted() RETURNS trigger
+CREATE FUNCTION dispatcher.refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'deliveries are not truncated, since where they stand would stay behind: DELETE FROM dispatcher.deliveries instead'
-        USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Cancel those first that are not finished.';
+    RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'object_not_in_prerequisite_state', HINT = TG_ARGV[1];
 END $$;
 
 CREATE TRIGGER deliveries_are_deleted BEFORE TRUNCATE ON dispatcher.deliveries
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_are_deleted();
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.refuse(
+        'deliveries are not truncated, since where they stand would stay behind: DELETE FROM dispatcher.deliveries instead',
+        'Cancel those first that are not finished.');
 
 -- Nothing leaves a terminal status, except where a function of an operator's has said so for its own transaction.
 CREATE FUNCTION dispatcher.terminal_is_final() RETURNS trigger
@@ -344,8 +345,7 @@ CREATE TRIGGER unknown_is_no_end BEFORE UPDATE OF status ON dispatcher.delivery_
     FOR EACH ROW WHEN (OLD.status = 'queued' AND NEW.status IN ('failed', 'skipped') AND NEW.resend_until IS NOT NULL)
     EXECUTE FUNCTION dispatcher.unknown_is_no_end();
 
-REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due, dispatcher.deliveries_go_whole,
-    dispatcher.deliveries_are_deleted FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.deliveries_become_due, dispatcher.deliveries_go_whole FROM PUBLIC;
 GRANT SELECT, INSERT ON dispatcher.deliveries, dispatcher.delivery_attempts, dispatcher.reopened_ends,
     dispatcher.operator_actions TO dispatcher_tenant;
 GRANT SELECT, UPDATE ON dispatcher.delivery_state TO dispatcher_tenant;

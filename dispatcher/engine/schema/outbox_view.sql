@@ -12,15 +12,10 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.run_id, d.job_id, d.channel, d.lane,
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id);
 COMMENT ON VIEW dispatcher.channel_outbox IS
     'The outbox as its contract has it. A duplicate key raises 23505; ON CONFLICT works on dispatcher.deliveries.';
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN tenant_id SET DEFAULT 'default';
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN workspace_id SET DEFAULT 'default';
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN lane SET DEFAULT 1;
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN variables SET DEFAULT '{}';
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN options SET DEFAULT '{}';
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN status SET DEFAULT 'queued';
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN skipped SET DEFAULT false;
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN max_attempts SET DEFAULT 5;
-ALTER VIEW dispatcher.channel_outbox ALTER COLUMN created_at SET DEFAULT now();
+ALTER TABLE dispatcher.channel_outbox
+    ALTER tenant_id SET DEFAULT 'default', ALTER workspace_id SET DEFAULT 'default', ALTER lane SET DEFAULT 1,
+    ALTER variables SET DEFAULT '{}', ALTER options SET DEFAULT '{}', ALTER status SET DEFAULT 'queued',
+    ALTER skipped SET DEFAULT false, ALTER max_attempts SET DEFAULT 5, ALTER created_at SET DEFAULT now();
 
 -- Through the view a row is queued, or it is skipped from the start: with its reason in error, and never sent. What has no
 -- template is born failed, whatever else was asked for.

@@ -1,9 +1,7 @@
 -- Restores: a database that came out of a backup holds what it may have sent since.
---
--- The map
---   clusters     where this database was last seen: anywhere else means that it was restored, copied or failed over
 
--- One row: where we are. A second one came with data from elsewhere.
+-- One row: where this database was last seen. Anywhere else means that it was restored, copied or failed over. A second row
+-- came with data from elsewhere.
 CREATE TABLE dispatcher.clusters (
     seen_at           timestamptz NOT NULL DEFAULT statement_timestamp(),
     system_identifier bigint NOT NULL,
@@ -49,15 +47,9 @@ CREATE TRIGGER states_wait BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.states_wait();
 
 -- A state row goes with its delivery, and in no other way: without it nobody would know that a message has gone out.
-CREATE FUNCTION dispatcher.state_stays() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    RAISE EXCEPTION 'where deliveries stand is not deleted by itself'
-        USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Delete from dispatcher.deliveries.';
-END $$;
-
 CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_state
-    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_stays();
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse(
+        'where deliveries stand is not deleted by itself', 'Delete from dispatcher.deliveries.');
 
 -- Where this database lives: which server, on which timeline; and which database and schema of it, since a copy within
 -- one server, or a restore into it, makes others. The timeline is the one that is written now: the control file has that
@@ -131,8 +123,7 @@ BEGIN
     RETURN resting;
 END $$;
 
--- Hold everything that may have been attempted in another life of this database: what is due by now, or by p_due, or has
--- an owner, and was created before.
+-- Hold what may have been attempted in another life of this database: created before p_before, and due by p_due or claimed.
 CREATE FUNCTION dispatcher.quarantine_deliveries(
     p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
 ) RETURNS bigint
@@ -163,8 +154,7 @@ BEGIN
     RETURN quarantined;
 END $$;
 
--- Hold everything that may have been attempted in another life of this database: what is due by now, or by p_due, or has
--- an owner, and was created before; and pause the runs of that time. They go first: runs are locked before state rows.
+-- Both. Runs go first: they are locked before state rows.
 CREATE FUNCTION dispatcher.quarantine(
     p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
 ) RETURNS TABLE (deliveries bigint, runs bigint)
@@ -189,8 +179,7 @@ BEGIN
     IF dispatcher.cluster_is_known() THEN RETURN NULL; END IF;
     DELETE FROM dispatcher.clusters;
     is_first := NOT FOUND;
-    INSERT INTO dispatcher.clusters (system_identifier, timeline, database_oid, schema_oid)
-    SELECT h.system_identifier, h.timeline, h.database_oid, h.schema_oid FROM dispatcher.here() h;
+    INSERT INTO dispatcher.clusters (system_identifier, timeline, database_oid, schema_oid) SELECT h.* FROM dispatcher.here() h;
     IF is_first THEN RETURN NULL; END IF;
     SELECT q.deliveries + q.runs INTO quarantined FROM dispatcher.quarantine('infinity', 'dispatcher',
         'the database was restored, copied or failed over, and marks may have been forgotten',
@@ -198,24 +187,15 @@ BEGIN
     RETURN quarantined;
 END $$;
 
--- Ticks that may have run in another life of this database have no run in this one. The other server's clock may have been
--- ahead of ours.
-CREATE FUNCTION dispatcher.doubt_schedules(p_until timestamptz) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    doubted bigint;
-BEGIN
-    PERFORM FROM dispatcher.schedules s WHERE s.next_at <= p_until ORDER BY s.id FOR UPDATE;
-    UPDATE dispatcher.schedules s SET doubted_until = greatest(s.doubted_until, p_until) WHERE s.next_at <= p_until;
-    GET DIAGNOSTICS doubted = ROW_COUNT;
-    RETURN doubted;
-END $$;
-
--- The place where this database lives is forgotten only when it is seen at another one.
+-- A place is deleted only when the database is seen at another one. Ticks that may have run there have no run here. The other
+-- server's clock may have been ahead of ours.
 CREATE FUNCTION dispatcher.clusters_move() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    until timestamptz := statement_timestamp() + interval '1 minute';
 BEGIN
-    PERFORM dispatcher.doubt_schedules(statement_timestamp() + interval '1 minute');
+    PERFORM FROM dispatcher.schedules s WHERE s.next_at <= until ORDER BY s.id FOR UPDATE;
+    UPDATE dispatcher.schedules s SET doubted_until = greatest(s.doubted_until, until) WHERE s.next_at <= until;
     RETURN NULL;
 END $$;
 

@@ -6,14 +6,16 @@ from msgspec import Struct
 
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.engine.rules.life import Claimed, Lane, Resend, Suspicion
+from dispatcher.engine.rules.life import Claimed, Lane, PoisonStep, Resend
 
 _SQL = statements(__name__)
 _CLAIM = _SQL["claim"]
+_CLAIM_RECOVERED = "\n".join((_SQL["claim_recovered"], _CLAIM[_CLAIM.index("SELECT t.id") :]))
+_LANES = tuple(Lane)
 
 
 class Due(Struct, frozen=True):
-    """A lane that has something ready: due, or due in so many seconds."""
+    """A lane with ready deliveries: due, or due in so many seconds."""
 
     channel: str
     lane: Lane
@@ -22,7 +24,7 @@ class Due(Struct, frozen=True):
 
 
 class Depth(Struct, frozen=True):
-    """What waits in a lane, and how late the oldest is."""
+    """The number of deliveries that wait in a lane, and the delay of the oldest."""
 
     channel: str
     lane: Lane
@@ -31,7 +33,7 @@ class Depth(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """What a claim asks for: so many of one lane, under a token, and what becomes of them if the owner dies."""
+    """What a claim asks for: deliveries of one lane, under a token, and the terms of their recovery."""
 
     channel: str
     lane: Lane
@@ -44,52 +46,46 @@ class Wanted(Struct, frozen=True):
 
 async def claim(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]:
     """Take due deliveries. Not to be repeated: a token names one claim."""
-    token, channel, lane = wanted.token, wanted.channel, wanted.lane
-    rows = await database.fetch(_CLAIM, *_asked(epoch, wanted), lane.value, wanted.count, _keyed(wanted))
-    return [Claimed(*row, token, channel, lane) for row in rows]  # type: ignore[call-arg]  # a row is its first fields
+    return await _claim(database, _CLAIM, epoch, wanted, wanted.lane.value, wanted.count)
 
 
-async def claim_suspects(database: Database, epoch: int, wanted: Wanted, suspicion: Suspicion) -> list[Claimed]:
-    """Take deliveries whose owners have died, from whichever lanes: no more of them together than is wise."""
-    count = min(wanted.count, suspicion.together)
-    deaths = suspicion.deaths_min, suspicion.deaths_max
-    rows = await database.fetch(_SQL["claim_suspects"], *_asked(epoch, wanted), *deaths, count, _keyed(wanted))
-    return [Claimed(*row[:-1], wanted.token, wanted.channel, Lane(row["lane"])) for row in rows]  # type: ignore[call-arg]  # as above
+async def claim_recovered(database: Database, epoch: int, wanted: Wanted, step: PoisonStep) -> list[Claimed]:
+    """Take deliveries whose owners have died, from any lane: no more in one claim than the step allows."""
+    chosen = step.deaths_min, step.deaths_max, min(wanted.count, step.count_max)
+    return await _claim(database, _CLAIM_RECOVERED, epoch, wanted, *chosen)
 
 
-def _asked(epoch: int, wanted: Wanted) -> tuple[object, ...]:
-    resend = wanted.resend
-    return epoch, wanted.token, resend.by, resend.key_seconds, wanted.settle_seconds, wanted.channel
+async def _claim(database: Database, statement: str, epoch: int, wanted: Wanted, *chosen: int) -> list[Claimed]:
+    resend, token, channel = wanted.resend, wanted.token, wanted.channel
+    terms = resend.by, resend.key_seconds, wanted.settle_seconds, channel
+    rows = await database.fetch(statement, epoch, token, *terms, *chosen, list(resend.keyed_recipients))
+    return [Claimed(*row[:-1], token, channel, _LANES[row[-1]]) for row in rows]  # type: ignore[call-arg]  # in this order
 
 
-def _keyed(wanted: Wanted) -> list[str]:
-    return list(wanted.resend.keyed_recipients)
-
-
-async def suspects(database: Database, asked: Sequence[tuple[str, Suspicion]]) -> list[tuple[str, Suspicion]]:
-    """Of these channels and degrees of suspicion, those that have a delivery due."""
+async def recovered_due(database: Database, asked: Sequence[tuple[str, PoisonStep]]) -> list[tuple[str, PoisonStep]]:
+    """Return those of these channels and poison steps that have a due delivery."""
     channels = [channel for channel, _ in asked]
-    fewest = [suspicion.deaths_min for _, suspicion in asked]
-    most = [suspicion.deaths_max for _, suspicion in asked]
-    rows = await database.fetch(_SQL["suspects"], channels, fewest, most) if asked else []
+    fewest = [step.deaths_min for _, step in asked]
+    most = [step.deaths_max for _, step in asked]
+    rows = await database.fetch(_SQL["recovered_due"], channels, fewest, most) if asked else []
     return [asked[row["position"] - 1] for row in rows]
 
 
 async def due(database: Database, lanes: Sequence[tuple[str, Lane]]) -> list[Due]:
-    """Of the lanes asked about, those that have something ready."""
+    """Return those of these lanes that have ready deliveries."""
     rows = await database.fetch(_SQL["due"], [channel for channel, _ in lanes], [lane.value for _, lane in lanes])
     return [Due(row["channel"], Lane(row["lane"]), row["due"], row["wait_seconds"]) for row in rows]
 
 
 async def depth(database: Database, lanes: Sequence[tuple[str, Lane]], counted_max: int) -> list[Depth]:
-    """What waits in each lane, counted up to a bound: an exact count of millions is not worth its scan."""
+    """Return what waits in each lane, counted up to a bound: an exact count of millions is not worth its scan."""
     names = [channel for channel, _ in lanes]
     rows = await database.fetch(_SQL["depth"], names, [lane.value for _, lane in lanes], counted_max)
     return [Depth(row["channel"], Lane(row["lane"]), row["depth"], row["age_seconds"]) for row in rows]
 
 
 async def fail_unserved(database: Database, page: int) -> int:
-    """Fail due deliveries of channels that no instance serves; says how many it were."""
+    """Fail due deliveries of channels that no instance serves; return their number."""
     return int(await database.value(_SQL["fail_unserved"], page))
 
 
@@ -99,10 +95,10 @@ async def drop_spent(database: Database, page: int, age_seconds: float) -> None:
 
 
 async def older_than(database: Database, epoch: int, age_seconds: float) -> list[int]:
-    """Tokens of an epoch's own claims that are older than this and still have something neither ended nor held."""
+    """Return the tokens of an epoch's older claims with deliveries that are neither ended nor held."""
     return [row["token"] for row in await database.fetch(_SQL["older"], epoch, age_seconds)]
 
 
 async def forget(database: Database, epoch: int, token: int) -> int:
-    """Free what a claim of ours took without our knowing (its answer was lost); says how many deliveries it was."""
+    """Free the deliveries of a claim of ours whose answer was lost; return their number."""
     return int(await database.value(_SQL["forget"], epoch, token))

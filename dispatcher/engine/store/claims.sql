@@ -15,7 +15,7 @@ WITH me AS MATERIALIZED (
              ORDER BY run_at
              LIMIT (SELECT $8::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
-    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at, s.lane
 ), noted AS (
     INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
     SELECT $2, $1, $3, $4, $5, array_agg(id), $9::text[] FROM taken HAVING count(*) > 0
@@ -28,11 +28,11 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
-       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated
+       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated, t.lane
   FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
 
--- name: claim_suspects
--- Take up to $9 deliveries of a channel whose owners have died from $7 to $8 times, from whichever lanes.
+-- name: claim_recovered
+-- Take up to $9 deliveries of a channel whose owners have died from $7 to $8 times, from any lane. Answered as by `claim`.
 WITH me AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true)
       FROM dispatcher.instances WHERE epoch = $1 AND $6 <> ALL (yielded) FOR KEY SHARE
@@ -45,24 +45,13 @@ WITH me AS MATERIALIZED (
              ORDER BY recoveries, run_at
              LIMIT (SELECT $9::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
-    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.lane
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at, s.lane
 ), noted AS (
     INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
     SELECT $2, $1, $3, $4, $5, array_agg(id), $10::text[] FROM taken HAVING count(*) > 0
 )
-SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
-       coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
-       d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
-       d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
-                     OR EXISTS (SELECT FROM dispatcher.erased_suppressions)
-                     OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
-       coalesce(d.expires_at <= statement_timestamp()
-                OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
-       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated,
-       t.lane
-  FROM taken t JOIN dispatcher.deliveries d USING (id);
 
--- name: suspects
+-- name: recovered_due
 -- Of the channels and numbers of deaths asked about, the positions of those that have such a delivery due.
 SELECT asked.position FROM unnest($1::text[], $2::smallint[], $3::smallint[]) WITH ORDINALITY
                         AS asked (channel, deaths_min, deaths_max, position)

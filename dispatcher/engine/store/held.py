@@ -10,7 +10,7 @@ from dispatcher.db.statements import statements
 _SQL = statements(__name__)
 
 
-class Suspects(Struct, frozen=True):
+class QuarantineCounts(Struct, frozen=True):
     """What may have gone further in another life of this database."""
 
     deliveries: int
@@ -39,14 +39,14 @@ async def settle_by_evidence(database: Database) -> int:
     return int(await database.value(_SQL["settle_by_evidence"]))
 
 
-async def suspects(database: Database, before: datetime) -> Suspects:
+async def to_quarantine(database: Database, before: datetime) -> QuarantineCounts:
     """How many a quarantine would hold and pause."""
-    return Suspects(*(await database.fetch(_SQL["suspects"], before))[0])
+    return QuarantineCounts(*(await database.fetch(_SQL["to_quarantine"], before))[0])
 
 
-async def quarantine(database: Database, before: datetime, actor: str, reason: str) -> Suspects:
+async def quarantine(database: Database, before: datetime, actor: str, reason: str) -> QuarantineCounts:
     """Hold everything that is due and was created before a time, and pause its runs; says how many it were."""
-    return Suspects(*(await database.fetch(_SQL["quarantine"], before, actor, reason))[0])
+    return QuarantineCounts(*(await database.fetch(_SQL["quarantine"], before, actor, reason))[0])
 
 
 async def expire(database: Database, page: int) -> int:

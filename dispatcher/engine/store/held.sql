@@ -17,7 +17,7 @@ SELECT id FROM dispatcher.delivery_state
 -- Hold everything that is due and was created before a time, and pause the runs that may have come further.
 SELECT deliveries, runs FROM dispatcher.quarantine($1, $2, $3);
 
--- name: suspects
+-- name: to_quarantine
 -- How many deliveries a quarantine would hold, and how many runs it would pause.
 SELECT (SELECT count(*) FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
          WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= statement_timestamp() OR s.token IS NOT NULL)

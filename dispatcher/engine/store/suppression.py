@@ -1,38 +1,25 @@
-"""Barring: what is known of addresses, and the deliveries to them that are not sent because of it."""
+"""Suppression: what is known of addresses, and the deliveries to them that are skipped because of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 
-from msgspec import Struct
-
 from dispatcher.base.values.addresses import Address, address, forms
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.engine.rules.life import Lane
-from dispatcher.engine.rules.suppression import Addressed, Known, Suppression, barred
+from dispatcher.engine.rules.life import Claimed, Lane
+from dispatcher.engine.rules.suppression import Candidate, Known, Suppression, suppression_reason
 
 _SQL = statements(__name__)
 
 # Rows that one transaction locks: marks that meet it wait for it.
-BARRED_AT_ONCE = 1_000
+SKIPPED_AT_ONCE = 1_000
 
 # A tenant, and an address by its kind and form.
 Contact = tuple[str, str, str]
 
 
-class Candidate(Struct, frozen=True):
-    """A queued delivery that may be meant."""
-
-    id: int
-    tenant_id: str
-    channel: str
-    lane: Lane
-    recipient: str
-    topic: str | None
-
-
-async def known(database: Database, items: Iterable[Addressed]) -> dict[Contact, Known]:
-    """What is known of where these go; addresses of which nothing is are left out."""
+async def known(database: Database, items: Iterable[Claimed | Candidate]) -> dict[Contact, Known]:
+    """Return what is known of the addresses of these, by contact; without those of which nothing is known."""
     groups: dict[tuple[str, str], set[str]] = {}
     topical: set[tuple[str, str]] = set()
     for item in items:
@@ -65,35 +52,32 @@ async def known(database: Database, items: Iterable[Addressed]) -> dict[Contact,
     }
 
 
-async def reasons(database: Database, items: Sequence[Addressed]) -> dict[int, str]:
-    """Why some of these may not be sent, by id."""
+async def reasons(database: Database, items: Sequence[Claimed | Candidate]) -> dict[int, str]:
+    """Return why some of these may not be sent, by id."""
     found = await known(database, items) if items else {}
-    if not found:
-        return {}
     why: dict[int, str] = {}
-    for item in items:
+    for item in items if found else ():
         one = address(item.channel, item.recipient)
-        about = found.get((item.tenant_id, one.kind, one.text))
-        reason = None if about is None else barred(item, about)
+        reason = suppression_reason(item, found.get((item.tenant_id, one.kind, one.text), Known()))
         if reason is not None:
             why[item.id] = reason
     return why
 
 
-async def bar(database: Database, why: Mapping[int, str]) -> dict[int, str]:
-    """Let none of these go out; answers what each of them became: skipped, or held where it may have arrived before."""
+async def skip(database: Database, why: Mapping[int, str]) -> dict[int, str]:
+    """Skip these; return what each of them became: skipped, or held where an earlier attempt may have arrived."""
     became: dict[int, str] = {}
     ids = sorted(why)
-    for start in range(0, len(ids), BARRED_AT_ONCE):
-        some = ids[start : start + BARRED_AT_ONCE]
-        became.update(await database.fetch(_SQL["bar"], some, [why[one] for one in some]))
+    for start in range(0, len(ids), SKIPPED_AT_ONCE):
+        some = ids[start : start + SKIPPED_AT_ONCE]
+        became.update(await database.fetch(_SQL["skip"], some, [why[one] for one in some]))
     return became
 
 
 async def catch_up(database: Database, page: int) -> int:
-    """Look through what is queued for up to so many addresses about which something was said; how many it were.
+    """Skip what is queued for up to `page` addresses that were suppressed since; return their number.
 
-    May be cut off anywhere, and be run by several at once: an address is crossed off at the very end.
+    May be cut off anywhere, and run concurrently: an address is deleted from the work at the very end.
     """
     work = await database.fetch(_SQL["work"], page)
     if not work:
@@ -102,11 +86,11 @@ async def catch_up(database: Database, page: int) -> int:
     rows = await database.fetch(_SQL["candidates"], [tenant for tenant, _ in asked], [form for _, form in asked])
     candidates = [Candidate(r[0], r[1], r[2], Lane(r[3]), r[4], r[5]) for r in rows]
     if candidates:
-        await bar(database, await reasons(database, candidates))
+        await skip(database, await reasons(database, candidates))
     await database.fetch(_SQL["worked"], [row["id"] for row in work])
     return len(work)
 
 
 async def drop_expired(database: Database, page: int) -> int:
-    """Take those off the list whose time is over; says how many it were."""
+    """Delete suppressions that have expired; return their number."""
     return int(await database.value(_SQL["drop_expired"], page))

@@ -25,7 +25,7 @@ SELECT a.tenant_id, a.kind, one.address, e.channel, e.source, 'erased', nullif(e
  WHERE EXISTS (SELECT FROM dispatcher.erased_suppressions)
    AND (e.expires_at IS NULL OR e.expires_at > statement_timestamp());
 
--- name: bar
+-- name: skip
 -- Let nothing more of these go out.
 SELECT delivery_id, became FROM dispatcher.bar($1, $2);
 

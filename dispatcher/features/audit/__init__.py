@@ -1,1 +1,1 @@
-"""Audit: what was done by whom in a workspace."""
+"""Audit: the actions in a workspace, each with its actor."""

@@ -1,4 +1,4 @@
-"""Audit over HTTP: what was done by whom in a workspace, whatever it was done to, as one list."""
+"""Audit over HTTP: one list of all actions in a workspace."""
 
 from dispatcher.features.audit import models, store
 from dispatcher.features.audit.store import Place
@@ -12,10 +12,10 @@ NOUN = "audit"
 
 @endpoint("GET", "/audit", Right.AUDIT, query=models.AuditQuery, answered=models.AUDIT)
 async def list_audit(call: Call) -> Done:
-    """List what was done by whom, the newest first.
+    """List actions, each with its actor, the newest first.
 
-    To deliveries, runs, workflows, templates, schedules and keys of the workspace; to suppressions and topics of its
-    tenant, and what was paused in it or everywhere.
+    Actions on deliveries, runs, workflows, templates, schedules and keys of the workspace, on suppressions and topics
+    of its tenant, and pauses in it or everywhere.
     """
     asked: models.AuditQuery = call.query
     at = None

@@ -1,4 +1,4 @@
-"""Audit: what requests and answers say about who did what."""
+"""Models of the audit: requests and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -7,41 +7,39 @@ from msgspec import Meta, Struct
 
 from dispatcher.http.models import Asked, Cursor, Limit
 
-# The longest that is written here: a key's name, its tenant and its workspace, each of 100, and what stands between.
+# The longest actor: the name, tenant and workspace of a key, each of 100, and the words between them.
 ACTOR_CHARACTERS_MAX = 309
-_BY_WHOM = (
-    "By whom: `key NAME`, or as the command line was told. Operators from elsewhere: `key NAME of TENANT/WORKSPACE`."
-)
+_ACTOR = "`key NAME`, or --actor of a command; operators of other workspaces: `key NAME of TENANT/WORKSPACE`."
 
 Kind = Literal["delivery", "run", "workflow", "template", "schedule", "suppression", "pause", "key"]
 Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]
 
 
 class AuditQuery(Asked, frozen=True):
-    """Which actions."""
+    """A page of the actions that match a filter."""
 
-    kind: Annotated[Kind | None, Meta(description="What it was done to.")] = None
-    actor: Annotated[Actor | None, Meta(description=_BY_WHOM)] = None
-    since: Annotated[datetime, Meta(description="Done then or later.", tz=True)] | None = None
-    until: Annotated[datetime, Meta(description="Done before.", tz=True)] | None = None
+    kind: Annotated[Kind | None, Meta(description="The kind of its subject.")] = None
+    actor: Annotated[Actor | None, Meta(description=_ACTOR)] = None
+    since: Annotated[datetime, Meta(description="At this time or later.", tz=True)] | None = None
+    until: Annotated[datetime, Meta(description="Before this time.", tz=True)] | None = None
     cursor: Cursor | None = None
     limit: Limit = 50
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One thing that somebody did."""
+    """An action: its subject, actor and reason."""
 
     at: datetime
     kind: str
     subject: Annotated[str, Meta(description="The number of a delivery or run, an address, or a name.")]
     action: str
     actor: str
-    reason: Annotated[str | None, Meta(description="Null where none is asked for.")]
-    details: Annotated[dict[str, Any], Meta(description="What else is known: version, role, status before …")]
+    reason: Annotated[str | None, Meta(description="Null for actions without a reason.")]
+    details: Annotated[dict[str, Any], Meta(description="More facts: version, role, status before …")]
 
 
 class Audit(Struct, frozen=True):
-    """A page, the newest first."""
+    """A page of actions, the newest first."""
 
     entries: list[AuditEntry]
     next_cursor: str | None

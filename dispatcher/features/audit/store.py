@@ -1,4 +1,4 @@
-"""Stored actions: what was done by whom, of all that is kept about it, as one list."""
+"""The audit in the database: the actions of all features as one list."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ _details = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Place(Struct, frozen=True):
-    """Where a page of the list ended."""
+    """The end of a page of the list."""
 
     at: datetime
     rank: int
@@ -28,11 +28,11 @@ class Place(Struct, frozen=True):
 
 
 async def listed(
-    database: Database, here: Workspace, meant: AuditQuery, behind: Place | None, count: int
+    database: Database, workspace: Workspace, query: AuditQuery, behind: Place | None, count: int
 ) -> list[dict[str, Any]]:
-    """The newest behind a place."""
-    # Nothing has this rank: what is at that very time is not before it.
-    place = behind or Place(meant.until or _ENDLESS, 0, 0, 0)
-    asked = meant.kind, meant.actor, meant.since or _ALWAYS, *structs.astuple(place), count
-    rows = await database.fetch(_SQL["list"], here.tenant_id, here.workspace_id, *asked)
+    """Return the newest actions after a place."""
+    # No action has rank 0: those at `until` itself are left out.
+    place = behind or Place(query.until or _ENDLESS, 0, 0, 0)
+    asked = query.kind, query.actor, query.since or _ALWAYS, *structs.astuple(place), count
+    rows = await database.fetch(_SQL["list"], workspace.tenant_id, workspace.workspace_id, *asked)
     return [dict(row) | {"details": _details(row["details"])} for row in rows]

@@ -1,1 +1,1 @@
-"""Dead letters: runs and deliveries that have failed for good, until somebody replays or discards them."""
+"""Dead letters: runs and deliveries that have failed for good, until they are replayed or discarded."""

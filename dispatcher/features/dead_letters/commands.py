@@ -1,13 +1,12 @@
-"""The `dead` commands: runs and deliveries that have failed for good, to be looked at, replayed or discarded."""
+"""The `dead` commands: list, show, replay and discard runs and deliveries that have failed for good."""
 
 import inspect
 from collections.abc import Sequence
-from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, get_args
 
 import typer
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dispatcher.cli.arguments import moment
 from dispatcher.cli.calls import bulk
@@ -18,39 +17,31 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.options import Reason, Yes, require_filter, require_reason, second
 from dispatcher.cli.terminal.output import show_list
 from dispatcher.features.dead_letters import endpoints
-from dispatcher.features.dead_letters.models import KINDS, Kind, Verb
+from dispatcher.features.dead_letters.models import KINDS, DeadLetterFilter, Kind, Verb
 from dispatcher.features.deliveries.commands import show_delivery
 from dispatcher.features.deliveries.endpoints import get_delivery
-from dispatcher.features.deliveries.rules import NO_LETTER
+from dispatcher.features.deliveries.rules import NOT_DEAD
 from dispatcher.features.runs.commands import show_run
 from dispatcher.http.cursors import ID_MAX
 
-TIME = "RFC 3339, or so long ago, such as 2h30m."
+TIME = "RFC 3339, or an age such as 2h30m."
 NAMED_AS = "run:ID or delivery:ID, as `dead list` shows them"
-_LETTERS = Words("dead letter", "dead letters", "dead", "", "", "", "there is no dead letter", "as they were")
+_WORDS = Words("dead letter", "dead letters", "dead", "", "", "", "there is no dead letter", "as they were")
 WORDS = {
-    "replay": structs.replace(_LETTERS, doing="replaying", done="replayed", done_as="replayed"),
-    "discard": structs.replace(_LETTERS, doing="discarding", done="discarded", done_as="discarded"),
+    "replay": structs.replace(_WORDS, doing="replaying", done="replayed", done_as="replayed"),
+    "discard": structs.replace(_WORDS, doing="discarding", done="discarded", done_as="discarded"),
 }
 
 app = group(help="List and show what has failed for good; replay or discard it.")
 
-LetterNames = Annotated[list[str] | None, typer.Argument(metavar="[LETTER...]", help=NAMED_AS)]
-Everything = Annotated[bool, typer.Option("--all", help="All that the filters leave, in place of LETTERs.")]
 
-
-class Filter(Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant: of which kinds, and what is true of them."""
+class Filter(DeadLetterFilter, frozen=True, kw_only=True):
+    """A filter of dead letters, and the kinds that it applies to."""
 
     kinds: Sequence[Kind] = KINDS
-    name: str | None = None
-    channel: str | None = None
-    error: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
     def query(self) -> dict[str, Any]:
-        """What is asked of an endpoint of one kind."""
+        """Return the filter as the query of an endpoint of one kind."""
         return {name: value for name, value in structs.asdict(self).items() if name != "kinds"}
 
 
@@ -62,11 +53,9 @@ def _filter(
     template: Annotated[str | None, typer.Option(help="Deliveries with one stored template.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Failed since then: {TIME}")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help=f"Failed before then: {TIME}")] = None,
-    error: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Whose error has this in it, in capitals or not.")
-    ] = None,
+    error: Annotated[str | None, typer.Option(metavar="TEXT", help="With this text in the error, in any case.")] = None,
 ) -> Filter:
-    """What the options of a filter mean."""
+    """Return the filter that these options describe."""
     texts = {"--workflow": workflow, "--channel": channel, "--template": template, "--error": error}
     for option, text in texts.items():
         require_filter(option, text)
@@ -94,9 +83,9 @@ _OPTIONS = inspect.signature(_filter, eval_str=True).parameters
 
 
 def filtered(body: Body) -> Body:
-    """A command that is given a filter, as `meant`: it has the options of one."""
+    """Give a command the options of a filter, as its parameter `meant`."""
 
-    def run(caller: Caller, **given: Any) -> None:  # noqa: ANN401 - whatever the command takes
+    def run(caller: Caller, **given: Any) -> None:  # noqa: ANN401 - the parameters of the command
         body(caller, _filter(**{name: given.pop(name) for name in _OPTIONS}), **given)
 
     own = inspect.signature(body, eval_str=True).parameters
@@ -106,11 +95,11 @@ def filtered(body: Body) -> Body:
     return run
 
 
-def _letter(text: str, option: str = "LETTER") -> tuple[Kind, int]:
-    """The dead letter that a text names."""
+def _entry(text: str, option: str = "LETTER") -> tuple[Kind, int]:
+    """Return kind and id of the dead letter that a text names."""
     kind, _, number = text.partition(":")
     if kind in get_args(Kind) and number.isascii() and number.isdigit() and 0 < (found := int(number[:20])) <= ID_MAX:
-        return kind, found  # type: ignore[return-value]  # it is one of them
+        return kind, found  # type: ignore[return-value]  # checked above
     raise typer.BadParameter(f"expected {NAMED_AS}", param_hint=option)
 
 
@@ -120,10 +109,10 @@ def list_(
     caller: Caller,
     meant: Filter,
     *,
-    before: Annotated[str | None, typer.Option(metavar="LETTER", help="Only what is listed below this one.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="LETTER", help="Only those listed below this one.")] = None,
 ) -> None:
     """List dead letters: the newest runs, then the newest deliveries."""
-    first, below = (KINDS[0], ID_MAX) if before is None else _letter(before, "--before")
+    first, below = (KINDS[0], ID_MAX) if before is None else _entry(before, "--before")
     found: list[dict[str, Any]] = []
     for kind in KINDS[KINDS.index(first) :]:
         if kind in meant.kinds:
@@ -136,7 +125,7 @@ def list_(
 
 
 def _newest(caller: Caller, kind: Kind, below: int, count: int, meant: Filter) -> list[dict[str, Any]]:
-    """The newest of a kind below an id, each with the name that commands give it."""
+    """Return the newest dead letters of a kind below an id, each with its name in commands."""
     size = min(PAGE_MAX, count)
     rows = islice(caller.every(endpoints.LIST[kind], size=size, before=below, **meant.query()), count)
     return [structs.asdict(row) | {"letter": f"{row.kind}:{row.id}"} for row in rows]
@@ -150,7 +139,7 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
 @command(app, "show", spans=True)
 def show(caller: Caller, named: Annotated[str, typer.Argument(metavar="LETTER", help=NAMED_AS)]) -> None:
     """Show a dead letter: a run with its log and deliveries, or a delivery with its attempts."""
-    kind, number = _letter(named)
+    kind, number = _entry(named)
     newest = _newest(caller, kind, min(number + 1, ID_MAX), 1, Filter())
     if [row["id"] for row in newest] != [number]:
         caller.output.error("NotDead", f"{kind} {number} is no dead letter")
@@ -161,72 +150,61 @@ def show(caller: Caller, named: Annotated[str, typer.Argument(metavar="LETTER", 
         show_delivery(caller, caller.ask(get_delivery, number))
 
 
-@command(app, "replay", acts=True, spans=True)
-@filtered
-def replay(
-    caller: Caller,
-    meant: Filter,
-    reason: Reason,
-    *,
-    named: LetterNames = None,
-    everything: Everything = False,
-    yes: Yes = False,
-) -> None:
-    """Let runs go on from the node that failed, and send deliveries again. What was sent is not sent again.
+def _add(verb: Verb, text: str) -> None:
+    """Add the command that does this to dead letters, with its help text."""
 
-    By their names, or with --all everything that the filters leave, which says first how much that is.
+    def act(
+        caller: Caller,
+        meant: Filter,
+        reason: Reason,
+        *,
+        named: Annotated[list[str] | None, typer.Argument(metavar="[LETTER...]", help=NAMED_AS)] = None,
+        everything: Annotated[bool, typer.Option("--all", help="All that match, in place of LETTERs.")] = False,
+        yes: Yes = False,
+    ) -> None:
+        _act(caller, verb, named or [], meant, reason, everything=everything, yes=yes)
+
+    act.__doc__ = f"""{text}
+
+    Dead letters are named, or with --all are all that match the filters, which are counted first.
     """
-    _act(caller, "replay", named or [], meant, reason, everything=everything, yes=yes)
+    command(app, verb, acts=True, spans=True)(filtered(act))
 
 
-@command(app, "discard", acts=True, spans=True)
-@filtered
-def discard(
-    caller: Caller,
-    meant: Filter,
-    reason: Reason,
-    *,
-    named: LetterNames = None,
-    everything: Everything = False,
-    yes: Yes = False,
-) -> None:
-    """Take them out of the dead letters: they stay failed, and nobody is asked to look at them any more.
-
-    By their names, or with --all everything that the filters leave, which says first how much that is.
-    """
-    _act(caller, "discard", named or [], meant, reason, everything=everything, yes=yes)
+_add("replay", "Resume runs at the node that failed, and send deliveries again. What was sent is not sent again.")
+_add("discard", "Remove dead letters from the list: they stay failed.")
 
 
 def _act(
     caller: Caller, verb: Verb, named: Sequence[str], meant: Filter, reason: str, *, everything: bool, yes: bool
 ) -> None:
     require_reason(reason)
-    letters = [_letter(one) for one in dict.fromkeys(named)]
-    if bool(letters) == everything:
+    entries = [_entry(one) for one in dict.fromkeys(named)]
+    if bool(entries) == everything:
         raise typer.BadParameter("name dead letters, or all with --all", param_hint="LETTER")
-    if letters and (meant != Filter() or caller.given.tenant is not None or caller.given.workspace is not None):
+    if entries and (meant != Filter() or caller.given.tenant is not None or caller.given.workspace is not None):
         raise typer.BadParameter("filters go with --all", param_hint="LETTER")
     if everything:
         matched = [_matched(caller, verb, kind, meant, reason) for kind in meant.kinds]
         bulk.act_on_all(caller, WORDS[verb], matched, yes=yes)
     else:
-        bulk.act_on_named(caller, letters, lambda one: _act_on(caller, verb, *one, reason))
+        bulk.act_on_named(caller, entries, lambda one: _act_on(caller, verb, *one, reason))
 
 
 def _matched(caller: Caller, verb: Verb, kind: Kind, meant: Filter, reason: str) -> Matched:
-    """Those of a kind that are dead letters now, and none that fails later."""
+    """Count the dead letters of a kind that match now; later ones are left alone."""
     count, until = bulk.count(caller, endpoints.LIST[kind], lambda row: row.failed_at, meant.query())
     body = meant.query() | {"reason": reason, "until": until}
     return Matched(count, endpoints.ACT_ON_ALL[verb, kind], body, {"kind": kind})
 
 
-class LetterOutcome(Outcome, frozen=True):
-    """What became of a dead letter."""
+class DeadLetterOutcome(Outcome, frozen=True):
+    """The outcome for a dead letter."""
 
     kind: Kind
 
 
-def _act_on(caller: Caller, verb: Verb, kind: Kind, number: int, reason: str) -> LetterOutcome:
+def _act_on(caller: Caller, verb: Verb, kind: Kind, number: int, reason: str) -> DeadLetterOutcome:
     done = bulk.attempt(caller, endpoints.ACT[verb, kind], number, {"reason": reason})
-    answer = NO_LETTER if done.answer == "unknown" else done.answer
-    return LetterOutcome(number, done.done, answer, done.message, kind)
+    answer = NOT_DEAD if done.answer == "unknown" else done.answer
+    return DeadLetterOutcome(number, done.done, answer, done.message, kind)

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: which they are, and replaying and discarding one, or all that a filter matches."""
+"""Dead letters over HTTP: listed; replayed and discarded one by one, or all that match a filter."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from dispatcher.db import timestamps
 from dispatcher.features.dead_letters import models, store
 from dispatcher.features.dead_letters.models import KINDS, MANY, VERBS, Kind, Verb
 from dispatcher.features.deliveries import store as deliveries
-from dispatcher.features.deliveries.rules import NO_LETTER, letter_sentence
+from dispatcher.features.deliveries.rules import NOT_DEAD, dead_letter_sentence
 from dispatcher.features.runs import store as runs
 from dispatcher.http.bulk import GOES_ON, SWEPT, NotDone, Swept, sweep
 from dispatcher.http.cursors import ID_MAX, behind, below, cursor, microseconds, moment
@@ -23,13 +23,13 @@ def _listing(kind: Kind) -> Endpoint:
     many, noun = MANY[kind], f"dead_{MANY[kind]}"
 
     async def list_(call: Call) -> Done:
-        asked: models.LetterQuery = call.query
-        whose = call.part.tenant_id, call.part.workspace_id
+        asked: models.DeadLetterQuery = call.query
+        scope = call.part.tenant_id, call.part.workspace_id
         start = min(below(noun, asked.cursor), asked.before)
-        ids = await store.page(call.database, kind, whose, asked, asked.until, below=start, count=asked.limit + 1)
+        ids = await store.page(call.database, kind, scope, asked, asked.until, below=start, count=asked.limit + 1)
         some, more = cut(ids, asked.limit, lambda last: cursor(noun, last))
         found = await store.rows(call.database, kind, some)
-        return Done(models.Letters([msgspec.convert(row, models.Letter) for row in found], more))
+        return Done(models.DeadLetters([msgspec.convert(row, models.DeadLetter) for row in found], more))
 
     return Endpoint(
         operation=f"listDead{many.capitalize()}",
@@ -37,9 +37,9 @@ def _listing(kind: Kind) -> Endpoint:
         path=f"/dead-letters/{many}",
         right=Right.DEAD_LETTERS,
         summary=f"List {many} that have failed for good, the newest first",
-        query=models.LetterQuery,
-        answer=models.Letters,
-        answered=models.LETTERS,
+        query=models.DeadLetterQuery,
+        answer=models.DeadLetters,
+        answered=models.DEAD_LETTERS,
         handle=list_,
     )
 
@@ -53,11 +53,11 @@ def _acting(verb: Verb, kind: Kind) -> Endpoint:
         if not call.owns(await owner(call.database, number)):
             raise not_found(f"{kind} {number}")
         answers = await store.act(call.database, verb, kind, [number], call.given.reason, call.actor)
-        answer = answers.get(number, NO_LETTER)
-        done, words = letter_sentence(verb, kind, number, answer)
+        answer = answers.get(number, NOT_DEAD)
+        done, words = dead_letter_sentence(verb, kind, number, answer)
         if not done:
             raise Problem(CONFLICT, words, answer=answer)
-        return Done(models.LetterActed(kind, number, answer, words))
+        return Done(models.DeadLetterActed(kind, number, answer, words))
 
     return Endpoint(
         operation=f"{verb}Dead{kind.capitalize()}",
@@ -67,8 +67,8 @@ def _acting(verb: Verb, kind: Kind) -> Endpoint:
         summary=does,
         given=Why,
         example={"reason": "the address is right now"},
-        answer=models.LetterActed,
-        answered=models.LETTER_ACTED,
+        answer=models.DeadLetterActed,
+        answered=models.DEAD_LETTER_ACTED,
         problems=(NOT_FOUND, CONFLICT),
         handle=act,
     )
@@ -78,22 +78,22 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
     many, noun = MANY[kind], f"{verb}_{MANY[kind]}"
 
     async def act_on_all(call: Call) -> Done:
-        asked: models.SweepLetters = call.given
+        asked: models.SweepDeadLetters = call.given
         if asked.cursor is None:
             place, begun = ID_MAX, await timestamps.now(call.database)
         else:
             place, number = behind(noun, asked.cursor, 2, "$.cursor")
             begun = moment(number)
-        # What fails later is left alone.
+        # Later failures are left alone.
         until = begun if asked.until is None else min(begun, asked.until)
-        whose = call.part.tenant_id, call.part.workspace_id
-        ids = await store.page(call.database, kind, whose, asked, until, below=place, count=asked.limit + 1)
+        scope = call.part.tenant_id, call.part.workspace_id
+        ids = await store.page(call.database, kind, scope, asked, until, below=place, count=asked.limit + 1)
         some, more = cut(ids, asked.limit, lambda last: cursor(noun, last, microseconds(begun)))
 
         async def act(page: Sequence[int]) -> list[NotDone]:
             answers = await store.act(call.database, verb, kind, page, asked.reason, call.actor)
-            told = ((one, answers.get(one, NO_LETTER)) for one in page)
-            said = ((one, answer, *letter_sentence(verb, kind, one, answer)) for one, answer in told)
+            told = ((one, answers.get(one, NOT_DEAD)) for one in page)
+            said = ((one, answer, *dead_letter_sentence(verb, kind, one, answer)) for one, answer in told)
             return [NotDone(one, answer, words) for one, answer, done, words in said if not done]
 
         return Done(await sweep(some, act, more))
@@ -103,9 +103,9 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
         method="POST",
         path=f"/dead-letters/{many}/{verb}",
         right=Right.DEAD_LETTERS,
-        summary=f"{verb.capitalize()} all of the dead {many} that a filter matches, as many as one request may",
-        description=f"{GOES_ON} What fails after the first of them is left alone.",
-        given=models.SweepLetters,
+        summary=f"{verb.capitalize()} all of the dead {many} that match a filter, as many as one request may",
+        description=f"{GOES_ON} Failures after the first request are left alone.",
+        given=models.SweepDeadLetters,
         example={"reason": "the carrier is back", "error": "exhausted", "limit": 500},
         answer=Swept,
         answered=SWEPT,

@@ -1,4 +1,4 @@
-"""Models of dead letters: what requests say of them, and what answers say."""
+"""Models of dead letters: requests and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -11,40 +11,40 @@ from dispatcher.http.models import Asked, Before, Cursor, Limit, Reason, ShortTe
 
 Kind = Literal["run", "delivery"]
 Verb = Literal["replay", "discard"]
-# In the order in which they are listed.
+# In the order of the list.
 KINDS: tuple[Kind, ...] = ("run", "delivery")
 VERBS: tuple[Verb, ...] = ("replay", "discard")
 MANY = {"run": "runs", "delivery": "deliveries"}
 
 
-class LetterFilter(Asked, frozen=True, kw_only=True):
-    """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
+class DeadLetterFilter(Asked, frozen=True, kw_only=True):
+    """A filter of dead letters: all of its fields must match."""
 
     name: Annotated[ShortText | None, Meta(description="A run's workflow, or a delivery's template.")] = None
     channel: Text | None = None
-    error: Annotated[Text | None, Meta(description="What stands in its error.")] = None
+    error: Annotated[Text | None, Meta(description="A text in its error.")] = None
     since: Annotated[datetime, Meta(description="Failed then or later.", tz=True)] | None = None
     until: Annotated[datetime, Meta(description="Failed before.", tz=True)] | None = None
 
 
-class LetterQuery(LetterFilter, frozen=True, kw_only=True):
-    """Which dead letters. A name is a run's workflow, or a delivery's template."""
+class DeadLetterQuery(DeadLetterFilter, frozen=True, kw_only=True):
+    """A page of the dead letters that match a filter."""
 
     before: Before = ID_MAX
     cursor: Cursor | None = None
     limit: Limit = 50
 
 
-class SweepLetters(LetterFilter, frozen=True, kw_only=True):
-    """Which dead letters are meant: all of the kind, or those that every one of these is true of."""
+class SweepDeadLetters(DeadLetterFilter, frozen=True, kw_only=True):
+    """An action on all dead letters that match a filter."""
 
     reason: Reason
     cursor: Cursor | None = None
     limit: AtOnce = 500
 
 
-class Letter(Struct, frozen=True, kw_only=True):
-    """A run or a delivery that has failed for good, until somebody replays or discards it."""
+class DeadLetter(Struct, frozen=True, kw_only=True):
+    """A run or a delivery that has failed for good, until it is replayed or discarded."""
 
     kind: Kind
     id: int
@@ -61,15 +61,15 @@ class Letter(Struct, frozen=True, kw_only=True):
     retries: int
 
 
-class Letters(Struct, frozen=True):
-    """A page, the newest first."""
+class DeadLetters(Struct, frozen=True):
+    """A page of dead letters, the newest first."""
 
-    dead_letters: list[Letter]
+    dead_letters: list[DeadLetter]
     next_cursor: str | None
 
 
-class LetterActed(Struct, frozen=True):
-    """What became of one."""
+class DeadLetterActed(Struct, frozen=True):
+    """The outcome for a dead letter."""
 
     kind: Kind
     id: int
@@ -77,7 +77,7 @@ class LetterActed(Struct, frozen=True):
     message: str
 
 
-_LETTER = Letter(
+_DEAD_LETTER = DeadLetter(
     kind="delivery",
     id=19,
     tenant_id="default",
@@ -92,5 +92,5 @@ _LETTER = Letter(
     failed_at=datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC),
     retries=0,
 )
-LETTERS = Letters([_LETTER], next_cursor=None)
-LETTER_ACTED = LetterActed("delivery", 19, "reopened", "delivery 19 will be sent again")
+DEAD_LETTERS = DeadLetters([_DEAD_LETTER], next_cursor=None)
+DEAD_LETTER_ACTED = DeadLetterActed("delivery", 19, "reopened", "delivery 19 will be sent again")

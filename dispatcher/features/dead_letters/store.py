@@ -1,4 +1,4 @@
-"""Dead letters in the database: finding them by filter, replaying and discarding them."""
+"""Dead letters in the database: found by filter, replayed and discarded."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Any
 
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.features.dead_letters.models import MANY, Kind, LetterFilter, Verb
+from dispatcher.features.dead_letters.models import MANY, DeadLetterFilter, Kind, Verb
 
 _SQL = statements(__name__)
 
@@ -14,26 +14,26 @@ _SQL = statements(__name__)
 async def page(
     database: Database,
     kind: Kind,
-    whose: tuple[str | None, str | None],
-    meant: LetterFilter,
+    scope: tuple[str | None, str | None],
+    meant: DeadLetterFilter,
     until: datetime | None,
     *,
     below: int,
     count: int,
 ) -> list[int]:
-    """Return the newest of a kind below an id, of a tenant and a workspace or of all, that failed before a time."""
-    asked = meant.name, meant.channel, *whose, meant.since, until, meant.error
+    """Return the ids of the newest of a kind below an id, of one workspace or of all, that failed before `until`."""
+    asked = meant.name, meant.channel, *scope, meant.since, until, meant.error
     return [row["id"] for row in await database.fetch(_SQL[f"newest_{MANY[kind]}"], below, count, *asked)]
 
 
 async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[str, Any]]:
-    """Return those of a kind that are dead letters now, the newest first."""
+    """Return those of these ids that are dead letters now, the newest first."""
     return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
 
 
 async def act(
     database: Database, verb: Verb, kind: Kind, ids: Sequence[int], reason: str, actor: str
 ) -> dict[int, str]:
-    """Replay or discard those of a kind, all in one transaction; the answer about each that there is."""
+    """Replay or discard these in one transaction; return the answer for each that exists."""
     found = await database.fetch(_SQL[f"{verb}_{MANY[kind]}"], ids, reason, actor)
     return {row["id"]: row["answer"] for row in found}

@@ -1,8 +1,7 @@
-"""The `deliveries` commands: what became of deliveries, and what an operator may do to some of them."""
+"""The `deliveries` commands: list, show, retry, cancel and move deliveries."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 import typer
@@ -31,7 +30,7 @@ app = group(help="List and show deliveries; retry, cancel or move them.")
 Id = Annotated[int, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
 Ids = Annotated[list[int], typer.Argument(min=1, max=ID_MAX, metavar="ID...")]
 AnyIds = Annotated[list[int] | None, typer.Argument(min=1, max=ID_MAX, metavar="ID")]
-Keys = Annotated[list[str] | None, typer.Option("--key", help="By its key; any number of times.")]
+Keys = Annotated[list[str] | None, typer.Option("--key", help="A key; any number of times.")]
 
 
 @command(app, "list", limit=20, after=False, spans=True)
@@ -65,7 +64,7 @@ def show(
     delivery_id: Annotated[int | None, typer.Argument(min=1, max=ID_MAX, metavar="ID")] = None,
     key: Annotated[str | None, typer.Option(help="By its key instead.")] = None,
 ) -> None:
-    """Show one delivery with everything that happened to it."""
+    """Show a delivery with its trace."""
     if (delivery_id is None) == (key is None):
         raise typer.BadParameter("name the delivery by its ID or by --key", param_hint="ID")
     require_filter("--key", key)
@@ -76,13 +75,13 @@ def show(
 
 
 def _holder(caller: Caller, key: str) -> int | None:
-    """The delivery that holds a key."""
+    """Return the id of the delivery that holds a key, or None."""
     found = caller.ask(endpoints.list_deliveries, idempotency_key=key, limit=1).deliveries
     return found[0].id if found else None
 
 
 def show_delivery(caller: Caller, found: WholeDelivery) -> None:
-    """Show one with everything that happened to it."""
+    """Show a delivery with its trace."""
     show_facts(caller, "delivery", str(found.id), found, "id", *TRACE)
     if caller.output.as_json:
         return
@@ -97,7 +96,7 @@ def show_delivery(caller: Caller, found: WholeDelivery) -> None:
 
 @command(app, "mail", spans=True)
 def mail(caller: Caller, delivery_id: Id) -> None:
-    """Write a captured mail to standard output, as a server would get it."""
+    """Write a captured mail to standard output, in the form that a server would get."""
     found = caller.ask(endpoints.get_delivery_mail, delivery_id)
     caller.output.flush()
     sys.stdout.buffer.write(found.raw)
@@ -113,14 +112,13 @@ def retry(caller: Caller, ids: Ids, reason: Reason) -> None:
 @command(app, "cancel")
 def cancel(caller: Caller, reason: Reason, *, ids: AnyIds = None, keys: Keys = None, actor: Actor = None) -> None:
     """Cancel deliveries that are not with their provider yet, named by their IDs, by --key, or both."""
-    faults = _faults(caller, ids, keys, reason, actor)
-    _act(caller, endpoints.cancel_delivery, _find(caller, ids or [], keys or [], list(faults)), {"reason": reason})
+    _act(caller, endpoints.cancel_delivery, {"reason": reason}, ids or [], keys or [], actor, [])
 
 
 @command(app, "move")
 def move(
     caller: Caller,
-    at: Annotated[str, typer.Option(metavar="RFC3339", help="When they shall go out instead.")],
+    at: Annotated[str, typer.Option(metavar="RFC3339", help="The new time.")],
     reason: Reason,
     *,
     ids: AnyIds = None,
@@ -128,58 +126,43 @@ def move(
     actor: Actor = None,
 ) -> None:
     """Move deliveries that are not with their provider yet to another time, named by their IDs, by --key, or both."""
-    run_at, wrong = _when(at)
-    faults = [*wrong, *_faults(caller, ids, keys, reason, actor)]
-    named = _find(caller, ids or [], keys or [], faults)
-    _act(caller, endpoints.move_delivery, named, {"run_at": run_at, "reason": reason})
-
-
-def _when(at: str) -> tuple[datetime, list[Fault]]:
-    """The time; or any, and what is wrong with what was given."""
+    body: dict[str, Any] = {"reason": reason}
+    faults = []
     try:
-        return instant(at), []
+        body["run_at"] = instant(at)
     except ValueError as fault:
-        return datetime.max, [Fault("--at", str(fault))]
-
-
-def _faults(
-    caller: Caller, ids: Sequence[int] | None, keys: Sequence[str] | None, reason: str, actor: str | None
-) -> Iterator[Fault]:
-    """What is wrong with what was given on the face of it."""
-    if not ids and not keys:
-        yield Fault("ID", "name deliveries by their IDs or by --key")
-    caller.operator, wrong = known_as(caller.session, actor)
-    yield from ([] if (fault := reason_fault(reason)) is None else [Fault("--reason", fault)])
-    yield from ([] if wrong is None else [Fault("--actor", wrong)])
-    yield from (Fault("--key", fault) for key in keys or [] if (fault := words_fault(key)) is not None)
-
-
-def _find(
-    caller: Caller, ids: Sequence[int], keys: Sequence[str], faults: list[Fault]
-) -> list[tuple[int, str | UnsetType]]:
-    """Each delivery once, with the key that named it; refused where there is any fault, a key that nobody has too."""
-    holders = {key: _holder(caller, key) for key in dict.fromkeys(keys) if words_fault(key) is None}
-    missing = [key for key, holder in holders.items() if holder is None]
-    code = UNUSABLE if faults else FAILED
-    if missing:
-        place = caller.workspace()
-        where = f"of tenant {place.tenant_id} in workspace {place.workspace_id}"
-        faults += [Fault("--key", f"{key} is the key of no delivery {where}") for key in missing]
-    if faults:
-        caller.output.error("UsageError" if code == UNUSABLE else "NotFound", "nothing was done", faults)
-        raise typer.Exit(code)
-    by_key = {holder: key for key, holder in holders.items() if holder is not None and holder not in ids}
-    return [*((one, UNSET) for one in ids), *by_key.items()]
+        faults = [Fault("--at", str(fault))]
+    _act(caller, endpoints.move_delivery, body, ids or [], keys or [], actor, faults)
 
 
 class KeyOutcome(Outcome, frozen=True):
-    """What became of a delivery, which a key may have named."""
+    """The outcome for a delivery that may be named by a key."""
 
     key: str | UnsetType = UNSET
 
 
-def _act(caller: Caller, verb: Endpoint, named: Sequence[tuple[int, str | UnsetType]], body: Mapping[str, Any]) -> None:
-    """Do it to each, and say what became of it."""
+def _act(
+    caller: Caller,
+    verb: Endpoint,
+    body: Mapping[str, Any],
+    ids: Sequence[int],
+    keys: Sequence[str],
+    actor: str | None,
+    faults: list[Fault],
+) -> None:
+    """Act on deliveries named by ids and keys, unless there are faults or a key without a delivery."""
+    caller.operator, wrong = known_as(caller.session, actor)
+    checks = {
+        "ID": None if ids or keys else "name deliveries by their IDs or by --key",
+        "--reason": reason_fault(body["reason"]),
+        "--actor": wrong,
+    }
+    checked = [*checks.items(), *(("--key", words_fault(key)) for key in keys)]
+    faults += [Fault(option, words) for option, words in checked if words is not None]
+    holders = {key: _holder(caller, key) for key in dict.fromkeys(keys) if words_fault(key) is None}
+    _refuse_missing(caller, [key for key, holder in holders.items() if holder is None], faults)
+    named: list[tuple[int, str | UnsetType]] = [(one, UNSET) for one in ids]
+    named += {holder: key for key, holder in holders.items() if holder is not None and holder not in ids}.items()
 
     def act(one: tuple[int, str | UnsetType]) -> Outcome:
         delivery_id, key = one
@@ -188,3 +171,15 @@ def _act(caller: Caller, verb: Endpoint, named: Sequence[tuple[int, str | UnsetT
         return KeyOutcome(delivery_id, done, outcome.answer, outcome.message, key)
 
     bulk.act_on_named(caller, named, act)
+
+
+def _refuse_missing(caller: Caller, missing: Sequence[str], faults: list[Fault]) -> None:
+    """Exit where there are faults, or keys without a delivery."""
+    code, name = (UNUSABLE, "UsageError") if faults else (FAILED, "NotFound")
+    if missing:
+        place = caller.workspace()
+        where = f"of tenant {place.tenant_id} in workspace {place.workspace_id}"
+        faults += [Fault("--key", f"{key} is the key of no delivery {where}") for key in missing]
+    if faults:
+        caller.output.error(name, "nothing was done", faults)
+        raise typer.Exit(code)

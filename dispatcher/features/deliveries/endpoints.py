@@ -1,6 +1,6 @@
-"""Deliveries over HTTP: writing them, looking at them, and cancelling and moving them until they are marked."""
+"""Deliveries over HTTP: written, shown, and cancelled or moved until they are marked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from dispatcher.features.deliveries.rules import STOPPED, delivery_sentence
 from dispatcher.features.deliveries.store import New, Written, readable
 from dispatcher.features.deliveries.writing import write
 from dispatcher.http.cursors import below
-from dispatcher.http.endpoints import Call, Done, endpoint
+from dispatcher.http.endpoints import Call, Done, Endpoint, Handle, endpoint
 from dispatcher.http.listing import by_id, page
 from dispatcher.http.models import ACTED, Acted, Why
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
@@ -22,7 +22,6 @@ from dispatcher.http.roles import Right
 
 NOUN = "deliveries"
 _ONE = "/deliveries/{delivery_id}"
-_ACTING = (NOT_FOUND, CONFLICT)
 _EXAMPLE = {
     "idempotency_key": "order-17:shipped",
     "channel": "email",
@@ -53,7 +52,7 @@ _each = msgspec.json.Decoder(dict[str, list[Raw]]).decode
 async def create_delivery(call: Call) -> Done:
     """Send one message to one recipient.
 
-    Answers 201, or 200 with the delivery that holds the key already: nothing is sent again.
+    Answers 201, or 200 with the delivery that holds the key: it is not sent again.
     """
     (written,) = await _written(call, [await _read(call, call.body, "$", Hints(), tree=call.given)], ["$"])
     return Done(written, 200 if written.duplicate else 201)
@@ -82,7 +81,7 @@ async def create_deliveries(call: Call) -> Done:
     hints, breaks = Hints(), Breaks()
     read: list[New | Problem] = []
     for line, path, one in zip(_each(call.body)["deliveries"], paths, found, strict=True):
-        # A template that was not met before takes a third of a millisecond, and a large one more.
+        # A new template takes a third of a millisecond, a large one more.
         await breaks.take()
         try:
             read.append(await _read(call, bytes(line), path, hints, tree=one))
@@ -94,26 +93,26 @@ async def create_deliveries(call: Call) -> Done:
     return Done(models.WrittenMany(await _written(call, [one for one in read if isinstance(one, New)], paths)))
 
 
-async def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> New:  # noqa: ANN401 - whatever it says
-    """A delivery as the command line reads one. Whose it is, the key says."""
+async def _read(call: Call, line: bytes, path: str, hints: Hints, tree: Any) -> New:  # noqa: ANN401 - any JSON
+    """Return a delivery of the key's workspace, read by the same intake as on the command line."""
     if not isinstance(tree, dict):
         raise faulty([Fault(path, "expected an object")])
-    foreign = [Fault(f"{path}.{name}", "unknown field: the key says whose it is") for name in _SCOPE if name in tree]
+    foreign = [Fault(f"{path}.{name}", "unknown field: the key opens one workspace") for name in _SCOPE if name in tree]
     try:
-        new = await _take_in(call, line, hints)
+        new = await _read_offloaded(call, line, hints)
     except InputError as refused:
         raise faulty([*(_under(path, fault) for fault in refused.faults), *foreign]) from refused
     if foreign:
         raise faulty(foreign)
-    whose = call.workspace
-    return msgspec.structs.replace(new, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id)
+    workspace = call.workspace
+    return msgspec.structs.replace(new, tenant_id=workspace.tenant_id, workspace_id=workspace.workspace_id)
 
 
-async def _take_in(call: Call, line: bytes, hints: Hints) -> New:
+async def _read_offloaded(call: Call, line: bytes, hints: Hints) -> New:
     tenant_id = call.part.tenant_id or "default"
-    # A local command holds up nobody else.
+    # A local command has its event loop alone.
     reader = intake(call.served.config(), hurried=call.shown is not None)
-    return await reader.take_in(call.served.offload, tenant_id, line, hints)
+    return await reader.read_offloaded(call.served.offload, tenant_id, line, hints)
 
 
 def _under(path: str, fault: Fault) -> Fault:
@@ -144,10 +143,10 @@ async def _written(call: Call, new: Sequence[New], paths: Sequence[str]) -> list
     large=True,
 )
 async def send_lines(call: Call) -> Done:
-    """Send those of many messages that are sound.
+    """Send the valid ones of many messages.
 
-    Each line is a delivery as a JSON object in a text of its own, and is answered by itself, in the order of the
-    lines: by the delivery that holds its key, or by its faults.
+    Each line is a delivery as a JSON object in a text. The answer has a result for each line, in their order: the
+    delivery that holds its key, or its faults.
     """
     given: models.NewLines = call.given
     hints, breaks = Hints(), Breaks()
@@ -163,15 +162,14 @@ async def send_lines(call: Call) -> Done:
 
 
 async def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Fault]:
-    part = {"tenant_id": call.part.tenant_id, "workspace_id": call.part.workspace_id}
-    whose = {name: text for name, text in part.items() if text is not None}
+    scope = {name: text for name in _SCOPE if (text := getattr(call.part, name)) is not None}
     try:
-        new = await _take_in(call, line.encode(), hints)
+        new = await _read_offloaded(call, line.encode(), hints)
     except InputError as refused:
         return refused.faults
-    given = {name: getattr(new, name) for name in _line(line) if name in whose}
-    foreign = [Fault(name, f"the key opens {whose[name]}") for name, said in given.items() if said != whose[name]]
-    return foreign or msgspec.structs.replace(new, **whose)
+    given = {name: getattr(new, name) for name in _line(line) if name in scope}
+    foreign = [Fault(name, f"the key opens {scope[name]}") for name, said in given.items() if said != scope[name]]
+    return foreign or msgspec.structs.replace(new, **scope)
 
 
 def _told(new: New, answer: Written | Fault) -> models.SentLine:
@@ -199,7 +197,7 @@ async def list_deliveries(call: Call) -> Done:
 
 @endpoint("GET", _ONE, Right.DELIVERIES, answered=models.WHOLE_DELIVERY, problems=(NOT_FOUND,))
 async def get_delivery(call: Call) -> Done:
-    """Show a delivery with its whole trace."""
+    """Show a delivery with its trace."""
     delivery_id = call.number("delivery_id", "delivery")
     found = await store.show(call.database, delivery_id)
     if found is None or not call.owns(found):
@@ -212,7 +210,7 @@ async def get_delivery(call: Call) -> Done:
 
 @endpoint("GET", f"{_ONE}/mail", Right.DELIVERIES, answered=models.MAIL, problems=(NOT_FOUND, CONFLICT))
 async def get_delivery_mail(call: Call) -> Done:
-    """Show the mail that was captured of a delivery, as a server would get it."""
+    """Show the captured mail of a delivery, in the form that a server would get."""
     delivery_id = await _named(call)
     found = await store.raw(call.database, delivery_id)
     if found is None:
@@ -220,58 +218,48 @@ async def get_delivery_mail(call: Call) -> Done:
     return Done(models.Mail(delivery_id, found))
 
 
-@endpoint("POST", f"{_ONE}/cancel", Right.DELIVERIES, given=Why, example=_WHY, answered=ACTED, problems=_ACTING)
+def _action(path: str, given: type[Why], example: Mapping[str, Any]) -> Callable[[Handle], Endpoint]:
+    """Declare an endpoint that acts on a delivery."""
+    problems = (NOT_FOUND, CONFLICT)
+    return endpoint("POST", path, Right.DELIVERIES, given=given, example=example, answered=ACTED, problems=problems)
+
+
+@_action(f"{_ONE}/cancel", Why, _WHY)
 async def cancel_delivery(call: Call) -> Done:
     """Cancel a delivery."""
     delivery_id = await _named(call)
     return _acted("cancel", delivery_id, await store.cancel(call.database, delivery_id, call.actor, call.given.reason))
 
 
-@endpoint("POST", f"{_ONE}/move", Right.DELIVERIES, given=models.Move, example=_LATER, answered=ACTED, problems=_ACTING)
+@_action(f"{_ONE}/move", models.Move, _LATER)
 async def move_delivery(call: Call) -> Done:
-    """Send it at another time."""
+    """Send a delivery at another time."""
     delivery_id, given = await _named(call), call.given
     answer = await store.move(call.database, delivery_id, given.run_at, call.actor, given.reason)
     return _acted("move", delivery_id, answer)
 
 
-@endpoint("POST", f"{_ONE}/retry", Right.DELIVERIES, given=Why, example=_WHY, answered=ACTED, problems=_ACTING)
+@_action(f"{_ONE}/retry", Why, _WHY)
 async def retry_delivery(call: Call) -> Done:
     """Send a failed or skipped delivery again, with all its attempts anew."""
     delivery_id = await _named(call)
     return _acted("retry", delivery_id, await store.reopen(call.database, delivery_id, call.actor, call.given.reason))
 
 
-@endpoint(
-    "POST",
-    "/deliveries/cancel",
-    Right.DELIVERIES,
-    given=models.CancelByKey,
-    example=_KEY | _WHY,
-    answered=ACTED,
-    problems=_ACTING,
-)
+@_action("/deliveries/cancel", models.CancelByKey, _KEY | _WHY)
 async def cancel_delivery_by_key(call: Call) -> Done:
     """Cancel the delivery that holds a key."""
     return await cancel_delivery.handle(call)
 
 
-@endpoint(
-    "POST",
-    "/deliveries/move",
-    Right.DELIVERIES,
-    given=models.MoveByKey,
-    example=_KEY | _LATER,
-    answered=ACTED,
-    problems=_ACTING,
-)
+@_action("/deliveries/move", models.MoveByKey, _KEY | _LATER)
 async def move_delivery_by_key(call: Call) -> Done:
     """Send the delivery that holds a key at another time."""
     return await move_delivery.handle(call)
 
 
 async def _named(call: Call) -> int:
-    """The delivery that is meant, by its id or by its key."""
+    """Return the id of the delivery that is named by its id or its key."""
     if "delivery_id" in call.path:
         delivery_id = call.number("delivery_id", "delivery")
         if not call.owns(await store.owner(call.database, delivery_id)):
@@ -286,7 +274,7 @@ async def _named(call: Call) -> int:
 
 def _acted(action: str, delivery_id: int, answer: str) -> Done:
     done, words = delivery_sentence(action, delivery_id, answer)
-    # What is stopped is held now, which has to last: a problem would undo it.
+    # A stopped delivery is held now; a problem would roll that back.
     if not done and answer != STOPPED:
         raise Problem(CONFLICT, words, answer=answer)
     return Done(Acted(delivery_id, answer, words))

@@ -1,4 +1,4 @@
-"""The intake: turns one JSON object into a delivery, or into every fault that it has, before the database sees it."""
+"""The intake: reads JSON objects as deliveries, and finds all of their faults before the database is asked."""
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
@@ -15,32 +15,16 @@ from dispatcher.config.fields import dotted
 from dispatcher.config.settings import Config, Limits
 from dispatcher.engine.rules.life import ATTEMPTS_MAX, LANES, RECIPIENT_CHARACTERS_MAX, Lane
 from dispatcher.engine.rules.suppression import TOPIC, TOPIC_WORDS
+from dispatcher.features.deliveries.models import NewDelivery
 from dispatcher.features.deliveries.store import New
 
 KEY_CHARACTERS_MAX = 255
-# The three parts of the unique key share one entry of its index, which Postgres ends at 2,704 bytes.
+# The three parts of the unique key share an index entry, which Postgres limits to 2,704 bytes.
 KEY_BYTES_MAX = 2_600
-# What the schema allows the name of a template, and a locale.
+# The schema's limit for names of templates and locales.
 STORED_NAME_MAX = 100
 ALIASES = {"to": "recipient"}
-FIELDS = (
-    "idempotency_key",
-    "channel",
-    "recipient",
-    "template",
-    "body",
-    "template_name",
-    "locale",
-    "variables",
-    "options",
-    "lane",
-    "scheduled_for",
-    "expires_at",
-    "max_attempts",
-    "topic",
-    "tenant_id",
-    "workspace_id",
-)
+FIELDS = (*(name for name in NewDelivery.__struct_fields__ if name not in ALIASES), "tenant_id", "workspace_id")
 
 _line = msgspec.json.Decoder(dict[str, Raw]).decode
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -48,26 +32,21 @@ _KINDS = {"{": "an object", "[": "a list", '"': "a text", "t": "true", "f": "fal
 
 
 class Intake:
-    """Reads deliveries under one configuration. Hurried, templates that take long to check are for `take_in`."""
+    """Reads deliveries under one configuration. `hurried`: large templates are checked only by `read_offloaded`."""
 
     def __init__(self, limits: Limits, channels: Collection[str], *, hurried: bool) -> None:
-        from dispatcher.liquid.pace import pace  # noqa: PLC0415 - Liquid takes as long as the rest; many only read times
-        from dispatcher.liquid.template import Renderer  # noqa: PLC0415 - as above
+        # Liquid takes as long to import as the rest, and many callers only read times.
+        from dispatcher.liquid.render_limits import render_limits  # noqa: PLC0415 - as above
+        from dispatcher.liquid.template import Bounds, Renderer  # noqa: PLC0415 - as above
 
         self.channels = channels
         self.limits = limits
-        self.templates = Renderer(
-            limits.template_bytes_max,
-            limits.variables_bytes_max,
-            limits.rendered_bytes_max,
-            limits.templates_cached_max,
-            pace(hurried=hurried),
-        )
+        self.templates = Renderer(Bounds.of(limits), render_limits(on_event_loop=hurried))
 
     def read(self, line: bytes, hints: Hints | None = None) -> New:
-        """The delivery that a line of JSON describes. InputError names every fault with its path.
+        """Return the delivery that a line of JSON describes. Raises InputError with all faults.
 
-        Lines that are given together have their hints together.
+        The lines of a request share `hints`.
         """
         try:
             text = line.decode("utf-8")
@@ -85,13 +64,13 @@ class Intake:
             raise InputError(reading.faults)
         return new
 
-    async def take_in(self, offload: Offload, tenant_id: str, line: bytes, hints: Hints) -> New:
-        """The same as `read`, without holding the event loop for a template."""
+    async def read_offloaded(self, offload: Offload, tenant_id: str, line: bytes, hints: Hints) -> New:
+        """Read a line without holding the event loop for a template."""
         try:
             return self.read(line, hints)
         except NeedsWorker as heavy:
             source = heavy.template
-        from dispatcher.liquid.heavy import check  # noqa: PLC0415 - as above
+        from dispatcher.liquid.worker_functions import check  # noqa: PLC0415 - as above
 
         self.templates.checked(source, await offload.call(tenant_id, check, self.templates.bounds, source))
         return self.read(line, hints)
@@ -121,7 +100,7 @@ class Intake:
         return new
 
     def _recipient(self, reading: "_Reading", channel: str) -> str:
-        # Who a social post goes to is its channel.
+        # A social post has only its channel.
         default, least = ("", 0) if channel == "social" else (None, 1)
         return reading.text("recipient", default, least, RECIPIENT_CHARACTERS_MAX)
 
@@ -134,10 +113,10 @@ class Intake:
         return channel
 
     def _template(self, reading: "_Reading") -> str | None:
-        """Its own template; None where it names a stored one instead."""
+        """Return the template of the delivery; None where it names a stored one."""
         own = "body" in reading.given or "template" in reading.given
         if own and "locale" in reading.given:
-            reading.fault("locale", "goes with a stored template: the one that is given has no other")
+            reading.fault("locale", "goes with template_name: a given template has one language")
         if not own and "template_name" in reading.given:
             return None
         if "body" in reading.given:
@@ -161,17 +140,15 @@ class Intake:
 
 
 def intake(config: Config, *, hurried: bool) -> Intake:
-    """The intake of a configuration, which keeps the templates that it has checked."""
-    return _intake(config.limits, tuple(config.channels), hurried)
+    """Return the intake of a configuration, with its cache of checked templates."""
+    return _intake(config.limits, tuple(config.channels), hurried=hurried)
 
 
-@lru_cache(maxsize=4)
-def _intake(limits: Limits, channels: tuple[str, ...], hurried: bool) -> Intake:
-    return Intake(limits, channels, hurried=hurried)
+_intake = lru_cache(maxsize=4)(Intake)
 
 
 class _Reading:
-    """One object under way: what it gave, which fields were sound, and every fault so far."""
+    """An object being read: its fields, the valid ones among them, and the faults so far."""
 
     def __init__(self, given: dict[str, Raw], hints: Hints) -> None:
         self.hints = hints
@@ -214,11 +191,11 @@ class _Reading:
         return self.text(field, default, 1, KEY_CHARACTERS_MAX)
 
     def optional(self, field: str) -> str | None:
-        """A short text, or nothing."""
+        """Return a short text, or None."""
         return self.text(field, None, 1, STORED_NAME_MAX) if field in self.given else None
 
     def object(self, field: str, bytes_max: int | None) -> str:
-        """An object as it was written: decoding and encoding would round its numbers."""
+        """Return an object unchanged: decoding and encoding would round its numbers."""
         raw = self.given.get(field, "{}")
         if not raw.startswith("{"):
             self.fault(field, f"expected an object, got {_KINDS.get(raw[0], 'a number')}")
@@ -231,7 +208,7 @@ class _Reading:
         except (msgspec.MsgspecError, RecursionError) as fault:
             self.fault(field, f"cannot be read: {fault}")
             return "{}"
-        # Most have none, and looking for the escape is a hundred times faster than walking.
+        # Most have none, and searching for the escape is a hundred times faster than walking.
         nul = next(_with_nul(value, (field,)), None) if "\\u0000" in raw else None
         if nul is not None:
             self.fault(dotted(nul), "has a NUL character, which Postgres cannot keep")
@@ -279,7 +256,7 @@ class _Reading:
 
 
 def _with_nul(value: object, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Where a NUL character is."""
+    """Yield the paths of NUL characters."""
     match value:
         case str():
             if "\0" in value:

@@ -1,4 +1,4 @@
-"""Models of deliveries: what requests say of them, and what answers say."""
+"""Models of deliveries: requests and answers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from msgspec import Meta, Raw, Struct, structs
 from dispatcher.base.errors import Fault
 from dispatcher.engine.rules.life import RECIPIENT_CHARACTERS_MAX
 from dispatcher.http.cursors import ID_MAX
-from dispatcher.http.models import Asked, Before, Cursor, Json, Limit, Moment, Reason, Text
+from dispatcher.http.models import Asked, Before, Cursor, Json, Limit, Moment, Text, Why
 
 Recipient = Annotated[str, Meta(max_length=RECIPIENT_CHARACTERS_MAX)]
 DeliveryLife = Literal[
@@ -20,33 +20,33 @@ LINES_MAX = 1_000
 
 
 class NewDelivery(Asked, frozen=True, kw_only=True):
-    """A delivery that is to be sent. It says what it says by itself (template or body), or names a stored template."""
+    """A delivery to send, with a template or body of its own, or the name of a stored template."""
 
-    idempotency_key: Annotated[str, Meta(description="The same key is not sent again.", min_length=1, max_length=255)]
-    channel: Annotated[str, Meta(description="By which channel.", examples=["email"])]
-    recipient: Annotated[Recipient | None, Meta(description="To whom; a social post has nobody.")] = None
+    idempotency_key: Annotated[str, Meta(description="A key is sent once.", min_length=1, max_length=255)]
+    channel: Annotated[str, Meta(description="The channel.", examples=["email"])]
+    recipient: Annotated[Recipient | None, Meta(description="The address; a social post has none.")] = None
     to: Annotated[Recipient | None, Meta(description="Another name for recipient.")] = None
-    template: Annotated[Json | None, Meta(description="Its parts, in Liquid.")] = None
+    template: Annotated[Json | None, Meta(description="The parts of the message, in Liquid.")] = None
     body: Annotated[str | None, Meta(description="The part called body.")] = None
-    template_name: Annotated[str | None, Meta(description="A stored template.")] = None
-    locale: Annotated[str | None, Meta(description="In which language, with template_name.")] = None
-    variables: Annotated[Json | None, Meta(description="What its template reads.")] = None
-    options: Annotated[Json | None, Meta(description="What its provider is told.")] = None
+    template_name: Annotated[str | None, Meta(description="The name of a stored template.")] = None
+    locale: Annotated[str | None, Meta(description="With template_name: the language.")] = None
+    variables: Annotated[Json | None, Meta(description="The variables of the template.")] = None
+    options: Annotated[Json | None, Meta(description="Options for the provider.")] = None
     lane: Literal["transactional", "normal", "bulk"] | None = None
-    scheduled_for: Annotated[str | None, Meta(description="When; RFC 3339. At once without it.")] = None
-    expires_at: Annotated[str | None, Meta(description="After this it is not sent any more.")] = None
+    scheduled_for: Annotated[str | None, Meta(description="The time to send it (RFC 3339); now without it.")] = None
+    expires_at: Annotated[str | None, Meta(description="The time after which it is not sent.")] = None
     max_attempts: Annotated[int, Meta(ge=1, le=100)] | None = None
-    topic: Annotated[str | None, Meta(description="What it is about, where one can unsubscribe from that.")] = None
+    topic: Annotated[str | None, Meta(description="The topic that recipients can unsubscribe from.")] = None
 
 
 class NewDeliveries(Asked, frozen=True):
-    """Many at once: all are written, or none."""
+    """Many deliveries: all are written, or none."""
 
     deliveries: Annotated[list[NewDelivery], Meta(min_length=1, max_length=BATCH_MAX)]
 
 
 class Written(Struct, frozen=True):
-    """The delivery that holds a key; a duplicate is one that was there before."""
+    """The delivery that holds a key; a duplicate existed before."""
 
     id: int
     idempotency_key: str
@@ -54,19 +54,19 @@ class Written(Struct, frozen=True):
 
 
 class WrittenMany(Struct, frozen=True):
-    """In the order in which they were asked for."""
+    """The deliveries in the order of the request."""
 
     deliveries: list[Written]
 
 
 class NewLines(Asked, frozen=True):
-    """Many at once, each for itself: one delivery a line, as a JSON object in a text."""
+    """Many independent deliveries: one JSON object in each line."""
 
     lines: Annotated[list[Annotated[str, Meta(max_length=1024 * 1024)]], Meta(min_length=1, max_length=LINES_MAX)]
 
 
 class SentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of a line: the delivery that holds its key, or everything that is wrong with it."""
+    """The result of a line: the delivery that holds its key, or its faults."""
 
     id: int | None = None
     idempotency_key: str | None = None
@@ -75,13 +75,13 @@ class SentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SentLines(Struct, frozen=True):
-    """In the order of the lines."""
+    """The results in the order of the lines."""
 
     lines: list[SentLine]
 
 
 class DeliveryQuery(Asked, frozen=True):
-    """Which deliveries."""
+    """A page of the deliveries that match a filter."""
 
     channel: Text | None = None
     life: DeliveryLife | None = None
@@ -92,7 +92,7 @@ class DeliveryQuery(Asked, frozen=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """A delivery in short."""
+    """A delivery, without its content and trace."""
 
     id: int
     tenant_id: str
@@ -112,14 +112,14 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 class Deliveries(Struct, frozen=True):
-    """A page, the newest first."""
+    """A page of deliveries, the newest first."""
 
     deliveries: list[Delivery]
     next_cursor: str | None
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """An attempt that did not end it well."""
+    """An attempt that did not succeed."""
 
     attempt: int
     outcome: str
@@ -129,7 +129,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What somebody did."""
+    """An action of an operator."""
 
     at: datetime
     actor: str
@@ -139,7 +139,7 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What a provider answered too late."""
+    """A late answer of a provider."""
 
     seen_at: datetime
     verdict: str
@@ -149,7 +149,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What its provider said about it later on."""
+    """A receipt of its provider."""
 
     seen_at: datetime
     said_at: datetime
@@ -160,7 +160,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 class Captured(Struct, frozen=True, kw_only=True):
-    """What the capture provider was given."""
+    """A message that the capture provider has taken."""
 
     captured_at: datetime
     attempt: int
@@ -170,7 +170,7 @@ class Captured(Struct, frozen=True, kw_only=True):
 
 
 class WholeDelivery(Delivery, frozen=True, kw_only=True):
-    """A delivery with what it says and all that became of it."""
+    """A delivery with its content and trace."""
 
     template_name: str | None
     template_version: int | None
@@ -193,39 +193,35 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
 
 
 class ClaimedDelivery(WholeDelivery, frozen=True, kw_only=True):
-    """A delivery as local operators see it: with who has claimed it, and by which claim."""
+    """A delivery with its claim, for local operators."""
 
     token: int | None
     owner: str | None
 
 
 class Mail(Struct, frozen=True):
-    """A mail as a server would get it, in base64."""
+    """A mail in the form that a server would get, in base64."""
 
     id: int
     raw: bytes
 
 
-class Move(Asked, frozen=True):
-    """When it is sent instead, and why."""
+class Move(Why, frozen=True):
+    """The new time of a delivery."""
 
     run_at: Moment
-    reason: Reason
 
 
-class CancelByKey(Asked, frozen=True):
-    """Which delivery is not to be sent, and why."""
-
-    idempotency_key: Text
-    reason: Reason
-
-
-class MoveByKey(Asked, frozen=True):
-    """Which delivery is sent at another time, and why."""
+class CancelByKey(Why, frozen=True):
+    """The key of the delivery to cancel."""
 
     idempotency_key: Text
-    run_at: Moment
-    reason: Reason
+
+
+class MoveByKey(Move, frozen=True):
+    """The key of the delivery to move."""
+
+    idempotency_key: Text
 
 
 _BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)

@@ -1,8 +1,8 @@
-"""What the schema answers to whoever acts on deliveries and runs, in words. The first answer of each means done."""
+"""The answers of the schema to actions on deliveries and runs, in words. The first answer of each means done."""
 
 from collections.abc import Mapping
 
-# Of what was cancelled after an attempt of which nobody knows how it ended.
+# The answer for a delivery that was cancelled after an attempt with an unknown outcome.
 STOPPED = "stopped"
 DELIVERY_ANSWERS: Mapping[str, Mapping[str, str]] = {
     "retry": {
@@ -48,33 +48,33 @@ RUN_ANSWERS: Mapping[str, Mapping[str, str]] = {
     "signal": {"accepted": "has the event"},
 }
 ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
-# Of what was named as a dead letter and is none.
-NO_LETTER = "none"
+# The answer for a run or delivery that is not a dead letter.
+NOT_DEAD = "none"
 ENDED = {"completed": "is completed", "failed": "has failed", "cancelled": "was cancelled"}
 
 
 def delivery_sentence(action: str, delivery_id: int, answer: str) -> tuple[bool, str]:
-    """Whether it was done, and what to say about it."""
+    """Return whether an action on a delivery was done, and the sentence about it."""
     answers = DELIVERY_ANSWERS[action]
     words = answers.get(answer) or COMMON_ANSWERS.get(answer, answer)
     return answer == next(iter(answers)), f"delivery {delivery_id} {words}"
 
 
 def run_sentence(verb: str, run_id: int, answer: str) -> tuple[bool, str]:
-    """Whether it was done, and what to say about it."""
+    """Return whether an action on a run was done, and the sentence about it."""
     if answer == "unknown":
         return False, f"there is no run {run_id}"
     answers = RUN_ANSWERS[verb]
     if answer in answers:
         return answer == next(iter(answers)), f"run {run_id} {answers[answer]}"
     why = f"only a failed one can be {ONLY_FAILED[verb]}" if verb in ONLY_FAILED else "too late"
-    # Cancelled twice is cancelled, but not by this.
+    # A run that was cancelled before is not cancelled by this action.
     return False, f"run {run_id} {ENDED.get(answer, f'is {answer}')}: {why}"
 
 
-def letter_sentence(verb: str, kind: str, number: int, answer: str) -> tuple[bool, str]:
-    """The same of a dead letter: what is said to whoever does it to that run or delivery."""
-    if answer == NO_LETTER:
+def dead_letter_sentence(verb: str, kind: str, number: int, answer: str) -> tuple[bool, str]:
+    """Return whether an action on a dead letter was done, and the sentence about it."""
+    if answer == NOT_DEAD:
         return False, f"{kind} {number} is no dead letter"
     if kind == "run":
         return run_sentence(verb, number, answer)

@@ -1,4 +1,4 @@
-"""The `send` command: one delivery from the command line, or one from each line of a file."""
+"""The `send` command: a delivery from the command line, or one from each line of a file."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,22 +29,22 @@ app = group()
 def send(  # noqa: PLR0913 - each is an option of the command line
     caller: Caller,
     *,
-    channel: Annotated[Text, typer.Option(help="By which channel.")] = None,
-    recipient: Annotated[Text, typer.Option("--to", help="To whom; a social post has nobody.")] = None,
-    body: Annotated[Text, typer.Option(help="What it says, in Liquid.")] = None,
-    part: Annotated[list[str] | None, typer.Option(metavar="NAME=LIQUID", help="A part by its name.")] = None,
-    template_name: Annotated[Text, typer.Option(help="What it says: a stored template, by its name.")] = None,
-    locale: Annotated[Text, typer.Option(help="With --template-name: in which language.")] = None,
+    channel: Annotated[Text, typer.Option(help="The channel.")] = None,
+    recipient: Annotated[Text, typer.Option("--to", help="The address; a social post has none.")] = None,
+    body: Annotated[Text, typer.Option(help="The message, in Liquid.")] = None,
+    part: Annotated[list[str] | None, typer.Option(metavar="NAME=LIQUID", help="A part, in Liquid.")] = None,
+    template_name: Annotated[Text, typer.Option(help="The name of a stored template.")] = None,
+    locale: Annotated[Text, typer.Option(help="With --template-name: the language.")] = None,
     var: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable: JSON, else text.")] = None,
     variables: Annotated[Text, typer.Option("--vars", metavar="JSON", help="Variables, as an object.")] = None,
-    key: Annotated[Text, typer.Option(help="What makes it unique; without one a random key is made.")] = None,
+    key: Annotated[Text, typer.Option(help="The unique key; random by default.")] = None,
     lane: Annotated[Text, typer.Option(help=f"One of {', '.join(LANES)}.")] = None,
-    at: Annotated[Text, typer.Option(metavar="RFC3339", help="When; without it at once.")] = None,
-    expires_at: Annotated[Text, typer.Option(metavar="RFC3339", help="After this it is not sent any more.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
-    topic: Annotated[Text, typer.Option(help="What it is about, where one can unsubscribe from that.")] = None,
+    at: Annotated[Text, typer.Option(metavar="RFC3339", help="The time to send it; now by default.")] = None,
+    expires_at: Annotated[Text, typer.Option(metavar="RFC3339", help="The time after which it is not sent.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="The number of attempts.")] = None,
+    topic: Annotated[Text, typer.Option(help="The topic that recipients can unsubscribe from.")] = None,
     file: Annotated[
-        Path | None, typer.Option(help="JSON lines instead, one delivery each; - is the standard input.")
+        Path | None, typer.Option(help="A file of JSON lines, one delivery each; - is standard input.")
     ] = None,
 ) -> None:
     """Send one delivery, or one for each line of a file.
@@ -73,7 +73,7 @@ def send(  # noqa: PLR0913 - each is an option of the command line
         _send_one(caller, given | {"idempotency_key": key if key is not None else f"cli-{uuid4()}"})
         return
     if given or caller.given.tenant is not None or caller.given.workspace is not None:
-        raise typer.BadParameter("stands for itself: what is sent is in the file", param_hint="--file")
+        raise typer.BadParameter("cannot be combined with other options: the file has them", param_hint="--file")
     tally = send_file(caller, file)
     tell(caller, tally.counts(), str(tally))
     if tally.refused:
@@ -95,7 +95,7 @@ def _send_one(caller: Caller, given: dict[str, object]) -> None:
 
 
 def _variables(text: str | None, pairs: list[str]) -> dict[str, Any] | None:
-    """The variables; JSON is passed on as it was written."""
+    """Return the variables, with JSON unchanged."""
     if text is None and not pairs:
         return None
     try:

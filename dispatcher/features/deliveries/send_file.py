@@ -1,4 +1,4 @@
-"""Sending a file: its lines on their way to a server or the database, and the tally of what became of each."""
+"""Sending a file: its lines are sent in batches, and the results counted."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ DUPLICATES_SHOWN_MAX = 20
 
 
 class Tally(Struct):
-    """What became of the lines so far."""
+    """The results of the lines so far."""
 
     lines: int = 0
     sent: int = 0
@@ -29,12 +29,12 @@ class Tally(Struct):
         return f"sent {self.sent:,}, duplicates {self.duplicates:,}, refused {self.refused:,}"
 
     def counts(self) -> dict[str, int]:
-        """It by names."""
+        """Return the results by name."""
         return {"sent": self.sent, "duplicates": self.duplicates, "refused": self.refused}
 
 
 def send_file(caller: Caller, path: Path) -> Tally:
-    """Send every sound line of a file and name every other."""
+    """Send the valid lines of a file, and show the others."""
     tally = Tally()
     size = path.stat().st_size if path.is_file() else 0
     with opened(path) as source, progress_bar(caller.output, "sending", size) as at:
@@ -70,7 +70,7 @@ def _send_batch(caller: Caller, batch: list[Line], tally: Tally) -> None:
 
 
 def _text(line: Line) -> str | Fault:
-    """What a line says, or why it cannot be read."""
+    """Return the text of a line, or why it cannot be read."""
     if line.content is None:
         return Fault("line", f"is longer than {LINE_BYTES_MAX} bytes")
     try:

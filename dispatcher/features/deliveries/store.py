@@ -1,8 +1,9 @@
-"""Deliveries: writing, finding and showing them, and what an operator may do to one."""
+"""Deliveries in the database: written, found, shown, and changed by operators."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 from msgspec import Raw, Struct
 
@@ -13,14 +14,19 @@ from dispatcher.engine.rules.life import Lane
 _SQL = statements(__name__)
 
 _DOCUMENTS = ("template", "variables", "options", "parts")
+# In the order of the statement's parameters.
+_COLUMNS = (
+    *("tenant_id", "workspace_id", "idempotency_key", "channel", "lane", "recipient", "template", "variables"),
+    *("options", "scheduled_for", "expires_at", "max_attempts", "template_name", "locale", "topic"),
+)
 
 Key = tuple[str, str, str]
 
 
 class New(Struct, frozen=True, kw_only=True):
-    """A delivery that is to be written. Templates, variables and options are JSON objects.
+    """A delivery to write. Template, variables and options are JSON objects.
 
-    Without a template of its own it has the stored one of that name, in the locale that comes nearest.
+    Without a template it uses the stored one of `template_name`, in the nearest locale.
     """
 
     idempotency_key: str
@@ -41,23 +47,23 @@ class New(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """What it is unique by."""
+        """Its unique key."""
         return self.tenant_id, self.workspace_id, self.idempotency_key
 
 
 class Written(Struct, frozen=True):
-    """The delivery that stands under a key now; a duplicate is one that stood there before."""
+    """The delivery that holds a key; a duplicate existed before."""
 
     id: int
     duplicate: bool
 
 
 async def insert(database: Database, batch: Sequence[New]) -> list[Written]:
-    """Write a batch in one statement; says for each which delivery holds its key."""
+    """Write a batch in one statement; return for each the delivery that holds its key."""
     fresh: dict[Key, int] = {}
     held: dict[Key, int] = {}
     missing: Sequence[Key] = [new.key for new in batch]
-    # One look is enough, unless somebody deletes a holder between the two statements.
+    # One round is enough, unless a holder is deleted between the two statements.
     while missing:
         asked = set(missing)
         fresh |= await _insert(database, [new for new in batch if new.key in asked])
@@ -65,7 +71,7 @@ async def insert(database: Database, batch: Sequence[New]) -> list[Written]:
         missing = [key for key in missing if key not in fresh and key not in held]
     answers: list[Written] = []
     for new in batch:
-        # A key that stands twice in one batch: the first is the one that was written.
+        # Of a key that is twice in a batch, the first is written.
         written = fresh.pop(new.key, None)
         if written is not None:
             held[new.key] = written
@@ -74,32 +80,15 @@ async def insert(database: Database, batch: Sequence[New]) -> list[Written]:
 
 
 async def _insert(database: Database, batch: Sequence[New]) -> dict[Key, int]:
-    rows = await database.fetch(
-        _SQL["insert"],
-        [new.tenant_id for new in batch],
-        [new.workspace_id for new in batch],
-        [new.idempotency_key for new in batch],
-        [new.channel for new in batch],
-        [new.lane.value for new in batch],
-        [new.recipient for new in batch],
-        [new.template for new in batch],
-        [new.variables for new in batch],
-        [new.options for new in batch],
-        [new.scheduled_for for new in batch],
-        [new.expires_at for new in batch],
-        [new.max_attempts for new in batch],
-        [new.template_name for new in batch],
-        [new.locale for new in batch],
-        [new.topic for new in batch],
-    )
+    rows = await database.fetch(_SQL["insert"], *(list(map(attrgetter(name), batch)) for name in _COLUMNS))
     return {(found[0], found[1], found[2]): found[3] for found in rows}
 
 
 async def holders(database: Database, keys: Sequence[Key]) -> dict[Key, int]:
-    """The delivery behind each of these keys that there is."""
+    """Return the delivery that holds each of these keys, where there is one."""
     if not keys:
         return {}
-    rows = await database.fetch(_SQL["holders"], *(list(column) for column in zip(*keys, strict=True)))
+    rows = await database.fetch(_SQL["holders"], *map(list, zip(*keys, strict=True)))
     return {(found[0], found[1], found[2]): found[3] for found in rows}
 
 
@@ -114,26 +103,26 @@ async def listed(
     workspace_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The newest deliveries below an id."""
+    """Return the newest deliveries below an id."""
     asked = below, life, channel, tenant_id, count, workspace_id, idempotency_key
     by_key = None not in (tenant_id, workspace_id, idempotency_key)
     return [dict(found) for found in await database.fetch(_SQL["list_of_key" if by_key else "list"], *asked)]
 
 
 async def owner(database: Database, delivery_id: int) -> dict[str, Any] | None:
-    """Whose a delivery is, or None."""
+    """Return the tenant and workspace of a delivery, or None."""
     rows = await database.fetch(_SQL["owner"], delivery_id)
     return dict(rows[0]) if rows else None
 
 
 async def find(database: Database, tenant_id: str, workspace_id: str, idempotency_key: str) -> int | None:
-    """The id behind a key."""
+    """Return the id of the delivery that holds a key."""
     found = await database.value(_SQL["find"], tenant_id, workspace_id, idempotency_key)
     return None if found is None else int(found)
 
 
 async def show(database: Database, delivery_id: int) -> dict[str, Any] | None:
-    """One delivery with its whole trace, or None."""
+    """Return a delivery with its trace, or None."""
     rows = await database.fetch(_SQL["show"], delivery_id)
     if not rows:
         return None
@@ -145,7 +134,7 @@ async def show(database: Database, delivery_id: int) -> dict[str, Any] | None:
 
 
 def readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as people read it: lanes by name, documents as what they are and not as text about it."""
+    """Return a row for display: lanes by name, documents as JSON instead of text."""
     shown = dict(row)
     for name, value in row.items():
         if name == "lane":
@@ -158,26 +147,25 @@ def readable(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def claimed(database: Database, delivery_id: int) -> dict[str, Any]:
-    """Who has claimed a delivery, and by which claim; nothing where there is none. No tenant may see it."""
+    """Return owner and token of a delivery's claim, if it has one. Tenants must not see it."""
     return {name: value for row in await database.fetch(_SQL["claimed"], delivery_id) for name, value in row.items()}
 
 
 async def raw(database: Database, delivery_id: int) -> bytes | None:
-    """The mail that was captured of a delivery last, where there is one."""
-    found: bytes | None = await database.value(_SQL["raw"], delivery_id)
-    return found
+    """Return the last captured mail of a delivery, or None."""
+    return cast("bytes | None", await database.value(_SQL["raw"], delivery_id))
 
 
 async def cancel(database: Database, delivery_id: int, actor: str, reason: str) -> str:
-    """Cancel until it is marked; the answer says what became of it."""
+    """Cancel a delivery that is not marked; return the answer."""
     return str(await database.value(_SQL["cancel"], delivery_id, actor, reason))
 
 
 async def move(database: Database, delivery_id: int, run_at: datetime, actor: str, reason: str) -> str:
-    """Move to another time until it is marked; the answer says what became of it."""
+    """Move a delivery that is not marked to another time; return the answer."""
     return str(await database.value(_SQL["move"], delivery_id, run_at, actor, reason))
 
 
 async def reopen(database: Database, delivery_id: int, actor: str, reason: str) -> str:
-    """Send a failed or skipped one again; the answer says what became of it."""
+    """Send a failed or skipped delivery again; return the answer."""
     return str(await database.value(_SQL["reopen"], delivery_id, actor, reason))

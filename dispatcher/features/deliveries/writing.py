@@ -1,4 +1,4 @@
-"""Writing deliveries for somebody who waits: each is written, or told why not, whatever its neighbours are."""
+"""Writing deliveries for a caller: each is written or refused, independently of the others in the batch."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,10 +9,10 @@ from dispatcher.db.database import Database
 from dispatcher.features.deliveries.store import New, Written, insert
 from dispatcher.features.templates import store as templates
 
-# Of one statement: asyncpg encodes some 1 MB a millisecond, and 200 rows.
+# In one statement: asyncpg encodes about 1 MB, and 200 rows, in a millisecond.
 PAGE_CHARACTERS_MAX = 2_000_000
 PAGE_MAX = 1_000
-# The database says no to a row, whoever asks and however often.
+# Errors of a row that a repetition cannot cure.
 _REFUSED_BY_DATABASE = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
@@ -22,12 +22,10 @@ _REFUSED_BY_DATABASE = (
 
 
 async def write(database: Database, batch: Sequence[New]) -> list[Written | Fault]:
-    """Write a batch, but for those whose stored template is not there: whoever waits for the answer wants to know."""
+    """Write a batch; return for each the delivery that holds its key, or why it is refused."""
     places = [number for number, new in enumerate(batch) if new.template is None]
-    asked = [
-        (one.tenant_id, one.workspace_id, one.template_name or "", one.channel)
-        for one in map(batch.__getitem__, places)
-    ]
+    named = [batch[place] for place in places]
+    asked = [(new.tenant_id, new.workspace_id, new.template_name or "", new.channel) for new in named]
     found = zip(places, await templates.faults(database, asked), strict=True)
     refused = {number: Fault("template_name", words) for number, words in found if words is not None}
     sound = [new for number, new in enumerate(batch) if number not in refused]
@@ -36,7 +34,7 @@ async def write(database: Database, batch: Sequence[New]) -> list[Written | Faul
 
 
 def _pages(batch: Sequence[New]) -> Iterator[Sequence[New]]:
-    """As much of a batch at a time as can be sent to Postgres without holding the event loop."""
+    """Split a batch into pages that can be encoded without holding the event loop."""
     first = size = 0
     for number, new in enumerate(batch):
         size += len(new.variables) + len(new.template or "") + len(new.options)
@@ -48,11 +46,11 @@ def _pages(batch: Sequence[New]) -> Iterator[Sequence[New]]:
 
 
 async def _write(database: Database, batch: Sequence[New], *, alone: bool = False) -> list[Written | Fault]:
-    """Where the database refuses a batch, halves find the guilty, so that nobody else suffers."""
+    """Write a batch; one that the database refuses is halved until the faulty delivery is alone."""
     if not batch:
         return []
     try:
-        # Without a savepoint for one alone, which most are: whoever writes it in a transaction has nothing else there.
+        # Most requests have one delivery, and nothing else in their transaction: it needs no savepoint.
         if alone:
             return list(await insert(database, batch))
         async with database.attempt():

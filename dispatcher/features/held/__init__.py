@@ -1,1 +1,1 @@
-"""Held deliveries: a call was begun and nobody knows how it ended. Somebody settles them."""
+"""Held deliveries: the outcome of a call is unknown, until an operator settles it."""

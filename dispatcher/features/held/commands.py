@@ -1,4 +1,4 @@
-"""The `held` commands: deliveries whose call was begun and whose outcome nobody knows, until somebody settles them."""
+"""The `held` commands: list, show and settle deliveries whose outcome is unknown."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -17,10 +17,10 @@ from dispatcher.cli.terminal.output import show_list
 from dispatcher.features.deliveries.commands import Id, show_delivery
 from dispatcher.features.deliveries.endpoints import get_delivery
 from dispatcher.features.held import endpoints
-from dispatcher.features.held.models import HeldDelivery, SettleAs, Standing
+from dispatcher.features.held.models import HeldDelivery, HeldState, SettleAs
 from dispatcher.http.cursors import ID_MAX
 
-app = group(help="List and show held deliveries, and say what became of them.")
+app = group(help="List, show and settle held deliveries.")
 
 WORDS = Words("delivery", "deliveries", "held", "settling", "settled", "settled", "none is held", "held")
 AS_WORDS = {"sent": "settled as sent", "failed": "settled as failed", "requeue": "sent again"}
@@ -46,8 +46,8 @@ def _cells(row: HeldDelivery) -> tuple[object, ...]:
 
 @command(app, "show", spans=True)
 def show(caller: Caller, delivery_id: Id) -> None:
-    """Show a held delivery: since when and why, from when it can be settled, and everything that happened to it."""
-    now: Standing = caller.ask(endpoints.get_held, delivery_id)
+    """Show a held delivery: since when and why, when it can be settled, and its trace."""
+    now: HeldState = caller.ask(endpoints.get_held, delivery_id)
     if now.life != "held":
         see = f"see `{launcher()} deliveries show {delivery_id}`"
         caller.output.error("NotHeld", f"delivery {delivery_id} is not held, it is {now.life}: {see}")
@@ -62,7 +62,7 @@ def show(caller: Caller, delivery_id: Id) -> None:
     show_delivery(caller, found)
 
 
-def _facts(now: Standing) -> list[tuple[str, str]]:
+def _facts(now: HeldState) -> list[tuple[str, str]]:
     since = "unknown" if now.held_at is None else second(now.held_at)
     if now.wait_seconds and now.settle_after is not None:
         start = f"{second(now.settle_after)}: until then a call of its dead owner may still be going on"
@@ -78,20 +78,20 @@ def resolve(  # noqa: PLR0913 - each is an option of the command line
     *,
     ids: Annotated[list[int] | None, typer.Argument(min=1, max=ID_MAX, metavar="[ID...]")] = None,
     sent: Annotated[bool, typer.Option("--sent", help="It has arrived.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="It has not arrived, and shall not any more.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="It has not arrived: do not send it again.")] = False,
     requeue: Annotated[bool, typer.Option("--requeue", help="It has not arrived: send it again.")] = False,
-    message_id: Annotated[str | None, typer.Option(help="With --sent: by which id its provider knows it.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that are held, in place of IDs.")] = False,
+    message_id: Annotated[str | None, typer.Option(help="With --sent: the id of the message at its provider.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All held deliveries, in place of IDs.")] = False,
     channel: Channel = None,
     yes: Yes = False,
 ) -> None:
-    """Say what became of held deliveries. Who said it, when and why is kept.
+    """Settle held deliveries. Actor, time and reason are stored.
 
-    By their IDs, or all of a channel or tenant with --all, which says first how many they are.
+    Deliveries are named by IDs, or with --all are all of a channel or tenant, which are counted first.
     """
     ids = list(dict.fromkeys(ids or []))
     settle_as = _one_of(sent, failed, requeue)
-    _require_sense(caller, ids, everything, channel)
+    _check_selection(caller, ids, everything, channel)
     if message_id is not None and (settle_as != "sent" or len(ids) != 1):
         raise typer.BadParameter("goes with --sent and one ID", param_hint="--message-id")
     require_reason(reason)
@@ -105,19 +105,15 @@ def resolve(  # noqa: PLR0913 - each is an option of the command line
 
 
 def _one_of(sent: bool, failed: bool, requeue: bool) -> SettleAs:
-    match sent, failed, requeue:
-        case True, False, False:
-            return "sent"
-        case False, True, False:
-            return "failed"
-        case False, False, True:
-            return "requeue"
-        case _:
-            raise typer.BadParameter("name exactly one of them", param_hint="--sent, --failed, --requeue")
+    options: dict[SettleAs, bool] = {"sent": sent, "failed": failed, "requeue": requeue}
+    chosen = [name for name, given in options.items() if given]
+    if len(chosen) != 1:
+        raise typer.BadParameter("name exactly one of them", param_hint="--sent, --failed, --requeue")
+    return chosen[0]
 
 
-def _require_sense(caller: Caller, ids: list[int], everything: bool, channel: str | None) -> None:
-    """IDs or --all, and filters with --all only."""
+def _check_selection(caller: Caller, ids: list[int], everything: bool, channel: str | None) -> None:
+    """Require IDs or --all, and filters only with --all."""
     if bool(ids) == everything:
         raise typer.BadParameter("name deliveries by their IDs, or all with --all", param_hint="ID")
     require_filter("--channel", channel)
@@ -128,25 +124,25 @@ def _require_sense(caller: Caller, ids: list[int], everything: bool, channel: st
 
 
 def _settle(caller: Caller, delivery_id: int, body: Mapping[str, object]) -> Outcome:
-    """Settle one; about one that was not settled, look what it is now."""
+    """Settle a delivery; where that is refused, describe its state now."""
     outcome = bulk.attempt(caller, endpoints.resolve_held, delivery_id, body)
     if outcome.done or outcome.answer == "unknown":
         return outcome
-    now: Standing = caller.ask(endpoints.get_held, delivery_id)
-    return structs.replace(outcome, message=why_not(outcome.answer, now))
+    now: HeldState = caller.ask(endpoints.get_held, delivery_id)
+    return structs.replace(outcome, message=refusal_sentence(outcome.answer, now))
 
 
-def why_not(answer: str, now: Standing) -> str:
-    """Why a delivery was not settled, in a sentence."""
+def refusal_sentence(answer: str, now: HeldState) -> str:
+    """Return why a delivery was not settled, as a sentence."""
     if answer == "early":
-        # Its time may have come between the answer and the look.
+        # The time may have come between the two requests.
         until = f"before {second(now.settle_after)} (in {now.wait_seconds or 0:.0f} s)" if now.settle_after else "yet"
         return f"delivery {now.id} cannot be settled {until}: a call of its dead owner may still be going on"
     words = f"is not held, it is {now.life}" if answer == "not held" else f"is {answer} already"
     return f"delivery {now.id} {words}{_by_whom(now)}"
 
 
-def _by_whom(now: Standing) -> str:
+def _by_whom(now: HeldState) -> str:
     if now.actor is None or now.at is None:
         return ""
     did = "requeued it" if now.action == "requeue" else f"settled it as {now.action}"
@@ -154,7 +150,7 @@ def _by_whom(now: Standing) -> str:
 
 
 def _settle_all(caller: Caller, settle_as: SettleAs, channel: str | None, reason: str, *, yes: bool) -> None:
-    """Settle all that are held now, and none that is held later."""
+    """Settle all that are held now; later ones are left alone."""
     count, until = bulk.count(caller, endpoints.list_held, lambda row: row.held_at, {"channel": channel})
     body = {"settle_as": settle_as, "reason": reason, "channel": channel, "until": until}
     words = structs.replace(WORDS, done_as=AS_WORDS[settle_as])

@@ -1,7 +1,6 @@
-"""Held deliveries over HTTP: which they are, and what somebody says became of one, or of all that a filter matches."""
+"""Held deliveries over HTTP: listed, shown; settled one by one, or all that match a filter."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -23,29 +22,27 @@ SWEEP_NOUN = "settle"
 
 @endpoint("GET", "/held", Right.HELD, query=models.HeldQuery, answered=models.HELD_DELIVERIES)
 async def list_held(call: Call) -> Done:
-    """List deliveries of which nobody knows how they ended, the longest held first."""
+    """List deliveries with an unknown outcome, the longest held first."""
     asked: models.HeldQuery = call.query
-    place = None if asked.cursor is None else _place(asked.cursor)
-    whose = call.part.tenant_id, call.part.workspace_id
-    rows = await store.listed(call.database, *whose, asked.limit + 1, channel=asked.channel, behind=place)
+    place = None
+    if asked.cursor is not None:
+        since, last = behind(NOUN, asked.cursor, 2)
+        place = moment(since), last
+    scope = call.part.tenant_id, call.part.workspace_id
+    rows = await store.listed(call.database, *scope, asked.limit + 1, channel=asked.channel, behind=place)
     return Done(models.HeldDeliveries(*page(rows, asked.limit, models.HeldDelivery, _end)))
-
-
-def _place(text: str) -> tuple[datetime, int]:
-    number, delivery_id = behind(NOUN, text, 2)
-    return moment(number), delivery_id
 
 
 def _end(row: Mapping[str, Any]) -> str:
     return cursor(NOUN, microseconds(row["held_at"]), row["id"])
 
 
-@endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.STANDING, problems=(NOT_FOUND,))
+@endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.HELD_STATE, problems=(NOT_FOUND,))
 async def get_held(call: Call) -> Done:
-    """Show where a delivery stands that is or was held, and who settled it last."""
+    """Show the state of a delivery that is or was held, and who settled it last."""
     delivery_id = await _named(call)
-    now = (await store.standing(call.database, [delivery_id]))[delivery_id]
-    return Done(msgspec.convert(now, models.Standing))
+    now = (await store.state(call.database, [delivery_id]))[delivery_id]
+    return Done(msgspec.convert(now, models.HeldState))
 
 
 async def _named(call: Call) -> int:
@@ -65,7 +62,7 @@ async def _named(call: Call) -> int:
     problems=(NOT_FOUND, CONFLICT),
 )
 async def resolve_held(call: Call) -> Done:
-    """Say what became of a held delivery, or have it sent again."""
+    """Settle a held delivery, or send it again."""
     delivery_id = await _named(call)
     said: models.Settle = call.given
     told = said.settle_as, call.actor, said.reason, said.provider_message_id
@@ -73,7 +70,7 @@ async def resolve_held(call: Call) -> Done:
     if answer == "settled":
         words = "will be sent again" if said.settle_as == "requeue" else f"is settled as {said.settle_as}"
         return Done(Acted(delivery_id, answer, f"delivery {delivery_id} {words}"))
-    now = (await store.standing(call.database, [delivery_id])).get(delivery_id)
+    now = (await store.state(call.database, [delivery_id])).get(delivery_id)
     wait = {"retry-after": str(int(now["wait_seconds"] or 0) + 1)} if now is not None and answer == "early" else None
     raise Problem(CONFLICT, _why_not(delivery_id, answer, now), headers=wait, answer=answer)
 
@@ -93,10 +90,10 @@ def _why_not(delivery_id: int, answer: str, now: Mapping[str, Any] | None) -> st
     given=models.SweepHeld,
     example={"settle_as": "requeue", "reason": "nothing of it has arrived", "channel": "sms"},
     answered=SWEPT,
-    description=f"{GOES_ON} What is held after the first of them is left alone.",
+    description=f"{GOES_ON} Deliveries that are held after the first request are left alone.",
 )
 async def resolve_all_held(call: Call) -> Done:
-    """Say what became of all held deliveries that a filter matches, as many as one request may."""
+    """Settle all held deliveries that match a filter, as many as one request may."""
     said: models.SweepHeld = call.given
     if said.cursor is None:
         begun, place = await timestamps.now(call.database), (FIRST, 0)
@@ -104,8 +101,8 @@ async def resolve_all_held(call: Call) -> Done:
         since, held_at, last = behind(SWEEP_NOUN, said.cursor, 3, "$.cursor")
         begun, place = moment(since), (moment(held_at), last)
     until = begun if said.until is None else min(begun, said.until)
-    whose = call.part.tenant_id, call.part.workspace_id
-    rows = await store.listed(call.database, *whose, said.limit + 1, channel=said.channel, behind=place, until=until)
+    scope = call.part.tenant_id, call.part.workspace_id
+    rows = await store.listed(call.database, *scope, said.limit + 1, channel=said.channel, behind=place, until=until)
     some, more = cut(
         rows, said.limit, lambda last: cursor(SWEEP_NOUN, *map(microseconds, (begun, last["held_at"])), last["id"])
     )
@@ -113,7 +110,7 @@ async def resolve_all_held(call: Call) -> Done:
     async def act(ids: Sequence[int]) -> list[NotDone]:
         answers = await store.settle(call.database, ids, said.settle_as, call.actor, said.reason)
         left = [one for one in ids if answers[one] != "settled"]
-        now = await store.standing(call.database, left) if left else {}
+        now = await store.state(call.database, left) if left else {}
         return [NotDone(one, answers[one], _why_not(one, answers[one], now.get(one))) for one in left]
 
     return Done(await sweep([row["id"] for row in some], act, more))

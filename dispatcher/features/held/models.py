@@ -1,4 +1,4 @@
-"""Models of held deliveries: what requests say of them, and what answers say."""
+"""Models of held deliveries: requests and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ SettleAs = Literal["sent", "failed", "requeue"]
 
 
 class HeldQuery(Asked, frozen=True):
-    """Which held deliveries."""
+    """A page of held deliveries."""
 
     channel: Text | None = None
     cursor: Cursor | None = None
@@ -20,15 +20,15 @@ class HeldQuery(Asked, frozen=True):
 
 
 class Settle(Asked, frozen=True):
-    """What became of it, as somebody has found out, or that it is sent again."""
+    """The outcome of a held delivery as an operator has found it, or that it is sent again."""
 
     settle_as: SettleAs
     reason: Reason
-    provider_message_id: Annotated[Text | None, Meta(description="What its provider calls it.")] = None
+    provider_message_id: Annotated[Text | None, Meta(description="The id of the message at its provider.")] = None
 
 
 class SweepHeld(Asked, frozen=True, kw_only=True):
-    """Which held deliveries are meant, and what became of them, or that they are sent again."""
+    """A filter of held deliveries, and their outcome, or that they are sent again."""
 
     settle_as: SettleAs
     reason: Reason
@@ -39,7 +39,7 @@ class SweepHeld(Asked, frozen=True, kw_only=True):
 
 
 class HeldDelivery(Struct, frozen=True, kw_only=True):
-    """A delivery whose call was begun, and of which nobody knows how it ended."""
+    """A delivery whose call was begun, and whose outcome is unknown."""
 
     id: int
     idempotency_key: str
@@ -47,21 +47,21 @@ class HeldDelivery(Struct, frozen=True, kw_only=True):
     recipient: str
     attempt: int
     held_at: datetime
-    settle_after: Annotated[datetime | None, Meta(description="Before, a call of its dead owner may go on.")]
+    settle_after: Annotated[datetime | None, Meta(description="Until then a call of its dead owner may go on.")]
     error: str | None
     tenant_id: str
     workspace_id: str
 
 
 class HeldDeliveries(Struct, frozen=True):
-    """A page, the longest held first."""
+    """A page of held deliveries, the longest held first."""
 
     held: list[HeldDelivery]
     next_cursor: str | None
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """Where a delivery stands, from when it can be settled, and who settled it last, if anybody did."""
+class HeldState(Struct, frozen=True, kw_only=True):
+    """The state of a delivery, when it can be settled, and who settled it last."""
 
     id: int
     life: str
@@ -90,7 +90,7 @@ _HELD = HeldDelivery(
     error="no answer",
 )
 HELD_DELIVERIES = HeldDeliveries([_HELD], next_cursor=None)
-STANDING = Standing(
+HELD_STATE = HeldState(
     id=18,
     life="held",
     held_at=_HELD_AT,

@@ -1,4 +1,4 @@
-"""Held deliveries in the database: listing them, settling them by the page, and where they stand afterwards."""
+"""Held deliveries in the database: listed, settled by the page, and their state afterwards."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -20,7 +20,7 @@ async def listed(
     behind: tuple[datetime, int] | None,
     until: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the longest held, behind a time and an id, of those that were held before a time."""
+    """Return the longest held, after a time and an id, that were held before `until`."""
     asked = tenant_id, workspace_id, count, channel, *(behind or (None, None)), until
     return [dict(found) for found in await database.fetch(_SQL["list"], *asked)]
 
@@ -28,11 +28,11 @@ async def listed(
 async def settle(
     database: Database, ids: Sequence[int], settle_as: str, actor: str, reason: str, message_id: str | None = None
 ) -> dict[int, str]:
-    """Settle a page; answers for each settled, unknown, early, not held, or the status that it has already."""
+    """Settle a page; return for each settled, unknown, early, not held, or the status that it has already."""
     rows = await database.fetch(_SQL["settle"], ids, settle_as, actor, reason, message_id)
     return {found["id"]: found["answer"] for found in rows}
 
 
-async def standing(database: Database, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return where these stand now, held or not."""
-    return {found["id"]: dict(found) for found in await database.fetch(_SQL["standing"], ids)}
+async def state(database: Database, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return the states of deliveries now, held or not."""
+    return {found["id"]: dict(found) for found in await database.fetch(_SQL["state"], ids)}

@@ -15,7 +15,7 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, d.recipi
 SELECT asked.id, dispatcher.settle_held(asked.id, $2, $3, $4, $5) AS answer
   FROM (SELECT id FROM unnest($1::bigint[]) AS r (id) ORDER BY id) AS asked;
 
--- name: standing
+-- name: state
 -- Where deliveries stand now, and which operator settled them last.
 SELECT s.id, l.life, s.held_at, s.settle_after, s.error,
        greatest(extract(epoch FROM s.settle_after - statement_timestamp()), 0)::float8 AS wait_seconds,

@@ -210,7 +210,7 @@ def _is_theirs(erasure: Erasure, row: Any) -> bool:  # noqa: ANN401 - asyncpg's 
 async def _end(database: Database, rows: Sequence[Any], actor: str) -> None:
     """Let nothing more of these go out. What is with its provider just now is left to end by itself."""
     waiting = [row["id"] for row in rows if row["status"] == "queued" and not row["marked"] and not row["held"]]
-    became = await suppression.bar(database, dict.fromkeys(waiting, _REASON))
+    became = await suppression.skip(database, dict.fromkeys(waiting, _REASON))
     held = [row["id"] for row in rows if row["held"]] + [one for one, life in became.items() if life == "held"]
     for one in held:
         await database.fetch(_SQL["settle"], one, actor)

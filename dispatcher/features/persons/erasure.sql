@@ -98,7 +98,7 @@ SELECT f.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
 -- name: untold
 -- What is to be told of something that was erased says nothing that was known of it then. Who tells it just now is waited for: that
 -- is a delivery from then on.
-UPDATE dispatcher.happenings h
+UPDATE dispatcher.webhook_events h
    SET facts = h.facts || jsonb_strip_nulls(jsonb_build_object(
            'error', CASE WHEN h.facts ->> 'error' IS NOT NULL THEN 'erased' END,
            'provider_message_id', dispatcher.erased(h.facts ->> 'provider_message_id'),

@@ -1,4 +1,4 @@
-"""Receipts over HTTP: what providers post about deliveries, each by a door that lets only the signed in."""
+"""Receipts over HTTP: signed requests of providers about deliveries."""
 
 import asyncio
 import math
@@ -19,24 +19,24 @@ from msgspec import Struct
 from dispatcher.base.metrics import Metrics
 from dispatcher.db.database import PASSING, Database
 from dispatcher.features.receipts import store
-from dispatcher.features.receipts.providers import request as door
 from dispatcher.features.receipts.providers.receipt import Identity
-from dispatcher.features.receipts.providers.request import Doors, Forged, Garbled, Heard
+from dispatcher.features.receipts.providers.request import Accepted, Forged, Garbled, Providers
+from dispatcher.features.receipts.providers.request import Request as PostedReceipt
 from dispatcher.http.server.public_bodies import Strangers
 
 log = structlog.get_logger(__name__)
 
 PATH = "/receipts/"
-# The largest that a provider sends is an SNS message, with a mail's headers in it.
+# The largest request is an SNS message with the headers of a mail.
 BODY_BYTES_MAX = 256 * 1024
 # Written at a time: a flood of receipts leaves the other connections of the pool to the deliveries.
 AT_ONCE_MAX = 2
 RETRY_SECONDS = "30"
-# Anybody can post what is not signed: the counter counts it, and the log says why now and then.
+# Anybody can send unsigned requests: all are counted, some are logged.
 FORGED_LOGGED_SECONDS = 10.0
 HEADERS = {"cache-control": "no-store"}
 
-# Also before the schema is there.
+# Any error of Postgres: the schema may be missing, too.
 TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.PostgresError)
 
 _TITLES = {
@@ -49,51 +49,52 @@ _TITLES = {
 }
 
 
-class Office(Struct, frozen=True):
-    """What receipts are received with."""
+class ReceiptContext(Struct, frozen=True):
+    """The dependencies of the receipt endpoint."""
 
-    doors: Callable[[], Doors]
+    providers: Callable[[], Providers]
     database: Callable[[], Database]
     identity: Identity
     metrics: Metrics
     now: Callable[[], float] = time.time
 
 
-def receiving(office: Office) -> list[HTTPRouteHandler]:
-    """The routes. A provider that nothing is configured of is not there."""
-    turn = asyncio.Semaphore(AT_ONCE_MAX)
+def receipt_handlers(context: ReceiptContext) -> list[HTTPRouteHandler]:
+    """Return the routes. A provider without configuration is answered with 404."""
+    writing = asyncio.Semaphore(AT_ONCE_MAX)
     strangers = Strangers()
     logged: dict[str, float] = {}
 
     @post(PATH + "{provider:str}", request_max_body_size=BODY_BYTES_MAX)
     async def receive(request: Request[object, object, State], provider: FromPath[str]) -> Response[bytes]:
-        opened = office.doors().get(provider)
-        if opened is None:
+        read = context.providers().get(provider)
+        if read is None:
             return _problem(404)
         body = await _body(request, strangers)
         if isinstance(body, int):
             return _problem(body)
         query = request.scope["query_string"].decode("ascii", "replace")
-        match opened(door.Request(_headers(request), query, body, office.now())):
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        match read(PostedReceipt(headers, query, body, context.now())):
             case Forged(why=why):
-                office.metrics.receipts.labels(provider, "forged").inc()
-                if abs(office.now() - logged.get(provider, -math.inf)) >= FORGED_LOGGED_SECONDS:
-                    logged[provider] = office.now()
+                context.metrics.receipts.labels(provider, "forged").inc()
+                if abs(context.now() - logged.get(provider, -math.inf)) >= FORGED_LOGGED_SECONDS:
+                    logged[provider] = context.now()
                     log.warning("receipt.forged", provider=provider, why=why)
                 return _problem(401)
             case Garbled(why=why):
-                office.metrics.receipts.labels(provider, "garbled").inc()
+                context.metrics.receipts.labels(provider, "garbled").inc()
                 log.warning("receipt.garbled", provider=provider)
                 return _problem(400, why)
-            case Heard() as heard:
-                async with turn:
-                    return await _keep(office, provider, heard)
+            case Accepted() as accepted:
+                async with writing:
+                    return await _store(context, provider, accepted)
 
     return [receive]
 
 
 async def _body(request: Request[object, object, State], strangers: Strangers) -> bytes | int:
-    """What was posted, or the status that says why it is not read."""
+    """Return the body, or the status of the refusal."""
     try:
         async with strangers.body():
             return await request.body()
@@ -102,29 +103,25 @@ async def _body(request: Request[object, object, State], strangers: Strangers) -
     except RequestEntityTooLarge:
         return 413
     except (ClientException, InternalServerException):
-        # The latter is how somebody who hangs up in the middle looks.
+        # The latter: the sender has closed the connection.
         return 400
 
 
-def _headers(request: Request[object, object, State]) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in request.headers.items()}
-
-
-async def _keep(office: Office, provider: str, heard: Heard) -> Response[bytes]:
-    if heard.confirm:
-        log.warning("receipts.confirm", provider=provider, url=heard.confirm)
+async def _store(context: ReceiptContext, provider: str, accepted: Accepted) -> Response[bytes]:
+    if accepted.confirm:
+        log.warning("receipts.confirm", provider=provider, url=accepted.confirm)
     try:
-        became: Sequence[str] = await store.hear(office.database(), provider, heard, office.identity)
+        outcome: Sequence[str] = await store.accept(context.database(), provider, accepted, context.identity)
     except TROUBLE as trouble:
         log.warning("receipts.failed", provider=provider, error=type(trouble).__name__)
         return _problem(503, headers={"retry-after": RETRY_SECONDS})
-    for one in became or ["ignored"]:
-        office.metrics.receipts.labels(provider, one).inc()
+    for one in outcome or ["ignored"]:
+        context.metrics.receipts.labels(provider, one).inc()
     return Response(b"", status_code=204, headers=HEADERS)
 
 
 def _problem(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response[bytes]:
-    """A problem document (RFC 9457)."""
+    """Return a problem document (RFC 9457)."""
     said = {"type": "about:blank", "title": _TITLES[status], "status": status} | ({"detail": detail} if detail else {})
     return Response(
         msgspec.json.encode(said),

@@ -1,6 +1,5 @@
-"""Receipts: kept with the delivery that each is about, which it settles where that is held, and looked for again."""
+"""Receipts: stored with their deliveries, which they settle where those are held; unmatched receipts wait."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -17,55 +16,52 @@ from dispatcher.features.receipts.providers.receipt import (
     match,
     wait_seconds,
 )
-from dispatcher.features.receipts.providers.request import Heard
+from dispatcher.features.receipts.providers.request import Accepted
 
 _SQL = statements(__name__)
 
-# recorded, or known already; settled: its delivery was held; waiting: its delivery is not known (yet); dropped: too
-# many wait; gone: its delivery was deleted.
-Became = Literal["recorded", "known", "settled", "waiting", "dropped", "gone"]
+# settled: recorded, and its delivery was held; waiting: its delivery is not known (yet); dropped: too many wait; gone:
+# its delivery was deleted.
+Outcome = Literal["recorded", "known", "settled", "waiting", "dropped", "gone"]
 
-# The flush writes a name within seconds, unless Postgres is away; what waits longer is of another database.
+# The flush writes a name within seconds, unless Postgres is away; a receipt that waits longer is of another database.
 KEPT_SECONDS = 86_400.0
 WAITING_MAX = 100_000
-# Deliveries to one address that are looked through.
+# Deliveries to one address that are searched.
 CANDIDATES_MAX = 500
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Receipt).decode
 
 
-async def hear(database: Database, provider: str, heard: Heard, identity: Identity) -> list[Became]:
-    """Keep what was said, all of it or nothing. Says what became of each receipt; `known` where it was heard before."""
+async def accept(database: Database, provider: str, accepted: Accepted, identity: Identity) -> list[Outcome]:
+    """Store the receipts of a request in one transaction; return an outcome each, or `known` for a repetition."""
     async with database.transaction() as connection:
-        if not await connection.fetch(_SQL["heard"], provider, heard.event, heard.kept_seconds):
+        if not await connection.fetch(_SQL["remember"], provider, accepted.event, accepted.kept_seconds):
             return ["known"]
-        found = [(receipt, await _find(connection, receipt, identity)) for receipt in heard.receipts]
-        # By number, so that two that say something of the same ones do not wait for each other in a ring.
+        found = [(receipt, await _find(connection, receipt, identity)) for receipt in accepted.receipts]
+        # In the order of ids: two requests about the same deliveries cannot deadlock.
         found.sort(key=lambda pair: pair[1].id if pair[1] else 0)
         return [await _keep(connection, provider, receipt, meant) for receipt, meant in found]
 
 
 async def _find(connection: Any, receipt: Receipt, identity: Identity) -> Candidate | None:  # noqa: ANN401 - asyncpg's
-    """The delivery that a receipt is about."""
-    candidates: list[Candidate] = []
+    """Return the delivery that a receipt is about."""
     if receipt.delivery_id is not None or receipt.key is not None:
         key = receipt.key or (None, None, None)
-        candidates = _candidates(await connection.fetch(_SQL["by_name"], receipt.delivery_id, *key))
-    meant = match(receipt, candidates, identity)
-    if meant is None and receipt.names and receipt.recipient:
-        written = forms(address("", receipt.recipient))
-        await connection.fetch(_SQL["in_order"])
-        candidates = _candidates(await connection.fetch(_SQL["by_address"], written, CANDIDATES_MAX))
-        meant = match(msgspec.structs.replace(receipt, delivery_id=None, key=None), candidates, identity)
-    return meant
+        rows = await connection.fetch(_SQL["by_name"], receipt.delivery_id, *key)
+        meant = match(receipt, [Candidate(*row) for row in rows], identity)
+        if meant is not None:
+            return meant
+    if not (receipt.names and receipt.recipient):
+        return None
+    await connection.fetch(_SQL["in_order"])
+    rows = await connection.fetch(_SQL["by_address"], forms(address("", receipt.recipient)), CANDIDATES_MAX)
+    unnamed = msgspec.structs.replace(receipt, delivery_id=None, key=None)
+    return match(unnamed, [Candidate(*row) for row in rows], identity)
 
 
-def _candidates(rows: Sequence[Any]) -> list[Candidate]:
-    return [Candidate(*row) for row in rows]
-
-
-async def _keep(connection: Any, provider: str, receipt: Receipt, meant: Candidate | None) -> Became:  # noqa: ANN401 - asyncpg's
+async def _keep(connection: Any, provider: str, receipt: Receipt, meant: Candidate | None) -> Outcome:  # noqa: ANN401 - asyncpg's
     if meant is not None:
         return await _record(connection, provider, receipt, meant)
     waits = await connection.fetch(
@@ -74,11 +70,10 @@ async def _keep(connection: Any, provider: str, receipt: Receipt, meant: Candida
     return "waiting" if waits else "dropped"
 
 
-async def _record(connection: Any, provider: str, receipt: Receipt, meant: Candidate) -> Became:  # noqa: ANN401 - asyncpg's
+async def _record(connection: Any, provider: str, receipt: Receipt, meant: Candidate) -> Outcome:  # noqa: ANN401 - asyncpg's
     contact = address(meant.channel, receipt.recipient) if meant.is_erased else meant.contact
     if receipt.suppresses and contact.text:
-        # A mailbox that is gone, or a person who complains, is so for every channel; a number without SMS may be
-        # called.
+        # A dead mailbox and a complaint hold for every channel; a number without SMS may be called.
         everywhere = contact.kind == "email" or receipt.suppresses == "complaint"
         await connection.fetch(
             _SQL["suppress_erased" if meant.is_erased else "suppress"],
@@ -95,15 +90,15 @@ async def _record(connection: Any, provider: str, receipt: Receipt, meant: Candi
     name, reason = receipt.names[0] if receipt.names else None, receipt.reason
     if meant.is_erased:
         name, reason = None if name is None else hashed(name), ""
-    became: Became = await connection.fetchval(
+    outcome: Outcome = await connection.fetchval(
         _SQL["record"], meant.id, receipt.kind, RANKS[receipt.kind], provider, name, receipt.at, reason
     )
-    return became
+    return outcome
 
 
-async def look_again(database: Database, page: int, identity: Identity) -> list[tuple[str, Became]]:
-    """Look for the deliveries of receipts that wait; says what became of those that were found, by provider."""
-    became: list[tuple[str, Became]] = []
+async def match_waiting(database: Database, page: int, identity: Identity) -> list[tuple[str, Outcome]]:
+    """Search for the deliveries of waiting receipts; return provider and outcome of each that was found."""
+    outcome: list[tuple[str, Outcome]] = []
     for row in await database.fetch(_SQL["due"], page):
         async with database.transaction() as connection:
             receipt = _decode(row["receipt"])
@@ -111,20 +106,20 @@ async def look_again(database: Database, page: int, identity: Identity) -> list[
             if meant is None:
                 await connection.fetch(_SQL["put_off"], row["id"], wait_seconds(row["looks"] + 1))
             elif await connection.fetch(_SQL["take"], row["id"]):
-                became.append((row["provider"], await _record(connection, row["provider"], receipt, meant)))
-    return became
+                outcome.append((row["provider"], await _record(connection, row["provider"], receipt, meant)))
+    return outcome
 
 
 async def settle_held(database: Database, page: int) -> int:
-    """Settle held deliveries whose receipts came before they were held; says how many."""
+    """Settle held deliveries whose receipts came before they were held; return their number."""
     return int(await database.value(_SQL["settle"], page))
 
 
 async def forget(database: Database, page: int) -> int:
-    """Forget what was heard long enough ago; says how many it were."""
+    """Delete remembered events that have expired; return their number."""
     return int(await database.value(_SQL["forget"], page))
 
 
 async def waiting(database: Database) -> int:
-    """How many receipts wait for their delivery."""
+    """Return the number of receipts that wait for their delivery."""
     return int(await database.value(_SQL["waiting"], WAITING_MAX))

@@ -1,4 +1,4 @@
--- name: heard
+-- name: remember
 -- Remember what was heard until $3 seconds from now; no row where it is remembered already. Who comes second with the
 -- same waits for the first one's end.
 INSERT INTO dispatcher.receipt_events (provider, event, keep_until)

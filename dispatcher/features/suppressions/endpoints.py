@@ -10,8 +10,7 @@ import msgspec
 from dispatcher.base.errors import Fault
 from dispatcher.base.values.addresses import Address, Kind, given
 from dispatcher.engine.rules.life import LANES
-from dispatcher.engine.rules.suppression import Known, Suppression, barred, unknown_channel
-from dispatcher.engine.store.suppression import Candidate
+from dispatcher.engine.rules.suppression import Candidate, Known, Suppression, suppression_reason, unknown_channel
 from dispatcher.features.suppressions import models, store
 from dispatcher.features.suppressions.store import Entry
 from dispatcher.http.cursors import after_texts, cursor_after_texts
@@ -156,7 +155,7 @@ async def check_address(call: Call) -> Done:
         [Suppression(row["channel"], row["source"], row["reason"]) for row in entries],
         {row["topic"] for row in topics if not row["subscribed"]},
     )
-    why = barred(Candidate(0, tenant, said.channel or "", LANES[said.lane], meant.text, said.topic), known)
+    why = suppression_reason(Candidate(0, tenant, said.channel or "", LANES[said.lane], meant.text, said.topic), known)
     return Done(
         models.CheckedAddress(
             address=meant.text,

@@ -7,13 +7,13 @@ from dispatcher.features.templates import store
 from dispatcher.features.templates.models import Locale, WholeTemplate
 from dispatcher.features.templates.rules import Draft, Version
 from dispatcher.features.templates.store import FindPublished
-from dispatcher.liquid.partials import Partial, used
+from dispatcher.liquid.partials import Partial, partials_used
 
 
 async def library(find_published: FindPublished, drafts: Sequence[Draft], *, together: bool) -> dict[str, Partial]:
     """The partials that drafts take in: what is published, or first their own where they belong together."""
     texts = [part for draft in drafts for said in draft.locales.values() for part in said.values()]
-    asked = sorted({use.name for one in texts for use in used(one) if use.name is not None})
+    asked = sorted({use.name for one in texts for use in partials_used(one) if use.name is not None})
     found = await store.partials(find_published, asked)
     if together:
         own = (draft for draft in drafts if draft.channel is None)

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from dispatcher.base.errors import Fault, TemplateError, TemplateRefused
 from dispatcher.base.values.locales import nearest
 from dispatcher.features.templates import drafting, models, store
-from dispatcher.features.templates.preview import Bounds, preview
+from dispatcher.features.templates.preview import preview
 from dispatcher.features.templates.rules import PARTIAL_PARTS, Draft, Flaw, Version, freeze_here
 from dispatcher.features.templates.store import LATEST, Found
 from dispatcher.http import etags
@@ -18,7 +18,7 @@ from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_name, page
 from dispatcher.http.problems import CHANGED, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.http.roles import Right
-from dispatcher.liquid.template import Sources
+from dispatcher.liquid.template import Bounds, Sources
 
 NOUN = "templates"
 VERSIONS_NOUN = "versions"
@@ -273,8 +273,7 @@ async def preview_template(call: Call) -> Done:
 
 
 async def _rendered(call: Call, channel: str | None, sources: Sources, given: str | None) -> tuple[str, dict[str, str]]:
-    limits = call.served.config().limits
-    bounds = Bounds(limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max)
+    bounds = Bounds.of(call.served.config().limits)
     offload, tenant_id = call.served.offload, call.workspace.tenant_id
     try:
         return await offload.call_if_heavy(tenant_id, preview, channel, sources, given, bounds)

@@ -1,23 +1,14 @@
 """Previewing: one locale of a template rendered once, with variables that are given or made up."""
 
 import msgspec
-from msgspec import Struct
 
-from dispatcher.liquid.pace import pace
 from dispatcher.liquid.parts import in_order
+from dispatcher.liquid.render_limits import render_limits
 from dispatcher.liquid.sample_variables import samples
-from dispatcher.liquid.template import Renderer, Sources
+from dispatcher.liquid.template import Bounds, Renderer, Sources
 
 # What is rendered once is called by any key that is no template.
 _KEY = "preview"
-
-
-class Bounds(Struct, frozen=True):
-    """How large what goes in and comes out may be."""
-
-    template_bytes_max: int
-    variables_bytes_max: int
-    rendered_bytes_max: int
 
 
 def preview(
@@ -25,10 +16,9 @@ def preview(
 ) -> tuple[str, dict[str, str]]:
     """The variables as a JSON object, made up to fit where none are given, and the parts as they would be sent, in the
     order in which people read them. Raises TemplateError; hurried also NeedsWorker."""
-    sizes = bounds.template_bytes_max, bounds.variables_bytes_max, bounds.rendered_bytes_max
-    renderer = Renderer(*sizes, 1, pace(hurried=hurried))
+    renderer = Renderer(bounds, render_limits(on_event_loop=hurried))
     renderer.add(_KEY, sources)
-    renderer.require_light(_KEY)
+    renderer.require_event_loop(_KEY)
     variables = msgspec.json.encode(samples(sources)).decode() if given is None else given
     rendered = renderer.render(_KEY, variables)
     return variables, {part: rendered[part] for part in in_order(channel, rendered)}

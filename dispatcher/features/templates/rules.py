@@ -10,8 +10,8 @@ from dispatcher.base.values.locales import canonical
 from dispatcher.base.values.names import NAME, NAME_WORDS
 from dispatcher.liquid import parts
 from dispatcher.liquid.language import count_nodes
-from dispatcher.liquid.pace import pace
 from dispatcher.liquid.partials import Partial, closure
+from dispatcher.liquid.render_limits import render_limits
 from dispatcher.liquid.template import RAW_HTML, Sources, faults, variables
 
 RIGHTS = frozenset({RAW_HTML})
@@ -96,7 +96,7 @@ def freeze_here(hurried: bool, draft: Draft, library: Mapping[str, Partial], byt
     """The same; hurried it raises NeedsWorker where there is much to read."""
     texts = [part for given in draft.locales.values() for part in given.values()]
     partials = [text for one in library.values() for text in one.locales.values()]
-    if sum(map(count_nodes, texts + partials)) > pace(hurried=hurried).nodes_max:
+    if sum(map(count_nodes, texts + partials)) > render_limits(on_event_loop=hurried).nodes_max:
         raise NeedsWorker
     return freeze(draft, library, bytes_max)
 

@@ -1,4 +1,4 @@
-"""The `webhooks` commands: which endpoints are told what happens to deliveries and runs."""
+"""The `webhooks` commands: endpoints that receive events of deliveries and runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,23 +16,23 @@ from dispatcher.features.webhooks.models import Webhook, WebhookAction, WebhookC
 from dispatcher.features.webhooks.rules import EVENTS, OVERLAP_SECONDS_MAX, WILDCARDS, events_faults, is_name
 from dispatcher.http.problems import Problem
 
-app = group(help="Let endpoints be told what happens to deliveries and runs, in signed messages.")
+app = group(help="Send events of deliveries and runs to endpoints, in signed messages.")
 
 _WANTED = ", ".join((*WILDCARDS, *EVENTS))
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the endpoint.")]
 
 
 @command(app, "create", acts=True)
 def create(
     caller: Caller,
     name: Name,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where it is: https://…")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Its URL: https://…")],
     reason: Reason,
     *,
-    event: Annotated[list[str], typer.Option(help=f"What it wants to know, as often as needed: {_WANTED}.")],
+    event: Annotated[list[str], typer.Option(help=f"A type of events, any number of times: {_WANTED}.")],
 ) -> None:
-    """Make an endpoint. Its secret is shown now, and never again."""
+    """Create an endpoint. Its secret is shown only now."""
     body = {"name": _name(name), "url": url, "events": _events(event), "reason": reason}
     with _about_url("URL"):
         made: WebhookSecret = caller.ask(endpoints.create_webhook, body=body)
@@ -45,27 +45,27 @@ def change(
     name: Name,
     reason: Reason,
     *,
-    url: Annotated[str | None, typer.Option(help="Where it is now.")] = None,
-    event: Annotated[list[str] | None, typer.Option(help="What it wants to know now, all of it.")] = None,
+    url: Annotated[str | None, typer.Option(help="Its new URL.")] = None,
+    event: Annotated[list[str] | None, typer.Option(help="All types of events, in place of those before.")] = None,
 ) -> None:
-    """Let an endpoint be elsewhere, or want to know something else."""
+    """Change the URL or the events of an endpoint."""
     _change(caller, name, reason, {"url": url, "events": _events(event) if event else None})
 
 
 @command(app, "enable", acts=True)
 def enable(caller: Caller, name: Name, reason: Reason) -> None:
-    """Let an endpoint be told what happens from now on."""
+    """Enable an endpoint: it gets events from now on."""
     _change(caller, name, reason, {"enabled": True})
 
 
 @command(app, "disable", acts=True)
 def disable(caller: Caller, name: Name, reason: Reason) -> None:
-    """Let an endpoint be told nothing. What waits for it is skipped when its time comes."""
+    """Disable an endpoint. Deliveries that wait for it are skipped when they are due."""
     _change(caller, name, reason, {"enabled": False})
 
 
 def _change(caller: Caller, name: str, reason: str, changes: dict[str, object]) -> None:
-    """Change what is given of an endpoint; the rest stays."""
+    """Change the given fields of an endpoint."""
     was: Webhook = caller.ask(endpoints.get_webhook, name)
     body = {"url": was.url, "events": was.events, "enabled": was.enabled, "reason": reason}
     given = {field: value for field, value in changes.items() if value is not None}
@@ -81,10 +81,10 @@ def rotate(
     reason: Reason,
     *,
     overlap: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long the old secret signs yet: 24h, 0s.")
+        str, typer.Option(metavar="DURATION", help="How long the old secret signs, too: 24h, 0s.")
     ] = "24h",
 ) -> None:
-    """Give an endpoint another secret, shown now and never again. The old one signs beside it for a while."""
+    """Give an endpoint another secret, shown only now. The old one signs beside it for a while."""
     seconds = duration(overlap)
     if seconds is None:
         raise typer.BadParameter(f"expected a duration: {DURATION_WORDS}", param_hint="--overlap")
@@ -92,27 +92,27 @@ def rotate(
         raise typer.BadParameter("is more than 90 days", param_hint="--overlap")
     body = {"overlap_seconds": seconds, "reason": reason}
     made: WebhookSecret = caller.ask(endpoints.rotate_webhook, name, body=body)
-    old = f"the old one signs for {overlap} yet" if seconds else "the old one does not sign any more"
+    old = f"the old one signs, too, for {overlap}" if seconds else "the old one does not sign any more"
     _show_once(caller, made, f"another secret of the endpoint {name}; {old}")
 
 
 @command(app, "delete", acts=True)
 def delete(caller: Caller, name: Name, reason: Reason) -> None:
-    """Delete an endpoint. What waits for it is skipped when its time comes."""
+    """Delete an endpoint. Deliveries that wait for it are skipped when they are due."""
     caller.ask(endpoints.delete_webhook, name, reason=reason)
     tell(caller, {"name": name, "deleted": True}, f"endpoint {name} is deleted")
 
 
 @command(app, "list", limit=100)
 def list_(caller: Caller) -> None:
-    """List the endpoints of a workspace; their secrets are not shown."""
+    """List the endpoints of a workspace, without their secrets."""
     columns = ("name", "url", "wants to know", "state", "made")
     show_list(caller, caller.listed(endpoints.list_webhooks), columns, _cells, "There are no endpoints here.")
 
 
 @command(app, "log", limit=100, after=False)
 def log(caller: Caller, name: Name) -> None:
-    """Show who made, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    """Show who created, changed, rotated, disabled and deleted the endpoints of a name, and why."""
     found = caller.listed(endpoints.get_webhook_log, name)
     show_list(caller, found, ("at", "what", "by", "why"), _of_action, "")
 
@@ -129,7 +129,7 @@ def _of_action(one: WebhookAction) -> tuple[object, ...]:
 
 
 def _show_once(caller: Caller, made: WebhookSecret, words: str) -> None:
-    """The secret alone on standard output, so that it can be piped to where it is kept."""
+    """Show a secret; it alone goes to standard output, so that it can be piped."""
     caller.output.info(f"{words}. It is shown only now:")
     tell(caller, made, made.secret)
 
@@ -149,7 +149,7 @@ def _events(given: list[str]) -> list[str]:
 
 @contextmanager
 def _about_url(hint: str) -> Iterator[None]:
-    """What is wrong with an address, which only the configuration of who is to call it can tell, as wrong usage."""
+    """Show faults of the URL, which only the endpoint can find, as wrong usage."""
     try:
         yield
     except Problem as problem:

@@ -1,4 +1,4 @@
-"""Webhook endpoints over HTTP: making, changing, rotating and deleting them."""
+"""Webhook endpoints over HTTP: created, changed, rotated and deleted."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ _URL, _EVENTS = "https://crm.example.org/hooks", ["delivery.*", "run.failed"]
 
 @endpoint("GET", "/webhooks", Right.WEBHOOKS, query=models.WebhookQuery, answered=models.WEBHOOKS)
 async def list_webhooks(call: Call) -> Done:
-    """List the endpoints that are told what happens, by name."""
+    """List the endpoints that receive events, by name."""
     asked: models.WebhookQuery = call.query
     start = after(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1)
@@ -31,10 +31,10 @@ async def list_webhooks(call: Call) -> Done:
 async def get_webhook(call: Call) -> Done:
     """Show an endpoint, without its secret."""
     name = _name(call)
-    found = await store.show(call.database, call.workspace, name)
-    if found is None:
+    found = await store.listed(call.database, call.workspace, "", 1, name)
+    if not found:
         raise _missing(name)
-    return Done(msgspec.convert(found, models.Webhook))
+    return Done(msgspec.convert(found[0], models.Webhook))
 
 
 @endpoint(
@@ -49,14 +49,13 @@ async def get_webhook(call: Call) -> Done:
     shown_once=True,
 )
 async def create_webhook(call: Call) -> Done:
-    """Let an endpoint be told what happens.
+    """Create an endpoint for events.
 
-    Its messages are signed as Standard Webhooks ask. The secret is in this answer and in no other.
+    Its messages are signed according to Standard Webhooks. The secret is in this answer and in no other.
     """
     given: models.NewWebhook = call.given
-    made = await store.create(
-        call.database, call.workspace, _endpoint(call, given.name, given), call.actor, given.reason
-    )
+    new = _endpoint(call, given.name, given)
+    made = await store.create(call.database, call.workspace, new, call.actor, given.reason)
     if isinstance(made, Refused):
         words = {
             "taken": f"there is an endpoint {given.name}: change it, or take another name",
@@ -76,9 +75,9 @@ async def create_webhook(call: Call) -> Done:
     problems=(NOT_FOUND,),
 )
 async def change_webhook(call: Call) -> Done:
-    """Let an endpoint be elsewhere, want to know something else, or nothing for a while.
+    """Change the URL or the events of an endpoint, or disable it.
 
-    A disabled one is told nothing; what waits for it is skipped when its time comes.
+    A disabled endpoint gets no events; deliveries that wait for it are skipped when they are due.
     """
     name = _name(call)
     given: models.ChangedWebhook = call.given
@@ -100,7 +99,7 @@ async def change_webhook(call: Call) -> Done:
     shown_once=True,
 )
 async def rotate_webhook(call: Call) -> Done:
-    """Give an endpoint another secret; until the old one ends both sign."""
+    """Give an endpoint another secret; both sign until the old one ends."""
     name = _name(call)
     given: models.RotateWebhook = call.given
     made = await store.rotate(call.database, call.workspace, name, given.overlap_seconds, call.actor, given.reason)
@@ -113,7 +112,7 @@ async def rotate_webhook(call: Call) -> Done:
     "DELETE", _ONE, Right.WEBHOOKS, query=models.DeleteWebhook, answered=models.WEBHOOK_CHANGED, problems=(NOT_FOUND,)
 )
 async def delete_webhook(call: Call) -> Done:
-    """Delete an endpoint; what waits for it is skipped when its time comes."""
+    """Delete an endpoint; deliveries that wait for it are skipped when they are due."""
     name, why = _name(call), call.query.reason
     if not await store.delete(call.database, call.workspace, name, call.actor, why):
         raise _missing(name)
@@ -129,12 +128,12 @@ async def delete_webhook(call: Call) -> Done:
     problems=(NOT_FOUND,),
 )
 async def get_webhook_log(call: Call) -> Done:
-    """Show who made, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    """Show who created, changed, rotated, disabled and deleted the endpoints of a name, and why."""
     asked: models.WebhookLogQuery = call.query
     name, at = _name(call), below(LOG_NOUN, asked.cursor)
     rows = await store.actions(call.database, call.workspace, name, asked.limit + 1, at)
     if not rows and asked.cursor is None:
-        raise not_found(f"endpoint {name if is_name(name) else repr(name[:101])}, and never was")
+        raise _missing(name, ", and never was")
     return Done(models.WebhookActions(*page(rows, asked.limit, models.WebhookAction, by_id(LOG_NOUN))))
 
 
@@ -145,14 +144,14 @@ def _name(call: Call) -> str:
     return name
 
 
-def _missing(name: str) -> Problem:
-    return not_found(f"endpoint {name if is_name(name) else repr(name[:101])}")
+def _missing(name: str, more: str = "") -> Problem:
+    return not_found(f"endpoint {name if is_name(name) else repr(name[:101])}{more}")
 
 
 def _endpoint(call: Call, name: str, given: models.NewWebhook | models.ChangedWebhook) -> store.Endpoint:
-    """An endpoint that is sound. Raises Problem."""
-    plain = bool(call.served.config().channels[CHANNEL].options.get("allow_addresses"))
-    wrong = url_fault(given.url, plain=plain)
+    """Return a valid endpoint. Raises Problem."""
+    http = bool(call.served.config().channels[CHANNEL].options.get("allow_addresses"))
+    wrong = url_fault(given.url, http=http)
     faults = [*([] if wrong is None else [Fault("$.url", wrong)]), *events_faults(given.events)]
     if faults:
         raise faulty(faults)

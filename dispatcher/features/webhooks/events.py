@@ -1,52 +1,45 @@
-"""Happenings: what has happened and is to be told to endpoints, taken out as deliveries are written for it."""
+"""Events in the database: taken out in the transaction that writes their deliveries."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from dispatcher.db.statements import statements
-from dispatcher.features.webhooks.rules import ATTEMPTS_MAX, TEMPLATE, Happening, Message, of_a_run
+from dispatcher.features.webhooks.rules import ATTEMPTS_MAX, TEMPLATE, Event, Message, is_run_event
 
 _SQL = statements(__name__)
 
-# What never changes of a delivery or a run, by whether it is a run and its id.
+# The constant facts of deliveries and runs, by whether it is a run and by id.
 Subjects = dict[tuple[bool, int], dict[str, Any]]
 
 
-async def take(connection: Any, page: int) -> tuple[list[int], list[Happening]]:  # noqa: ANN401 - asyncpg's
-    """Lock some happenings; answers the numbers of all, and those that somebody still wants to know."""
+async def take(connection: Any, page: int) -> tuple[list[int], list[Event]]:  # noqa: ANN401 - asyncpg's
+    """Lock a page of events; return the ids of all, and the events whose endpoint is still enabled."""
     rows = await connection.fetch(_SQL["take"], page)
-    wanted = [Happening(**dict(row)) for row in rows if row["endpoint_id"] is not None]
+    wanted = [Event(**dict(row)) for row in rows if row["endpoint_id"] is not None]
     return [row["id"] for row in rows], wanted
 
 
-async def subjects(connection: Any, happenings: Collection[Happening]) -> Subjects:  # noqa: ANN401 - as above
-    """What these are about; what has been deleted is left out."""
+async def subjects(connection: Any, events: Collection[Event]) -> Subjects:  # noqa: ANN401 - as above
+    """Return the subjects of events; deleted ones are left out."""
     found: Subjects = {}
     for runs, statement in ((True, "runs"), (False, "deliveries")):
-        ids = [one.subject for one in happenings if of_a_run(one.type) is runs]
+        ids = [one.subject for one in events if is_run_event(one.type) is runs]
         rows = await connection.fetch(_SQL[statement], ids) if ids else []
         found |= {(runs, row["id"]): dict(row) for row in rows}
     return found
 
 
 async def write(connection: Any, messages: Sequence[Message]) -> None:  # noqa: ANN401 - as above
-    """Write the deliveries that tell it."""
+    """Write the deliveries that report events."""
     if not messages:
         return
-    told = [one.happening for one in messages]
-    await connection.execute(
-        _SQL["write"],
-        [one.tenant_id for one in told],
-        [one.workspace_id for one in told],
-        [one.key for one in messages],
-        [one.endpoint for one in told],
-        [one.endpoint_id for one in told],
-        TEMPLATE,
-        [one.body for one in messages],
-        ATTEMPTS_MAX,
-    )
+    rows = [
+        (one.event.tenant_id, one.event.workspace_id, one.key, one.event.endpoint, one.event.endpoint_id, one.body)
+        for one in messages
+    ]
+    await connection.execute(_SQL["write"], *map(list, zip(*rows, strict=True)), TEMPLATE, ATTEMPTS_MAX)
 
 
 async def forget(connection: Any, ids: Sequence[int]) -> None:  # noqa: ANN401 - as above
-    """They are told, or nobody wants to know them any more."""
+    """Delete events that were written, or whose endpoint is gone."""
     await connection.execute(_SQL["forget"], ids)

@@ -1,34 +1,34 @@
 -- name: take
--- Lock up to $1 happenings, the oldest first. What others have locked is theirs.
+-- Lock up to $1 events, the oldest first; skip those that others have locked.
 SELECT h.id, h.type, h.subject, h.at, h.facts::text, h.tenant_id, h.workspace_id, e.id AS endpoint_id, e.name AS endpoint
-  FROM dispatcher.happenings h
+  FROM dispatcher.webhook_events h
   LEFT JOIN dispatcher.webhook_endpoints e ON e.id = h.endpoint_id AND e.enabled
  ORDER BY h.id LIMIT $1 FOR UPDATE OF h SKIP LOCKED;
 
 -- name: deliveries
--- What never changes of deliveries.
+-- The constant facts of deliveries.
 SELECT d.id, d.channel, d.recipient, d.idempotency_key, d.run_id, r.workflow, d.node, d.template_name, d.topic, d.created_at,
        d.scheduled_for
   FROM dispatcher.deliveries d LEFT JOIN dispatcher.runs r ON r.id = d.run_id AND d.node IS NOT NULL
  WHERE d.id = ANY ($1::bigint[]);
 
 -- name: runs
--- What never changes of runs.
+-- The constant facts of runs.
 SELECT r.id, r.workflow, v.number AS version, r.idempotency_key, r.triggered_by, r.created_at
   FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
  WHERE r.id = ANY ($1::bigint[]);
 
 -- name: write
--- Write the deliveries that tell it, in bulk: nobody waits for them, and whoever is slow to take them keeps no caller of the
--- API out. A key that stands is not written again.
+-- Write the deliveries of events, in the bulk lane: nobody waits for them, and a slow endpoint keeps no caller of the API
+-- out. An existing key is not written again.
 INSERT INTO dispatcher.deliveries (tenant_id, workspace_id, idempotency_key, channel, recipient, template, variables, options,
                                    max_attempts, lane)
-SELECT a.tenant_id, a.workspace_id, a.key, 'webhook', a.recipient, $6::jsonb, jsonb_build_object('event', a.body),
+SELECT a.tenant_id, a.workspace_id, a.key, 'webhook', a.recipient, $7::jsonb, jsonb_build_object('event', a.body),
        jsonb_build_object('webhook', a.endpoint_id), $8, 2
-  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $7::text[])
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])
     AS a (tenant_id, workspace_id, key, recipient, endpoint_id, body)
 ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
 
 -- name: forget
--- They are told, or nobody wants to know them any more.
-DELETE FROM dispatcher.happenings WHERE id = ANY ($1::bigint[]);
+-- Delete events that were written, or whose endpoint is gone.
+DELETE FROM dispatcher.webhook_events WHERE id = ANY ($1::bigint[]);

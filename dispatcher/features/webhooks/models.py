@@ -1,52 +1,58 @@
-"""Models of webhook endpoints: what requests say of them, and what answers say."""
+"""Models of webhook endpoints: requests and answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from dispatcher.features.webhooks.rules import ENDPOINTS_MAX, EVENTS_MAX, OVERLAP_SECONDS_MAX, URL_CHARACTERS_MAX, Event
+from dispatcher.features.webhooks.rules import (
+    ENDPOINTS_MAX,
+    EVENTS_MAX,
+    OVERLAP_SECONDS_MAX,
+    URL_CHARACTERS_MAX,
+    EventType,
+)
 from dispatcher.http.models import Asked, Cursor, Limit, LongCursor, Reason, ShortText
 
 Name = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", max_length=100, description="What it is called."),
+    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", max_length=100, description="The name of the endpoint."),
 ]
 Url = Annotated[
     str,
-    # What is wrong with one is said in the words of who knows what is configured.
+    # Checked by the handler, which knows the configuration.
     Meta(
-        description="Where it is, by https://, at a public address.",
+        description="An https:// URL at a public address.",
         extra_json_schema={"minLength": 1, "maxLength": URL_CHARACTERS_MAX},
     ),
 ]
-Wanted = Annotated[
-    list[Event | Literal["delivery.*", "run.*"]],
-    Meta(min_length=1, max_length=EVENTS_MAX, description="What it wants to know; delivery.* is all of that kind."),
+EventPatterns = Annotated[
+    list[EventType | Literal["delivery.*", "run.*"]],
+    Meta(min_length=1, max_length=EVENTS_MAX, description="Types of events; delivery.* is all of that kind."),
 ]
 
 
 class NewWebhook(Asked, frozen=True, kw_only=True):
-    """An endpoint that is to be told what happens."""
+    """A new endpoint for events."""
 
     name: Name
     url: Url
-    events: Wanted
+    events: EventPatterns
     enabled: bool = True
     reason: Reason
 
 
 class ChangedWebhook(Asked, frozen=True, kw_only=True):
-    """An endpoint as it is to be now."""
+    """The new settings of an endpoint."""
 
     url: Url
-    events: Wanted
+    events: EventPatterns
     enabled: bool
     reason: Reason
 
 
 class RotateWebhook(Asked, frozen=True, kw_only=True):
-    """Another secret."""
+    """A request for another secret."""
 
     overlap_seconds: Annotated[
         float, Meta(ge=0, le=OVERLAP_SECONDS_MAX, description="For how long the old secret signs, too.")
@@ -55,61 +61,61 @@ class RotateWebhook(Asked, frozen=True, kw_only=True):
 
 
 class DeleteWebhook(Asked, frozen=True):
-    """Why an endpoint is deleted."""
+    """The reason of a deletion."""
 
     reason: Reason = "over HTTP"
 
 
 class WebhookQuery(Asked, frozen=True):
-    """Which endpoints."""
+    """A page of endpoints."""
 
-    after: Annotated[ShortText | None, Meta(description="Only those whose names come after this one.")] = None
+    after: Annotated[ShortText | None, Meta(description="Only endpoints with names after this one.")] = None
     cursor: LongCursor | None = None
     limit: Limit = ENDPOINTS_MAX
 
 
 class WebhookLogQuery(Asked, frozen=True):
-    """Which part of what was done to endpoints."""
+    """A page of actions on endpoints."""
 
     cursor: Cursor | None = None
     limit: Limit = 50
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
-    """An endpoint. Its secret is in no answer but the one that has made it."""
+    """An endpoint. Its secret is shown only when it is created or rotated."""
 
-    id: Annotated[int, Meta(description="By which its deliveries name it.")]
+    id: Annotated[int, Meta(description="The id in the options of its deliveries.")]
     name: str
     url: str
     events: list[str]
     enabled: bool
     created_at: datetime
-    old_secret_until: Annotated[datetime | None, Meta(description="Until then two secrets sign.")]
+    old_secret_until: Annotated[datetime | None, Meta(description="Until then the old secret signs, too.")]
 
 
 class Webhooks(Struct, frozen=True):
-    """A page, by name."""
+    """A page of endpoints, by name."""
 
     webhooks: list[Webhook]
     next_cursor: str | None
 
 
 class WebhookSecret(Struct, frozen=True):
-    """What signs from now on. It is shown now, and never again."""
+    """The secret that signs from now on, shown only once."""
 
     name: str
     secret: str
 
 
 class WebhookChanged(Struct, frozen=True):
-    """What became of it."""
+    """The result of a change."""
 
     name: str
     answer: Literal["changed", "same", "deleted"]
 
 
 class WebhookAction(Struct, frozen=True, kw_only=True):
-    """What somebody did to an endpoint."""
+    """An action on an endpoint."""
 
     id: int
     name: str
@@ -120,7 +126,7 @@ class WebhookAction(Struct, frozen=True, kw_only=True):
 
 
 class WebhookActions(Struct, frozen=True):
-    """A page, the newest first."""
+    """A page of actions, the newest first."""
 
     actions: list[WebhookAction]
     next_cursor: str | None

@@ -1,4 +1,4 @@
-"""Webhooks of our own: which events there are, what an endpoint may be, and the message that tells it an event."""
+"""Outgoing webhooks: types of events, checks of endpoints, and the message that reports an event to an endpoint."""
 
 import re
 from base64 import b64encode
@@ -13,10 +13,10 @@ from msgspec import Struct
 from dispatcher.base.errors import Fault, did_you_mean, quoted
 from dispatcher.base.values.idempotency import key
 
-# The channel whose deliveries tell events.
+# The channel of the deliveries that report events.
 CHANNEL = "webhook"
 
-Event = Literal[
+EventType = Literal[
     "delivery.sent",
     "delivery.failed",
     "delivery.skipped",
@@ -30,50 +30,50 @@ Event = Literal[
     "run.failed",
     "run.cancelled",
 ]
-EVENTS: tuple[Event, ...] = get_args(Event)
+EVENTS: tuple[EventType, ...] = get_args(EventType)
 WILDCARDS = ("delivery.*", "run.*")
 
 ENDPOINTS_MAX = 50
 EVENTS_MAX = 50
 URL_CHARACTERS_MAX = 2_000
-# An old secret that signs for longer is not rotated, but shared.
+# A rotation ends: an old secret does not sign for longer.
 OVERLAP_SECONDS_MAX = 90 * 86_400
-# As long as an HMAC with SHA-256 is.
+# The length of an HMAC with SHA-256.
 SECRET_BYTES = 32
-# With the waits that are the default, about a day.
+# About a day with the default waits.
 ATTEMPTS_MAX = 30
-# The message is as it was made: nothing in it is taken for a template.
+# The message is a variable: nothing in it is read as a template.
 TEMPLATE = '{"body": "{{ event }}"}'
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 _PRINTABLE = re.compile(r"[!-~]+")
-# As the schema has it.
+# The same as in the schema.
 is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}").fullmatch
 
 
 def secret(random: Callable[[int], bytes]) -> str:
-    """A new secret, as Standard Webhooks write them; `random` makes so many bytes that nobody can guess."""
+    """Return a new secret in the form of Standard Webhooks; `random` returns that many random bytes."""
     return "whsec_" + b64encode(random(SECRET_BYTES)).decode()
 
 
-def url_fault(url: str, *, plain: bool) -> str | None:
-    """What is wrong with the URL of an endpoint; `plain` lets it begin with http://, for addresses that are ours."""
+def url_fault(url: str, *, http: bool) -> str | None:
+    """Return what is wrong with the URL of an endpoint; `http` allows http://, for private addresses."""
     try:
         parts = urlsplit(url)
         sound = bool(_HOST.fullmatch(parts.hostname or "")) and parts.port != 0 and not parts.fragment
     except ValueError:
-        return "is no URL"
-    if parts.scheme != "https" and not (plain and parts.scheme == "http"):
-        return "must begin with https://" + (" or http://" if plain else "")
+        return "is not a URL"
+    if parts.scheme != "https" and not (http and parts.scheme == "http"):
+        return "must begin with https://" + (" or http://" if http else "")
     if "@" in parts.netloc:
-        return "carries a login: what is signed needs none"
+        return "must not have a login: messages are signed"
     if not sound or not _PRINTABLE.fullmatch(url) or len(url) > URL_CHARACTERS_MAX:
         return f"must have a host, and up to {URL_CHARACTERS_MAX} printable characters without spaces and fragment"
     return None
 
 
 def events_faults(events: Collection[str]) -> Iterator[Fault]:
-    """What is wrong with the list of events that an endpoint wants to know."""
+    """Yield what is wrong with the list of events of an endpoint."""
     if not 1 <= len(events) <= EVENTS_MAX:
         yield Fault("$.events", f"expected 1 to {EVENTS_MAX} events")
         return
@@ -86,18 +86,18 @@ _KNOWN = (*EVENTS, *WILDCARDS)
 
 
 class Target(Struct, frozen=True):
-    """Where messages to an endpoint go, and what signs them, the newest first."""
+    """The URL of an endpoint, and the secrets that sign its messages, the newest first."""
 
     url: str
     enabled: bool
     secrets: tuple[str, ...]
 
 
-class Happening(Struct, frozen=True):
-    """Something that has happened, for one endpoint. `facts` is JSON: how things stood at that time."""
+class Event(Struct, frozen=True):
+    """An event for one endpoint. `facts` is JSON: the state of its subject at that time."""
 
     id: int
-    type: Event
+    type: EventType
     subject: int
     at: datetime
     facts: str
@@ -108,7 +108,7 @@ class Happening(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What a provider said of a delivery."""
+    """A provider's receipt for a delivery."""
 
     kind: str
     at: datetime
@@ -117,7 +117,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 class DeliveryFacts(Struct, frozen=True, kw_only=True):
-    """How a delivery stood."""
+    """The state of a delivery at the time of an event."""
 
     status: str
     attempt: int
@@ -128,7 +128,7 @@ class DeliveryFacts(Struct, frozen=True, kw_only=True):
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
-    """How a run stood."""
+    """The state of a run at the time of an event."""
 
     status: str
     error: str | None
@@ -139,9 +139,9 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 
 
 class Message(Struct, frozen=True):
-    """A delivery that tells an endpoint what has happened."""
+    """The delivery that reports an event to its endpoint."""
 
-    happening: Happening
+    event: Event
     key: str
     body: str
 
@@ -151,17 +151,17 @@ _run_facts = msgspec.json.Decoder(RunFacts).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def of_a_run(event: str) -> bool:
-    """Whether an event is about a run, and not about a delivery."""
+def is_run_event(event: str) -> bool:
+    """Whether an event is about a run, not about a delivery."""
     return event.startswith("run.")
 
 
-def message(happening: Happening, about: dict[str, Any]) -> Message:
-    """The message that tells it. `about` is what never changes of its subject."""
-    read: Callable[[str], Struct] = _run_facts if of_a_run(happening.type) else _delivery_facts
-    facts = msgspec.structs.asdict(read(happening.facts))
+def message(event: Event, about: dict[str, Any]) -> Message:
+    """Return the message that reports an event. `about` has the constant facts of its subject."""
+    read: Callable[[str], Struct] = _run_facts if is_run_event(event.type) else _delivery_facts
+    facts = msgspec.structs.asdict(read(event.facts))
     if facts.get("receipt", 0) is None:
         del facts["receipt"]
-    body = {"type": happening.type, "timestamp": happening.at, "data": about | facts}
-    made_of = happening.endpoint_id, happening.type, happening.subject, happening.id
-    return Message(happening, key(CHANNEL, *made_of), _encode(body).decode())
+    body = {"type": event.type, "timestamp": event.at, "data": about | facts}
+    unique = key(CHANNEL, event.endpoint_id, event.type, event.subject, event.id)
+    return Message(event, unique, _encode(body).decode())

@@ -4,13 +4,13 @@
 --   webhook_endpoints  one row an endpoint: where it is, and what it wants to know
 --   webhook_secrets    what its messages are signed with; two while it is rotated
 --   webhook_actions    who made, changed, rotated, disabled and deleted which endpoint, and why
---   happenings         what has happened, once for each endpoint that wants to know it: notes for the announcer
+--   events         what has happened, once for each endpoint that wants to know it: notes for the announcer
 --
 -- How an event becomes a message
---   Whatever ends a delivery or a run, holds a delivery or records a receipt leaves a happening in the same transaction, by
---   triggers. An announcer takes happenings out and writes a delivery on the channel `webhook` for each, both in one
+--   Whatever ends a delivery or a run, holds a delivery or records a receipt leaves a event in the same transaction, by
+--   triggers. An announcer takes events out and writes a delivery on the channel `webhook` for each, both in one
 --   transaction; from there on it is a delivery like all others. Its key is made of the endpoint, the event, what it is
---   about, and the happening's number.
+--   about, and the event's number.
 --
 -- What it costs where nobody listens
 --   An insert of deliveries looks up once a row, by an index, whether somebody wants to know what becomes of it, and writes
@@ -74,7 +74,7 @@ CREATE TABLE dispatcher.webhook_actions (
 CREATE INDEX webhook_actions_by_endpoint ON dispatcher.webhook_actions (endpoint_id, id);
 CALL dispatcher.isolate('dispatcher.webhook_actions', 'endpoint_id', 'dispatcher.webhook_endpoints');
 
-CREATE TABLE dispatcher.happenings (
+CREATE TABLE dispatcher.webhook_events (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     endpoint_id  bigint NOT NULL,
     subject      bigint NOT NULL,
@@ -84,8 +84,8 @@ CREATE TABLE dispatcher.happenings (
     type         text NOT NULL,
     facts        jsonb NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN dispatcher.happenings.subject IS 'the delivery, or the run';
-COMMENT ON COLUMN dispatcher.happenings.facts IS 'what may be another by the time at which it is told';
+COMMENT ON COLUMN dispatcher.webhook_events.subject IS 'the delivery, or the run';
+COMMENT ON COLUMN dispatcher.webhook_events.facts IS 'what may be another by the time at which it is told';
 
 -- Something has happened: a note for each endpoint of the workspace that wants to know it.
 CREATE FUNCTION dispatcher.announce(
@@ -93,7 +93,7 @@ CREATE FUNCTION dispatcher.announce(
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO dispatcher.happenings (endpoint_id, tenant_id, workspace_id, type, subject, facts)
+    INSERT INTO dispatcher.webhook_events (endpoint_id, tenant_id, workspace_id, type, subject, facts)
     SELECT e.id, e.tenant_id, e.workspace_id, p_type, p_subject, p_facts FROM dispatcher.webhook_endpoints e
      WHERE e.tenant_id = p_tenant_id AND e.workspace_id = p_workspace_id AND e.enabled
        AND e.events && ARRAY[p_type, split_part(p_type, '.', 1) || '.*'];

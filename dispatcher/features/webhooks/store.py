@@ -1,4 +1,4 @@
-"""Webhook endpoints: making and changing them, and where messages to them go."""
+"""Webhook endpoints in the database: created, changed, listed, and the targets of their messages."""
 
 import secrets
 from collections.abc import Collection, Mapping
@@ -15,12 +15,12 @@ from dispatcher.http.cursors import ID_MAX
 
 _SQL = statements(__name__)
 
-# An endpoint as a delivery names it: tenant, workspace, number.
+# An endpoint as a delivery names it: tenant, workspace, id.
 Key = tuple[str, str, int]
 
 
 class Endpoint(Struct, frozen=True):
-    """An endpoint as it is to be."""
+    """The settings of an endpoint."""
 
     name: str
     url: str
@@ -29,63 +29,59 @@ class Endpoint(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """Why there is no secret: taken (the name is), full (the workspace has too many), unknown."""
+    """Why there is no secret: taken (the name is), full (the workspace has ENDPOINTS_MAX endpoints), unknown."""
 
     why: str
 
 
-async def create(database: Database, whose: Workspace, new: Endpoint, actor: str, reason: str) -> str | Refused:
-    """Make an endpoint; answers its secret."""
-    made = rules.secret(secrets.token_bytes)
-    told = whose.tenant_id, whose.workspace_id, *_columns(new), made, ENDPOINTS_MAX, actor, reason
-    answer = str(await database.value(_SQL["create"], *told))
-    return made if answer == "created" else Refused(answer)
+async def create(database: Database, workspace: Workspace, new: Endpoint, actor: str, reason: str) -> str | Refused:
+    """Create an endpoint; return its secret."""
+    secret = rules.secret(secrets.token_bytes)
+    answer = await _act(database, "create", workspace, *_columns(new), secret, ENDPOINTS_MAX, actor, reason)
+    return secret if answer == "created" else Refused(answer)
 
 
-async def change(database: Database, whose: Workspace, new: Endpoint, actor: str, reason: str) -> str:
-    """Let an endpoint be as it is told now; answers changed, same or unknown."""
-    told = whose.tenant_id, whose.workspace_id, *_columns(new), actor, reason
-    return str(await database.value(_SQL["change"], *told))
+async def change(database: Database, workspace: Workspace, new: Endpoint, actor: str, reason: str) -> str:
+    """Change an endpoint; return changed, same or unknown."""
+    return await _act(database, "change", workspace, *_columns(new), actor, reason)
 
 
 async def rotate(
-    database: Database, whose: Workspace, name: str, overlap_seconds: float, actor: str, reason: str
+    database: Database, workspace: Workspace, name: str, overlap_seconds: float, actor: str, reason: str
 ) -> str | Refused:
-    """Give an endpoint another secret; answers it."""
-    made = rules.secret(secrets.token_bytes)
-    told = whose.tenant_id, whose.workspace_id, name, overlap_seconds, made, actor, reason
-    answer = str(await database.value(_SQL["rotate"], *told))
-    return made if answer == "rotated" else Refused(answer)
+    """Give an endpoint another secret; return it."""
+    secret = rules.secret(secrets.token_bytes)
+    answer = await _act(database, "rotate", workspace, name, overlap_seconds, secret, actor, reason)
+    return secret if answer == "rotated" else Refused(answer)
 
 
-async def delete(database: Database, whose: Workspace, name: str, actor: str, reason: str) -> bool:
-    """Delete an endpoint; False where there is none of that name."""
-    told = whose.tenant_id, whose.workspace_id, name, actor, reason
-    return str(await database.value(_SQL["delete"], *told)) == "deleted"
+async def delete(database: Database, workspace: Workspace, name: str, actor: str, reason: str) -> bool:
+    """Delete an endpoint; False where the name is unknown."""
+    return await _act(database, "delete", workspace, name, actor, reason) == "deleted"
 
 
-async def listed(database: Database, whose: Workspace, after: str, count: int) -> list[dict[str, Any]]:
-    """Endpoints in the order of their names, those after a name."""
-    rows = await database.fetch(_SQL["list"], whose.tenant_id, whose.workspace_id, after, count, None)
+async def _act(database: Database, statement: str, workspace: Workspace, *arguments: object) -> str:
+    return str(await database.value(_SQL[statement], workspace.tenant_id, workspace.workspace_id, *arguments))
+
+
+async def listed(
+    database: Database, workspace: Workspace, after: str, count: int, name: str | None = None
+) -> list[dict[str, Any]]:
+    """Return endpoints by name: those after a name, or only the named one."""
+    rows = await database.fetch(_SQL["list"], workspace.tenant_id, workspace.workspace_id, after, count, name)
     return [dict(row) for row in rows]
 
 
-async def show(database: Database, whose: Workspace, name: str) -> dict[str, Any] | None:
-    """One endpoint."""
-    rows = await database.fetch(_SQL["list"], whose.tenant_id, whose.workspace_id, "", 1, name)
-    return dict(rows[0]) if rows else None
-
-
 async def actions(
-    database: Database, whose: Workspace, name: str, count: int, below: int = ID_MAX
+    database: Database, workspace: Workspace, name: str, count: int, below: int = ID_MAX
 ) -> list[dict[str, Any]]:
-    """What was done to the endpoints of a name below an id, the last first."""
-    rows = await database.fetch(_SQL["actions"], whose.tenant_id, whose.workspace_id, name, count, below)
+    """Return the actions on the endpoints of a name below an id, the newest first."""
+    rows = await database.fetch(_SQL["actions"], workspace.tenant_id, workspace.workspace_id, name, count, below)
     return [dict(row) for row in rows]
 
 
 async def targets(database: Database, asked: Collection[Key]) -> Mapping[Key, Target]:
-    """Where messages to these endpoints go; those that are not there, or another workspace's, are left out."""
+    """Return the targets of endpoints; missing ones, and those of another workspace, are left out."""
     rows = await database.fetch(_SQL["targets"], [number for _, _, number in asked])
     found = {
         (row["tenant_id"], row["workspace_id"], row["id"]): Target(row["url"], row["enabled"], tuple(row["secrets"]))

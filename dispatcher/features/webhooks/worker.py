@@ -1,4 +1,4 @@
-"""The announcer: turns what has happened into deliveries for the endpoints that want to know it."""
+"""The announcer: turns events into deliveries to the endpoints that asked for them."""
 
 import asyncio
 from collections import Counter
@@ -8,15 +8,14 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
 from dispatcher.features.webhooks import events
-from dispatcher.features.webhooks.rules import message, of_a_run
+from dispatcher.features.webhooks.rules import is_run_event, message
 
 # Happenings in one transaction: some milliseconds.
 PAGE = 500
 
 
 class Announcer:
-    """Announces for one process. Every replica may: each happening is taken by one, and told in the transaction that
-    takes it out."""
+    """Writes the deliveries of events. Every replica may: an event is taken out by the transaction that writes it."""
 
     def __init__(self, database: Database, settings: Settings, metrics: Metrics) -> None:
         self._database = database
@@ -24,19 +23,19 @@ class Announcer:
         self._metrics = metrics
 
     async def run(self) -> None:
-        """Announce, for ever."""
+        """Write page after page."""
         while True:
             if await self._database.persist("announce", self.run_once) < PAGE:
                 await asyncio.sleep(self.settings.poll_seconds)
 
     async def run_once(self) -> int:
-        """Announce one page; answers how many happenings it had."""
+        """Write the deliveries of one page; return the number of its events."""
         async with self._database.transaction() as connection:
             ids, wanted = await events.take(connection, PAGE)
             if not ids:
                 return 0
             subjects = await events.subjects(connection, wanted)
-            named = [(one, subjects.get((of_a_run(one.type), one.subject))) for one in wanted]
+            named = [(one, subjects.get((is_run_event(one.type), one.subject))) for one in wanted]
             messages = [message(one, about) for one, about in named if about is not None]
             await events.write(connection, messages)
             await events.forget(connection, ids)
@@ -44,6 +43,6 @@ class Announcer:
                 fault_points.passing("announce.before_commit")
         if fault_points.ARMED:
             fault_points.passing("announce.committed")
-        for event, count in Counter(one.happening.type for one in messages).items():
+        for event, count in Counter(one.event.type for one in messages).items():
             self._metrics.events.labels(event).inc(count)
         return len(ids)

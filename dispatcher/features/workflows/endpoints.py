@@ -20,8 +20,8 @@ from dispatcher.plans.definition.definition import Known, read_definition
 from dispatcher.plans.drawing.labels import label
 from dispatcher.plans.drawing.mermaid import mermaid
 from dispatcher.plans.drawing.terminal import drawing
-from dispatcher.plans.heavy import compile_definitions
 from dispatcher.plans.plan import Plan
+from dispatcher.plans.worker_functions import compile_definitions
 
 NOUN = "workflows"
 # Of the versions of a workflow, and of what was done to it.

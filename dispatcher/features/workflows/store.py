@@ -11,13 +11,13 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.features.workflows.models import SavedWorkflow, StoredWorkflow
-from dispatcher.plans.plan import Plan, Read, Stored
+from dispatcher.plans.plan import Plan, RequiredVariable, TemplateUse
 from dispatcher.plans.plan import decode as decode_plan
 from dispatcher.plans.plan import encode as encode_plan
 
 _SQL = statements(__name__)
-_reads = msgspec.json.Decoder(tuple[Read, ...]).decode
-_templates = msgspec.json.Decoder(tuple[Stored, ...]).decode
+_reads = msgspec.json.Decoder(tuple[RequiredVariable, ...]).decode
+_templates = msgspec.json.Decoder(tuple[TemplateUse, ...]).decode
 _definition = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -44,8 +44,8 @@ class Found(Struct, frozen=True, kw_only=True):
     number: int
     total_steps: int
     required_fields: tuple[str, ...]
-    reads: tuple[Read, ...]
-    templates: tuple[Stored, ...]
+    reads: tuple[RequiredVariable, ...]
+    templates: tuple[TemplateUse, ...]
     definition: dict[str, Any]
     plan: Plan
     author: str

@@ -43,7 +43,5 @@ def compiled(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Python finds odd in a template that compares 1 with itself
             return Statements(environment, filters, load, nodes).function(template.nodes)
-    except NotCompiled:
-        return None
-    except (SyntaxError, RecursionError, MemoryError):
-        return None  # nested deeper than Python likes
+    except (NotCompiled, SyntaxError, RecursionError, MemoryError):
+        return None  # left to the library, or nested deeper than Python allows

@@ -3,60 +3,23 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from liquid.builtin.expressions import FilteredExpression, KeywordArgument, Nil, Path, StringLiteral
+from liquid.builtin.expressions import FilteredExpression, KeywordArgument, Nil, Path, StringLiteral, logical, primitive
 from liquid.builtin.expressions.filtered import Filter
-from liquid.builtin.expressions.logical import (
-    BooleanExpression,
-    ContainsExpression,
-    EqExpression,
-    GeExpression,
-    GtExpression,
-    LeExpression,
-    LogicalAndExpression,
-    LogicalNotExpression,
-    LogicalOrExpression,
-    LtExpression,
-    NeExpression,
-)
-from liquid.builtin.expressions.primitive import (
-    Blank,
-    Empty,
-    FalseLiteral,
-    FloatLiteral,
-    IntegerLiteral,
-    RangeLiteral,
-    TrueLiteral,
-)
 from liquid.expression import Expression
 from markupsafe import Markup
 
 from dispatcher.liquid.compiler import values
-from dispatcher.liquid.compiler.escaping import escape_text
 from dispatcher.liquid.compiler.scopes import Assigned, Loop, NotCompiled, Scope
 from dispatcher.liquid.compiler.writer import Writer
 
+_FROM_VALUES: Final = "at_most contains equal escape_text escaped is_true item items less plain present span window"
 HELPERS: Final[Mapping[str, object]] = {
-    "at_most": values.at_most,
-    "contains": values.contains,
-    "equal": values.equal,
-    "escape_text": escape_text,
-    "escaped": values.escaped,
-    "is_true": values.is_true,
-    "item": values.item,
-    "items": values.items,
-    "less": values.less,
-    "plain": values.plain,
-    "present": values.present,
-    "span": values.span,
-    "window": values.window,
+    **{name: getattr(values, name) for name in [*_FROM_VALUES.split(), "Markup", "MISSING", "Unsure"]},
     "enumerate": enumerate,
     "len": len,
     "list": list,
     "str": str,
     "type": type,
-    "Markup": Markup,
-    "MISSING": values.MISSING,
-    "Unsure": values.Unsure,
 }
 # Keys that mean something on what has no such key.
 _COMPUTED: Final = frozenset({"size", "first", "last"})
@@ -68,22 +31,22 @@ _LOOP: Final[Mapping[str, str]] = {
     "first": "({i} == 0)",
     "last": "({i} == {n} - 1)",
 }
-_WORDS: Final[Mapping[type, str]] = {TrueLiteral: "True", FalseLiteral: "False", Nil: "None"}
+_WORDS: Final[Mapping[type, str]] = {primitive.TrueLiteral: "True", primitive.FalseLiteral: "False", Nil: "None"}
 # The helper, and whether it is asked the other way round.
 _ORDER: Final[Mapping[type, tuple[str, bool]]] = {
-    LtExpression: ("less", False),
-    GtExpression: ("less", True),
-    LeExpression: ("at_most", False),
-    GeExpression: ("at_most", True),
-    ContainsExpression: ("contains", False),
+    logical.LtExpression: ("less", False),
+    logical.GtExpression: ("less", True),
+    logical.LeExpression: ("at_most", False),
+    logical.GeExpression: ("at_most", True),
+    logical.ContainsExpression: ("contains", False),
 }
 _LOGICAL: Final = (
-    BooleanExpression,
-    LogicalAndExpression,
-    LogicalOrExpression,
-    LogicalNotExpression,
-    EqExpression,
-    NeExpression,
+    logical.BooleanExpression,
+    logical.LogicalAndExpression,
+    logical.LogicalOrExpression,
+    logical.LogicalNotExpression,
+    logical.EqExpression,
+    logical.NeExpression,
     *_ORDER,
 )
 
@@ -95,7 +58,7 @@ class Expressions:
         self._writer = writer
         self._filters = filters
         self._autoescape = autoescape
-        self._kept: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
         self.calls = 0
 
     def output(self, code: str) -> str:
@@ -112,7 +75,7 @@ class Expressions:
             return self._filtered(expression, scope)
         if isinstance(expression, Path):
             return self._path(expression, scope)
-        if isinstance(expression, RangeLiteral):
+        if isinstance(expression, primitive.RangeLiteral):
             return f"span({self.value(expression.start, scope)}, {self.value(expression.stop, scope)})"
         if isinstance(expression, _LOGICAL):
             return self.condition(expression, scope)
@@ -123,25 +86,25 @@ class Expressions:
             case StringLiteral():
                 # The author's own text needs no escaping.
                 return Markup(expression.value) if self._autoescape else expression.value  # noqa: S704 - as said
-            case IntegerLiteral() | FloatLiteral():
+            case primitive.IntegerLiteral() | primitive.FloatLiteral():
                 return expression.value
-            case Empty() | Blank():
+            case primitive.Empty() | primitive.Blank():
                 return expression
             case _:
                 raise NotCompiled(type(expression).__name__)
 
     def condition(self, expression: Expression, scope: Scope) -> str:
         """Whether an expression holds."""
-        while isinstance(expression, BooleanExpression):
+        while isinstance(expression, logical.BooleanExpression):
             expression = expression.expression
         match expression:
-            case LogicalAndExpression() | LogicalOrExpression():
-                word = "and" if isinstance(expression, LogicalAndExpression) else "or"
+            case logical.LogicalAndExpression() | logical.LogicalOrExpression():
+                word = "and" if isinstance(expression, logical.LogicalAndExpression) else "or"
                 return f"({self.condition(expression.left, scope)} {word} {self.condition(expression.right, scope)})"
-            case LogicalNotExpression():
+            case logical.LogicalNotExpression():
                 return f"(not {self.condition(expression.right, scope)})"
-            case EqExpression() | NeExpression():
-                word = "not " if isinstance(expression, NeExpression) else ""
+            case logical.EqExpression() | logical.NeExpression():
+                word = "not " if isinstance(expression, logical.NeExpression) else ""
                 return f"({word}{self.equal(expression.left, expression.right, scope)})"
             case Path():
                 return f"((t := {self.value(expression, scope)}) is not None and t is not False)"
@@ -184,9 +147,9 @@ class Expressions:
         return [*positional, f"**{{{', '.join(named)}}}"] if named else positional
 
     def _key(self, text: str) -> str:
-        if text not in self._kept:
-            self._kept[text] = self._writer.constant(str(text))
-        return self._kept[text]
+        if text not in self._keys:
+            self._keys[text] = self._writer.constant(str(text))
+        return self._keys[text]
 
     def _root(self, path: Path) -> str:
         root = path.path[0]

@@ -1,15 +1,16 @@
-"""The filters that stand in nearly every template, for the values that they are nearly always given.
+"""Fast versions of the most common filters, for the values that they are nearly always given.
 
-Each is made around the library's own, bounded, and calls that for everything else: long texts, other types. What is
-short is not counted: the loops around it are.
+Each calls the library's own, bounded, for everything else: long texts, other types. Calls with short texts are not
+counted: the loops around them are.
 """
 
+import operator
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from dispatcher.liquid.compiler.escaping import marked
+from dispatcher.liquid.compiler.values import marked
 from dispatcher.liquid.language import BoundedEnvironment
 
 Filter = Callable[..., Any]
@@ -17,7 +18,7 @@ TEXT_MAX: Final = 1_024
 # No filter here makes more of a text than so many times its length.
 GROWTH_MAX: Final = 8
 NUMBER_MAX: Final = 2**53
-DATES_KEPT: Final = 1_000
+DATES_CACHED_MAX: Final = 1_000
 
 
 def _text(change: Callable[[str], str]) -> Callable[[Filter, int], Filter]:
@@ -35,7 +36,7 @@ def _text(change: Callable[[str], str]) -> Callable[[Filter, int], Filter]:
 
 
 def _joined(order: Callable[[str, str], str]) -> Callable[[Filter, int], Filter]:
-    """A filter that puts two texts together."""
+    """A filter that joins two texts."""
 
     def made(slow: Filter, text_max: int) -> Filter:
         def fast(value: object, *given: object, **options: object) -> object:
@@ -55,9 +56,7 @@ def _joined(order: Callable[[str, str], str]) -> Callable[[Filter, int], Filter]
     return made
 
 
-def _number(
-    whole: Callable[[int, int], int], exact: Callable[[Decimal, Decimal], Decimal]
-) -> Callable[[Filter, int], Filter]:
+def _number(operation: Callable[[Any, Any], Any]) -> Callable[[Filter, int], Filter]:
     """A filter that makes one number of two; those with a fraction are counted in tens, as money is."""
 
     def made(slow: Filter, _text_max: int) -> Filter:
@@ -66,9 +65,9 @@ def _number(
                 other = given[0]
                 if type(value) is int and type(other) is int:
                     if -NUMBER_MAX < value < NUMBER_MAX and -NUMBER_MAX < other < NUMBER_MAX:
-                        return whole(value, other)
+                        return operation(value, other)
                 elif type(value) in (int, float) and type(other) in (int, float):
-                    return float(exact(Decimal(str(value)), Decimal(str(other))))
+                    return float(operation(Decimal(str(value)), Decimal(str(other))))
             return slow(value, *given, **options)
 
         return fast
@@ -111,8 +110,8 @@ def _size(slow: Filter, text_max: int) -> Filter:
 
 
 def _date(slow: Filter, text_max: int) -> Filter:
-    """Of one moment and one format comes one text: what a batch has in common is read once."""
-    once = lru_cache(maxsize=DATES_KEPT, typed=True)(slow)
+    """A date filter that caches by value and format: a batch has most dates in common."""
+    once = lru_cache(maxsize=DATES_CACHED_MAX, typed=True)(slow)
 
     def fast(value: object, *given: object, **options: object) -> object:
         is_plain = type(value) is str and len(given) == 1 and isinstance(given[0], str) and not options
@@ -124,18 +123,18 @@ def _date(slow: Filter, text_max: int) -> Filter:
 
 
 _FAST: Final[dict[str, Callable[[Filter, int], Filter]]] = {
-    "append": _joined(lambda value, more: value + more),
+    "append": _joined(operator.add),
     "capitalize": _text(str.capitalize),
     "date": _date,
     "default": _default,
     "downcase": _text(str.lower),
-    "minus": _number(lambda a, b: a - b, lambda a, b: a - b),
-    "plus": _number(lambda a, b: a + b, lambda a, b: a + b),
+    "minus": _number(operator.sub),
+    "plus": _number(operator.add),
     "prepend": _joined(lambda value, more: more + value),
     "round": _round,
     "size": _size,
     "strip": _text(str.strip),
-    "times": _number(lambda a, b: a * b, lambda a, b: a * b),
+    "times": _number(operator.mul),
     "upcase": _text(str.upper),
 }
 

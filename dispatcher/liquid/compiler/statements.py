@@ -28,10 +28,10 @@ from dispatcher.liquid.compiler.expressions import HELPERS, Expressions
 from dispatcher.liquid.compiler.scopes import Assigned, Loop, NotCompiled, Scope
 from dispatcher.liquid.compiler.writer import JOIN, Writer
 from dispatcher.liquid.language import FILTER_CALLS_MAX, BoundedEnvironment
-from dispatcher.liquid.pace import LOOP_ITERATIONS_MAX, iterations_max
+from dispatcher.liquid.render_limits import LOOP_ITERATIONS_MAX, iterations_max
 
-# Values that are put together in one go, before anybody looks how long they have become.
-TOGETHER_MAX: Final = 32
+# Values that are joined before their length is checked.
+VALUES_JOINED_MAX: Final = 32
 # Loops and partials around each other; the library allows more, and so does it then.
 DEPTH_MAX: Final = 10
 
@@ -57,19 +57,19 @@ class Statements:
         self._can_include = True
         self._write: Final[Mapping[type[Node], Callable[[Any, Scope], None]]] = {
             AssignNode: self._assign,
-            BreakNode: self._break,
+            BreakNode: lambda _node, _scope: self._leave("break"),
             CaptureNode: self._capture,
             CaseNode: self._case,
-            CommentNode: _nothing,
+            CommentNode: lambda _node, _scope: None,
             ContentNode: self._content,
-            ContinueNode: self._continue,
-            DocNode: _nothing,
+            ContinueNode: lambda _node, _scope: self._leave("continue"),
+            DocNode: lambda _node, _scope: None,
             EchoNode: self._output,
             ForNode: self._for,
             IfNode: self._if,
             IncludeNode: self._include,
-            InlineCommentNode: _nothing,
-            LiquidNode: self._liquid,
+            InlineCommentNode: lambda _node, _scope: None,
+            LiquidNode: lambda node, scope: self._block(node.block, scope),
             OutputNode: self._output,
             RenderNode: self._render,
             UnlessNode: self._if,
@@ -87,7 +87,7 @@ class Statements:
             return writer.function("def render(v)")
         self._flush()
         limits(
-            f"out = []; size = 0; left = {iterations_max(self._nodes, self._environment.work.pace)}; "
+            f"out = []; size = 0; left = {iterations_max(self._nodes, self._environment.work.limits)}; "
             f"calls = {FILTER_CALLS_MAX - self._expressions.calls}"
         )
         if self._has_captures:
@@ -121,7 +121,7 @@ class Statements:
     # Output
 
     def _add(self, code: str) -> None:
-        if len(self._pending) >= TOGETHER_MAX:
+        if len(self._pending) >= VALUES_JOINED_MAX:
             self._flush()
         self._pending.append(code)
 
@@ -166,9 +166,6 @@ class Statements:
             yield
             self._flush()
         scope.forget(sure)
-
-    def _liquid(self, node: LiquidNode, scope: Scope) -> None:
-        self._block(node.block, scope)
 
     # Tags
 
@@ -225,12 +222,6 @@ class Statements:
             with self._branch(f"if {fits[0]}:", scope):
                 self._writer.line(f"{is_open} = False")
                 self._block(block.block, scope)
-
-    def _break(self, _node: BreakNode, _scope: Scope) -> None:
-        self._leave("break")
-
-    def _continue(self, _node: ContinueNode, _scope: Scope) -> None:
-        self._leave("continue")
 
     def _leave(self, word: str) -> None:
         if not self._lengths or not self._lengths[-1]:
@@ -326,10 +317,6 @@ class Statements:
         self._flush()
         self._exit()
         self._can_include = could_include
-
-
-def _nothing(_node: Node, _scope: Scope) -> None:
-    """What a comment leaves."""
 
 
 def _children(node: Node) -> Sequence[Node]:

@@ -1,6 +1,6 @@
 """The code of a compiled template, line by line, and the function that becomes of it.
 
-A line consists of words of ours alone. What comes out of a template (texts, names, numbers) stands in it as the name of
+A line consists of our own words. What comes out of a template (texts, names, numbers) stands in it as the name of
 a constant, and is put in its place after the lines were parsed: no template can say anything in Python.
 """
 
@@ -44,7 +44,7 @@ class Writer:
         self._lines.append(f"{' ' * self._depth}{text}")
 
     def reserve(self) -> Callable[[str], None]:
-        """A line whose text is known later; without one it is none."""
+        """A line whose text is given later, or stays empty."""
         place, depth = len(self._lines), self._depth
         self._lines.append("")
 

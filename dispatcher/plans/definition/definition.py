@@ -1,6 +1,6 @@
-"""A definition: what people write, as a graph or as a list of steps, and the plan that it becomes unless it has faults.
+"""Compiles a definition, a graph or a list of steps, into a plan.
 
-Everything that is wrong is found at once, each with its place. Whatever comes in, the answer is a plan or faults.
+Every fault is reported at once, with its place. Whatever the input, the answer is a plan or faults.
 """
 
 import re
@@ -17,8 +17,8 @@ from dispatcher.plans.definition.fields import Fields, Known, Shared, kind_of
 from dispatcher.plans.definition.nodes import ATTEMPTS, node, step_node
 from dispatcher.plans.definition.paths import ROOT, Faults, inside
 from dispatcher.plans.definition.provided import Provided
-from dispatcher.plans.definition.variables_read import Found, Reader, lone
-from dispatcher.plans.plan import Branch, Edge, Node, Plan, Read, Send, Stored
+from dispatcher.plans.definition.variables_read import Reader, VariableRead, single_variable
+from dispatcher.plans.plan import Branch, Edge, Node, Plan, RequiredVariable, Send, TemplateUse
 from dispatcher.plans.texts import has_liquid
 from dispatcher.plans.walk.missing_steps import step_of
 
@@ -29,26 +29,26 @@ EDGES_MAX = 5_000
 ID_CHARACTERS_MAX = 100
 REQUIRED_FIELDS_MAX = 200
 FIELD_CHARACTERS_MAX = 200
-# A month of work, waiting aside; and one call, which holds a connection all the while.
+# A month of work, without waiting; and one call, which holds a connection.
 TIMEOUT_SECONDS_MAX = 31 * 86_400.0
 CALL_SECONDS_MAX = 3_600.0
 CALL_SECONDS = 60.0
 LIST_TIMEOUT_SECONDS = 300.0
 
-# A node's results go by its id: a dot in it could not be written in Liquid.
+# A node's results are read by its id: Liquid has no dots in names.
 ID = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{ID_CHARACTERS_MAX - 1}}}")
 ID_WORDS = f"1 to {ID_CHARACTERS_MAX} letters, digits, _ and -"
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class _Made(Struct):
-    """A definition under way."""
+class _Parsed(Struct):
+    """The nodes and edges of a definition, as far as they are read."""
 
     nodes: dict[str, Node]
-    # Where each node is written; also of those that say nothing.
+    # Where each node is written; also of those with faults.
     places: dict[str, str]
-    reads: dict[str, list[Found]]
-    ways: list[graph.Way]
+    reads: dict[str, list[VariableRead]]
+    graph_edges: list[graph.GraphEdge]
     edges: dict[str, list[Edge]]
     entry: str | None = None
 
@@ -67,7 +67,7 @@ def compile_definition(given: object, known: Known) -> Plan | list[Fault]:
 
 
 def read_definition(text: str | bytes) -> Mapping[str, Any] | list[Fault]:
-    """The object that a text of JSON or YAML has, as it is kept; whether it is a workflow is another question."""
+    """The object of a text in JSON or YAML, whether or not it is a workflow; or its faults."""
     faults = Faults()
     value = _value(text, faults)
     return value if value is not None and not faults.found else faults.found
@@ -75,7 +75,7 @@ def read_definition(text: str | bytes) -> Mapping[str, Any] | list[Fault]:
 
 def _value(given: object, faults: Faults) -> Mapping[str, Any] | None:
     """The object of a definition; None where it cannot be looked at any further."""
-    read = source.read(given, faults) if isinstance(given, str | bytes) else source.Read(given)
+    read = source.read(given, faults) if isinstance(given, str | bytes) else source.ParsedText(given)
     if read.value is None and faults.found:
         return None
     if not isinstance(read.value, dict):
@@ -87,7 +87,7 @@ def _value(given: object, faults: Faults) -> Mapping[str, Any] | None:
 
 
 def _count(given: Mapping[str, Any], faults: Faults) -> None:
-    """Refuse what is too much to be looked at."""
+    """Refuse lists that are too long to be read."""
     for key, most in (("nodes", NODES_MAX), ("steps", NODES_MAX), ("edges", EDGES_MAX)):
         several = given.get(key)
         if isinstance(several, list) and len(several) > most:
@@ -97,7 +97,7 @@ def _count(given: Mapping[str, Any], faults: Faults) -> None:
 def _plan(fields: Fields) -> Plan | None:
     name = fields.text("name", required=True)
     if name is not None and not NAME.fullmatch(name):
-        fields.fault("name", f"{quoted(name)} is no name: {NAME_WORDS}")
+        fields.fault("name", f"{quoted(name)} is not a name: {NAME_WORDS}")
     fields.describe()
     required = _required(fields)
     attempts = _attempts(fields)
@@ -108,24 +108,24 @@ def _plan(fields: Fields) -> Plan | None:
         fields.fault("nodes", "is given beside steps: a workflow is a graph of nodes or a list of steps")
     elif not is_list and not fields.has("nodes"):
         fields.wrong("has neither nodes, as a graph, nor steps, as a list")
-    made = _list(fields, attempts) if is_list else _graph(fields, attempts)
+    parsed = _list(fields, attempts) if is_list else _graph(fields, attempts)
     fields.done()
     faults = fields.shared.faults
-    # Who comes before whom in a graph that has faults, nobody can say.
+    # A graph with faults may have no order.
     if faults.found and not is_list:
         return None
-    provided = Provided(made.nodes, graph.Order(made.nodes, made.ways), is_list=is_list)
-    provided.check(made.reads, faults)
+    provided = Provided(parsed.nodes, graph.Order(parsed.nodes, parsed.graph_edges), is_list=is_list)
+    provided.check(parsed.reads, faults)
     if faults.found:
         return None
     return Plan(
         name=name or "",
-        entry=made.entry or "",
-        nodes=made.nodes,
-        edges={start: tuple(several) for start, several in made.edges.items()},
+        entry=parsed.entry or "",
+        nodes=parsed.nodes,
+        edges={start: tuple(several) for start, several in parsed.edges.items()},
         required_fields=required,
-        reads=_reads(made, provided, fields.places()),
-        templates=_templates(made, provided),
+        reads=_reads(parsed, provided, fields.places()),
+        templates=_templates(parsed, provided),
         merges_data=is_list,
         timeout_seconds=timeout or (LIST_TIMEOUT_SECONDS if is_list else None),
         call_seconds_max=call_seconds or CALL_SECONDS,
@@ -134,7 +134,7 @@ def _plan(fields: Fields) -> Plan | None:
 
 def _attempts(fields: Fields) -> int:
     if fields.get("max_retries") == 0:
-        fields.fault("max_retries", "counts every attempt, the first one too: 1 is no retry")
+        fields.fault("max_retries", "counts every attempt, the first one too: 1 means no retry")
         return ATTEMPTS
     return fields.whole("max_retries", 1, ATTEMPTS_MAX) or ATTEMPTS
 
@@ -160,7 +160,7 @@ def _required(fields: Fields) -> tuple[str, ...]:
 
 
 def _objects(fields: Fields, key: str, *, required: bool) -> list[Fields]:
-    """The objects of a list, those that are none left out."""
+    """The objects of a list; other items are faults."""
     value = fields.get(key)
     if value is None and not required:
         return []
@@ -178,23 +178,23 @@ def _objects(fields: Fields, key: str, *, required: bool) -> list[Fields]:
     return found
 
 
-def _list(fields: Fields, attempts: int) -> _Made:
-    """A list of steps, as a graph in a line."""
-    made = _Made({}, {}, {}, [], {})
+def _list(fields: Fields, attempts: int) -> _Parsed:
+    """A list of steps, as a graph without branches."""
+    parsed = _Parsed({}, {}, {}, [], {})
     before: str | None = None
     for step, one in enumerate(_objects(fields, "steps", required=True)):
-        name = _unique(one.text("name", ID_CHARACTERS_MAX, required=True), step, made.places)
+        name = _unique(one.text("name", ID_CHARACTERS_MAX, required=True), step, parsed.places)
         built = step_node(one, step, attempts)
-        made.places[name] = one.place
-        made.reads[name] = one.reads
+        parsed.places[name] = one.place
+        parsed.reads[name] = one.reads
         if built is not None:
-            made.nodes[name] = built
+            parsed.nodes[name] = built
         if before is not None:
-            made.ways.append(graph.Way(before, name, one.place))
-            made.edges[before] = [Edge(name)]
+            parsed.graph_edges.append(graph.GraphEdge(before, name, one.place))
+            parsed.edges[before] = [Edge(name)]
         before = name
-    made.entry = next(iter(made.places), None)
-    return made
+    parsed.entry = next(iter(parsed.places), None)
+    return parsed
 
 
 def _unique(name: str | None, step: int, taken: Mapping[str, object]) -> str:
@@ -208,74 +208,74 @@ def _unique(name: str | None, step: int, taken: Mapping[str, object]) -> str:
     return found
 
 
-def _graph(fields: Fields, attempts: int) -> _Made:
-    made = _Made({}, {}, {}, [], {})
+def _graph(fields: Fields, attempts: int) -> _Parsed:
+    parsed = _Parsed({}, {}, {}, [], {})
     for step, one in enumerate(_objects(fields, "nodes", required=fields.has("nodes"))):
-        name = _id(one, made)
+        name = _id(one, parsed)
         built = node(one, step, attempts)
         if name is None:
             continue
-        made.places[name] = one.place
-        made.reads[name] = one.reads
+        parsed.places[name] = one.place
+        parsed.reads[name] = one.reads
         if built is not None:
-            made.nodes[name] = built
+            parsed.nodes[name] = built
     for one in _objects(fields, "edges", required=False):
-        _edge(one, made)
-    _choices(fields, made)
-    made.entry = fields.text("entryNodeId", required=fields.has("nodes"))
-    entry = made.entry
-    if entry is not None and entry not in made.places:
-        fields.fault("entryNodeId", _no_node(fields, entry, made))
+        _edge(one, parsed)
+    _check_choices(fields, parsed)
+    parsed.entry = fields.text("entryNodeId", required=fields.has("nodes"))
+    entry = parsed.entry
+    if entry is not None and entry not in parsed.places:
+        fields.fault("entryNodeId", _no_node(fields, entry, parsed))
         entry = None
-    graph.check(entry, made.places, made.ways, fields.shared.faults)
-    return made
+    graph.check(entry, parsed.places, parsed.graph_edges, fields.shared.faults)
+    return parsed
 
 
-def _id(fields: Fields, made: _Made) -> str | None:
+def _id(fields: Fields, parsed: _Parsed) -> str | None:
     name = fields.text("id", required=True)
     if name is None:
         return None
     if not ID.fullmatch(name):
-        fields.fault("id", f"{quoted(name)} is no id: {ID_WORDS}")
+        fields.fault("id", f"{quoted(name)} is not an id: {ID_WORDS}")
     elif step_of(name) is not None:
         fields.fault("id", f"{name} is where the result of another node goes")
-    elif name in made.places:
-        fields.fault("id", f"{name} is the id of {made.places[name]} too")
+    elif name in parsed.places:
+        fields.fault("id", f"{name} is the id of {parsed.places[name]} too")
         return None
     return name
 
 
-def _no_node(fields: Fields, name: str, made: _Made) -> str:
-    return f"there is no node {quoted(name)}{fields.shared.faults.near(name, made.places)}"
+def _no_node(fields: Fields, name: str, parsed: _Parsed) -> str:
+    return f"there is no node {quoted(name)}{fields.shared.faults.near(name, parsed.places)}"
 
 
-def _edge(fields: Fields, made: _Made) -> None:
+def _edge(fields: Fields, parsed: _Parsed) -> None:
     ends = [fields.text(key, required=True) for key in ("from", "to")]
     for key, name in zip(("from", "to"), ends, strict=True):
-        if name is not None and name not in made.places:
-            fields.fault(key, _no_node(fields, name, made))
+        if name is not None and name not in parsed.places:
+            fields.fault(key, _no_node(fields, name, parsed))
     condition = fields.text("condition")
     reads = [] if condition is None else fields.shared.reader.condition(inside(fields.place, "condition"), condition)
     fields.describe()
     fields.done()
     start, end = ends
-    if start is None or end is None or start not in made.places or end not in made.places:
+    if start is None or end is None or start not in parsed.places or end not in parsed.places:
         return
-    made.reads[start] += reads
-    made.ways.append(graph.Way(start, end, fields.place))
-    made.edges.setdefault(start, []).append(Edge(end, condition))
+    parsed.reads[start] += reads
+    parsed.graph_edges.append(graph.GraphEdge(start, end, fields.place))
+    parsed.edges.setdefault(start, []).append(Edge(end, condition))
 
 
-def _choices(fields: Fields, made: _Made) -> None:
-    """Refuse conditions where nothing is chosen, and choices that are none."""
-    ways: dict[str, list[graph.Way]] = {}
-    for way in made.ways:
+def _check_choices(fields: Fields, parsed: _Parsed) -> None:
+    """Refuse conditions on edges of other nodes, and branches without a choice."""
+    ways: dict[str, list[graph.GraphEdge]] = {}
+    for way in parsed.graph_edges:
         ways.setdefault(way.start, []).append(way)
-    for name, built in made.nodes.items():
+    for name, built in parsed.nodes.items():
         leaving = ways.get(name, [])
-        edges = made.edges.get(name, [])
+        edges = parsed.edges.get(name, [])
         if isinstance(built, Branch):
-            _branching(fields, made.places[name], leaving, edges)
+            _check_branch(fields, parsed.places[name], leaving, edges)
             continue
         seen: set[str] = set()
         for way, edge in zip(leaving, edges, strict=True):
@@ -287,7 +287,7 @@ def _choices(fields: Fields, made: _Made) -> None:
             seen.add(edge.to)
 
 
-def _branching(fields: Fields, place: str, ways: Sequence[graph.Way], edges: Sequence[Edge]) -> None:
+def _check_branch(fields: Fields, place: str, ways: Sequence[graph.GraphEdge], edges: Sequence[Edge]) -> None:
     faults = fields.shared.faults
     if not edges:
         faults.add(place, "is a branch with nothing to choose from: lead edges with conditions out of it")
@@ -300,29 +300,31 @@ def _branching(fields: Fields, place: str, ways: Sequence[graph.Way], edges: Seq
                 faults.add(way.place, words)
 
 
-def _reads(made: _Made, provided: Provided, places: Mapping[str, int]) -> tuple[Read, ...]:
+def _reads(parsed: _Parsed, provided: Provided, places: Mapping[str, int]) -> tuple[RequiredVariable, ...]:
     """What a trigger must bring, in order of appearance."""
-    needed = [one for name, reads in made.reads.items() for one in reads if not provided.has(name, one.name)]
-    found: dict[tuple[str, ...], Read] = {}
+    needed = [one for name, reads in parsed.reads.items() for one in reads if not provided.has(name, one.name)]
+    found: dict[tuple[str, ...], RequiredVariable] = {}
     for one in sorted(needed, key=lambda one: places.get(one.place, 0)):
         found.setdefault(one.read.at, one.read)
     return tuple(found.values())
 
 
-def _templates(made: _Made, provided: Provided) -> tuple[Stored, ...]:
-    """The stored templates that can be looked up before the run: not those that a step will name."""
-    found: list[Stored] = []
-    for name, built in made.nodes.items():
+def _templates(parsed: _Parsed, provided: Provided) -> tuple[TemplateUse, ...]:
+    """The stored templates that are known before the run: not those that a step will name."""
+    found: list[TemplateUse] = []
+    for name, built in parsed.nodes.items():
         if not isinstance(built, Send) or built.template is None:
             continue
         own = tuple(sorted(built.variables))
         number = provided.steps_before(name)
-        steps = lone(built.template)
+        steps = single_variable(built.template)
         if steps is None:
-            found.append(Stored(name, built.channel, steps=number, name=built.template, provides=own))
+            found.append(TemplateUse(name, built.channel, steps=number, name=built.template, provides=own))
             continue
         at = tuple(map(str, steps))
-        variable = next((one.read for one in made.reads[name] if one.read.at == at), Read(".".join(at), at))
+        variable = next(
+            (one.read for one in parsed.reads[name] if one.read.at == at), RequiredVariable(".".join(at), at)
+        )
         if not provided.has(name, at[0]):
-            found.append(Stored(name, built.channel, steps=number, variable=variable, provides=own))
+            found.append(TemplateUse(name, built.channel, steps=number, variable=variable, provides=own))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""The difference between two definitions: nodes, steps and edges that came, went or changed, each with its place."""
+"""The difference between two definitions: nodes, steps and edges that were added, removed or changed."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ VALUE_CHARACTERS_MAX = 60
 
 
 class Change(Struct, frozen=True):
-    """One thing that is other than before. A place names nodes and steps by what they are called, not by number."""
+    """One difference. Its place has the names of nodes and steps, not their numbers."""
 
     kind: Literal["added", "removed", "changed", "moved"]
     place: str
@@ -49,7 +49,7 @@ def _objects(place: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 
 def _values(place: str, before: object, after: object) -> Iterator[Change]:
-    # 1 is no truth value, though they compare alike.
+    # In Python 1 equals true; in JSON it does not.
     if json.dumps(before) == json.dumps(after):
         return
     if isinstance(before, dict) and isinstance(after, dict):
@@ -67,7 +67,7 @@ def _values(place: str, before: object, after: object) -> Iterator[Change]:
 
 
 def _named(items: Sequence[object]) -> dict[str, Any] | None:
-    """Nodes, steps or edges by what they are called; None where the items of a list have no names."""
+    """Nodes, steps or edges by name; None where the items of a list have no names."""
     found: dict[str, Any] = {}
     for item in items:
         name = _name(item)

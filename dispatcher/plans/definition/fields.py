@@ -1,6 +1,6 @@
-"""Fields: the keys of one object of a definition, each taken as what it has to be, and those that nobody asked for."""
+"""The fields of one object of a definition, each read with its type, and unknown keys."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -8,7 +8,7 @@ from msgspec import Struct
 from dispatcher.base.errors import quoted
 from dispatcher.base.values.durations import DURATION_WORDS, duration, has_months
 from dispatcher.plans.definition.paths import Faults, inside
-from dispatcher.plans.definition.variables_read import Found, Reader
+from dispatcher.plans.definition.variables_read import Reader, VariableRead
 from dispatcher.plans.texts import has_liquid
 
 DESCRIPTION_CHARACTERS_MAX = 2_000
@@ -19,14 +19,14 @@ SHOWN_NUMBER_MAX = 10**15
 
 
 class Known(Struct, frozen=True):
-    """The channels and functions that there are."""
+    """The channels and functions of the configuration."""
 
     channels: Collection[str]
     functions: Collection[str] = ()
 
 
 class Shared(Struct, frozen=True):
-    """What the objects of one definition have in common."""
+    """The context that all objects of one definition share."""
 
     known: Known
     faults: Faults
@@ -36,24 +36,26 @@ class Shared(Struct, frozen=True):
 class Fields:
     """One object. A key whose value is null counts as not given."""
 
-    def __init__(self, place: str, given: Mapping[str, Any], shared: Shared, reads: list[Found] | None = None) -> None:
+    def __init__(
+        self, place: str, given: Mapping[str, Any], shared: Shared, reads: list[VariableRead] | None = None
+    ) -> None:
         self.place = place
         self.shared = shared
         # What its texts read; an object inside of it may have its own.
-        self.reads: list[Found] = [] if reads is None else reads
+        self.reads: list[VariableRead] = [] if reads is None else reads
         self._given = given
         self._asked: dict[str, None] = {}
 
     def fault(self, key: str, words: str) -> None:
-        """Something is wrong with a field, or with its absence."""
+        """Report a fault of a field, or its absence."""
         self.shared.faults.add(inside(self.place, key), words)
 
     def wrong(self, words: str) -> None:
-        """Something is wrong with the object as a whole."""
+        """Report a fault of the object as a whole."""
         self.shared.faults.add(self.place, words)
 
     def has(self, key: str) -> bool:
-        """Whether it is given; from now on it counts as known."""
+        """Whether a field is given; from now on it counts as known."""
         self._asked[key] = None
         return self._given.get(key) is not None
 
@@ -79,10 +81,10 @@ class Fields:
         return None
 
     def plain(self, key: str, characters_max: int, *, required: bool = False) -> str | None:
-        """A text that is taken as it is written: Liquid in it would be taken for words."""
+        """A text without Liquid."""
         value = self.text(key, characters_max, required=required)
         if value is not None and has_liquid(value):
-            self.fault(key, "is taken as it is written: no Liquid can stand here")
+            self.fault(key, "is taken as it is written: Liquid is not rendered here")
         elif value is not None and not value.isprintable():
             self.fault(key, "has a control character")
         else:
@@ -113,23 +115,22 @@ class Fields:
 
     def whole(self, key: str, low: int, high: int) -> int | None:
         """A whole number within bounds."""
-        value = self.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            self.fault(key, f"expected a whole number from {low} to {high}, got {shown(value)}")
-            return None
+        words = f"a whole number from {low} to {high}"
+        value: int | None = self._within(key, int, lambda value: low <= value <= high, words)
         return value
 
     def number(self, key: str, high: float) -> float | None:
         """A number over 0 and within bounds."""
+        words = f"a number over 0 and up to {high:g}"
+        value = self._within(key, (int, float), lambda value: 0 < value <= high, words)
+        return None if value is None else float(value)
+
+    def _within(self, key: str, kind: Any, is_within: Callable[[Any], bool], words: str) -> Any:  # noqa: ANN401 - of that kind
         value = self.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= high:
-            self.fault(key, f"expected a number over 0 and up to {high:g}, got {shown(value)}")
-            return None
-        return float(value)
+        if value is None or (isinstance(value, kind) and not isinstance(value, bool) and is_within(value)):
+            return value
+        self.fault(key, f"expected {words}, got {shown(value)}")
+        return None
 
     def seconds(self, key: str, *, required: bool = False, may_be_zero: bool = False) -> float | None:
         """A duration."""
@@ -144,7 +145,7 @@ class Fields:
         elif found > DURATION_SECONDS_MAX:
             self.fault(key, f"{quoted(text)} is longer than {DURATION_SECONDS_MAX / 86_400:g} days")
         elif not found and not may_be_zero:
-            self.fault(key, f"{quoted(text)} is no time at all")
+            self.fault(key, f"{quoted(text)} is not longer than 0")
         else:
             return found
         return None
@@ -160,7 +161,7 @@ class Fields:
         return None
 
     def inner(self, key: str) -> "Fields | None":
-        """An object whose fields are looked at one by one; what they read this one reads."""
+        """An object whose fields are read one by one; the variables that they read count for this object."""
         value = self.get(key)
         if isinstance(value, dict):
             return Fields(inside(self.place, key), value, self.shared, self.reads)
@@ -168,7 +169,7 @@ class Fields:
         return None
 
     def rest(self) -> Mapping[str, Any]:
-        """What nobody has asked for; from now on it counts as known."""
+        """The fields that were not asked for; from now on they count as known."""
         rest = {key: value for key, value in self._given.items() if key not in self._asked}
         self._asked |= dict.fromkeys(rest)
         return rest
@@ -182,7 +183,7 @@ class Fields:
         self.text("description", DESCRIPTION_CHARACTERS_MAX)
 
     def done(self) -> None:
-        """Refuse what nobody has asked for."""
+        """Refuse unknown keys."""
         for key in self._given:
             if key not in self._asked:
                 known = f"; known here are {', '.join(sorted(self._asked))}"
@@ -197,7 +198,7 @@ def texts_in(value: object, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from texts_in(inner, inside(place, key))
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
             yield from texts_in(inner, inside(place, number))
 
@@ -214,12 +215,12 @@ _KINDS: dict[type, str] = {
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in the words of JSON."""
-    return _KINDS.get(type(value), f"no JSON ({type(value).__name__})")
+    """The JSON type of a value, in words."""
+    return _KINDS.get(type(value), f"not JSON ({type(value).__name__})")
 
 
 def shown(value: object) -> str:
-    """A value in the words of a fault: short."""
+    """A value as a fault shows it: short."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, bool):

@@ -1,6 +1,7 @@
-"""The graph of a definition: whether its edges fit its nodes, whether it ends, and who comes before whom."""
+"""The graph of a definition: whether its edges fit its nodes, whether it ends, and the order of its nodes."""
 
 from collections.abc import Collection, Mapping, Sequence
+from graphlib import TopologicalSorter
 
 from msgspec import Struct
 
@@ -11,18 +12,18 @@ from dispatcher.plans.definition.paths import Faults
 SHOWN_NODES_MAX = 12
 
 
-class Way(Struct, frozen=True):
-    """An edge between two nodes that there are, and where it is written."""
+class GraphEdge(Struct, frozen=True):
+    """An edge between two existing nodes, and where it is written."""
 
     start: str
     end: str
     place: str
 
 
-def check(entry: str | None, nodes: Mapping[str, str], ways: Sequence[Way], faults: Faults) -> None:
-    """Refuse what no run could walk. `nodes` has the place of each; without an entry nothing is out of reach."""
-    following = _following(nodes, ways)
-    places = {(way.start, way.end): way.place for way in ways}
+def check(entry: str | None, nodes: Mapping[str, str], edges: Sequence[GraphEdge], faults: Faults) -> None:
+    """Report circles, and nodes that the entry, where there is one, does not lead to. `nodes` has the place of each."""
+    following = _following(nodes, edges)
+    places = {(edge.start, edge.end): edge.place for edge in edges}
     for circle in _circles(following):
         place = places[circle[-2], circle[-1]]
         faults.add(place, f"closes a circle, so that a run would never end: {_shown(circle)}")
@@ -35,35 +36,31 @@ def check(entry: str | None, nodes: Mapping[str, str], ways: Sequence[Way], faul
 
 
 class Order:
-    """Who comes before whom, in a graph without circles."""
+    """The order of the nodes of a graph without circles."""
 
-    def __init__(self, nodes: Collection[str], ways: Sequence[Way]) -> None:
-        following = _following(nodes, ways)
-        left = dict.fromkeys(nodes, 0)
-        for way in ways:
-            left[way.end] += 1
+    def __init__(self, nodes: Collection[str], edges: Sequence[GraphEdge]) -> None:
+        sorter = TopologicalSorter[str](dict.fromkeys(nodes, ()))
+        for edge in edges:
+            sorter.add(edge.end, edge.start)
+        # Each behind those that come before it.
+        self.names = tuple(sorter.static_order())
         self._bits = {name: 1 << number for number, name in enumerate(nodes)}
         # Of each node, the bits of all that come before it.
         self._before = dict.fromkeys(nodes, 0)
-        ready = [name for name in nodes if not left[name]]
-        for name in ready:
+        following = _following(nodes, edges)
+        for name in self.names:
             for end in following[name]:
                 self._before[end] |= self._before[name] | self._bits[name]
-                left[end] -= 1
-                if not left[end]:
-                    ready.append(end)
-        # All of them, each behind those that come before it.
-        self.names = tuple(ready)
 
     def is_before(self, one: str, other: str) -> bool:
         """Whether a path leads from the one to the other."""
         return bool(self._before[other] & self._bits[one])
 
 
-def _following(nodes: Collection[str], ways: Sequence[Way]) -> Mapping[str, list[str]]:
+def _following(nodes: Collection[str], edges: Sequence[GraphEdge]) -> Mapping[str, list[str]]:
     following: dict[str, list[str]] = {name: [] for name in nodes}
-    for way in ways:
-        following[way.start].append(way.end)
+    for edge in edges:
+        following[edge.start].append(edge.end)
     return following
 
 
@@ -78,7 +75,7 @@ def _reached(entry: str, following: Mapping[str, list[str]]) -> set[str]:
 
 
 def _circles(following: Mapping[str, list[str]]) -> list[list[str]]:
-    """Circles, at least one of every knot: each as its nodes in order, the first one again at the end."""
+    """Circles, at least one for each knot of them, as nodes in order with the first one repeated at the end."""
     left = {name: iter(ends) for name, ends in following.items()}
     done: set[str] = set()
     found: list[list[str]] = []

@@ -30,12 +30,12 @@ DIGEST_ITEMS_MAX = 10_000
 DIGEST_ITEMS = 1_000
 ATTEMPTS = 3
 ON_FAILURE = ("retry", "continue", "abort")
-# What calls go out on: no node has it as its type's channel.
+# The channel of calls; no node has it as its type.
 CALLS = "http"
 
 
 def node(fields: Fields, step: int, attempts: int) -> Node | None:
-    """The node that an object of the graph form describes; None where its type says nothing."""
+    """The node that an object of the graph form describes; None where its type is unknown."""
     made = _typed(fields, step)
     return None if made is None else _finish(fields, made, attempts)
 
@@ -47,7 +47,7 @@ def step_node(fields: Fields, step: int, attempts: int) -> Node | None:
 
 
 def _finish(fields: Fields, made: Node, attempts: int) -> Node:
-    """Give it what all nodes have, and refuse what no node of its type has."""
+    """Read the fields that all nodes have, and refuse unknown ones."""
     on_failure = fields.one_of("on_failure", ON_FAILURE) or "retry"
     own = fields.whole("max_attempts", 1, ATTEMPTS_MAX)
     fields.describe()
@@ -77,7 +77,7 @@ def _call(fields: Fields, step: int, payload: str = "payload") -> Node:
     function = fields.plain("function", ACTION_CHARACTERS_MAX, required=True)
     action = fields.plain("action", ACTION_CHARACTERS_MAX, required=True)
     known = fields.shared.known.functions
-    # Who configures a function of such a name means that one.
+    # A configured function of such a name wins.
     if function is not None and function in BUILT_IN and function not in known:
         return _built_in(fields, step, function, action, payload)
     if function is not None and function not in known:
@@ -112,12 +112,12 @@ def _delay(fields: Fields, step: int) -> Delay:
     for key in given[1:]:
         fields.fault(key, f"is given beside {given[0]}: keep one of them")
     if not given:
-        fields.wrong("says not how long: give delayMs or duration, or until")
+        fields.wrong("has no delay: give delayMs or duration, or until")
     milliseconds = fields.whole("delayMs", 0, DELAY_MS_MAX)
     seconds = fields.seconds("duration", may_be_zero=True)
     until = fields.liquid("until")
     if until is not None and not has_liquid(until) and moment(until) is None:
-        fields.fault("until", f"{quoted(until)} is no time: expected {MOMENT_WORDS}")
+        fields.fault("until", f"{quoted(until)} is not a time: expected {MOMENT_WORDS}")
     return Delay(step=step, seconds=seconds if milliseconds is None else milliseconds / 1000, until=until)
 
 
@@ -125,10 +125,6 @@ def _branch(fields: Fields, step: int) -> Branch:
     if fields.has("condition"):
         fields.fault("condition", "stands on the edges of a branch: one on each")
     return Branch(step=step)
-
-
-def _join(fields: Fields, step: int) -> Join:  # noqa: ARG001 - as the others
-    return Join(step=step)
 
 
 def _wait(fields: Fields, step: int) -> Wait:
@@ -150,9 +146,9 @@ _TYPES: dict[str, Callable[[Fields, int], Node]] = {
     "function": _call,
     "delay": _delay,
     "branch": _branch,
-    "join": _join,
+    "join": lambda _fields, step: Join(step=step),
     "wait": _wait,
     "digest": _digest,
 }
-# What others call it.
+# What other products call these types.
 _OTHERWISE = {"wait_for_event": "wait", "wait-for-event": "wait", "condition": "branch", "webhook": "http"}

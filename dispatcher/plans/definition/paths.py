@@ -1,4 +1,4 @@
-"""Places: where in a definition something is, as a JSON path, and the faults that were found there."""
+"""The places in a definition, as JSON paths, and the faults that were found there."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dispatcher.base.errors import SHOWN_CHARACTERS_MAX, Fault, did_you_mean
 
 ROOT = "$"
-# Nobody reads more; and for the first of them the nearest word is looked up, which takes a thousand comparisons.
+# For the first HINTS_MAX the nearest word is looked up, which takes a thousand comparisons.
 FAULTS_MAX = 1_000
 HINTS_MAX = 50
 
@@ -22,21 +22,21 @@ def inside(place: str, key: str | int) -> str:
 
 
 class Faults:
-    """What was found so far. Of a place that cannot be what it is no more is said than that."""
+    """The faults that were found so far. A spoilt place gets no second fault."""
 
     def __init__(self) -> None:
         self.found: list[Fault] = []
         self._spoilt: set[str] = set()
 
     def add(self, place: str, words: str) -> None:
-        """Something is wrong there."""
+        """Report a fault at a place."""
         if place in self._spoilt or len(self.found) > FAULTS_MAX:
             return
         more = len(self.found) == FAULTS_MAX
         self.found.append(Fault(ROOT, f"has more than these {FAULTS_MAX} faults") if more else Fault(place, words))
 
     def spoil(self, place: str, words: str) -> None:
-        """What is there is no JSON, or no text: whatever else seems wrong with it follows from that."""
+        """Report a value that is not JSON, or not a text: any other fault there follows from that."""
         self.add(place, words)
         self._spoilt.add(place)
 

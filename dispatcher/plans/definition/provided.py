@@ -1,4 +1,4 @@
-"""What nodes provide: names that a trigger need not bring, since a node that comes before gives them.
+"""The names that nodes provide: a trigger need not bring what an earlier node gives.
 
 A node's result goes by its id and as `step_N_result`, its error as `step_N_error`, with N counted from 0.
 """
@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE as LINK
 from dispatcher.plans.definition.graph import Order
 from dispatcher.plans.definition.paths import Faults
-from dispatcher.plans.definition.variables_read import Found
+from dispatcher.plans.definition.variables_read import VariableRead
 from dispatcher.plans.plan import Call, Digest, Node, Send, Wait
 from dispatcher.plans.walk.missing_steps import is_error, step_of
 
 
 class Provided:
-    """What each node of a plan can read that others have given."""
+    """The names that each node of a plan can read because earlier nodes give them."""
 
     def __init__(self, nodes: Mapping[str, Node], order: Order, *, is_list: bool) -> None:
         self._nodes = nodes
@@ -23,13 +23,13 @@ class Provided:
         self._ids = tuple(nodes)
 
     def has(self, node: str, name: str) -> bool:
-        """Whether a node need not be brought this name: something before it gives it, or each message has it."""
+        """Whether a node has this name without the trigger: an earlier node gives it, or each message has it."""
         if step_of(name) is not None or (name == LINK and isinstance(self._nodes.get(node), Send)):
             return True
         return _gives(self._nodes.get(name)) and self._order.is_before(name, node)
 
-    def check(self, reads: Mapping[str, Iterable[Found]], faults: Faults) -> None:
-        """Refuse reading by number what no step gives, or none that comes before."""
+    def check(self, reads: Mapping[str, Iterable[VariableRead]], faults: Faults) -> None:
+        """Refuse results by number that no earlier step gives."""
         for node, several in reads.items():
             for place, name in dict.fromkeys((one.place, one.name) for one in several):
                 words = self._wrong(node, name)

@@ -10,12 +10,12 @@ from dispatcher.engine.rules.suppression import TOPIC, TOPIC_WORDS
 from dispatcher.liquid import parts as channel_parts
 from dispatcher.plans.definition.fields import Fields, kind_of
 from dispatcher.plans.definition.paths import inside
-from dispatcher.plans.definition.variables_read import Found, lone
+from dispatcher.plans.definition.variables_read import VariableRead, single_variable
 from dispatcher.plans.plan import Send, Text
 from dispatcher.plans.texts import has_liquid
 
 RECIPIENTS_MAX = 1_000
-# Who a social post goes to is its channel.
+# A social post goes to its channel.
 WITHOUT_RECIPIENT = "social"
 EMAIL_ACTION = "send"
 
@@ -69,14 +69,14 @@ def slack(payload: Fields, step: int) -> Send:
     return Send(step=step, channel="chat", to=(channel,), parts={"body": message}, escapes=True)
 
 
-def _names(fields: Fields, reads: Sequence[Found], variables: Mapping[str, object]) -> tuple[str, ...]:
+def _names(fields: Fields, reads: Sequence[VariableRead], variables: Mapping[str, object]) -> tuple[str, ...]:
     """The top-level names that parts read; those that the node does not provide are the trigger's to bring."""
     fields.reads += [one for one in reads if one.name not in variables]
     return tuple(sorted({one.name for one in reads}))
 
 
 def _only(fields: Fields, *names: str) -> str | None:
-    """Which of several names for one thing is given."""
+    """The field that is given, of several that exclude each other."""
     given = [name for name in names if fields.has(name)]
     for name in given[1:]:
         fields.fault(name, f"is given beside {given[0]}: keep one of them")
@@ -89,7 +89,7 @@ def _recipients(fields: Fields, key: str = "to", *, required: bool) -> tuple[Tex
         one = fields.liquid(key, required=required)
         return () if one is None else (one,)
     if not value:
-        fields.fault(key, "names nobody")
+        fields.fault(key, "has no recipients")
     if len(value) > RECIPIENTS_MAX:
         fields.fault(key, f"has {len(value)} recipients, over {RECIPIENTS_MAX}")
         return ()
@@ -105,11 +105,11 @@ def _recipients(fields: Fields, key: str = "to", *, required: bool) -> tuple[Tex
     return tuple(found)
 
 
-Content = tuple[Text | None, Mapping[str, Text] | None, list[Found]]
+Content = tuple[Text | None, Mapping[str, Text] | None, list[VariableRead]]
 
 
 def _content(fields: Fields, channel: str, plain: Sequence[str], *, has_id: bool = False) -> Content:
-    """What is sent: the stored template that is named, or the parts that stand here, with what they read."""
+    """The stored template, or the parts of the node with the variables that they read."""
     names = ("template_id",) if has_id else ("template", "parts")
     given = [name for name in plain if fields.has(name)]
     chosen = _only(fields, *names)
@@ -132,16 +132,16 @@ def _template(fields: Fields, key: str) -> Text | None:
     if name is None:
         return None
     if has_liquid(name):
-        if lone(name) is None:
+        if single_variable(name) is None:
             fields.fault(key, "is a name, or exactly one variable that has it, such as {{ template }}")
     elif not NAME.fullmatch(name):
-        fields.fault(key, f"{quoted(name)} is no name of a template: {NAME_WORDS}")
+        fields.fault(key, f"{quoted(name)} is not the name of a template: {NAME_WORDS}")
     return name
 
 
-def _parts(fields: Fields, channel: str, given: Sequence[str]) -> tuple[Mapping[str, Text], list[Found]]:
+def _parts(fields: Fields, channel: str, given: Sequence[str]) -> tuple[Mapping[str, Text], list[VariableRead]]:
     found: dict[str, Text] = {}
-    reads: list[Found] = []
+    reads: list[VariableRead] = []
     for part in given:
         if wrong := channel_parts.unknown(channel, part):
             known = channel_parts.of(channel)
@@ -164,7 +164,7 @@ def _locale(fields: Fields) -> Text | None:
         return locale
     found = canonical(locale)
     if found is None:
-        fields.fault("locale", f"{quoted(locale)} is no locale, such as de or pt-BR")
+        fields.fault("locale", f"{quoted(locale)} is not a locale, such as de or pt-BR")
     return found
 
 

@@ -1,7 +1,7 @@
 """The source of a definition: the JSON or YAML that people write, within bounds, as one JSON object.
 
-YAML is read as what JSON has too: `no` is a text and no truth value, `12:30` no number of seconds, a date a text. What
-JSON has nothing for (aliases, tags, several documents) is refused.
+YAML is read with the types of JSON: `no`, `12:30` and dates are texts. What JSON does not have (aliases, tags, several
+documents) is refused.
 """
 
 import json
@@ -13,15 +13,16 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from dispatcher.liquid.template_part import is_unicode
 from dispatcher.plans.definition.paths import ROOT, Faults, inside
 
 DEFINITION_BYTES_MAX = 1024 * 1024
 # A larger JSON text is still looked at, so that its other limits are named too; YAML takes too long to read for that.
 LOOKED_BYTES_MAX = 8 * DEFINITION_BYTES_MAX
-# As deep as JSON that anybody writes; Postgres and the interpreter read a hundred times that.
+# Postgres and the interpreter read a hundred times that.
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
-# What every JSON reader that we know keeps as it is written.
+# What JSON readers keep exactly.
 WHOLE_MAX = 2**63 - 1
 _DIGITS_MAX = 25
 
@@ -30,25 +31,25 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Doubled(Struct, frozen=True):
-    """A key that an object was given twice. The object is kept, so that no other takes its place in memory."""
+class DuplicateKey(Struct, frozen=True):
+    """A key that an object has twice. The object is referenced, so that no other gets its id()."""
 
     owner: Mapping[str, Any]
     key: str
 
 
-class Read(Struct):
-    """What a text says. `value` is None where nothing could be made of it."""
+class ParsedText(Struct):
+    """The value of a text, None where it could not be read, and its duplicate keys."""
 
     value: Any = None
-    doubled: list[Doubled] = []
+    duplicates: list[DuplicateKey] = []
 
 
 class _Unreadable(Exception):  # noqa: N818 - it never leaves this file
-    """The text is no JSON, or no YAML."""
+    """The text is not JSON, or not YAML."""
 
 
-def read(text: str | bytes, faults: Faults) -> Read:
+def read(text: str | bytes, faults: Faults) -> ParsedText:
     """The value that a text of JSON or YAML has."""
     if isinstance(text, bytes):
         try:
@@ -56,22 +57,22 @@ def read(text: str | bytes, faults: Faults) -> Read:
         except UnicodeDecodeError as fault:
             line = fault.object[: fault.start].count(b"\n") + 1
             faults.add(ROOT, f"line {line}: is not UTF-8")
-            return Read()
+            return ParsedText()
     text = text.removeprefix("\ufeff")
     size = len(text.encode("utf-8", "surrogatepass"))
     looks_like_json = text.lstrip()[:1] in ("{", "[")
     if size > DEFINITION_BYTES_MAX:
         faults.add(ROOT, f"has {size} bytes, over {DEFINITION_BYTES_MAX}: cut the workflow in two")
         if size > LOOKED_BYTES_MAX or not looks_like_json:
-            return Read()
+            return ParsedText()
     try:
         return _read(text, looks_like_json and size <= DEFINITION_BYTES_MAX, looks_like_json)
     except _Unreadable as fault:
         faults.add(ROOT, str(fault))
-        return Read()
+        return ParsedText()
 
 
-def _read(text: str, may_be_yaml: bool, looks_like_json: bool) -> Read:
+def _read(text: str, may_be_yaml: bool, looks_like_json: bool) -> ParsedText:
     if not looks_like_json:
         return _yaml(text)
     try:
@@ -86,21 +87,21 @@ def _read(text: str, may_be_yaml: bool, looks_like_json: bool) -> Read:
         raise
 
 
-def _json(text: str) -> Read:
-    made = Read(doubled=[])
+def _json(text: str) -> ParsedText:
+    made = ParsedText(duplicates=[])
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built: dict[str, Any] = {}
         for key, value in pairs:
             if key in built:
-                made.doubled.append(Doubled(built, key))
+                made.duplicates.append(DuplicateKey(built, key))
             built[key] = value
         return built
 
     try:
         made.value = json.loads(text, object_pairs_hook=build, parse_int=_whole)
     except json.JSONDecodeError as fault:
-        raise _Unreadable(f"line {fault.lineno}: is no JSON: {fault.msg} at column {fault.colno}") from fault
+        raise _Unreadable(f"line {fault.lineno}: is not JSON: {fault.msg} at column {fault.colno}") from fault
     except RecursionError as fault:
         raise _Unreadable(f"is nested deeper than {DEPTH_MAX}") from fault
     return made
@@ -111,7 +112,7 @@ def _whole(digits: str) -> int:
     return int(digits[:_DIGITS_MAX])
 
 
-def _yaml(text: str) -> Read:
+def _yaml(text: str) -> ParsedText:
     if "\0" in text:
         raise _Unreadable("has a NUL character")
     building = _Building()
@@ -121,9 +122,9 @@ def _yaml(text: str) -> Read:
     except yaml.YAMLError as fault:
         mark = getattr(fault, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""
-        raise _Unreadable(f"{line}is no YAML: {getattr(fault, 'problem', None) or 'unreadable'}") from fault
+        raise _Unreadable(f"{line}is not YAML: {getattr(fault, 'problem', None) or 'unreadable'}") from fault
     except (UnicodeError, RecursionError) as fault:
-        raise _Unreadable(f"is no YAML: {type(fault).__name__}") from fault
+        raise _Unreadable(f"is not YAML: {type(fault).__name__}") from fault
     return building.made
 
 
@@ -131,7 +132,7 @@ class _Building:
     """Makes one value of the events of a YAML text, without recursion."""
 
     def __init__(self) -> None:
-        self.made = Read(doubled=[])
+        self.made = ParsedText(duplicates=[])
         self._documents = 0
         # What is open: lists and objects, each object with the key whose value is awaited.
         self._open: list[tuple[list[Any] | dict[str, Any], list[str]]] = []
@@ -183,7 +184,7 @@ class _Building:
             owner[keys.pop()] = value
         elif isinstance(value, str):
             if value in owner:
-                self.made.doubled.append(Doubled(owner, value))
+                self.made.duplicates.append(DuplicateKey(owner, value))
             keys.append(value)
         else:
             raise _refusal(event, "a key is a text")
@@ -206,7 +207,7 @@ def _scalar(text: str) -> object:
     return float(text) if number[1] or number[2] else _whole(text)
 
 
-def check(made: Read, faults: Faults) -> bool:
+def check(made: ParsedText, faults: Faults) -> bool:
     """Whether a value is JSON within bounds; False where it cannot be looked at any further."""
     checking = _Checking(made, faults)
     while checking.waiting:
@@ -219,15 +220,15 @@ def check(made: Read, faults: Faults) -> bool:
 class _Checking:
     """Goes through a value without recursion, in the order in which it is written."""
 
-    def __init__(self, made: Read, faults: Faults) -> None:
+    def __init__(self, made: ParsedText, faults: Faults) -> None:
         self.waiting: list[tuple[str, Any, int]] = [(ROOT, made.value, 0)]
         self.is_json = True
         self._faults = faults
         self._count = 0
         self._size = 0
-        self._doubled: dict[int, dict[str, None]] = {}
-        for one in made.doubled:
-            self._doubled.setdefault(id(one.owner), {})[one.key] = None
+        self._duplicates: dict[int, dict[str, None]] = {}
+        for one in made.duplicates:
+            self._duplicates.setdefault(id(one.owner), {})[one.key] = None
 
     def next(self) -> str | None:
         """Look at one value; answers what is too much to be looked at."""
@@ -249,12 +250,12 @@ class _Checking:
         return None
 
     def _object(self, place: str, value: dict[Any, Any], depth: int) -> None:
-        for key in self._doubled.get(id(value), ()):
+        for key in self._duplicates.get(id(value), ()):
             self._faults.add(inside(place, key), "is given twice: keep one of them")
         # What waits is taken from the end.
         for key, inner in reversed(value.items()):
             if not isinstance(key, str):
-                self._faults.spoil(place, f"has a key that is no text: {type(key).__name__}")
+                self._faults.spoil(place, f"has a key that is not a text: {type(key).__name__}")
                 self.is_json = False
             elif words := _wrong(key):
                 self._faults.spoil(inside(place, key), f"its key {words}")
@@ -269,25 +270,17 @@ def _size(value: object) -> int:
 
 
 def _wrong(value: object) -> str | None:
-    """Why a single value is none of JSON's, or none that can be kept."""
+    """The fault of a single value that is not JSON or cannot be stored; None for any other."""
     match value:
         case None | bool():
             return None
         case str():
             if "\0" in value:
                 return "has a NUL character"
-            return None if _is_unicode(value) else "has half of a surrogate pair, which is no character"
+            return None if is_unicode(value) else "has half of a surrogate pair, which is not a character"
         case int():
             return None if -WHOLE_MAX <= value <= WHOLE_MAX else "is too large a number: write it as a text"
         case float():
-            return None if math.isfinite(value) else "is no number that JSON has"
+            return None if math.isfinite(value) else "is not a JSON number"
         case _:
-            return f"is no JSON: {type(value).__name__}"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            return f"is not JSON: {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Reads: which variables a text takes, as the parser understands it, and whether it is nothing but one of them."""
+"""The variables that a text reads, as the parser understands it, and whether it is a single variable."""
 
 from functools import lru_cache
 
@@ -6,23 +6,23 @@ from liquid.static_analysis import Variable
 from msgspec import Struct
 
 from dispatcher.liquid.language import BoundedEnvironment, refuse_bombs
-from dispatcher.liquid.sources import Texts
+from dispatcher.liquid.sources import SourceReader
 from dispatcher.plans.definition.paths import ROOT, Faults
-from dispatcher.plans.plan import Read
-from dispatcher.plans.texts import lone_path
+from dispatcher.plans.plan import RequiredVariable
+from dispatcher.plans.texts import known_steps, single_variable_path
 
-# What stands between the braces of a lone variable; longer paths than that are nobody's.
-LONE_CHARACTERS_MAX = 500
+# The text between the braces.
+SINGLE_VARIABLE_CHARACTERS_MAX = 500
 # Ten of each node: reading them takes a second.
 TEXTS_MAX = 10_000
-CONDITION_WORDS = "is a Liquid expression without {{ }} or {% %} around it, such as order.total > 100"
-_ENVIRONMENT = BoundedEnvironment(autoescape=False, text_max=LONE_CHARACTERS_MAX)
+CONDITION_WORDS = "is a Liquid expression without {{ }} or {% %} around it, such as: order.total > 100"
+_ENVIRONMENT = BoundedEnvironment(autoescape=False, text_max=SINGLE_VARIABLE_CHARACTERS_MAX)
 
 
-class Found(Struct, frozen=True):
+class VariableRead(Struct, frozen=True):
     """A variable that a text reads, and the place of that text."""
 
-    read: Read
+    read: RequiredVariable
     place: str
 
     @property
@@ -36,32 +36,25 @@ class Reader:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
-        self._texts = Texts()
+        self._sources = SourceReader()
         self._count = 0
-        self._is_refused = False
 
-    def text(self, place: str, text: str, part: str = "text") -> list[Found]:
+    def text(self, place: str, text: str, part: str = "text") -> list[VariableRead]:
         """What a text reads. The part says whether it is escaped."""
         self._count += "{" in text
         if self._count > TEXTS_MAX:
-            self._refuse()
+            if self._count == TEXTS_MAX + 1 and "{" in text:
+                self._faults.add(ROOT, f"has more than {TEXTS_MAX} texts of Liquid: cut the workflow in two")
             return []
-        found, variables = self._texts.look(part, text)
+        found, variables = self._sources.read(part, text)
         for fault in found:
             self._faults.add(place, str(fault))
-        return [Found(read, place) for read in _reads(variables)]
+        return [VariableRead(read, place) for read in _reads(variables)]
 
-    def _refuse(self) -> None:
-        if not self._is_refused:
-            self._faults.add(ROOT, f"has more than {TEXTS_MAX} texts of Liquid: cut the workflow in two")
-        self._is_refused = True
-
-    def condition(self, place: str, text: str) -> list[Found]:
+    def condition(self, place: str, text: str) -> list[VariableRead]:
         """What a condition reads: a Liquid expression as it stands between `{% if` and `%}`."""
         if any(sign in text for sign in ("{{", "{%", "%}", "}}")):
-            self._faults.add(
-                place, "is a Liquid expression without {{ }} or {% %} around it, such as: order.total > 100"
-            )
+            self._faults.add(place, CONDITION_WORDS)
             return []
         if not text.strip():
             self._faults.add(place, "is empty: leave the condition out for the edge that is taken otherwise")
@@ -69,28 +62,27 @@ class Reader:
         return self.text(place, f"{{% if {text} %}}1{{% endif %}}")
 
 
-def _reads(variables: tuple[Variable, ...]) -> list[Read]:
+def _reads(variables: tuple[Variable, ...]) -> list[RequiredVariable]:
     """What is read, in order of appearance."""
-    found: dict[tuple[str, ...], Read] = {}
+    found: dict[tuple[str, ...], RequiredVariable] = {}
     for variable in sorted(variables, key=lambda one: one.span.index):
         # Behind a step that is itself a variable nothing is known before there is a value.
-        known = [one for one in variable.segments if not isinstance(one, list)]
-        steps = known[: next((n for n, one in enumerate(variable.segments) if isinstance(one, list)), len(known))]
+        steps = known_steps(variable.segments)
         if steps:
             at = tuple(map(str, steps))
-            found.setdefault(at, Read(str(Variable([*steps], variable.span)), at))
+            found.setdefault(at, RequiredVariable(str(Variable([*steps], variable.span)), at))
     return list(found.values())
 
 
 @lru_cache(maxsize=1_000)
-def lone(text: str) -> tuple[str | int, ...] | None:
+def single_variable(text: str) -> tuple[str | int, ...] | None:
     """The steps to the variable that a text is, if it is nothing else: no filter, no words around it."""
     text = text.strip()
-    if not (text.startswith("{{") and text.endswith("}}")) or len(text) > LONE_CHARACTERS_MAX:
+    if not (text.startswith("{{") and text.endswith("}}")) or len(text) > SINGLE_VARIABLE_CHARACTERS_MAX:
         return None
     try:
         refuse_bombs(text)
         nodes = _ENVIRONMENT.from_string(text).nodes
     except Exception:  # the library raises what it pleases; what does not parse is said elsewhere
         return None
-    return lone_path(nodes) or None
+    return single_variable_path(nodes) or None

@@ -6,7 +6,7 @@ follows stands below all of them, at the indentation of the node at which they s
 
 from collections.abc import Mapping, Sequence
 
-from dispatcher.plans.definition.graph import Order, Way
+from dispatcher.plans.definition.graph import GraphEdge, Order
 from dispatcher.plans.drawing.labels import label, short
 from dispatcher.plans.plan import Branch, Edge, Plan
 
@@ -21,7 +21,7 @@ class _Drawing:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        ways = [Way(name, edge.to, "") for name, edges in plan.edges.items() for edge in edges]
+        ways = [GraphEdge(name, edge.to, "") for name, edges in plan.edges.items() for edge in edges]
         self._leading: dict[str, list[str]] = {name: [] for name in plan.nodes}
         for way in ways:
             self._leading[way.end].append(way.start)

@@ -1,20 +1,27 @@
-"""What is taken for granted of a run that has not been: what its nodes will read of results that nobody knows yet."""
+"""Assumptions of a simulated run: the results that its nodes will read, made up where the caller gives none."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dispatcher.liquid.sample_variables import samples
 from dispatcher.liquid.sources import Sources, variables
-from dispatcher.plans.plan import Call, Delay, Digest, Node, Plan, Send, Wait
+from dispatcher.plans.definition.fields import texts_in
+from dispatcher.plans.definition.paths import ROOT
+from dispatcher.plans.plan import Call, Delay, Digest, Node, Plan, Send
 from dispatcher.plans.texts import has_liquid
 from dispatcher.plans.walk.missing_steps import step_of
+from dispatcher.plans.walk.used_variables import path_of
 
-_ROOT_ENDS: Final = re.compile(r"[.\[]")
+_TEXT_FIELDS: Final[Mapping[type[Node], Sequence[str]]] = {
+    Send: ("to", "to_name", "template", "locale", "parts", "variables", "options"),
+    Call: ("payload",),
+    Delay: ("until",),
+    Digest: ("key",),
+}
 
 
 class Assumptions:
-    """Made up for one plan, from how its texts use them."""
+    """The assumed results of one plan, made up from how its texts use them."""
 
     def __init__(self, plan: Plan, given: Mapping[str, Mapping[str, Any]]) -> None:
         self._plan = plan
@@ -36,14 +43,14 @@ class Assumptions:
         return made
 
     def is_given(self, name: str) -> bool:
-        """Whether somebody has said what comes."""
+        """Whether the caller gave the result of a node."""
         return name in self._given
 
     def depends_on(self, name: str) -> tuple[str, ...]:
         """The nodes whose results a node's texts read."""
         found: dict[str, None] = {}
         for path in variables(_sources(_texts(self._plan, name))):
-            root = _ROOT_ENDS.split(path, maxsplit=1)[0]
+            root = str(path_of(path)[0])
             step = step_of(root)
             other: str | None = root if step is None else self._by_step.get(step)
             if other is not None and other in self._plan.nodes:
@@ -52,7 +59,7 @@ class Assumptions:
 
 
 def _sources(texts: Iterator[str]) -> Sources:
-    return Sources({str(place): text for place, text in enumerate(text for text in texts if has_liquid(text))})
+    return Sources({str(number): text for number, text in enumerate(texts) if has_liquid(text)})
 
 
 def _texts(plan: Plan, name: str) -> Iterator[str]:
@@ -60,35 +67,7 @@ def _texts(plan: Plan, name: str) -> Iterator[str]:
     for edge in plan.edges.get(name, ()):
         if edge.condition is not None:
             yield f"{{% if {edge.condition} %}}{{% endif %}}"
-    yield from _of_node(plan.nodes[name])
-
-
-def _of_node(node: Node) -> Iterator[str]:
-    match node:
-        case Send():
-            yield from _inside([*node.to, node.to_name, node.template, node.locale])
-            yield from _inside([node.parts, node.variables, node.options])
-        case Call():
-            yield from _inside(node.payload)
-        case Delay():
-            yield from _inside(node.until)
-        case Digest():
-            yield node.key
-        case _:
-            pass
-
-
-def _inside(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _inside(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _inside(inner)
-
-
-def comes_in_time(node: Wait) -> bool:
-    """Whether an event is taken for granted: it is, unless the run is made to go on without it."""
-    return node.timeout_seconds is None or node.on_failure != "continue"
+    node = plan.nodes[name]
+    values = [getattr(node, field) for field in _TEXT_FIELDS.get(type(node), ())]
+    for _, text in texts_in(values, ROOT):
+        yield text

@@ -1,4 +1,4 @@
-"""Planned: what a trigger would come to, which is the steps of a simulated run with their messages, rendered."""
+"""Planned: what a trigger would come to, which is the steps of a simulated_steps run with their messages, rendered."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,15 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from dispatcher.base.errors import Fault, NeedsWorker, TemplateError, TriggerRefused
 from dispatcher.base.values.addresses import address
 from dispatcher.base.values.locales import nearest
 from dispatcher.engine.rules.life import STORED
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE, Links, Subscription
-from dispatcher.liquid.pace import pace
 from dispatcher.liquid.parts import in_order
+from dispatcher.liquid.render_limits import render_limits
 from dispatcher.liquid.sources import Sources
 from dispatcher.liquid.template import Bounds as Sizes
 from dispatcher.liquid.template import Renderer
@@ -22,16 +23,16 @@ from dispatcher.plans.plan import Plan
 from dispatcher.plans.simulation.simulation import Step, simulate
 from dispatcher.plans.texts import Bounds
 from dispatcher.plans.walk.run import Order
-from dispatcher.plans.walk.used_variables import cut
-from dispatcher.plans.walk.walkable import Watched
+from dispatcher.plans.walk.used_variables import select_variables
+from dispatcher.plans.walk.walkable import Walkable
 
-# Those of one node say the same, but for the link by which each recipient unsubscribes.
+# Messages of one node differ in the unsubscribe link only.
 RENDERED_OF_NODE_MAX = 20
-# What is shown of all messages together: it is one answer, and kept for a day where somebody may ask for it again.
+# All messages together: they are one answer, which is stored for a day for its idempotency key.
 SHOWN_BYTES_MAX = 4 * 1024 * 1024
 # A run of a hundred mails takes a tenth of it; a template may take 40 ms, and a definition may have a thousand.
 CPU_SECONDS_MAX = 2.0
-HURRIED_SECONDS_MAX = 0.005
+EVENT_LOOP_SECONDS_MAX = 0.005
 
 _encode = msgspec.json.Encoder().encode
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -76,7 +77,7 @@ class PlannedStep(Struct, frozen=True, kw_only=True):
 
 
 class PlannedRun(Struct, frozen=True, kw_only=True):
-    """What a trigger would come to: a run, or the one that its key has started already."""
+    """The run that a trigger would start, or the run that its key has started already."""
 
     workflow: str
     version: int
@@ -87,11 +88,11 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
 
 
 def moment(seconds: float) -> datetime:
-    """A time of a run, which has seconds since 1970."""
+    """A time from the seconds since 1970 of a run."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def staged(step: Step, messages: Sequence[PlannedMessage]) -> PlannedStep:
+def planned_step(step: Step, messages: Sequence[PlannedMessage]) -> PlannedStep:
     """A step with its messages."""
     return PlannedStep(
         step=step.step,
@@ -108,31 +109,31 @@ def staged(step: Step, messages: Sequence[PlannedMessage]) -> PlannedStep:
     )
 
 
-def fails_at(plan: Plan, stages: Sequence[PlannedStep]) -> str | None:
+def fails_at(plan: Plan, steps: Sequence[PlannedStep]) -> str | None:
     """The node that the run would fail at."""
-    failing = (one.node for one in stages if one.fails is not None)
+    failing = (one.node for one in steps if one.fails is not None)
     return next((one for one in failing if plan.nodes[one].on_failure != "continue"), None)
 
 
-class Effort:
-    """What one part of planning a run may take of a processor's time; hurried, a part of that."""
+class CpuBudget:
+    """The CPU time of one part of a dry run; less on the event loop."""
 
-    def __init__(self, seconds_max: float = CPU_SECONDS_MAX, *, hurried: bool = False) -> None:
-        self._seconds_max = HURRIED_SECONDS_MAX if hurried else seconds_max
-        self._hurried = hurried
+    def __init__(self, seconds_max: float = CPU_SECONDS_MAX, *, on_event_loop: bool = False) -> None:
+        self._seconds_max = EVENT_LOOP_SECONDS_MAX if on_event_loop else seconds_max
+        self._on_event_loop = on_event_loop
         self._began = time.thread_time()
 
-    def look(self) -> None:
-        """Raise TriggerRefused where it has taken too long; hurried, NeedsWorker."""
+    def check(self) -> None:
+        """Raise TriggerRefused where it has taken too long; on the event loop, NeedsWorker."""
         if time.thread_time() - self._began > self._seconds_max:
-            if self._hurried:
+            if self._on_event_loop:
                 raise NeedsWorker
             words = f"to plan this run takes more than {self._seconds_max:g} s of a processor's time"
             raise TriggerRefused([Fault("$", words)], words)
 
 
-class Stored(Protocol):
-    """A version of a template, as far as it matters here."""
+class TemplateVersion(Protocol):
+    """A stored version of a template."""
 
     @property
     def id(self) -> int: ...
@@ -148,94 +149,95 @@ class Stored(Protocol):
     def sources(self) -> Mapping[str, Sources]: ...
 
 
-def simulated(
-    hurried: bool, plan: Plan, given: str, now: float, assumed: Mapping[str, Mapping[str, Any]]
+def simulated_steps(
+    on_event_loop: bool, plan: Plan, given: str, now: float, assumed: Mapping[str, Mapping[str, Any]]
 ) -> list[Step]:
     """The steps of a run with this input, which is a JSON object."""
-    effort = Effort(hurried=hurried)
-    steps = simulate(Watched(plan, effort.look, Bounds(pace=pace(hurried=hurried))), _object(given), now, assumed)
-    effort.look()
+    budget = CpuBudget(on_event_loop=on_event_loop)
+    steps = simulate(
+        Walkable(plan, Bounds(limits=render_limits(on_event_loop=on_event_loop)), on_node=budget.check),
+        _object(given),
+        now,
+        assumed,
+    )
+    budget.check()
     return steps
 
 
 def messages(
-    hurried: bool,
+    on_event_loop: bool,
     sizes: Sizes,
     links: Links | None,
     tenant_id: str,
-    stored: Mapping[str, Stored],
+    stored: Mapping[str, TemplateVersion],
     steps: Sequence[Step],
 ) -> list[list[PlannedMessage]]:
-    """What the recipients of each step would get."""
-    renderer = Renderer.of(sizes, pace(hurried=hurried))
-    rendering = Rendering(renderer, links, tenant_id, stored, Effort(hurried=hurried))
+    """The messages of each step."""
+    renderer = Renderer(sizes, render_limits(on_event_loop=on_event_loop))
+    rendering = Rendering(renderer, links, tenant_id, stored, CpuBudget(on_event_loop=on_event_loop))
     return [[] if step.order is None else rendering.messages(step.order) for step in steps]
 
 
 class Rendering:
-    """Renders orders as the dispatcher would: so many of each, and of all together so much as can be shown."""
+    """Renders orders as the dispatcher would, within RENDERED_OF_NODE_MAX and SHOWN_BYTES_MAX."""
 
     def __init__(
         self,
         renderer: Renderer,
         links: Links | None,
         tenant_id: str,
-        stored: Mapping[str, Stored],
-        effort: Effort | None = None,
+        stored: Mapping[str, TemplateVersion],
+        budget: CpuBudget | None = None,
     ) -> None:
         self._renderer = renderer
         self._links = links
         self._tenant_id = tenant_id
         self._stored = stored
-        self._effort = effort or Effort()
+        self._budget = budget or CpuBudget()
         self._bytes_left = SHOWN_BYTES_MAX
 
     def messages(self, order: Order) -> list[PlannedMessage]:
-        """What the recipients of an order would get."""
+        """The messages of an order, one for each recipient."""
         found = self._stored.get(order.template) if order.template is not None else None
         if order.template is not None and (found is None or found.channel != order.channel):
             words = f"template: there is no published template {order.template} for {order.channel}"
-            return [_message(order, one, None, None, error=words) for one in order.recipients]
+            return [_message(order, one, error=words) for one in order.recipients]
+        version = None if found is None else found.number
         try:
             locale, key, variables = self._source(order, found)
         except TemplateError as fault:
-            return [_message(order, one, found, None, error=str(fault)) for one in order.recipients]
+            return [_message(order, one, version, error=str(fault)) for one in order.recipients]
         made: list[PlannedMessage] = []
         for number, one in enumerate(order.recipients):
+            message = _message(order, one, version, locale)
             if number < RENDERED_OF_NODE_MAX and self._bytes_left > 0:
-                self._effort.look()
-                made.append(self._rendered(order, one, found, locale, key, variables))
+                self._budget.check()
+                made.append(self._rendered(order, message, key, variables))
                 self._bytes_left -= made[-1].bytes
             else:
-                made.append(_message(order, one, found, locale, rendered=False))
+                made.append(replace(message, rendered=False))
         return made
 
-    def _source(self, order: Order, found: Stored | None) -> tuple[str | None, str, Mapping[str, Any]]:
-        """The locale, what to render, and with which variables."""
+    def _source(self, order: Order, found: TemplateVersion | None) -> tuple[str | None, str, Mapping[str, Any]]:
+        """The locale, the key or source to render, and its variables."""
         if found is None:
             return None, _encode(order.parts).decode(), order.variables
         locale = nearest(order.locale, found.sources, found.default_locale)
         key = f"{STORED}{found.id}:{locale}"
         if not self._renderer.has(key):
             self._renderer.add(key, found.sources[locale])
-        return locale, key, cut(order.variables, found.variables)
+        return locale, key, select_variables(order.variables, found.variables)
 
     def _rendered(
-        self,
-        order: Order,
-        recipient: str,
-        found: Stored | None,
-        locale: str | None,
-        key: str,
-        variables: Mapping[str, Any],
+        self, order: Order, message: PlannedMessage, key: str, variables: Mapping[str, Any]
     ) -> PlannedMessage:
         try:
-            values = _encode({**self._link(order, recipient), **variables}).decode()
+            values = _encode({**self._link(order, message.recipient), **variables}).decode()
             parts = self._renderer.render(key, values)
         except TemplateError as fault:
-            return _message(order, recipient, found, locale, error=str(fault))
+            return replace(message, error=str(fault))
         shown = {part: parts[part] for part in in_order(order.channel, parts)}
-        return _message(order, recipient, found, locale, parts=shown)
+        return replace(message, parts=shown, bytes=sum(len(text.encode()) for text in shown.values()))
 
     def _link(self, order: Order, recipient: str) -> dict[str, str]:
         contact = address(order.channel, recipient)
@@ -247,24 +249,17 @@ class Rendering:
 
 
 def _message(
-    order: Order,
-    recipient: str,
-    found: Stored | None,
-    locale: str | None,
-    *,
-    parts: dict[str, str] | None = None,
-    rendered: bool = True,
-    error: str | None = None,
+    order: Order, recipient: str, version: int | None = None, locale: str | None = None, error: str | None = None
 ) -> PlannedMessage:
     return PlannedMessage(
         channel=order.channel,
         recipient=recipient,
         template=order.template,
-        version=None if found is None else found.number,
+        version=version,
         locale=locale,
-        parts=parts or {},
-        bytes=sum(len(text.encode()) for text in (parts or {}).values()),
-        rendered=rendered,
+        parts={},
+        bytes=0,
+        rendered=True,
         skipped=None,
         error=error,
     )

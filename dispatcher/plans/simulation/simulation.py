@@ -1,7 +1,7 @@
 """Simulation: what a trigger would do, step by step, without doing any of it.
 
-It is the walk itself, in a world where each message is sent at once, each function answers, each digest leads and
-collects nobody else, and each event comes at once: but where a run goes on without its event, it does not come.
+It is the walk itself, given facts where each message is sent at once, each function answers, each digest leads and
+collects no other run, and each event comes at once, unless the run would go on without it.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.engine.rules.life import success_status
-from dispatcher.plans.plan import Branch, Call, Digest, Send, Wait
-from dispatcher.plans.simulation.assumptions import Assumptions, comes_in_time
-from dispatcher.plans.walk.run import Advance, Collected, Entry, Facts, Joined, Leading, Order, Run, Sent, Signal, State
+from dispatcher.plans.plan import Branch, Call, Digest, Node, Send, Wait
+from dispatcher.plans.simulation.assumptions import Assumptions
+from dispatcher.plans.walk.run import (
+    Advance,
+    DeliveryResult,
+    DigestItems,
+    DigestLeader,
+    DigestState,
+    Entry,
+    Facts,
+    Order,
+    Run,
+    Signal,
+    State,
+)
 from dispatcher.plans.walk.walk import advance
 from dispatcher.plans.walk.walkable import Place, Walkable
 
-_NOTHING: Final[Mapping[str, Mapping[str, Any]]] = {}
+Assumed = Mapping[str, Mapping[str, Any]]
+_NOTHING: Final[Assumed] = {}
 
 
 class Step(Struct, kw_only=True):
@@ -44,7 +57,7 @@ def simulate(
     walkable: Walkable,
     input: Mapping[str, Any],  # noqa: A002 - what a run calls it
     now: float,
-    assumed: Mapping[str, Mapping[str, Any]] = _NOTHING,
+    assumed: Assumed = _NOTHING,
 ) -> list[Step]:
     """What a trigger with this input would do. `assumed` has, by node, what functions answer and events bring."""
     simulation = _Simulation(walkable, input, now, assumed)
@@ -54,22 +67,22 @@ def simulate(
 
 
 class _Simulation:
-    """A run, and the world that it would have."""
+    """A run, and the facts that its walks would be given."""
 
     def __init__(
         self,
         walkable: Walkable,
         input: Mapping[str, Any],  # noqa: A002 - as above
         now: float,
-        assumed: Mapping[str, Mapping[str, Any]],
+        assumed: Assumed,
     ) -> None:
         self._walkable = walkable
         self._now = now
         self._assumptions = Assumptions(walkable.plan, assumed)
         self._run = Run(id=0, created_at=now, status="pending", input=input, state=State())
-        self._results: dict[str, list[Sent]] = {}
+        self._results: dict[str, list[DeliveryResult]] = {}
         self._signals: list[Signal] = []
-        self._digests: dict[str, Leading | Joined | Collected] = {}
+        self._digests: dict[str, DigestState] = {}
         self._visited: dict[str, Step] = {}
         self._available_at: float | None = None
         # What the branch that was entered last saw.
@@ -77,14 +90,14 @@ class _Simulation:
         self.steps: list[Step] = []
 
     def go_on(self) -> bool:
-        """Walk once, and let something happen; False when the run is over."""
+        """Walk once, and make up the next facts; False when the run is over."""
         facts = Facts(now=self._now, results=self._results, signals=self._signals, digests=self._digests)
         answer = advance(self._walkable, self._run, facts)
-        self._keep(answer)
-        self._digests |= {one.node: Leading(self._now + one.window_seconds) for one in answer.wishes}
-        return self._run.status in ("running", "waiting") and self._something_happens()
+        self._apply(answer)
+        self._digests |= {one.node: DigestLeader(self._now + one.window_seconds) for one in answer.digest_requests}
+        return self._run.status in ("running", "waiting") and self._next_facts()
 
-    def _keep(self, answer: Advance) -> None:
+    def _apply(self, answer: Advance) -> None:
         for entry in answer.entries:
             self._note(entry)
         for order in answer.orders:
@@ -114,7 +127,7 @@ class _Simulation:
         if entry.event == "started":
             self._context = entry.context
         elif entry.event == "succeeded":
-            taken = place.ready.taken(dict(self._context or {}))
+            taken = place.action(dict(self._context or {}))
             step.leads_to = () if taken is None else (taken.id,)
         elif entry.event == "failed":
             step.leads_to = tuple(one.id for one in place.otherwise)
@@ -127,21 +140,18 @@ class _Simulation:
             at=self._now,
             leads_to=tuple(one.id for one in place.targets),
             depends_on=self._assumptions.depends_on(place.id),
-            assumed=self._words(place),
+            assumed=self._assumed(place),
         )
 
-    def _words(self, place: Place) -> str | None:
+    def _assumed(self, place: Place) -> str | None:
+        is_given = self._assumptions.is_given(place.id)
         match place.node:
             case Send():
                 return "each message is sent"
             case Call():
-                return "the function answers" + (
-                    "" if self._assumptions.is_given(place.id) else " what is made up here"
-                )
-            case Wait() if self._comes(place):
-                return "the event comes" + (
-                    "" if self._assumptions.is_given(place.id) else " with what is made up here"
-                )
+                return "the function answers" + ("" if is_given else " what is made up here")
+            case Wait() if self._comes(place.node, place.id):
+                return "the event comes" + ("" if is_given else " with what is made up here")
             case Wait():
                 return "the event does not come"
             case Digest():
@@ -149,18 +159,21 @@ class _Simulation:
             case _:
                 return None
 
-    def _comes(self, place: Place) -> bool:
-        return isinstance(place.node, Wait) and (self._assumptions.is_given(place.id) or comes_in_time(place.node))
+    def _comes(self, node: Node, name: str) -> bool:
+        """Whether the event of a wait comes: it does, unless the run would go on without it."""
+        if not isinstance(node, Wait):
+            return False
+        return self._assumptions.is_given(name) or node.timeout_seconds is None or node.on_failure != "continue"
 
-    def _something_happens(self) -> bool:
-        """What is under way ends, then events come, then time passes; False where nothing would ever happen."""
+    def _next_facts(self) -> bool:
+        """Deliveries end, then events come, then time passes; False where nothing would ever happen."""
         cursor = self._run.state.cursor
         sending = [name for name, visit in cursor.items() if visit.standing == "sending"]
         if sending:
             self._results |= {name: self._sents(name) for name in sending}
             return True
         places = [self._walkable.places[name] for name, visit in cursor.items() if visit.standing == "waiting"]
-        coming = [place for place in places if self._comes(place)]
+        coming = [place for place in places if self._comes(place.node, place.id)]
         if coming:
             self._signals += [self._signal(place) for place in coming]
             return True
@@ -168,17 +181,17 @@ class _Simulation:
             return False
         self._now = max(self._now, self._available_at)
         for name, told in self._digests.items():
-            if isinstance(told, Leading) and told.until <= self._now:
-                self._digests[name] = Collected([self._run.input])
+            if isinstance(told, DigestLeader) and told.until <= self._now:
+                self._digests[name] = DigestItems([self._run.input])
         return True
 
-    def _sents(self, name: str) -> list[Sent]:
+    def _sents(self, name: str) -> list[DeliveryResult]:
         order = self._visited[name].order
         if order is None:
             return []
         is_call = isinstance(self._walkable.plan.nodes[name], Call)
         return [
-            Sent(
+            DeliveryResult(
                 recipient=recipient,
                 status=success_status(order.channel),
                 message_id=f"made-up-{name}-{number}",

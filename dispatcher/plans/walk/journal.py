@@ -8,9 +8,7 @@ from dispatcher.plans.walk.walkable import Place
 
 
 class Journal:
-    """Nothing in it is ever changed: what is added makes another context, so that what was noted stays as it was."""
-
-    __slots__ = ("_context", "_input", "entries", "vars")
+    """The journal of one walk. An addition makes another context, so that logged contexts stay as they were."""
 
     def __init__(self, run: Run) -> None:
         self._input = run.input
@@ -24,46 +22,23 @@ class Journal:
             self._context = {**self._input, **self.vars}
         return self._context
 
-    def started(self, place: Place, context: Mapping[str, Any] | None = None) -> None:
-        """A node was entered; the context is noted where its texts are rendered with it."""
-        self._note(place, "started", context=context)
-
-    def succeeded(self, place: Place, added: Mapping[str, Any] | None = None) -> None:
-        """A node has ended well."""
-        self._note(place, "succeeded", added=added)
-        if added:
-            self._add(added)
-
-    def passed(self, place: Place, words: str) -> None:
-        """A node has failed, and the run goes on with the words of it."""
-        added = {place.error: words}
-        self._note(place, "failed", added=added, error=words)
-        self._add(added)
-
-    def failed(self, place: Place, words: str) -> None:
-        """A node has failed, and the run with it."""
-        self._note(place, "failed", error=words)
-
-    def skipped(self, place: Place, words: str | None = None) -> None:
-        """A node was come to, or will never be, and does nothing."""
-        self._note(place, "skipped", error=words)
-
-    def forget_starts(self, names: Collection[str]) -> None:
-        """These are to be entered anew."""
-        self.entries = [one for one in self.entries if one.event != "started" or one.node not in names]
-
-    def _add(self, added: Mapping[str, Any]) -> None:
-        self.vars = {**self.vars, **added}
-        self._context = None
-
-    def _note(
+    def note(
         self,
         place: Place,
         event: EventName,
+        *,
         context: Mapping[str, Any] | None = None,
         added: Mapping[str, Any] | None = None,
         error: str | None = None,
     ) -> None:
+        """Log an event of a node, with the context that its texts see, and add its results to the context."""
         self.entries.append(
             Entry(node=place.id, step=place.node.step, event=event, context=context, added=added, error=error)
         )
+        if added:
+            self.vars = {**self.vars, **added}
+            self._context = None
+
+    def remove_starts(self, names: Collection[str]) -> None:
+        """Remove the starts of nodes that are to be entered again."""
+        self.entries = [one for one in self.entries if one.event != "started" or one.node not in names]

@@ -1,4 +1,4 @@
-"""A run as its walk sees it: where it stands, what it is told, and what it answers."""
+"""The values of a walk: the run and its state, the facts that it is given, and its outcome."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -42,8 +42,8 @@ class Run(Struct, frozen=True, kw_only=True):
     state: State
 
 
-class Sent(Struct, frozen=True, kw_only=True):
-    """What stands of one delivery of a node: `status` is that of the outbox, `queued` until it has ended."""
+class DeliveryResult(Struct, frozen=True, kw_only=True):
+    """One delivery of a node: `status` is that of the outbox, `queued` until it has ended."""
 
     recipient: str
     status: str
@@ -64,31 +64,34 @@ class Signal(Struct, frozen=True):
     data: Mapping[str, Any]
 
 
-class Leading(Struct, frozen=True):
+class DigestLeader(Struct, frozen=True):
     """The run was the first of its digest's key: it collects until then."""
 
     until: float
 
 
-class Joined(Struct, frozen=True):
+class DigestMember(Struct, frozen=True):
     """Another run collects this key already, and has what this one brought."""
 
     run: int
 
 
-class Collected(Struct, frozen=True):
+class DigestItems(Struct, frozen=True):
     """The window is over: what was collected, oldest first, the leader's own included."""
 
     items: Sequence[Mapping[str, Any]]
 
 
+DigestState = DigestLeader | DigestMember | DigestItems
+
+
 class Facts(Struct, frozen=True, kw_only=True):
-    """What the world says: the time, deliveries of the nodes that are sending, events, digests."""
+    """The input of a walk: the time, deliveries of the nodes that are sending, events, digests."""
 
     now: float
-    results: Mapping[str, Sequence[Sent]] = field(default_factory=dict)
+    results: Mapping[str, Sequence[DeliveryResult]] = field(default_factory=dict)
     signals: Sequence[Signal] = ()
-    digests: Mapping[str, Leading | Joined | Collected] = field(default_factory=dict)
+    digests: Mapping[str, DigestState] = field(default_factory=dict)
     # Why a node's order cannot be written, by node: its template is not there to be frozen.
     refused: Mapping[str, str] = field(default_factory=dict)
 
@@ -114,8 +117,8 @@ class Order(Struct, frozen=True, kw_only=True):
     expires_seconds: float | None = None
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """A digest that the run has come to: whether it leads or joins is for the database to say."""
+class DigestRequest(Struct, frozen=True, kw_only=True):
+    """A digest that the run has come to; the database decides whether the run leads or joins."""
 
     node: str
     key: str
@@ -136,7 +139,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Advance(Struct, frozen=True, kw_only=True):
-    """What a walk comes to. `available_at` is when the run is to be looked at without being woken; None: never."""
+    """The outcome of a walk. `available_at` is when to walk the run again without a wake; None: never."""
 
     state: State
     status: RunStatus
@@ -144,11 +147,11 @@ class Advance(Struct, frozen=True, kw_only=True):
     error: str | None = None
     error_node: str | None = None
     orders: Sequence[Order] = ()
-    wishes: Sequence[Wish] = ()
+    digest_requests: Sequence[DigestRequest] = ()
     entries: Sequence[Entry] = ()
     # Signals that a node has taken.
     taken: Sequence[int] = ()
-    # It has ended before its time: what it has queued and not marked is not to be sent.
+    # The run ended early: its deliveries that are not marked are not to be sent.
     cancels: bool = False
 
 

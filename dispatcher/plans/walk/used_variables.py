@@ -1,20 +1,20 @@
-"""Freezing: the variables of a delivery are those that its template reads, and no others."""
+"""The variables of a delivery: those that its template reads, and no others."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dispatcher.plans.walk.missing_steps import Path, filled, step_of
+from dispatcher.plans.walk.missing_steps import Path, fill_missing, step_of
 
 # A path as Liquid's analysis writes it: order.lines[0].name, labels["a b"].
 _STEP = re.compile(r"""\["([^"]*)"\]|\['([^']*)'\]|\[(-?\d+)\]|([^.\[\]]+)""")
 
 
-def cut(variables: Mapping[str, Any], reads: Sequence[str]) -> dict[str, Any]:
-    """The top-level names that are read; what a step has not provided is there, and is empty."""
+def select_variables(variables: Mapping[str, Any], reads: Sequence[str]) -> dict[str, Any]:
+    """The top-level names that are read, with null for results that steps have not provided."""
     names, absent = _parsed(tuple(reads))
-    return filled({name: variables[name] for name in names if name in variables}, absent)
+    return fill_missing({name: variables[name] for name in names if name in variables}, absent)
 
 
 @lru_cache(maxsize=1_000)
@@ -27,13 +27,5 @@ def _parsed(reads: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
 
 def path_of(read: str) -> Path:
     """The steps of a path."""
-    return tuple(_steps(read))
-
-
-def _steps(read: str) -> Iterable[str | int]:
-    for found in _STEP.finditer(read):
-        double, single, number, name = found.groups()
-        if number is not None:
-            yield int(number)
-        else:
-            yield next(text for text in (double, single, name) if text is not None)
+    every = _STEP.finditer(read)
+    return tuple(int(found[3]) if found[3] is not None else found[found.lastindex or 0] for found in every)

@@ -1,4 +1,4 @@
-"""The walk: what becomes of a run, given what the world says. It is pure, and the same history gives the same result.
+"""The walk: the next state of a run, given the facts. It is pure: the same history gives the same result.
 
 A run is at the nodes of its cursor. Each that has ended (its deliveries are over, its time has come, its event is
 there) leaves the cursor, and what its edges lead to is entered; a walk goes on until everything left has to wait.
@@ -20,21 +20,21 @@ from typing import Any, Final
 
 from dispatcher.base.errors import TemplateError
 from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Node, Send, Wait
-from dispatcher.plans.walk import results
 from dispatcher.plans.walk.journal import Journal
+from dispatcher.plans.walk.results import failure, has_ended, result_of_send
 from dispatcher.plans.walk.run import (
     Advance,
-    Collected,
+    DigestItems,
+    DigestLeader,
+    DigestMember,
+    DigestRequest,
     Facts,
-    Joined,
-    Leading,
     Order,
     Run,
     RunStatus,
     Signal,
     State,
     Visit,
-    Wish,
 )
 from dispatcher.plans.walk.walkable import Place, Walkable
 from dispatcher.plans.walk.working_time import Working
@@ -48,8 +48,8 @@ _NOT_WALKED: Final = frozenset({"paused", "completed", "failed", "cancelled"})
 def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
     """Go on with a run as far as it can go. Nothing that is handed in is changed.
 
-    Where it has wishes, the same run is to be walked again with their answers among the facts, and the first answer
-    forgotten: the second has all that was in it.
+    Where the answer has digest requests, the same run is to be walked again with their answers among the facts, and the
+    first answer dropped: the second has all that was in it.
     """
     if run.status in _NOT_WALKED:
         return Advance(state=run.state, status=run.status, cancels=run.status == "cancelled")
@@ -60,29 +60,12 @@ def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
 
 
 def failed(run: Run, words: str) -> Advance:
-    """A run that cannot be walked at all, whatever its plan says."""
+    """The outcome for a run that cannot be walked at all."""
     return Advance(state=run.state, status="failed", error=words, cancels=True)
 
 
 class _Walk:
     """One walk of one run."""
-
-    __slots__ = (
-        "_arrived",
-        "_cursor",
-        "_facts",
-        "_failed",
-        "_is_cut_short",
-        "_journal",
-        "_now",
-        "_ordered",
-        "_orders",
-        "_run",
-        "_taken",
-        "_walkable",
-        "_wishes",
-        "_working",
-    )
 
     def __init__(self, walkable: Walkable, run: Run, facts: Facts) -> None:
         self._walkable = walkable
@@ -95,7 +78,7 @@ class _Walk:
         self._arrived: deque[Place] = deque()
         self._orders: list[Order] = []
         self._ordered = 0
-        self._wishes: list[Wish] = []
+        self._digest_requests: list[DigestRequest] = []
         self._taken: list[int] = []
         self._failed: tuple[Place, str] | None = None
         self._is_cut_short = False
@@ -107,71 +90,67 @@ class _Walk:
             self._arrive(self._walkable.entry)
         # In the order of the plan: a cursor out of the database has an order of its own.
         for name in sorted(cursor, key=lambda one: places[one].number) if len(cursor) > 1 else tuple(cursor):
-            self._look(places[name], cursor[name])
+            look = _LOOK.get(cursor[name].standing)
+            if look is not None:
+                self._try(look, places[name], cursor[name])
             if self._failed is not None:
                 return
         while self._arrived or self._meet():
             place = self._arrived.popleft()
-            _ENTER[type(place.node)](self, place)
+            self._try(_ENTER[type(place.node)], place)
             if self._failed is not None:
                 return
             if self._ordered >= self._walkable.bounds.deliveries_max:
                 self._cut_short()
                 return
 
+    def _try(self, act: Callable[..., None], place: Place, *visit: Visit) -> None:
+        """Look at a node, or enter it; the node fails where its texts cannot be rendered."""
+        try:
+            act(self, place, *visit)
+        except TemplateError as fault:
+            self._fail(place, f"{fault.field.removeprefix('template.')}: {fault.reason}")
+
     def _meet(self) -> bool:
-        """Take up those that wait for others and have nobody left to wait for."""
-        free = self._walkable.free(self._cursor)
+        """Enter the joining nodes that no other path can reach any more."""
+        free = self._walkable.ready_joins(self._cursor)
         for place in free:
             del self._cursor[place.id]
         self._arrived.extend(free)
         return bool(free)
 
     def _cut_short(self) -> None:
-        """Leave what is not entered yet to the next walk."""
+        """Leave the nodes that are not entered yet to the next walk."""
         for place in self._arrived:
             self._cursor[place.id] = Visit("joining", self._now)
-        self._is_cut_short = bool(self._arrived or self._walkable.free(self._cursor))
+        self._is_cut_short = bool(self._arrived or self._walkable.ready_joins(self._cursor))
         self._arrived.clear()
 
-    # What has become of the nodes of the cursor
+    # Nodes of the cursor
 
-    def _look(self, place: Place, visit: Visit) -> None:
-        match visit.standing:
-            case "sending":
-                self._look_at_deliveries(place)
-            case "delaying":
-                if visit.until is None or self._now >= visit.until:
-                    self._succeed(place)
-            case "waiting":
-                self._look_for_event(place, visit)
-            case "digesting":
-                self._look_at_digest(place, visit)
-            case "joining":
-                pass
+    def _look_at_delay(self, place: Place, visit: Visit) -> None:
+        if visit.until is None or self._now >= visit.until:
+            self._succeed(place)
 
-    def _look_at_deliveries(self, place: Place) -> None:
-        sents = self._facts.results.get(place.id, ())
-        has_ended = results.has_ended(sents)
-        self._working.see(sents, ended=has_ended)
-        if not has_ended:
+    def _look_at_deliveries(self, place: Place, _visit: Visit) -> None:
+        results = self._facts.results.get(place.id, ())
+        is_over = has_ended(results)
+        self._working.see(results, ended=is_over)
+        if not is_over:
             return
-        words = results.failure(sents)
+        words = failure(results)
         if words is not None:
             self._fail(place, words)
         elif isinstance(place.node, Call):
-            data = results.of_call(sents)
-            added = {place.id: data, place.result: data}
-            self._succeed(place, {**data, **added} if self._walkable.plan.merges_data else added)
+            self._succeed_with(place, results[0].data or {}, merges=self._walkable.plan.merges_data)
         else:
-            result = results.of_send(sents)
-            self._succeed(place, {place.id: result, place.result: result})
+            self._succeed_with(place, result_of_send(results))
 
     def _look_for_event(self, place: Place, visit: Visit) -> None:
         signal = self._signal(place.node)
         if signal is not None:
             self._taken.append(signal.id)
-            self._succeed(place, {place.id: signal.data, place.result: signal.data})
+            self._succeed_with(place, signal.data)
         elif visit.until is not None and self._now >= visit.until:
             self._fail(place, TIMEOUT)
 
@@ -184,24 +163,17 @@ class _Walk:
 
     def _look_at_digest(self, place: Place, visit: Visit) -> None:
         match self._facts.digests.get(place.id):
-            case Collected(items=items):
-                result = {"count": len(items), "items": list(items)}
-                self._succeed(place, {place.id: result, place.result: result})
-            case Joined(run=other):
-                self._journal.skipped(place, f"collected by run {other}")
+            case DigestItems(items=items):
+                self._succeed_with(place, {"count": len(items), "items": list(items)})
+            case DigestMember(run=other):
+                self._journal.note(place, "skipped", error=f"collected by run {other}")
                 self._leave(place, ())
-            case Leading(until=until):
+            case DigestLeader(until=until):
                 self._cursor[place.id] = Visit("digesting", visit.since, until)
             case None:
                 self._cursor[place.id] = visit
                 if visit.until is None:
-                    self._wish(place)
-
-    def _wish(self, place: Place) -> None:
-        try:
-            self._wishes.append(place.ready.wish(self._journal.context(), self._run.input))
-        except TemplateError as fault:
-            self._fail(place, _words(fault))
+                    self._digest_requests.append(place.action(self._journal.context(), self._run.input))
 
     # Entering
 
@@ -213,16 +185,12 @@ class _Walk:
 
     def _enter_delivery(self, place: Place) -> None:
         context = self._journal.context()
-        self._journal.started(place, context)
+        self._journal.note(place, "started", context=context)
         words = self._facts.refused.get(place.id)
         if words is not None:
             self._fail(place, words)
             return
-        try:
-            order = place.ready.order(context)
-        except TemplateError as fault:
-            self._fail(place, _words(fault))
-            return
+        order = place.action(context)
         self._orders.append(order)
         self._ordered += len(order.recipients)
         self._cursor[place.id] = Visit("sending", self._now)
@@ -231,12 +199,8 @@ class _Walk:
         node = place.node
         seconds = node.seconds if isinstance(node, Delay) else None
         context = self._journal.context() if seconds is None else None
-        self._journal.started(place, context)
-        try:
-            until = self._now + seconds if seconds is not None else place.ready.of(context)
-        except TemplateError as fault:
-            self._fail(place, _words(fault))
-            return
+        self._journal.note(place, "started", context=context)
+        until = self._now + seconds if seconds is not None else place.action(context)
         if until <= self._now:
             self._succeed(place)
         else:
@@ -244,21 +208,17 @@ class _Walk:
 
     def _enter_branch(self, place: Place) -> None:
         context = self._journal.context()
-        self._journal.started(place, context)
-        try:
-            taken = place.ready.taken(context)
-        except TemplateError as fault:
-            self._fail(place, _words(fault))
-            return
-        self._journal.succeeded(place)
+        self._journal.note(place, "started", context=context)
+        taken = place.action(context)
+        self._journal.note(place, "succeeded")
         self._leave(place, () if taken is None else (taken,))
 
     def _enter_join(self, place: Place) -> None:
-        self._journal.started(place)
+        self._journal.note(place, "started")
         self._succeed(place)
 
     def _enter_wait(self, place: Place) -> None:
-        self._journal.started(place)
+        self._journal.note(place, "started")
         node = place.node
         seconds = node.timeout_seconds if isinstance(node, Wait) else None
         visit = Visit("waiting", self._now, None if seconds is None else self._now + seconds)
@@ -266,21 +226,25 @@ class _Walk:
         self._look_for_event(place, visit)
 
     def _enter_digest(self, place: Place) -> None:
-        self._journal.started(place, self._journal.context())
+        self._journal.note(place, "started", context=self._journal.context())
         self._look_at_digest(place, Visit("digesting", self._now))
 
     # Leaving
 
     def _succeed(self, place: Place, added: Mapping[str, Any] | None = None) -> None:
-        self._journal.succeeded(place, added)
+        self._journal.note(place, "succeeded", added=added)
         self._leave(place, place.targets)
+
+    def _succeed_with(self, place: Place, result: Mapping[str, Any], *, merges: bool = False) -> None:
+        more = result if merges else {}
+        self._succeed(place, {**more, place.id: result, place.result: result})
 
     def _fail(self, place: Place, words: str) -> None:
         """A node has failed: it is passed, or the run fails."""
         if place.node.on_failure != "continue":
             self._fail_run(place, words)
             return
-        self._journal.passed(place, words)
+        self._journal.note(place, "failed", added={place.error: words}, error=words)
         self._leave(place, place.otherwise if isinstance(place.node, Branch) else place.targets)
 
     def _leave(self, place: Place, targets: tuple[Place, ...]) -> None:
@@ -288,17 +252,17 @@ class _Walk:
         for target in targets:
             self._arrive(target)
         if targets is not place.targets:
-            for one in self._walkable.cut_off(place, self._cursor, self._arrived):
-                self._journal.skipped(one)
+            for one in self._walkable.unreachable(place, self._cursor, self._arrived):
+                self._journal.note(one, "skipped")
 
     def _fail_run(self, place: Place, words: str) -> None:
-        """It stops here: what this walk has begun and not finished is undone, so that it can be begun anew."""
+        """Fail the run. What this walk has begun and not finished is undone, so that it can be begun again."""
         self._failed = (place, words)
-        self._journal.failed(place, words)
-        begun = {one.node for one in self._orders} | {one.node for one in self._wishes}
-        self._journal.forget_starts(begun)
+        self._journal.note(place, "failed", error=words)
+        begun = {one.node for one in self._orders} | {one.node for one in self._digest_requests}
+        self._journal.remove_starts(begun)
         visit = self._cursor.get(place.id)
-        # What has deliveries keeps them, to be opened again.
+        # A node with deliveries keeps them, to be opened again.
         if visit is None or visit.standing != "sending":
             begun.add(place.id)
         for name in (*begun, *(one.id for one in self._arrived)):
@@ -307,7 +271,7 @@ class _Walk:
     # The answer
 
     def answer(self) -> Advance:
-        """What it comes to."""
+        """The outcome of the walk."""
         is_working = self._is_working()
         if self._failed is None:
             self._working.settle(is_working=is_working)
@@ -322,7 +286,7 @@ class _Walk:
             status=status,
             available_at=self._available_at(),
             orders=self._orders,
-            wishes=self._wishes,
+            digest_requests=self._digest_requests,
             entries=self._journal.entries,
             taken=self._taken,
         )
@@ -339,7 +303,7 @@ class _Walk:
             self._fail_run(min(sending, key=lambda one: one.number), words)
 
     def _failure(self, place: Place, words: str) -> Advance:
-        # Nothing is ordered. Whoever goes on with it has all of the time again.
+        # Nothing is ordered, and a replay has the whole time limit again.
         return Advance(
             state=self._state(0.0, None),
             status="failed",
@@ -351,7 +315,7 @@ class _Walk:
         )
 
     def _is_under_way(self, name: str, visit: Visit) -> bool:
-        return visit.standing == "sending" and not results.has_ended(self._facts.results.get(name, ()))
+        return visit.standing == "sending" and not has_ended(self._facts.results.get(name, ()))
 
     def _state(self, worked_seconds: float, working_since: float | None) -> State:
         before, entries = self._run.state, len(self._journal.entries)
@@ -366,7 +330,7 @@ class _Walk:
 
     def _available_at(self) -> float | None:
         """When to look at it without being woken: at the first time that is up."""
-        if self._wishes or self._is_cut_short:
+        if self._digest_requests or self._is_cut_short:
             return self._now
         times = [visit.until for visit in self._cursor.values() if visit.until is not None]
         deadline = self._working.deadline()
@@ -375,10 +339,12 @@ class _Walk:
         return min(times) if times else None
 
 
-def _words(fault: TemplateError) -> str:
-    return f"{fault.field.removeprefix('template.')}: {fault.reason}"
-
-
+_LOOK: Final[Mapping[str, Callable[[_Walk, Place, Visit], None]]] = {
+    "sending": _Walk._look_at_deliveries,
+    "delaying": _Walk._look_at_delay,
+    "waiting": _Walk._look_for_event,
+    "digesting": _Walk._look_at_digest,
+}
 _ENTER: Final[Mapping[type, Callable[[_Walk, Place], None]]] = {
     Send: _Walk._enter_delivery,
     Call: _Walk._enter_delivery,

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
-from dispatcher.plans.walk.run import Sent, State
+from dispatcher.plans.walk.run import DeliveryResult, State
 
-# A held delivery is nobody's work: while there is one, the deadline is looked at no more often than this.
+# While a delivery is held, the deadline is checked no more often than this.
 HELD_LOOK_SECONDS: Final = 60.0
 
 
 class Working:
     """The time of one walk. `since` is set while something is under way."""
-
-    __slots__ = ("_has_ended", "_held_seconds", "_is_held", "_now", "_seconds_max", "since", "worked_seconds")
 
     def __init__(self, state: State, now: float, seconds_max: float | None) -> None:
         self._now = now
@@ -23,7 +21,7 @@ class Working:
         self.since = state.working_since
         self.worked_seconds = state.worked_seconds
 
-    def see(self, sents: Sequence[Sent], *, ended: bool) -> None:
+    def see(self, sents: Sequence[DeliveryResult], *, ended: bool) -> None:
         """The deliveries of one node, over or not."""
         self._has_ended = self._has_ended or ended
         for one in sents:

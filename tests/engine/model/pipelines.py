@@ -64,9 +64,9 @@ class Pipelines(Stage):
                 for one in self.model.deliveries.values()
                 if one.ready
             }
-            channel, lane, suspicion = data.draw(st.sampled_from(sorted(ready or {(KEYLESS, Lane.NORMAL, 0)})), "lane")
+            channel, lane, step = data.draw(st.sampled_from(sorted(ready or {(KEYLESS, Lane.NORMAL, 0)})), "lane")
             token = replica.tokens.issue()
-            statement = self._claim(replica, channel, lane, token, 1 if suspicion > 1 else limit, suspicion)
+            statement = self._claim(replica, channel, lane, token, 1 if step > 1 else limit, step)
             if how == "adrift":
                 replica.adrift.append(lambda: unheard(statement()))
             elif how == "unanswered":

@@ -134,7 +134,7 @@ class Protocol:
         self.open_pauses: dict[str, int] = {}
         self.parked: dict[int, int] = {}
 
-    def claimable(self, channel: str, lane: Lane | None, suspicion: int) -> list[int]:
+    def claimable(self, channel: str, lane: Lane | None, step: int) -> list[int]:
         """What a claim may take: of one lane, or, where it is suspected of killing its owners, of any."""
         return [
             one.id
@@ -143,7 +143,7 @@ class Protocol:
             and one.channel == channel
             and lane in (one.lane, None)
             and one.run_at <= self.now
-            and suspicion == suspected(one.recoveries)
+            and step == suspected(one.recoveries)
         ]
 
     def claim(self, token: int, claim: Claim) -> None:

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Throttled, Unknown, Verdict
 from dispatcher.base.errors import Fenced
 from dispatcher.engine.rules import retry
-from dispatcher.engine.rules.life import SUSPICIONS, Claimed, Lane, Lost, Resend, Result
+from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Lost, Resend, Result
 from dispatcher.engine.store import claims, flushes, marks
 from tests.engine.model.protocol import Claim, Protocol
 from tests.engine.model.provider import Provider
@@ -91,14 +91,14 @@ class Stage(RuleBasedStateMachine):
                 assert not self.provider[one.channel].delivered(one.id), f"{one.id} is {one.status}, and was delivered"
 
     def _claim(
-        self, replica: Replica, channel: str, lane: Lane, token: int, limit: int, suspicion: int
+        self, replica: Replica, channel: str, lane: Lane, token: int, limit: int, step: int
     ) -> Callable[[], list[Claimed]]:
         def statement() -> list[Claimed]:
             wanted = claims.Wanted(channel, lane, limit, token, RESEND[channel], SETTLE_SECONDS)
             asked = self.world.database(replica.epoch), replica.epoch, wanted
-            suspects = SUSPICIONS[suspicion - 1]
-            items = self.run(claims.claim_suspects(*asked, suspects) if suspicion else claims.claim(*asked))
-            may = self.model.claimable(channel, None if suspicion else lane, suspicion)
+            suspects = POISON_STEPS[step - 1]
+            items = self.run(claims.claim_recovered(*asked, suspects) if step else claims.claim(*asked))
+            may = self.model.claimable(channel, None if step else lane, step)
             may = may if replica.epoch in self.model.instances else []
             taken = ids(items)
             assert len(taken) == min(limit, len(may)), f"claimed {taken} of {may}"

@@ -1,11 +1,11 @@
-"""The shelf: what is carried is never over its bound, and what nobody carries gives way."""
+"""The cache: what is carried is never over its bound, and what nobody carries gives way."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.base.errors import TemplateError
-from dispatcher.engine.rules.object_cache import OVERHEAD_BYTES, Name, Shelf, Stored, filled, named, names_objects
+from dispatcher.engine.rules.object_cache import OVERHEAD_BYTES, Name, ObjectCache, Stored, filled, named, names_objects
 
 BYTES_MAX = 100 + 5 * OVERHEAD_BYTES
 
@@ -23,45 +23,45 @@ steps = st.lists(
 def test_it_holds_what_is_carried_and_never_more_than_its_bound(
     steps: list[tuple[int, frozenset[str], bool]], sizes: list[int]
 ) -> None:
-    shelf = Shelf(BYTES_MAX)
+    cache = ObjectCache(BYTES_MAX)
     size = {name(text): sizes[index] for index, text in enumerate("abcdefgh")}
     carried: dict[tuple[int, int], frozenset[Name]] = {}
     for number, texts, loads in steps:
         carrier, names = (number, 1), frozenset(map(name, texts))
         if carrier in carried:
-            shelf.release([carrier])
+            cache.release([carrier])
             del carried[carrier]
             continue
         needed = frozenset().union(names, *carried.values())
         fits = sum(size[one] + OVERHEAD_BYTES for one in needed) <= BYTES_MAX
-        assert shelf.carry(carrier, names, size) is fits
+        assert cache.carry(carrier, names, size) is fits
         if fits:
             carried[carrier] = names
             for one in names if loads else ():
-                shelf.put(one, Stored("a/b", b""))
-        assert shelf.bytes <= BYTES_MAX
-    shelf.release(carried)
-    assert not shelf.carried
-    assert shelf.carry((9, 9), frozenset(), size)
+                cache.put(one, Stored("a/b", b""))
+        assert cache.bytes <= BYTES_MAX
+    cache.release(carried)
+    assert not cache.carried
+    assert cache.carry((9, 9), frozenset(), size)
 
 
 def test_what_was_carried_last_stays_longest() -> None:
-    shelf = Shelf(2 * (10 + OVERHEAD_BYTES))
+    cache = ObjectCache(2 * (10 + OVERHEAD_BYTES))
     sizes = {name(text): 10 for text in "abc"}
     for number, text in enumerate("ab"):
-        assert shelf.carry((number, 1), frozenset([name(text)]), sizes)
-        shelf.put(name(text), Stored("a/b", text.encode()))
-    shelf.release([(1, 1), (0, 1)])
-    assert shelf.carry((2, 1), frozenset([name("c")]), sizes)
-    assert shelf.get(name("b")) is None
-    assert shelf.get(name("a")) == Stored("a/b", b"a")
+        assert cache.carry((number, 1), frozenset([name(text)]), sizes)
+        cache.put(name(text), Stored("a/b", text.encode()))
+    cache.release([(1, 1), (0, 1)])
+    assert cache.carry((2, 1), frozenset([name("c")]), sizes)
+    assert cache.get(name("b")) is None
+    assert cache.get(name("a")) == Stored("a/b", b"a")
 
 
 def test_what_was_never_loaded_is_not_kept() -> None:
-    shelf = Shelf(BYTES_MAX)
-    assert shelf.carry((1, 1), frozenset([name("a")]), {name("a"): 10})
-    shelf.release([(1, 1)])
-    assert shelf.bytes == 0
+    cache = ObjectCache(BYTES_MAX)
+    assert cache.carry((1, 1), frozenset([name("a")]), {name("a"): 10})
+    cache.release([(1, 1)])
+    assert cache.bytes == 0
 
 
 OPTIONS = {

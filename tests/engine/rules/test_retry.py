@@ -116,18 +116,18 @@ def test_what_the_provider_answered_goes_along() -> None:
     assert decide(Accepted("m", {"id": 7}), 1, 5, 7.0, HOLD) == Succeeded("m", {"id": 7})
 
 
-def test_the_providers_wish_counts_where_it_has_one() -> None:
+def test_the_wait_that_a_provider_requests_counts_where_it_has_one() -> None:
     assert decide(RetryAfter("busy", 90.0), 1, 5, 7.0, HOLD) == Again(90.0, "busy")
     assert decide(RetryAfter("busy", 0.0), 1, 5, 7.0, HOLD) == Again(0.0, "busy")
     assert decide(RetryAfter("busy", -5.0), 1, 5, 7.0, HOLD) == Again(0.0, "busy")
 
 
-@pytest.mark.parametrize("wish", [1e9, 1e15, float("inf"), float("nan")])
-def test_the_providers_wish_has_a_bound(wish: float) -> None:
+@pytest.mark.parametrize("requested", [1e9, 1e15, float("inf"), float("nan")])
+def test_the_wait_that_a_provider_requests_has_a_bound(requested: float) -> None:
     """What a provider writes into Retry-After is foreign input; past some years Postgres cannot even store it."""
     day = 86_400.0
-    again = decide(RetryAfter("busy", wish), 1, 5, 7.0, HOLD)
-    throttled = decide(Throttled(wish), 1, 5, 7.0, HOLD)
+    again = decide(RetryAfter("busy", requested), 1, 5, 7.0, HOLD)
+    throttled = decide(Throttled(requested), 1, 5, 7.0, HOLD)
     assert isinstance(again, Again)
     assert isinstance(throttled, Back)
     assert 0 <= again.delay_seconds <= day

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from dispatcher.engine.rules.life import Lane
-from dispatcher.engine.rules.suppression import SOURCES, Known, Source, Suppression, barred
+from dispatcher.engine.rules.suppression import SOURCES, Known, Source, Suppression, suppression_reason
 from tests.engine.stage import claimed
 
 PLAIN = claimed(1)
@@ -20,28 +20,28 @@ def _known(source: Source, reason: str = "", channel: str = "") -> Known:
 @pytest.mark.parametrize("source", [source for source in SOURCES if source != "unsubscribe"])
 def test_what_is_suppressed_gets_nothing_in_any_lane(source: Source) -> None:
     for item in (PLAIN, NEWS, RECEIPT, ALARM):
-        assert barred(item, _known(source, "why")) == f"suppressed: {source}: why"
+        assert suppression_reason(item, _known(source, "why")) == f"suppressed: {source}: why"
 
 
 def test_unsubscribed_from_everything_is_all_but_transactional_deliveries_without_a_topic() -> None:
     known = _known("unsubscribe")
-    assert [barred(item, known) for item in (PLAIN, NEWS, ALARM)] == ["unsubscribed: from everything"] * 3
-    assert barred(RECEIPT, known) is None
+    assert [suppression_reason(item, known) for item in (PLAIN, NEWS, ALARM)] == ["unsubscribed: from everything"] * 3
+    assert suppression_reason(RECEIPT, known) is None
 
 
 def test_unsubscribed_from_a_topic_is_that_topic_in_every_lane() -> None:
     known = Known(unsubscribed={"news", "alarms"})
-    assert barred(NEWS, known) == "unsubscribed: from news"
-    assert barred(ALARM, known) == "unsubscribed: from alarms"
-    assert barred(PLAIN, known) is None
-    assert barred(replace(NEWS, topic="other"), known) is None
+    assert suppression_reason(NEWS, known) == "unsubscribed: from news"
+    assert suppression_reason(ALARM, known) == "unsubscribed: from alarms"
+    assert suppression_reason(PLAIN, known) is None
+    assert suppression_reason(replace(NEWS, topic="other"), known) is None
 
 
 def test_a_suppression_for_one_channel_leaves_the_others_alone() -> None:
-    assert barred(PLAIN, _known("bounce", channel="sms")) == "suppressed: bounce"
-    assert barred(PLAIN, _known("bounce", channel="voice")) is None
+    assert suppression_reason(PLAIN, _known("bounce", channel="sms")) == "suppressed: bounce"
+    assert suppression_reason(PLAIN, _known("bounce", channel="voice")) is None
 
 
 def test_a_bounce_is_not_hidden_by_an_unsubscription() -> None:
     known = Known([Suppression("", "unsubscribe", ""), Suppression("", "bounce", "gone")])
-    assert barred(RECEIPT, known) == "suppressed: bounce: gone"
+    assert suppression_reason(RECEIPT, known) == "suppressed: bounce: gone"

@@ -68,7 +68,7 @@ def test_a_closed_bucket_gives_nothing_until_its_time(rate: float, burst: float,
     bucket.close(0.0, pause)
     assert bucket.take(pause * 0.999, wanted) == 0
     assert bucket.wait(0.0) >= pause
-    assert bucket.soon(0.0, pause) == 0
+    assert bucket.usable_within(0.0, pause) == 0
     assert bucket.take(pause + 1 / rate, 1) == 1
 
 
@@ -110,7 +110,7 @@ def test_of_two_pauses_the_longer_counts(first: float, second: float) -> None:
 def test_without_a_rate_there_is_no_limit_but_a_pause(wanted: int, now: float) -> None:
     bucket = Bucket.full(0.0, 0.0, 0.0)
     assert bucket.take(now, wanted) == wanted
-    assert bucket.soon(now, 1.0) == float("inf")
+    assert bucket.usable_within(now, 1.0) == float("inf")
     bucket.close(now, 5.0)
     assert bucket.wait(now) >= 4.9
     assert bucket.take(now + 4.9, wanted) == 0

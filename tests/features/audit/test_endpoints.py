@@ -73,7 +73,7 @@ def _told(rows: list[dict[str, Any]]) -> list[tuple[str, str, str, str | None]]:
     return [(one["kind"], one["subject"], one["action"], one["reason"]) for one in rows]
 
 
-async def test_whatever_somebody_does_is_in_the_audit_once_and_in_order(acme: Caller, inside: Connection) -> None:
+async def test_each_action_is_in_the_audit_once_and_in_order(acme: Caller, inside: Connection) -> None:
     name = await inside.fetchval("SELECT name FROM dispatcher.api_keys WHERE workspace_id = 'audited'")
     done = _do_everything(acme)
     actor = f"/audit?actor=key%20{name}"
@@ -94,7 +94,7 @@ async def test_whatever_somebody_does_is_in_the_audit_once_and_in_order(acme: Ca
     assert walk(foreign, actor) == []
 
 
-async def test_whoever_has_the_longest_name_is_found(admin: Caller, inside: Connection) -> None:
+async def test_the_longest_actor_is_found(admin: Caller, inside: Connection) -> None:
     names = ["n" * 100, "t" * 100, "w" * 100]
     actor = "key {} of {}/{}".format(*names)
     await inside.execute("SELECT dispatcher.pause('template', 'x', 'default', 'default', $1, 'long')", actor)

@@ -136,7 +136,7 @@ async def test_each_line_is_answered_by_itself(admin: Caller, inside: Connection
     assert await inside.fetchval("SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key LIKE 'line-%'") == 1
 
 
-async def test_whose_it_is_the_key_alone_says(admin: Caller, inside: Connection) -> None:
+async def test_the_key_decides_the_workspace(admin: Caller, inside: Connection) -> None:
     foreign = delivery("whose", scheduled_for=LATER, tenant_id="acme", workspace_id="other")
     one = admin.post("/deliveries", foreign)
     assert (one.status, sorted(one.faults)) == (400, ["$.tenant_id", "$.workspace_id"])
@@ -169,7 +169,7 @@ async def test_what_was_skipped_is_sent_again_and_its_mail_is_shown(admin: Calle
     assert before
 
 
-async def test_of_many_words_that_nobody_knows_the_first_are_told_what_they_may_mean(admin: Caller) -> None:
+async def test_only_the_first_unknown_words_get_hints(admin: Caller) -> None:
     """Of the others nobody would read it, and looking for it takes the time in which others are served."""
     lines = [json.dumps(delivery(f"near-{number}", recipent="x")) for number in range(HINTS_MAX + 20)]
     told = admin.post("/deliveries/lines", {"lines": lines}).body
@@ -181,11 +181,11 @@ async def test_of_many_words_that_nobody_knows_the_first_are_told_what_they_may_
 
 def _call(body: bytes) -> SimpleNamespace:
     served = SimpleNamespace(config=Config, offload=Offload())
-    here = {"part": Part("default", "default"), "workspace": Workspace("default", "default")}
-    return SimpleNamespace(given=json.loads(body), body=body, shown=None, served=served, **here)
+    here = {"part": Part("default", "default"), "workspace": Workspace("default", "default"), "shown": "a key"}
+    return SimpleNamespace(given=json.loads(body), body=body, served=served, **here)
 
 
-async def test_so_it_is_when_they_are_written_all_or_none() -> None:
+async def test_a_batch_gives_hints_for_the_first_unknown_words_too() -> None:
     body = json.dumps({"deliveries": [delivery("near", recipent="x", chanel="y")] * HINTS_MAX}).encode()
     call = _call(body)
     with pytest.raises(Problem) as caught:
@@ -194,7 +194,7 @@ async def test_so_it_is_when_they_are_written_all_or_none() -> None:
     assert sum("did you mean" in fault.message for fault in caught.value.faults) == HINTS_MAX
 
 
-async def test_who_writes_many_lets_others_be_served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_batch_does_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoints, "Breaks", partial(Breaks, 0.0))
     many = [delivery(f"many-{number}", body=f"{number} {{{{ name }}}}") for number in range(50)]
     body = json.dumps({"deliveries": [*many, delivery("last", recipent="x")]}).encode()

@@ -178,9 +178,7 @@ def test_a_stored_template_stands_in_for_one_of_its_own() -> None:
 def test_a_template_of_its_own_may_be_named_and_has_no_locale() -> None:
     new = read(GOOD | {"template_name": "welcome"})
     assert (new.template, new.template_name) == ('{"body":"Hello {{ name }}"}', "welcome")
-    assert faults(GOOD | {"locale": "de"}) == {
-        "locale": "goes with a stored template: the one that is given has no other"
-    }
+    assert faults(GOOD | {"locale": "de"}) == {"locale": "goes with template_name: a given template has one language"}
 
 
 @pytest.mark.parametrize("field", ["template_name", "locale"])

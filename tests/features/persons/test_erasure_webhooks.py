@@ -93,7 +93,7 @@ async def test_what_is_told_after_an_erasure_says_nothing_that_was_known_before(
     assert (await _erase(scene)).finished
     assert await _tell(scene) == 2
     assert await traces(connection, ADDRESS) == []
-    said = [(one["type"], one["data"]["error"]) for one in await hooks.told(scene.database)]
+    said = [(one["type"], one["data"]["error"]) for one in await hooks.messages(scene.database)]
     assert said == [("delivery.failed", "erased"), ("run.cancelled", None)]
 
 

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from dispatcher.base.errors import DatabaseUnavailable
 from dispatcher.base.metrics import Metrics
-from dispatcher.features.receipts import endpoints as receiving
-from dispatcher.features.receipts.providers.request import Answer, Door, Forged, Heard, Request
+from dispatcher.features.receipts import endpoints as receipts
+from dispatcher.features.receipts.providers.request import Accepted, Answer, Forged, Provider, Request
 from dispatcher.http.server import public_bodies
 
 Message = dict[str, Any]
@@ -30,22 +30,22 @@ class Away:
 
 
 def _heard(_request: Request) -> Answer:
-    return Heard("event")
+    return Accepted("event")
 
 
 def _forged(_request: Request) -> Answer:
     return Forged("no signature fits")
 
 
-def _application(door: Door = _heard, now: Callable[[], float] = time.time) -> Litestar:
-    office = receiving.Office(
-        lambda: {"resend": door},
+def _application(provider: Provider = _heard, now: Callable[[], float] = time.time) -> Litestar:
+    context = receipts.ReceiptContext(
+        lambda: {"resend": provider},
         Away,  # type: ignore[arg-type]  # all of a database that is asked for here
         lambda one: str(one.id),
         Metrics(),
         now,
     )
-    return Litestar(receiving.receiving(office), openapi_config=None, logging_config=None)
+    return Litestar(receipts.receipt_handlers(context), openapi_config=None, logging_config=None)
 
 
 async def _answer(receive: Receive, application: Litestar | None = None) -> tuple[int, Message, dict[str, str]]:
@@ -87,7 +87,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
     assert (status, said["status"]) == (408, 408)
 
 
-async def test_who_hangs_up_in_the_middle_is_told_nothing_worse() -> None:
+async def test_a_request_that_is_cut_off_is_answered_400() -> None:
     begun: Message = {"type": "http.request", "body": b"{", "more_body": True}
     came = chain([begun], repeat({"type": "http.disconnect"}))
 
@@ -101,7 +101,7 @@ async def _whole() -> Message:
     return {"type": "http.request", "body": b"{}", "more_body": False}
 
 
-async def test_who_posts_what_is_not_signed_does_not_fill_the_log() -> None:
+async def test_unsigned_requests_do_not_fill_the_log() -> None:
     times = [100.0]
     application = _application(_forged, lambda: times[-1])
     with capture_logs() as lines:

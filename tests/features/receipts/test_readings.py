@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.features.receipts.providers.providers import doors_of
+from dispatcher.features.receipts.providers.providers import configured_providers
 from dispatcher.features.receipts.providers.receipt import (
     RANKS,
     Candidate,
@@ -22,22 +22,22 @@ from dispatcher.features.receipts.providers.receipt import (
     recipient,
     words,
 )
-from dispatcher.features.receipts.providers.request import Answer, Door, Garbled, Heard, Request
+from dispatcher.features.receipts.providers.request import Accepted, Answer, Garbled, Provider, Request
 from tests.features.receipts import support
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 AT = 1_800_000_000
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
-DOORS = doors_of(resend_secrets=SECRET, generic_secrets=SECRET)
+PROVIDERS = configured_providers(resend_secrets=SECRET, generic_secrets=SECRET)
 
 
-def _heard(door: Door, body: bytes) -> Answer:
-    return door(Request(support.webhook(SECRET, body, AT), "", body, AT))
+def _heard(provider: Provider, body: bytes) -> Answer:
+    return provider(Request(support.webhook(SECRET, body, AT), "", body, AT))
 
 
-def _receipts(door: Door, body: bytes) -> tuple[Receipt, ...]:
-    answer = _heard(door, body)
-    assert isinstance(answer, Heard), answer
+def _receipts(provider: Provider, body: bytes) -> tuple[Receipt, ...]:
+    answer = _heard(provider, body)
+    assert isinstance(answer, Accepted), answer
     return answer.receipts
 
 
@@ -61,26 +61,26 @@ def _receipts(door: Door, body: bytes) -> tuple[Receipt, ...]:
     ],
 )
 def test_each_event_of_resend_is_one_kind(event: str, data: dict[str, Any], kind: Kind) -> None:
-    (one,) = _receipts(DOORS["resend"], support.resend(event, 17, **data))
+    (one,) = _receipts(PROVIDERS["resend"], support.resend(event, 17, **data))
     assert (one.kind, one.delivery_id, one.names, one.recipient) == (kind, 17, ("4ef9a417",), "ann@example.org")
     assert one.at == NOON
 
 
 def test_tags_may_be_a_list_and_a_number_that_is_none_is_none() -> None:
     tags = [{"name": "other", "value": "1"}, {"name": "delivery", "value": "23"}]
-    assert _receipts(DOORS["resend"], support.resend("email.sent", tags=tags))[0].delivery_id == 23
+    assert _receipts(PROVIDERS["resend"], support.resend("email.sent", tags=tags))[0].delivery_id == 23
     for tag in ("", "-1", "0", "1.0", "x", "9" * 19, "9" * 40, "\u0663"):
-        assert _receipts(DOORS["resend"], support.resend("email.sent", tag))[0].delivery_id is None
+        assert _receipts(PROVIDERS["resend"], support.resend("email.sent", tag))[0].delivery_id is None
 
 
 def test_events_about_something_else_say_nothing() -> None:
     for event in ("contact.created", "domain.updated", "email.received", "email.scheduled", "tomorrows.event"):
-        assert _receipts(DOORS["resend"], support.resend(event, 1)) == ()
+        assert _receipts(PROVIDERS["resend"], support.resend(event, 1)) == ()
 
 
 def test_a_reason_has_no_address_in_it() -> None:
     bounce = {"type": "Permanent", "message": "550 <Ann@Example.org>: unknown ann@example.org"}
-    (one,) = _receipts(DOORS["resend"], support.resend("email.bounced", 1, bounce=bounce))
+    (one,) = _receipts(PROVIDERS["resend"], support.resend("email.bounced", 1, bounce=bounce))
     assert one.reason == "Permanent: 550 …: unknown …"
 
 
@@ -93,15 +93,15 @@ _said = st.dictionaries(st.sampled_from(["email_id", "to", "tags", "bounce", "fa
 @given(st.sampled_from(["email.bounced", "email.delivered"]), _said)
 def test_whatever_resend_says_is_a_receipt_or_nothing(event: str, data: dict[str, Any]) -> None:
     body = json.dumps({"type": event, "created_at": data.get("created_at"), "data": data}).encode()
-    for one in _receipts(DOORS["resend"], body):
+    for one in _receipts(PROVIDERS["resend"], body):
         assert "\0" not in "".join((*one.names, one.recipient, one.reason))
 
 
 @given(st.binary(max_size=60) | _json.map(lambda value: json.dumps(value).encode()))
 def test_what_is_no_event_is_garbled_and_nothing_worse(body: bytes) -> None:
     for name in ("resend", "generic"):
-        assert isinstance(_heard(DOORS[name], body), Garbled | Heard)
-    assert isinstance(_heard(DOORS["resend"], b"[" * 100_000), Garbled)
+        assert isinstance(_heard(PROVIDERS[name], body), Garbled | Accepted)
+    assert isinstance(_heard(PROVIDERS["resend"], b"[" * 100_000), Garbled)
 
 
 # Our own form
@@ -109,10 +109,10 @@ def test_what_is_no_event_is_garbled_and_nothing_worse(body: bytes) -> None:
 
 def test_our_own_form_names_a_delivery_by_its_id_or_by_its_key() -> None:
     body = {"id": 5, "status": "delivered", "at": "2026-11-18T13:00:00+01:00", "reason": "by hand"}
-    (one,) = _receipts(DOORS["generic"], json.dumps(body).encode())
+    (one,) = _receipts(PROVIDERS["generic"], json.dumps(body).encode())
     assert one == Receipt("delivered", NOON, 5, reason="by hand")
     body = {"idempotency_key": "order-17", "tenant_id": "shop", "status": "bounced_hard"}
-    (one,) = _receipts(DOORS["generic"], json.dumps(body).encode())
+    (one,) = _receipts(PROVIDERS["generic"], json.dumps(body).encode())
     assert one == Receipt("bounced_hard", key=("shop", "default", "order-17"))
 
 
@@ -133,7 +133,7 @@ def test_our_own_form_names_a_delivery_by_its_id_or_by_its_key() -> None:
     ],
 )
 def test_a_fault_in_our_own_form_is_named(body: dict[str, Any], named: str) -> None:
-    answer = _heard(DOORS["generic"], json.dumps(body).encode())
+    answer = _heard(PROVIDERS["generic"], json.dumps(body).encode())
     assert isinstance(answer, Garbled)
     assert named in answer.why
 
@@ -196,7 +196,7 @@ def test_a_time_is_one_with_a_zone_and_within_the_years_that_there_are() -> None
         assert instant(text) is None
 
 
-def test_who_is_only_called_erased_is_not() -> None:
+def test_a_recipient_named_erased_is_not_erased() -> None:
     assert not _candidate(to="erased").is_erased
 
 
@@ -209,9 +209,9 @@ def sns(tmp_path_factory: pytest.TempPathFactory) -> support.Sns:
 
 
 def _ses(sns: support.Sns, message: object) -> tuple[Receipt, ...]:
-    door = doors_of(ses_topics=support.TOPIC, ses_certificates=sns.pem)["ses"]
-    answer = door(Request({}, "", json.dumps(sns.notification(message, AT)).encode(), AT))
-    assert isinstance(answer, Heard), answer
+    provider = configured_providers(ses_topics=support.TOPIC, ses_certificates=sns.pem)["ses"]
+    answer = provider(Request({}, "", json.dumps(sns.notification(message, AT)).encode(), AT))
+    assert isinstance(answer, Accepted), answer
     return answer.receipts
 
 
@@ -236,7 +236,7 @@ def test_each_event_of_ses_is_one_kind(sns: support.Sns, event: str, kind: Kind,
     assert one.names == ("0102-ses", "identity-1@shop.example")
 
 
-def test_who_takes_a_mail_for_no_spam_does_not_complain(sns: support.Sns) -> None:
+def test_not_spam_feedback_is_not_a_complaint(sns: support.Sns) -> None:
     said = support.ses("Complaint")
     said["complaint"] |= {"complaintFeedbackType": "not-spam"}
     (one,) = _ses(sns, said)
@@ -264,4 +264,4 @@ def test_what_else_is_published_says_nothing(sns: support.Sns, message: str) -> 
 def test_an_rsa_key_is_needed(tmp_path: Path) -> None:
     curve = support.Sns(tmp_path, "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
     with pytest.raises(ValueError, match="not RSA"):
-        doors_of(ses_topics=support.TOPIC, ses_certificates=curve.pem)
+        configured_providers(ses_topics=support.TOPIC, ses_certificates=curve.pem)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dispatcher.features.receipts.providers import certificate
-from dispatcher.features.receipts.providers.providers import doors_of
-from dispatcher.features.receipts.providers.request import Answer, Door, Forged, Heard, Request
+from dispatcher.features.receipts.providers.providers import configured_providers
+from dispatcher.features.receipts.providers.request import Accepted, Answer, Forged, Provider, Request
 from tests.features.receipts import support
 from tests.features.receipts.support import Sns
 
@@ -28,44 +28,44 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Sns:
 
 
 @pytest.fixture
-def door(sns: Sns) -> Door:
-    return doors_of(ses_topics=support.TOPIC, ses_certificates=sns.pem)["ses"]
+def provider(sns: Sns) -> Provider:
+    return configured_providers(ses_topics=support.TOPIC, ses_certificates=sns.pem)["ses"]
 
 
-def _answer(door: Door, said: dict[str, str], now: float = AT) -> Answer:
-    return door(Request({}, "", json.dumps(said).encode(), now))
+def _answer(provider: Provider, said: dict[str, str], now: float = AT) -> Answer:
+    return provider(Request({}, "", json.dumps(said).encode(), now))
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("fields", [{}, {"Subject": "Amazon SES \u00fc"}])
-def test_what_was_signed_counts(sns: Sns, door: Door, version: str, fields: dict[str, str]) -> None:
+def test_what_was_signed_counts(sns: Sns, provider: Provider, version: str, fields: dict[str, str]) -> None:
     said = sns.notification(support.ses("Delivery"), AT, version, **fields)
-    answer = _answer(door, said)
-    assert isinstance(answer, Heard)
+    answer = _answer(provider, said)
+    assert isinstance(answer, Accepted)
     assert answer.event == said["MessageId"]
     assert [one.kind for one in answer.receipts] == ["delivered"]
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_nothing_that_is_signed_can_be_changed(sns: Sns, door: Door, version: str) -> None:
+def test_nothing_that_is_signed_can_be_changed(sns: Sns, provider: Provider, version: str) -> None:
     said = sns.notification(support.ses("Delivery"), AT, version, Subject="about")
     for name in ("Type", "MessageId", "TopicArn", "Message", "Timestamp", "Subject"):
         for at in range(0, len(said[name]), 7):
             text = said[name]
-            assert isinstance(_answer(door, said | {name: text[:at] + "~" + text[at + 1 :]}), Forged), name
-        assert isinstance(_answer(door, {key: said[key] for key in said if key != name}), Forged), name
-        assert isinstance(_answer(door, said | {name: said[name] + "\n"}), Forged), name
+            assert isinstance(_answer(provider, said | {name: text[:at] + "~" + text[at + 1 :]}), Forged), name
+        assert isinstance(_answer(provider, {key: said[key] for key in said if key != name}), Forged), name
+        assert isinstance(_answer(provider, said | {name: said[name] + "\n"}), Forged), name
 
 
-def test_no_byte_of_the_signature_can_be_changed(sns: Sns, door: Door) -> None:
+def test_no_byte_of_the_signature_can_be_changed(sns: Sns, provider: Provider) -> None:
     said = sns.notification(support.ses("Delivery"), AT)
     right = base64.b64decode(said["Signature"])
     wrong = [right[:at] + bytes([right[at] ^ 1]) + right[at + 1 :] for at in range(len(right))]
     wrong += [b"", right[:-1], b"\0" + right, right + b"\0", b"\0" * len(right), b"\xff" * len(right)]
     for signature in wrong:
-        assert isinstance(_answer(door, said | {"Signature": base64.b64encode(signature).decode()}), Forged)
+        assert isinstance(_answer(provider, said | {"Signature": base64.b64encode(signature).decode()}), Forged)
     for text in ("", "!", "\u00fc", said["Signature"][:-4]):
-        assert isinstance(_answer(door, said | {"Signature": text}), Forged)
+        assert isinstance(_answer(provider, said | {"Signature": text}), Forged)
 
 
 def test_a_signature_has_one_number() -> None:
@@ -92,22 +92,22 @@ def test_a_signature_has_one_number() -> None:
         assert not key.has_signed(b"data", raised(padded).to_bytes(size, "big"), "sha256")
 
 
-def test_each_version_has_its_own_digest(sns: Sns, door: Door) -> None:
+def test_each_version_has_its_own_digest(sns: Sns, provider: Provider) -> None:
     said = sns.notification(support.ses("Delivery"), AT, "2")
     for version in ("1", "3", "", "02"):
-        assert isinstance(_answer(door, said | {"SignatureVersion": version}), Forged)
+        assert isinstance(_answer(provider, said | {"SignatureVersion": version}), Forged)
 
 
-def test_another_key_does_not_count_unless_it_is_configured(sns: Sns, other: Sns, door: Door) -> None:
+def test_another_key_does_not_count_unless_it_is_configured(sns: Sns, other: Sns, provider: Provider) -> None:
     said = other.notification(support.ses("Delivery"), AT)
-    assert isinstance(_answer(door, said), Forged)
-    both = doors_of(ses_topics=support.TOPIC, ses_certificates=f"{sns.pem}\n{other.pem}")["ses"]
-    assert isinstance(_answer(both, said), Heard)
+    assert isinstance(_answer(provider, said), Forged)
+    both = configured_providers(ses_topics=support.TOPIC, ses_certificates=f"{sns.pem}\n{other.pem}")["ses"]
+    assert isinstance(_answer(both, said), Accepted)
 
 
-def test_another_topic_does_not_count_though_the_same_key_signs_it(sns: Sns, door: Door) -> None:
+def test_another_topic_does_not_count_though_the_same_key_signs_it(sns: Sns, provider: Provider) -> None:
     said = sns.notification(support.ses("Delivery"), AT, TopicArn=support.TOPIC.replace("1234", "9999"))
-    assert isinstance(_answer(door, said), Forged)
+    assert isinstance(_answer(provider, said), Forged)
 
 
 @pytest.mark.parametrize(
@@ -126,37 +126,37 @@ def test_another_topic_does_not_count_though_the_same_key_signs_it(sns: Sns, doo
         "",
     ],
 )
-def test_a_certificate_from_elsewhere_is_refused(sns: Sns, door: Door, url: str) -> None:
+def test_a_certificate_from_elsewhere_is_refused(sns: Sns, provider: Provider, url: str) -> None:
     said = sns.notification(support.ses("Delivery"), AT)
-    assert isinstance(_answer(door, said | {"SigningCertURL": url}), Forged)
+    assert isinstance(_answer(provider, said | {"SigningCertURL": url}), Forged)
 
 
 @pytest.mark.parametrize(
     ("age", "counts"), [(0, True), (3_600, True), (3_900, True), (3_901, False), (-300, True), (-301, False)]
 )
-def test_it_may_be_as_old_as_sns_tries_and_no_older(sns: Sns, door: Door, age: int, counts: bool) -> None:
+def test_it_may_be_as_old_as_sns_tries_and_no_older(sns: Sns, provider: Provider, age: int, counts: bool) -> None:
     said = sns.notification(support.ses("Delivery"), AT - age)
-    answer = _answer(door, said)
-    assert isinstance(answer, Heard) is counts
-    if isinstance(answer, Heard):
+    answer = _answer(provider, said)
+    assert isinstance(answer, Accepted) is counts
+    if isinstance(answer, Accepted):
         assert answer.kept_seconds > 3_900 + 300
 
 
-def test_a_confirmation_is_shown_and_nothing_else(sns: Sns, door: Door) -> None:
+def test_a_confirmation_is_shown_and_nothing_else(sns: Sns, provider: Provider) -> None:
     said = sns.notification("You have chosen", AT, Type="SubscriptionConfirmation", Token="abc", SubscribeURL=SUBSCRIBE)
-    answer = _answer(door, said)
-    assert isinstance(answer, Heard)
+    answer = _answer(provider, said)
+    assert isinstance(answer, Accepted)
     assert (answer.receipts, answer.confirm) == ((), SUBSCRIBE)
-    assert isinstance(_answer(door, said | {"SubscribeURL": "https://example.org"}), Forged)
+    assert isinstance(_answer(provider, said | {"SubscribeURL": "https://example.org"}), Forged)
     gone = sns.notification("Bye", AT, Type="UnsubscribeConfirmation", Token="abc", SubscribeURL=SUBSCRIBE)
-    answer = _answer(door, gone)
-    assert isinstance(answer, Heard)
+    answer = _answer(provider, gone)
+    assert isinstance(answer, Accepted)
     assert (answer.receipts, answer.confirm) == ((), "")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"nonsense", b'{"Type": []}', b"[" * 100_000, b"\xff"])
-def test_what_is_none_of_snss_is_refused(door: Door, body: bytes) -> None:
-    assert isinstance(door(Request({}, "", body, AT)), Forged)
+def test_what_is_none_of_snss_is_refused(provider: Provider, body: bytes) -> None:
+    assert isinstance(provider(Request({}, "", body, AT)), Forged)
 
 
 def test_every_cut_or_flip_of_a_certificate_is_refused_or_another_key(sns: Sns) -> None:
@@ -187,7 +187,7 @@ def test_a_short_key_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2])
-def test_a_key_with_which_anybody_signs_is_refused(sns: Sns, exponent: int) -> None:
+def test_a_key_that_signs_anything_is_refused(sns: Sns, exponent: int) -> None:
     der = base64.b64decode("".join(sns.pem.split("-----")[2].split()))
     before, after = b"\x02\x03\x01\x00\x01", b"\x02\x03\x00\x00" + bytes([exponent])
     assert der.count(before) == 1
@@ -207,6 +207,6 @@ def test_a_key_with_which_anybody_signs_is_refused(sns: Sns, exponent: int) -> N
     ],
 )
 def test_an_id_or_a_time_that_is_none_is_refused_however_well_it_is_signed(
-    sns: Sns, door: Door, fields: dict[str, str], counts: bool
+    sns: Sns, provider: Provider, fields: dict[str, str], counts: bool
 ) -> None:
-    assert isinstance(_answer(door, sns.notification(support.ses("Delivery"), AT, **fields)), Heard) is counts
+    assert isinstance(_answer(provider, sns.notification(support.ses("Delivery"), AT, **fields)), Accepted) is counts

@@ -5,21 +5,21 @@ from urllib.parse import urlencode
 import pytest
 
 from dispatcher.features.receipts.providers import twilio
-from dispatcher.features.receipts.providers.providers import doors_of
+from dispatcher.features.receipts.providers.providers import configured_providers
 from dispatcher.features.receipts.providers.receipt import Kind, Receipt
-from dispatcher.features.receipts.providers.request import Answer, Forged, Garbled, Heard, Request
+from dispatcher.features.receipts.providers.request import Accepted, Answer, Forged, Garbled, Request
 from tests.features.receipts import support
 
 TOKEN, OLDER = "t" * 32, "o" * 32
 PUBLIC = "https://mail.example.org/post"
 URL = "https://mail.example.org/post/receipts/twilio?delivery=17"
 FIELDS = {"MessageSid": "SM1", "MessageStatus": "delivered", "To": "+4917012345", "From": "+1 500", "Body": ""}
-DOOR = doors_of(PUBLIC, twilio_tokens=f"{TOKEN} {OLDER}")["twilio"]
+PROVIDER = configured_providers(PUBLIC, twilio_tokens=f"{TOKEN} {OLDER}")["twilio"]
 
 
 def _answer(fields: dict[str, str], query: str = "delivery=17", url: str = URL, token: str = TOKEN) -> Answer:
     body = urlencode(fields).encode()
-    return DOOR(Request(support.callback(token, url, fields), query, body, 0))
+    return PROVIDER(Request(support.callback(token, url, fields), query, body, 0))
 
 
 def test_the_published_vector_is_right() -> None:
@@ -32,14 +32,14 @@ def test_the_published_vector_is_right() -> None:
 def test_the_url_that_a_message_is_given_is_the_one_that_counts() -> None:
     assert twilio.callback(PUBLIC, 17) == twilio.callback(PUBLIC + "/", 17) == URL
     answer = _answer(FIELDS)
-    assert isinstance(answer, Heard)
+    assert isinstance(answer, Accepted)
     assert answer.receipts == (Receipt("delivered", None, 17, None, ("SM1",), "+4917012345"),)
 
 
 def test_every_token_counts_and_either_way_to_write_the_port() -> None:
-    assert isinstance(_answer(FIELDS, token=OLDER), Heard)
+    assert isinstance(_answer(FIELDS, token=OLDER), Accepted)
     assert isinstance(_answer(FIELDS, token="x" * 32), Forged)
-    assert isinstance(_answer(FIELDS, url=URL.replace("example.org", "example.org:443")), Heard)
+    assert isinstance(_answer(FIELDS, url=URL.replace("example.org", "example.org:443")), Accepted)
     assert isinstance(_answer(FIELDS, url=URL.replace("example.org", "example.org:80")), Forged)
 
 
@@ -65,30 +65,30 @@ def test_the_query_is_signed_as_it_came() -> None:
 
 def test_no_byte_of_the_body_can_be_changed_added_or_left_out() -> None:
     body, headers = urlencode(FIELDS).encode(), support.callback(TOKEN, URL, FIELDS)
-    assert isinstance(DOOR(Request(headers, "delivery=17", body, 0)), Heard)
+    assert isinstance(PROVIDER(Request(headers, "delivery=17", body, 0)), Accepted)
     for at in range(len(body)):
         for changed in (body[:at] + bytes([body[at] ^ 2]) + body[at + 1 :], body[:at] + b"x" + body[at:]):
-            assert isinstance(DOOR(Request(headers, "delivery=17", changed, 0)), Forged), changed
-    assert isinstance(DOOR(Request(headers, "delivery=17", body + b"&More=1", 0)), Forged)
+            assert isinstance(PROVIDER(Request(headers, "delivery=17", changed, 0)), Forged), changed
+    assert isinstance(PROVIDER(Request(headers, "delivery=17", body + b"&More=1", 0)), Forged)
 
 
 def test_no_character_of_the_signature_can_be_changed() -> None:
     body, headers = urlencode(FIELDS).encode(), support.callback(TOKEN, URL, FIELDS)
     right = headers["x-twilio-signature"]
     for wrong in ("", right[:-1], right + "=", right.lower(), "\u00fc", *(right[:at] + "!" for at in range(28))):
-        assert isinstance(DOOR(Request({"x-twilio-signature": wrong}, "delivery=17", body, 0)), Forged)
-    assert isinstance(DOOR(Request({}, "delivery=17", body, 0)), Forged)
+        assert isinstance(PROVIDER(Request({"x-twilio-signature": wrong}, "delivery=17", body, 0)), Forged)
+    assert isinstance(PROVIDER(Request({}, "delivery=17", body, 0)), Forged)
 
 
 def test_a_body_that_is_no_form_is_refused() -> None:
     for body in (b"\xff\xfe", b"&".join(b"a=1" for _ in range(500))):
-        assert isinstance(DOOR(Request(support.callback(TOKEN, URL, {}), "delivery=17", body, 0)), Forged)
+        assert isinstance(PROVIDER(Request(support.callback(TOKEN, URL, {}), "delivery=17", body, 0)), Forged)
     assert isinstance(_answer({"Hello": "x"}), Garbled)
 
 
-def test_a_form_has_so_many_fields_whoever_has_signed_it() -> None:
+def test_a_signed_form_has_a_limit_of_fields() -> None:
     fields = FIELDS | {f"More{number}": "x" for number in range(twilio.FIELDS_MAX - len(FIELDS))}
-    assert isinstance(_answer(fields), Heard)
+    assert isinstance(_answer(fields), Accepted)
     assert isinstance(_answer(fields | {"One": "x"}), Forged)
 
 
@@ -112,7 +112,7 @@ def test_a_form_has_so_many_fields_whoever_has_signed_it() -> None:
 )
 def test_each_status_is_one_kind(fields: dict[str, str], kind: Kind, reason: str) -> None:
     answer = _answer(fields | {"To": "whatsapp:+4917012345"})
-    assert isinstance(answer, Heard)
+    assert isinstance(answer, Accepted)
     (one,) = answer.receipts
     assert (one.kind, one.reason, one.recipient) == (kind, reason, "+4917012345")
 
@@ -120,15 +120,15 @@ def test_each_status_is_one_kind(fields: dict[str, str], kind: Kind, reason: str
 @pytest.mark.parametrize("field", ["MessageSid", "SmsSid", "CallSid"])
 def test_it_is_called_what_twilio_calls_it(field: str) -> None:
     answer = _answer({"MessageStatus": "sent", field: "X1"})
-    assert isinstance(answer, Heard)
+    assert isinstance(answer, Accepted)
     assert answer.receipts[0].names == ("X1",)
 
 
 def test_the_same_callback_has_the_same_name_and_another_has_another() -> None:
     first, again, other = _answer(FIELDS), _answer(FIELDS), _answer(FIELDS | {"MessageStatus": "read"})
-    assert isinstance(first, Heard)
-    assert isinstance(again, Heard)
-    assert isinstance(other, Heard)
+    assert isinstance(first, Accepted)
+    assert isinstance(again, Accepted)
+    assert isinstance(other, Accepted)
     assert first.event == again.event != other.event
     # Nothing that is signed says when: it is known for as long as anybody might say it again.
     assert (first.kept_seconds, twilio.KEPT_SECONDS) == (twilio.KEPT_SECONDS, 86_400)
@@ -136,5 +136,5 @@ def test_the_same_callback_has_the_same_name_and_another_has_another() -> None:
 
 def test_a_status_of_tomorrow_says_nothing() -> None:
     answer = _answer({"MessageStatus": "teleported"})
-    assert isinstance(answer, Heard)
+    assert isinstance(answer, Accepted)
     assert answer.receipts == ()

@@ -1,6 +1,6 @@
 """Workflows for tests, saved as whoever compiles a definition saves them."""
 
-from dispatcher.plans.plan import Delay, Plan, Read, Send, encode
+from dispatcher.plans.plan import Delay, Plan, RequiredVariable, Send, encode
 from tests.support.scene import Connection
 
 PUT = "SELECT FROM dispatcher.put_workflow('default', 'default', $1, $2::text::json, $3::text::json, 'ann', $4)"
@@ -14,7 +14,7 @@ async def put_plan(connection: Connection, plan: Plan, active: bool = True) -> N
 
 def idle(name: str = "report", *reads: str) -> Plan:
     """A workflow that does nothing, and needs this much to be told."""
-    wanted = tuple(Read(path, (path,)) for path in reads)
+    wanted = tuple(RequiredVariable(path, (path,)) for path in reads)
     return Plan(name=name, entry="wait", nodes={"wait": Delay(step=1, seconds=0.0)}, edges={}, reads=wanted)
 
 
@@ -23,5 +23,5 @@ def telling(name: str = "report") -> Plan:
     say = Send(
         step=1, channel="sms", to=("+4917012345",), parts={"body": "{{ scheduled_for }}"}, reads=("scheduled_for",)
     )
-    reads = (Read("scheduled_for", ("scheduled_for",)),)
+    reads = (RequiredVariable("scheduled_for", ("scheduled_for",)),)
     return Plan(name=name, entry="say", nodes={"say": say}, edges={}, reads=reads)

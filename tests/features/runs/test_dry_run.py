@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.plans.plan import Stored
+from dispatcher.plans.plan import TemplateUse
 from tests.cli.test_workflows import counted
 from tests.support import flows
 from tests.support.caller import Answer, Caller, exact, make_key
@@ -56,7 +56,7 @@ async def test_a_plan_writes_nothing_but_the_answer_of_its_key(admin: Caller, in
 
 
 async def test_it_is_refused_as_the_trigger_is(admin: Caller, inside: Connection) -> None:
-    templates = [Stored(node="mail", channel="sms", name="nowhere")]
+    templates = [TemplateUse(node="mail", channel="sms", name="nowhere")]
     strict = flows.plan(name="picky", required=["order"], reads=[("customer", "email")], templates=templates)
     await flows.put(inside, strict)
     await flows.put(inside, flows.plan(name="resting"), active=False)

@@ -25,7 +25,7 @@ async def test_what_takes_long_is_planned_in_the_worker_process(
 ) -> None:
     await flows.put(connection)
     here = await planning.plan(database, Config(), ASKED, {})
-    monkeypatch.setattr(planned, "HURRIED_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(planned, "EVENT_LOOP_SECONDS_MAX", -1.0)
     there = await planning.plan(database, Config(), ASKED, {})
     assert [(one.node, one.messages) for one in there.steps] == [(one.node, one.messages) for one in here.steps]
 

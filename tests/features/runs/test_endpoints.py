@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.plans.plan import Stored
+from dispatcher.plans.plan import TemplateUse
 from tests.support import flows
 from tests.support.caller import Answer, Caller, exact
 from tests.support.scene import Connection
@@ -79,7 +79,7 @@ async def test_everything_that_is_missing_is_named_at_once(admin: Caller, inside
         name="strict",
         required=["order"],
         reads=[("customer", "email")],
-        templates=[Stored(node="mail", channel="sms", name="nowhere")],
+        templates=[TemplateUse(node="mail", channel="sms", name="nowhere")],
     )
     await flows.put(inside, strict)
     answer = admin.post("/workflows/strict/triggers", {"input": {"customer": {}}})

@@ -6,7 +6,7 @@ import pytest
 
 from dispatcher.base.errors import CallLost
 from dispatcher.features.runs.walk.worker import TAKES_MAX
-from dispatcher.plans import heavy
+from dispatcher.plans import worker_functions
 from tests.features.runs.stage import Stage
 from tests.plans.walks import plan, send
 
@@ -52,7 +52,7 @@ async def test_a_run_that_kills_the_worker_process_is_a_dead_letter_and_the_walk
     run = await stage.trigger(to="+49")
 
     async def lost(_tenant: str, function: Any, *_given: Any) -> Any:
-        assert function is heavy.walk
+        assert function is worker_functions.walk
         raise CallLost("walk: BrokenWorkerProcess")
 
     monkeypatch.setattr(stage.walker._offload, "call", lost)

@@ -6,7 +6,7 @@ import pytest
 
 from dispatcher.base.values.locales import canonical, nearest
 from dispatcher.features.templates.rules import LOCALES_MAX, Draft, Flaw, Version, freeze
-from dispatcher.liquid.partials import PARTIALS_MAX, Partial, used
+from dispatcher.liquid.partials import PARTIALS_MAX, Partial, partials_used
 from dispatcher.liquid.sources import PARTS_MAX
 from dispatcher.liquid.template import Sources
 
@@ -67,7 +67,7 @@ def test_a_version_has_all_that_it_takes_in_and_what_it_reads() -> None:
         (draft(channel="email", locales={"en": {"html": "x"}}), "needs subject"),
         (draft(channel="push", locales={"en": {"title": "x"}}), "needs body"),
         (draft(channel=None, locales={"en": {"html": "x", "body": "x"}}), "is no part of a partial, which takes body"),
-        (draft(channel="pager", locales={"en": {"No": "x"}}), "is no name of a part"),
+        (draft(channel="pager", locales={"en": {"No": "x"}}), "is not the name of a part"),
         (draft(channel="pager", locales={"en": {}}), "needs any part"),
         (draft("x" * (BYTES_MAX + 1)), f"bytes with all that it takes in, over {BYTES_MAX}"),
     ],
@@ -133,7 +133,7 @@ def test_a_fault_beside_a_partial_that_is_missing_is_named_too() -> None:
     "body", ["{% if", "{% render %}", "{% include %}", "{% for %}" * 100, f"{{{{ {'9' * 9999} }}}}"]
 )
 def test_what_does_not_parse_takes_in_nothing_and_is_a_flaw(body: str) -> None:
-    assert used(body) == []
+    assert partials_used(body) == []
     assert flaws(draft(body))
 
 

@@ -61,7 +61,7 @@ async def test_a_page_leads_to_the_next(admin: Caller) -> None:
     assert behind[0]["id"] < behind[1]["id"]
 
 
-async def test_who_did_what_is_kept_with_the_reason(admin: Caller) -> None:
+async def test_actions_are_stored_with_actor_and_reason(admin: Caller) -> None:
     made(admin, "logged")
     admin.post("/webhooks/logged/rotate", {"reason": "spring"})
     admin.call("DELETE", "/webhooks/logged?reason=it%20was%20a%20test%20%26%20is%20over")

@@ -1,4 +1,4 @@
-"""OP-06: what ends deliveries and runs leaves a happening for who wants to know it, and nothing where nobody does."""
+"""OP-06: what ends deliveries and runs leaves a event for who wants to know it, and nothing where nobody does."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ async def test_what_ends_or_holds_a_delivery_happens_once_and_with_how_it_stands
     (item,) = await scene.marked()
     await scene.flush((item, outcome))
     await scene.flush((item, outcome))
-    (row,) = await scene.database.fetch("SELECT type, subject, facts, workspace_id FROM dispatcher.happenings")
+    (row,) = await scene.database.fetch("SELECT type, subject, facts, workspace_id FROM dispatcher.webhook_events")
     assert (row["type"], row["subject"], row["workspace_id"]) == (event, item.id, "default")
     facts = json.loads(row["facts"])
     assert (facts["status"], facts["attempt"]) == ("queued" if how == "held" else how, 1)
@@ -40,14 +40,14 @@ async def test_what_is_called_or_posted_is_sent(scene: Scene, channel: str) -> N
     items = await scene.claim(channel=channel)
     await scene.mark(items)
     await scene.flush((items[0], Succeeded("c-1")))
-    assert await hooks.happened(scene.database) == [("delivery.sent", items[0].id)]
+    assert await hooks.events(scene.database) == [("delivery.sent", items[0].id)]
 
 
 async def test_an_attempt_is_no_end(scene: Scene) -> None:
     await hooks.make(scene.database)
     (item,) = await scene.marked()
     await scene.flush((item, Again(0.0, "busy")))
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.events(scene.database) == []
 
 
 async def test_each_end_of_one_that_is_reopened_happens(scene: Scene) -> None:
@@ -58,7 +58,7 @@ async def test_each_end_of_one_that_is_reopened_happens(scene: Scene) -> None:
     (again,) = await scene.claim()
     await scene.mark([again])
     await scene.flush((again, Failed("gone")))
-    assert await hooks.happened(scene.database) == [("delivery.failed", item.id)] * 2
+    assert await hooks.events(scene.database) == [("delivery.failed", item.id)] * 2
 
 
 async def test_what_would_be_skipped_and_may_have_gone_out_is_held_and_told_so(scene: Scene) -> None:
@@ -66,7 +66,7 @@ async def test_what_would_be_skipped_and_may_have_gone_out_is_held_and_told_so(s
     (item,) = await scene.marked(resend=RESEND)
     await scene.flush((item, Again(0.0, "unknown: no answer", RESEND)))
     assert await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", item.id) == "stopped"
-    assert await hooks.happened(scene.database) == [("delivery.held", item.id)]
+    assert await hooks.events(scene.database) == [("delivery.held", item.id)]
 
 
 OTHER_ENDS: dict[str, tuple[str, Callable[[Scene, int], Awaitable[object]]]] = {
@@ -88,19 +88,19 @@ OTHER_ENDS: dict[str, tuple[str, Callable[[Scene, int], Awaitable[object]]]] = {
 
 
 @pytest.mark.parametrize("how", OTHER_ENDS)
-async def test_whoever_ends_it_it_happens(scene: Scene, how: str) -> None:
+async def test_every_end_of_a_delivery_is_an_event(scene: Scene, how: str) -> None:
     event, end = OTHER_ENDS[how]
     await hooks.make(scene.database)
     (one,) = await scene.write()
     await end(scene, one)
-    assert await hooks.happened(scene.database) == [(event, one)]
+    assert await hooks.events(scene.database) == [(event, one)]
 
 
 async def test_what_recovery_holds_happens(scene: Scene) -> None:
     await hooks.make(scene.database)
     (item,) = await scene.marked()
     await scene.die()
-    assert await hooks.happened(scene.database) == [("delivery.held", item.id)]
+    assert await hooks.events(scene.database) == [("delivery.held", item.id)]
 
 
 async def test_what_an_ended_run_leaves_behind_is_skipped_and_told(scene: Scene, connection: Connection) -> None:
@@ -119,7 +119,7 @@ async def test_what_an_ended_run_leaves_behind_is_skipped_and_told(scene: Scene,
     )
     await scene.die()
     assert await scene.life(item.id) == "skipped"
-    assert await hooks.happened(scene.database) == [("delivery.skipped", item.id)]
+    assert await hooks.events(scene.database) == [("delivery.skipped", item.id)]
 
 
 async def test_what_is_born_failed_is_told(scene: Scene) -> None:
@@ -128,7 +128,7 @@ async def test_what_is_born_failed_is_told(scene: Scene) -> None:
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template_name)
            VALUES ('k', 'sms', '+49170', 'none') RETURNING id"""
     )
-    assert await hooks.happened(scene.database) == [("delivery.failed", written[0]["id"])]
+    assert await hooks.events(scene.database) == [("delivery.failed", written[0]["id"])]
 
 
 async def test_nothing_of_the_channel_itself_is_told(scene: Scene) -> None:
@@ -137,14 +137,14 @@ async def test_nothing_of_the_channel_itself_is_told(scene: Scene) -> None:
     (item,) = await scene.claim(channel="webhook")
     await scene.mark([item])
     await scene.flush((item, Failed("no")))
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.events(scene.database) == []
 
 
-async def test_nothing_is_told_of_what_was_written_before_anybody_listened(scene: Scene) -> None:
+async def test_deliveries_written_before_their_endpoint_have_no_events(scene: Scene) -> None:
     items = await scene.marked(2)
     await hooks.make(scene.database)
     await scene.flush(*((item, Succeeded("m")) for item in items))
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.events(scene.database) == []
     row = await scene.row(items[0].id)
     assert row["announced"] is None
 
@@ -155,22 +155,22 @@ async def test_nothing_is_told_of_copies(scene: Scene) -> None:
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, created_at)
            VALUES ('k', 'sms', '+49170', '{"body": "x"}', now() - interval '1 day')"""
     )
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.events(scene.database) == []
     settle = "SELECT dispatcher.settle_held(id, 'sent', 'ann', 'it was') FROM dispatcher.deliveries"
     assert await scene.value(settle) == "settled"
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.events(scene.database) == []
 
 
 async def test_each_is_told_what_it_asked_for_and_a_foreign_workspace_nothing(scene: Scene) -> None:
     await hooks.make(scene.database, "delivery.failed", name="failures")
     await hooks.make(scene.database, "delivery.*", name="all")
     await hooks.make(scene.database, "run.*", name="runs")
-    await hooks.make(scene.database, name="elsewhere", whose=Workspace("default", "other"))
-    await hooks.make(scene.database, name="elsewhere", whose=Workspace("acme", "default"))
+    await hooks.make(scene.database, name="elsewhere", workspace=Workspace("default", "other"))
+    await hooks.make(scene.database, name="elsewhere", workspace=Workspace("acme", "default"))
     sent, failed = await scene.marked(2)
     await scene.flush((sent, Succeeded("m")), (failed, Failed("no")))
     rows = await scene.database.fetch(
-        """SELECT e.name, h.type, h.subject FROM dispatcher.happenings h
+        """SELECT e.name, h.type, h.subject FROM dispatcher.webhook_events h
              JOIN dispatcher.webhook_endpoints e ON e.id = h.endpoint_id ORDER BY e.name, h.type"""
     )
     assert [tuple(row) for row in rows] == [
@@ -180,14 +180,14 @@ async def test_each_is_told_what_it_asked_for_and_a_foreign_workspace_nothing(sc
     ]
 
 
-async def test_who_is_disabled_is_told_nothing(scene: Scene) -> None:
+async def test_a_disabled_endpoint_gets_no_events(scene: Scene) -> None:
     await hooks.make(scene.database)
     first, second = await scene.marked(2)
     await hooks.enable(scene.database, False)
     await scene.flush((first, Succeeded("m")))
     await hooks.enable(scene.database, True)
     await scene.flush((second, Succeeded("m")))
-    assert await hooks.happened(scene.database) == [("delivery.sent", second.id)]
+    assert await hooks.events(scene.database) == [("delivery.sent", second.id)]
 
 
 async def test_what_is_rolled_back_has_not_happened(scene: Scene, connection: Connection) -> None:
@@ -196,9 +196,9 @@ async def test_what_is_rolled_back_has_not_happened(scene: Scene, connection: Co
     rolled_back = connection.transaction()
     await rolled_back.start()
     await connection.execute("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one)
-    assert await connection.fetchval("SELECT count(*) FROM dispatcher.happenings") == 1
+    assert await connection.fetchval("SELECT count(*) FROM dispatcher.webhook_events") == 1
     await rolled_back.rollback()
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.events(scene.database) == []
 
 
 async def test_the_first_receipt_of_each_kind_is_told(scene: Scene) -> None:
@@ -206,8 +206,8 @@ async def test_the_first_receipt_of_each_kind_is_told(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("abc")))
     for kind in ("delivered", "opened", "delivered", "bounced_soft", "bounced_hard", "complained", "sent"):
-        await hooks.hear_about(scene, item.id, kind)
-    assert [event for event, _ in await hooks.happened(scene.database)] == [
+        await hooks.record_receipt(scene, item.id, kind)
+    assert [event for event, _ in await hooks.events(scene.database)] == [
         "delivery.sent",
         "delivery.delivered",
         "delivery.opened",
@@ -217,12 +217,12 @@ async def test_the_first_receipt_of_each_kind_is_told(scene: Scene) -> None:
     ]
 
 
-async def test_receipts_of_what_nobody_listened_to_are_not_told(scene: Scene) -> None:
+async def test_receipts_of_deliveries_without_endpoint_are_no_events(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("abc")))
     await hooks.make(scene.database)
-    await hooks.hear_about(scene, item.id, "delivered")
-    assert await hooks.happened(scene.database) == []
+    await hooks.record_receipt(scene, item.id, "delivered")
+    assert await hooks.events(scene.database) == []
 
 
 RUN_ENDS = {
@@ -240,7 +240,7 @@ async def test_what_ends_a_run_is_told(scene: Scene, connection: Connection, how
     await hooks.make(scene.database, "run.*")
     await connection.execute("UPDATE dispatcher.runs SET status = 'running', started_at = now() WHERE id = $1", run)
     await connection.fetchval(RUN_ENDS[how], run)
-    assert await hooks.happened(scene.database) == [(f"run.{how}", run)]
+    assert await hooks.events(scene.database) == [(f"run.{how}", run)]
 
 
 async def test_a_run_that_is_replayed_ends_again(scene: Scene, connection: Connection) -> None:
@@ -250,10 +250,10 @@ async def test_a_run_that_is_replayed_ends_again(scene: Scene, connection: Conne
     await connection.fetchval(RUN_ENDS["failed"], run)
     await connection.fetchval("SELECT dispatcher.replay_run($1)", run)
     await connection.fetchval(RUN_ENDS["completed"], run)
-    assert [event for event, _ in await hooks.happened(scene.database)] == ["run.failed", "run.completed"]
+    assert [event for event, _ in await hooks.events(scene.database)] == ["run.failed", "run.completed"]
 
 
-async def test_where_nobody_listens_the_column_takes_no_room_and_it_is_in_no_index(scene: Scene) -> None:
+async def test_without_endpoints_the_column_is_null_and_in_no_index(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert (await scene.row(item.id))["announced"] is None
     indexed = """SELECT count(*) FROM pg_index i

@@ -6,10 +6,10 @@ import pytest
 
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
-from dispatcher.features.webhooks import rules as domain
+from dispatcher.features.webhooks import rules
 from dispatcher.features.webhooks import store as webhooks
 from dispatcher.features.webhooks.store import Endpoint, Refused
-from tests.features.webhooks.hooks import BY, HERE, enable, make
+from tests.features.webhooks.hooks import BY, HERE, enable, make, show
 from tests.support.scene import Connection
 from tests.support.waits import until_blocked
 
@@ -18,8 +18,7 @@ OTHER = Workspace("default", "other")
 
 async def _signs(database: Database, name: str = "crm") -> tuple[str, ...]:
     """The secrets that sign now."""
-    shown = await webhooks.show(database, HERE, name)
-    assert shown is not None
+    shown = await show(database, name=name)
     key = ("default", "default", shown["id"])
     return (await webhooks.targets(database, [key]))[key].secrets
 
@@ -34,7 +33,7 @@ async def test_a_name_is_one_endpoint_in_its_workspace(database: Database) -> No
     await make(database)
     again = Endpoint("crm", "https://b.example/", ("run.*",), enabled=True)
     assert await webhooks.create(database, HERE, again, *BY) == Refused("taken")
-    await make(database, whose=OTHER)
+    await make(database, workspace=OTHER)
     assert await webhooks.delete(database, HERE, "crm", *BY)
     assert not await webhooks.delete(database, HERE, "crm", *BY)
     assert [one["name"] for one in await webhooks.listed(database, OTHER, "", 10)] == ["crm"]
@@ -57,7 +56,7 @@ async def test_a_secret_stands_where_it_signs_from_and_nowhere_else(database: Da
     await enable(database, False)
     assert secret not in repr(await webhooks.listed(database, HERE, "", 10))
     assert secret not in repr(await webhooks.actions(database, HERE, "crm", 10))
-    for table in ("webhook_endpoints", "webhook_actions", "happenings", "deliveries"):
+    for table in ("webhook_endpoints", "webhook_actions", "webhook_events", "deliveries"):
         kept = await connection.fetchval(f"SELECT coalesce(string_agg(t::text, ''), '') FROM dispatcher.{table} t")
         assert secret not in kept
     await webhooks.delete(database, HERE, "crm", *BY)
@@ -66,22 +65,20 @@ async def test_a_secret_stands_where_it_signs_from_and_nowhere_else(database: Da
 
 async def test_where_another_workspace_s_endpoint_is_is_not_found(database: Database) -> None:
     await make(database)
-    shown = await webhooks.show(database, HERE, "crm")
-    assert shown is not None
-    assert await webhooks.show(database, OTHER, "crm") is None
+    shown = await show(database)
+    assert await webhooks.listed(database, OTHER, "", 1, "crm") == []
     foreign = ("default", "other", shown["id"])
     assert await webhooks.targets(database, [foreign]) == {}
 
 
-async def test_who_did_what_is_kept_also_after_the_end(database: Database, connection: Connection) -> None:
+async def test_actions_outlive_their_endpoint(database: Database, connection: Connection) -> None:
     await make(database)
     assert await enable(database, True) == "same"
     assert await enable(database, False) == "changed"
     assert await enable(database, True) == "changed"
     assert await enable(database, True, "run.failed") == "changed"
     await _rotate(database)
-    shown = await webhooks.show(database, HERE, "crm")
-    assert shown is not None
+    shown = await show(database)
     gone = "SELECT dispatcher.webhook_gone($1, $2)"
     assert not await connection.fetchval(gone, shown["id"], "https://where.it.was.example/")
     assert await connection.fetchval(gone, shown["id"], shown["url"])
@@ -116,7 +113,7 @@ async def test_of_two_that_make_the_last_one_at_once_one_is_too_many(
     assert await rival == Refused("full")
 
 
-async def test_two_who_rotate_at_once_leave_two_secrets(database: Database, connection: Connection) -> None:
+async def test_two_concurrent_rotations_leave_two_secrets(database: Database, connection: Connection) -> None:
     await make(database)
     made = await asyncio.gather(*(webhooks.rotate(database, HERE, "crm", 3_600.0, *BY) for _ in range(4)))
     assert all(isinstance(one, str) for one in made)
@@ -128,4 +125,4 @@ async def test_of_what_is_listed_those_of_deliveries_are_known(database: Databas
     await make(database, "run.*", name="b")
     rows = await connection.fetch("SELECT name, of_deliveries FROM dispatcher.webhook_endpoints ORDER BY name")
     assert [tuple(row) for row in rows] == [("a", True), ("b", False)]
-    assert all(event.startswith(("delivery.", "run.")) for event in domain.EVENTS)
+    assert all(event.startswith(("delivery.", "run.")) for event in rules.EVENTS)

@@ -1,4 +1,4 @@
-"""The announcer: each happening becomes one delivery, whatever dies in between and however many announce."""
+"""The announcer: each event becomes one delivery, whatever dies in between and however many announce."""
 
 import json
 
@@ -36,7 +36,7 @@ async def test_a_delivery_is_told_with_what_it_was_and_how_it_stood(scene: Scene
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("m-1")))
     assert await announces.run_once() == 1
-    (said,) = await hooks.told(scene.database)
+    (said,) = await hooks.messages(scene.database)
     row = (await scene.database.fetch("SELECT * FROM dispatcher.deliveries WHERE id = $1", item.id))[0]
     assert (said["type"], said["to"]) == ("delivery.sent", "crm")
     data = said["data"]
@@ -57,7 +57,7 @@ async def test_a_delivery_is_told_with_what_it_was_and_how_it_stood(scene: Scene
     assert data["finished_at"] == said["timestamp"]
     assert "receipt" not in data
     assert "hello" not in json.dumps(said)
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.events(scene.database) == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_a_time_that_python_does_not_know_is_told_as_the_nearest(
     number = await scene.value(asked, kept)
     await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'too odd')", number)
     assert await announces.run_once() == 1
-    (told,) = await hooks.told(scene.database)
+    (told,) = await hooks.messages(scene.database)
     assert told["data"]["scheduled_for"] == said
 
 
@@ -85,16 +85,16 @@ async def test_how_it_stood_is_told_and_not_how_it_stands(scene: Scene, announce
     await scene.flush((item, Failed("gone")))
     await scene.value("SELECT dispatcher.reopen_delivery($1, 'ann', 'again')", item.id)
     await announces.run_once()
-    (said,) = await hooks.told(scene.database)
+    (said,) = await hooks.messages(scene.database)
     assert (said["data"]["status"], said["data"]["error"]) == ("failed", "gone")
 
 
 async def test_a_receipt_is_told_with_what_its_provider_said(scene: Scene, announces: Announcer) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("abc")))
-    await hooks.hear_about(scene, item.id, "bounced_hard")
+    await hooks.record_receipt(scene, item.id, "bounced_hard")
     await announces.run_once()
-    said = (await hooks.told(scene.database))[1]
+    said = (await hooks.messages(scene.database))[1]
     assert said["type"] == "delivery.bounced"
     receipt = said["data"]["receipt"]
     assert (receipt["kind"], receipt["provider"], receipt["reason"]) == ("bounced_hard", "resend", "so it is")
@@ -106,13 +106,13 @@ async def test_a_run_is_told_and_its_deliveries_name_it(stage: Stage, announces:
     run = await stage.trigger(to="+49170")
     await stage.play()
     await announces.run_once()
-    sent, completed = await hooks.told(stage.database)
+    sent, completed = await hooks.messages(stage.database)
     assert (sent["data"]["run_id"], sent["data"]["workflow"], sent["data"]["node"]) == (run, "plan", "mail")
     assert completed["type"] == "run.completed"
     data = completed["data"]
     assert (data["id"], data["workflow"], data["version"], data["status"]) == (run, "plan", 1, "completed")
     assert data["started_at"] <= data["finished_at"]
-    assert await stage.count("happenings") == 0
+    assert await stage.count("webhook_events") == 0
 
 
 async def test_each_endpoint_is_told_each_event_once_by_however_many(scene: Scene, database: Database) -> None:
@@ -134,7 +134,7 @@ async def test_a_page_at_a_time(scene: Scene, announces: Announcer, monkeypatch:
     items = await scene.marked(7)
     await scene.flush(*((item, Succeeded("m")) for item in items))
     assert [await announces.run_once() for _ in range(4)] == [3, 3, 1, 0]
-    assert len(await hooks.told(scene.database)) == 7
+    assert len(await hooks.messages(scene.database)) == 7
 
 
 async def test_what_fails_before_its_commit_is_told_once_by_the_next(scene: Scene, announces: Announcer) -> None:
@@ -146,14 +146,14 @@ async def test_what_fails_before_its_commit_is_told_once_by_the_next(scene: Scen
             await announces.run_once()
     finally:
         fault_points.arm({})
-    assert await hooks.told(scene.database) == []
-    assert await hooks.happened(scene.database) == [("delivery.sent", item.id)]
+    assert await hooks.messages(scene.database) == []
+    assert await hooks.events(scene.database) == [("delivery.sent", item.id)]
     await announces.run_once()
-    assert len(await hooks.told(scene.database)) == 1
+    assert len(await hooks.messages(scene.database)) == 1
 
 
 @pytest.mark.parametrize("how", ["disabled", "deleted", "subject deleted"])
-async def test_what_nobody_can_be_told_any_more_is_forgotten(scene: Scene, announces: Announcer, how: str) -> None:
+async def test_events_without_endpoint_or_subject_are_deleted(scene: Scene, announces: Announcer, how: str) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("m")))
     match how:
@@ -164,8 +164,8 @@ async def test_what_nobody_can_be_told_any_more_is_forgotten(scene: Scene, annou
         case _:
             await scene.database.fetch("DELETE FROM dispatcher.deliveries WHERE id = $1", item.id)
     assert await announces.run_once() == 1
-    assert await hooks.told(scene.database) == []
-    assert await hooks.happened(scene.database) == []
+    assert await hooks.messages(scene.database) == []
+    assert await hooks.events(scene.database) == []
 
 
 async def test_what_a_delivery_says_is_not_taken_for_a_template(scene: Scene, announces: Announcer) -> None:

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from dispatcher.db.database import Database
-from dispatcher.plans.plan import Read, Stored
+from dispatcher.plans.plan import RequiredVariable, TemplateUse
 from tests.features.templates.support import draft, save
 from tests.support.flows import TRIGGER, at_node, faults, plan, put, status, trigger, wakes
 from tests.support.scene import Connection
@@ -118,9 +118,13 @@ async def test_WF_06_one_answer_names_everything_that_is_missing(connection: Con
             "{{ given }} {{ unsubscribe_url }}",
         ),
     )
-    stored = Stored(node="mail", channel="sms", steps=1, name="hello", provides=("given",))
-    variable = Stored(
-        node="mail", channel="sms", steps=2, variable=Read("template_id", ("template_id",)), provides=("given",)
+    stored = TemplateUse(node="mail", channel="sms", steps=1, name="hello", provides=("given",))
+    variable = TemplateUse(
+        node="mail",
+        channel="sms",
+        steps=2,
+        variable=RequiredVariable("template_id", ("template_id",)),
+        provides=("given",),
     )
     templates = [stored, variable]
     await put(connection, plan(required=["guest_name", "a.b"], reads=[("order", "id"), ("name",)], templates=templates))

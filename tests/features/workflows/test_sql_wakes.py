@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from dispatcher.base.values.addresses import Address
-from dispatcher.engine.rules.life import Again, Failed, Held, Skipped, Succeeded, Suspicion
+from dispatcher.engine.rules.life import Again, Failed, Held, PoisonStep, Skipped, Succeeded
 from dispatcher.engine.store import claims, held, suppression
 from dispatcher.features.suppressions import store as suppressions
 from dispatcher.features.suppressions.store import Entry
@@ -127,7 +127,7 @@ async def _unserved(stage: Stage) -> None:
 async def _poison(stage: Stage) -> None:
     await ordered(stage.connection, stage.run)
     await stage.do("UPDATE dispatcher.delivery_state SET recoveries = 5")
-    (_,) = await stage.scene.claim_suspects(Suspicion(2, 9, 1))
+    (_,) = await stage.scene.claim_recovered(PoisonStep(2, 9, 1))
     assert (await stage.scene.die()).poisoned == 1
 
 

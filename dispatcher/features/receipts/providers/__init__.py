@@ -1,1 +1,1 @@
-"""Receipts: what providers say about messages later on, taken only from those who can sign for it."""
+"""Receipts: requests of providers about messages, read after their signature is checked."""

@@ -1,7 +1,6 @@
-"""The RSA key of a certificate, and whether it has signed something: RSASSA-PKCS1-v1_5, of RFC 8017.
+"""RSA keys of certificates, and the check of their signatures: RSASSA-PKCS1-v1_5 (RFC 8017).
 
-Whoever configures a certificate vouches for it: nothing else of it is looked at. What is checked with a public key is
-no secret, so that nothing here need take the same time for everybody.
+Certificates are configured, hence trusted: only their key is read. Checks with a public key need no constant time.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ _LONG, _LENGTH_BYTES_MAX = 0x80, 4
 _RSA = bytes.fromhex("2a864886f70d010101")
 # Where the key stands in a certificate: behind its number, algorithm, issuer, validity and subject.
 _FIELDS_BEFORE_THE_KEY = 5
-# What stands before a digest, so that none of one algorithm passes for another's.
+# The prefix of a digest names its algorithm.
 _DIGEST_INFO: dict[Digest, bytes] = {
     "sha1": bytes.fromhex("3021300906052b0e03021a05000414"),
     "sha256": bytes.fromhex("3031300d060960864801650304020105000420"),
@@ -36,7 +35,7 @@ class Key(Struct, frozen=True):
     exponent: int
 
     def has_signed(self, data: bytes, signature: bytes, digest: Digest) -> bool:
-        """Whether this signature of the data is of this key's owner. All that it should be is made, and compared."""
+        """Whether this key made this signature of the data: the expected block is built, and compared."""
         size = (self.modulus.bit_length() + 7) // 8
         number = int.from_bytes(signature, "big")
         if len(signature) != size or number >= self.modulus:
@@ -47,7 +46,7 @@ class Key(Struct, frozen=True):
 
 
 def keys(pem: str) -> list[Key]:
-    """The keys of certificates one behind the other. ValueError says why one is of no use."""
+    """Return the keys of concatenated certificates. Raises ValueError for one that cannot be used."""
     try:
         found = [_key(b64decode("".join(body.split()), validate=True)) for body in _PEM.findall(pem)]
     except (Error, IndexError) as fault:

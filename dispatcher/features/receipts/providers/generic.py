@@ -1,4 +1,4 @@
-"""Receipts in our own form, from whatever else knows what became of a message, signed as Standard Webhooks are."""
+"""Receipts in Dispatcher's own JSON form, for providers without a reader, signed as Standard Webhooks."""
 
 from datetime import datetime
 from typing import Annotated
@@ -6,7 +6,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from dispatcher.features.receipts.providers import standard_webhooks
 from dispatcher.features.receipts.providers.receipt import (
     ID_MAX,
     NAME_CHARACTERS_MAX,
@@ -16,14 +15,13 @@ from dispatcher.features.receipts.providers.receipt import (
     recipient,
     words,
 )
-from dispatcher.features.receipts.providers.request import Answer, Door, Forged, Garbled, Heard, Request
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX, pattern=r"^[^\x00]*\Z")]
 Tenant = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00]*\Z")]
 
 
 class Body(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is posted: the delivery by its id or by its key, and what became of it."""
+    """The request body: a delivery, named by its id or by its key, and its status at the provider."""
 
     status: Kind
     id: Annotated[int, Meta(ge=1, le=ID_MAX)] | None = None
@@ -36,7 +34,7 @@ class Body(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """One name, and not two that may differ."""
+        """Refuse no name, and two that may differ."""
         if (self.id is None) == (self.idempotency_key is None):
             raise ValueError("names the delivery by its id, or by its idempotency_key")
 
@@ -44,31 +42,9 @@ class Body(Struct, frozen=True, forbid_unknown_fields=True):
 _decode = msgspec.json.Decoder(Body).decode
 
 
-def door(secrets: str) -> Door:
-    """The door for those who know one of the secrets."""
-    keys = standard_webhooks.keys(secrets)
-
-    def heard(request: Request) -> Answer:
-        signed = standard_webhooks.verify(request, keys)
-        if isinstance(signed, Forged):
-            return signed
-        try:
-            body = _decode(request.body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-            return Garbled(str(fault))
-        return Heard(signed.id, (_receipt(body),))
-
-    return heard
-
-
-def _receipt(body: Body) -> Receipt:
-    key = None if body.idempotency_key is None else (body.tenant_id, body.workspace_id, body.idempotency_key)
-    return Receipt(
-        body.status,
-        body.at,
-        body.id,
-        key,
-        named(body.provider_message_id),
-        recipient(body.recipient),
-        words(body.reason),
-    )
+def receipts(body: bytes) -> tuple[Receipt, ...]:
+    """Return the receipt that a body carries. Raises msgspec's errors."""
+    said = _decode(body)
+    key = None if said.idempotency_key is None else (said.tenant_id, said.workspace_id, said.idempotency_key)
+    names = named(said.provider_message_id)
+    return (Receipt(said.status, said.at, said.id, key, names, recipient(said.recipient), words(said.reason)),)

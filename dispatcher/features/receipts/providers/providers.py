@@ -1,10 +1,10 @@
-"""The doors that are open: one for each provider that something is configured of."""
+"""Configured providers of receipts, by the name in their URL."""
 
-from dispatcher.features.receipts.providers import certificate, generic, resend, ses, twilio
-from dispatcher.features.receipts.providers.request import Door, Doors
+from dispatcher.features.receipts.providers import certificate, generic, resend, ses, standard_webhooks, twilio
+from dispatcher.features.receipts.providers.request import Provider, Providers
 
 
-def doors_of(
+def configured_providers(
     public_url: str = "",
     *,
     twilio_tokens: str = "",
@@ -12,15 +12,15 @@ def doors_of(
     generic_secrets: str = "",
     ses_topics: str = "",
     ses_certificates: str = "",
-) -> Doors:
-    """The doors, by the name that stands in their URL. ValueError says which certificate is of no use."""
-    doors: dict[str, Door] = {}
+) -> Providers:
+    """Return the providers with secrets. Raises ValueError for a certificate that cannot be used."""
+    providers: dict[str, Provider] = {}
     if public_url and twilio_tokens:
-        doors["twilio"] = twilio.door(public_url, twilio_tokens)
+        providers["twilio"] = twilio.provider(public_url, twilio_tokens)
     if resend_secrets:
-        doors["resend"] = resend.door(resend_secrets)
+        providers["resend"] = standard_webhooks.provider(resend_secrets, resend.receipts)
     if generic_secrets:
-        doors["generic"] = generic.door(generic_secrets)
+        providers["generic"] = standard_webhooks.provider(generic_secrets, generic.receipts)
     if ses_topics and ses_certificates:
-        doors["ses"] = ses.door(ses_topics, certificate.keys(ses_certificates))
-    return doors
+        providers["ses"] = ses.provider(ses_topics, certificate.keys(ses_certificates))
+    return providers

@@ -1,4 +1,4 @@
-"""A receipt: what a provider says became of a message that it took, and which delivery that is about."""
+"""Receipts: later reports of a provider about a message, matched with the delivery that each is about."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -9,7 +9,6 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from dispatcher.base.values.addresses import Address, address
-from dispatcher.engine.rules.life import Status, success_status
 
 # In the order of their rank: what a delivery has come to is the highest one, so that none takes another back.
 # `sent` says that the provider has it. A soft bounce may still become anything, a message that failed at one carrier
@@ -34,10 +33,9 @@ _HASH = re.compile(r"(sha256:)?[0-9a-f]{64}")
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
-    """One thing that is said about one delivery.
+    """A report about one delivery, named by its id, its key, or its names at the provider and its recipient.
 
-    It is named by its number, or by its key, or by what its provider calls it (`names`: ids, and the mail's Message-ID)
-    together with whom it went to.
+    `names` are the provider's ids and the mail's Message-ID.
     """
 
     kind: Kind
@@ -50,12 +48,12 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
 
     @property
     def suppresses(self) -> Source | None:
-        """Why nothing more is to be sent to its address, where that follows."""
+        """The source of the suppression that follows, if any."""
         return _SUPPRESSES.get(self.kind)
 
 
 class Candidate(Struct, frozen=True):
-    """A delivery that may be meant."""
+    """A delivery that a receipt may be about."""
 
     id: int
     tenant_id: str
@@ -68,29 +66,24 @@ class Candidate(Struct, frozen=True):
 
     @property
     def contact(self) -> Address:
-        """Where it went to."""
+        """The address that it was sent to."""
         return address(self.channel, self.recipient)
 
     @property
     def is_erased(self) -> bool:
-        """Whether nothing is left of whom it went to."""
+        """Whether its recipient was erased."""
         return self.recipient == _ERASED and _HASH.fullmatch(self.idempotency_key) is not None
 
-    @property
-    def status(self) -> Status:
-        """What it is once its provider has it."""
-        return success_status(self.channel)
 
-
-# What the Message-ID of a delivery's mail begins with.
+# Returns what the Message-ID of a delivery's mail begins with.
 Identity = Callable[[Candidate], str]
 
 
 def match(receipt: Receipt, candidates: Collection[Candidate], identity: Identity) -> Candidate | None:
-    """The delivery that a receipt is about.
+    """Return the delivery that a receipt is about.
 
-    An account may serve several databases, in each of which the same number means another delivery: who says to whom
-    the message went, or what it is called, must be right about that too.
+    An account may serve several databases, in each of which the same id means another delivery: the recipient or a
+    name must match as well.
     """
     for one in candidates:
         known = map(hashed, receipt.names) if one.is_erased else receipt.names
@@ -107,40 +100,46 @@ def match(receipt: Receipt, candidates: Collection[Candidate], identity: Identit
 
 
 def hashed(name: str) -> str:
-    """What an erasure leaves of what a provider calls a message."""
+    """Return the form of a provider's name that an erasure leaves."""
     return name if _HASH.fullmatch(name) else f"sha256:{sha256(name.encode()).hexdigest()}"
 
 
 def wait_seconds(looks: int) -> float:
-    """How long to wait before looking again for the delivery of a receipt that came before it, or is of another's."""
+    """Return the wait before the next search for the delivery of a receipt."""
     return 5.0 * 2.0 ** min(looks, 20)
 
 
-def words(text: object) -> str:
-    """What a provider says, short, without the addresses in it, and as Postgres can keep it."""
-    return _MAIL_ADDRESS.sub("…", _storable(str(text or ""), 2 * REASON_CHARACTERS_MAX))[:REASON_CHARACTERS_MAX]
+def bounced(bounce: object, field: str) -> Kind:
+    """Return the kind of a bounce: hard only where it is said to be, so that no other bounce suppresses an address."""
+    return "bounced_hard" if isinstance(bounce, dict) and bounce.get(field) == "Permanent" else "bounced_soft"
+
+
+def words(*parts: object) -> str:
+    """Return a provider's words, cut, without mail addresses, and as Postgres can store them."""
+    text = ": ".join(part for part in parts if isinstance(part, str) and part)
+    return _MAIL_ADDRESS.sub("…", _storable(text, 2 * REASON_CHARACTERS_MAX))[:REASON_CHARACTERS_MAX]
 
 
 def named(*names: object) -> tuple[str, ...]:
-    """What a message is called, as far as these are names: a Message-ID without its brackets."""
+    """Return those of a message's names that can be used: a Message-ID without its brackets."""
     found = (_storable(name, NAME_CHARACTERS_MAX + 1).strip().strip("<>") for name in names if isinstance(name, str))
     return tuple(name for name in found if 0 < len(name) <= NAME_CHARACTERS_MAX)
 
 
 def recipient(text: object) -> str:
-    """Whom it went to, where that is a text."""
+    """Return a recipient; empty where it is not a text."""
     return _storable(text, NAME_CHARACTERS_MAX * 4) if isinstance(text, str) else ""
 
 
 def number(text: object) -> int | None:
-    """The number of a delivery, where it is one."""
+    """Return the id of a delivery; None where the text is not an id."""
     if not isinstance(text, str) or not _NUMBER.fullmatch(text) or int(text) > ID_MAX:
         return None
     return int(text)
 
 
 def instant(text: object) -> datetime | None:
-    """A time in RFC 3339, or None."""
+    """Return a time in RFC 3339, or None."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
         return None if found is None or found.tzinfo is None else found.astimezone(UTC)

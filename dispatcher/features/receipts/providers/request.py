@@ -1,4 +1,4 @@
-"""The door that receipts come in by: what a request is, and what can be said of one."""
+"""Requests of providers, and the results of reading one."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,14 +6,14 @@ from msgspec import Struct
 
 from dispatcher.features.receipts.providers.receipt import Receipt
 
-# How far the clock of who signs may be from ours.
+# Difference allowed between the clock of the signer and ours.
 SKEW_SECONDS = 300.0
-# Longer than any of what is signed can be replayed in: its time may be ahead of ours by as much as it may be behind.
+# A signed request can be replayed for twice the skew: its time may be ahead of ours or behind.
 KEPT_SECONDS = 2 * SKEW_SECONDS + 60.0
 
 
 class Request(Struct, frozen=True):
-    """What somebody posted, as it came: names of headers in lower case, the query and the body as they are."""
+    """A POST request: header names in lower case, the query and the body unchanged."""
 
     headers: Mapping[str, str]
     query: str
@@ -22,10 +22,10 @@ class Request(Struct, frozen=True):
     now: float
 
 
-class Heard(Struct, frozen=True):
-    """What was said, by somebody who may: under which name, for how long that name must be remembered, and receipts.
+class Accepted(Struct, frozen=True):
+    """Receipts with a good signature. `event` is remembered for `kept_seconds`, to recognize repetitions.
 
-    `confirm` is a link by which an operator confirms that we want to hear more.
+    `confirm` is a link by which an operator confirms a subscription.
     """
 
     event: str
@@ -35,17 +35,17 @@ class Heard(Struct, frozen=True):
 
 
 class Forged(Struct, frozen=True):
-    """Nobody who may say anything has signed it, or not now. Who asks is told nothing more; `why` is for our log."""
+    """A request without a good, recent signature. `why` is for the log, not for the answer."""
 
     why: str
 
 
 class Garbled(Struct, frozen=True):
-    """It was signed, and cannot be understood."""
+    """A signed request that cannot be read."""
 
     why: str
 
 
-Answer = Heard | Forged | Garbled
-Door = Callable[[Request], Answer]
-Doors = Mapping[str, Door]
+Answer = Accepted | Forged | Garbled
+Provider = Callable[[Request], Answer]
+Providers = Mapping[str, Provider]

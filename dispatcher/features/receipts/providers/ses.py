@@ -15,11 +15,20 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.features.receipts.providers.certificate import Digest, Key
-from dispatcher.features.receipts.providers.receipt import Kind, Receipt, instant, named, number, recipient, words
-from dispatcher.features.receipts.providers.request import SKEW_SECONDS, Answer, Door, Forged, Heard, Request
+from dispatcher.features.receipts.providers.receipt import (
+    Kind,
+    Receipt,
+    bounced,
+    instant,
+    named,
+    number,
+    recipient,
+    words,
+)
+from dispatcher.features.receipts.providers.request import SKEW_SECONDS, Accepted, Answer, Forged, Provider, Request
 
 DELIVERY_TAG = "delivery"
-# SNS tries for an hour to hand over what it has signed once.
+# SNS retries a signed message for an hour.
 AGE_SECONDS = 3_600.0 + SKEW_SECONDS
 KEPT_SECONDS = AGE_SECONDS + SKEW_SECONDS + 60.0
 RECIPIENTS_MAX = 50
@@ -56,7 +65,7 @@ class _Mail(Struct, frozen=True, rename="camel"):
 
 
 class _Notice(Struct, frozen=True, rename="camel"):
-    """What SES says: the older form has a notificationType, the newer one an eventType."""
+    """A notice of SES: the older form has a notificationType, the newer one an eventType."""
 
     mail: _Mail
     notification_type: Any = None
@@ -71,7 +80,7 @@ _decode_notice = msgspec.json.Decoder(_Notice).decode
 
 
 def signed_text(fields: Mapping[str, Any]) -> bytes | None:
-    """What of a message is signed; None where it is none of SNS's."""
+    """Return the signed part of a message; None where it is not a message of SNS."""
     kind = fields.get("Type")
     wanted = _SIGNED_BY_TYPE.get(kind) if isinstance(kind, str) else None
     if wanted is None:
@@ -86,59 +95,59 @@ def signed_text(fields: Mapping[str, Any]) -> bytes | None:
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogatepass")
 
 
-def door(topics: str, keys: Collection[Key]) -> Door:
-    """The door for messages of these topics that one of the keys has signed."""
+def provider(topics: str, keys: Collection[Key]) -> Provider:
+    """Return the provider of messages of these topics, signed by one of the keys."""
     ours = frozenset(topics.split())
 
-    def heard(request: Request) -> Answer:
+    def read(request: Request) -> Answer:
         try:
             fields = _decode_fields(request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return Forged("it is none of SNS's")
+            return Forged("it is not a message of SNS")
         why = _refusal(fields, keys, ours, request.now)
         if why:
             return Forged(why)
         event = fields["MessageId"]
         if fields["Type"] != "Notification":
             confirm = fields["SubscribeURL"] if fields["Type"] == "SubscriptionConfirmation" else ""
-            return Heard(event, (), KEPT_SECONDS, confirm)
+            return Accepted(event, (), KEPT_SECONDS, confirm)
         try:
-            return Heard(event, tuple(_receipts(_decode_notice(fields["Message"]))), KEPT_SECONDS)
+            return Accepted(event, tuple(_receipts(_decode_notice(fields["Message"]))), KEPT_SECONDS)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            # Whatever else is published to the topic, such as the words with which SES tries it out.
-            return Heard(event, (), KEPT_SECONDS)
+            # Another message to the topic, such as the test message of SES.
+            return Accepted(event, (), KEPT_SECONDS)
 
-    return heard
+    return read
 
 
 def _refusal(  # noqa: PLR0911 - one return a reason
     fields: Mapping[str, Any], keys: Collection[Key], topics: Collection[str], now: float
 ) -> str:
-    """Why a message does not count; empty where it does."""
+    """Return why a message is refused; empty where it is accepted."""
     text = signed_text(fields)
     digest = _DIGESTS.get(str(fields.get("SignatureVersion")))
     if text is None or digest is None:
-        return "it is none of SNS's"
-    if not _amazons(fields.get("SigningCertURL")):
-        return "its certificate is not SNS's"
+        return "it is not a message of SNS"
+    if not _is_of_amazon(fields.get("SigningCertURL")):
+        return "its certificate is not at a host of SNS"
     try:
         signature = b64decode(str(fields.get("Signature")), validate=True)
     except (Error, ValueError):
-        return "its signature is none"
+        return "its signature is not base64"
     if not any(key.has_signed(text, signature, digest) for key in keys):
-        return "no signature fits; if it is SNS's own, its certificate is another one now"
-    # What follows is signed.
+        return "no configured certificate fits the signature: fetch the one at its SigningCertURL if SNS has changed it"
+    # The fields below are signed.
     if fields["TopicArn"] not in topics:
-        return "its topic is not ours"
+        return "its topic is not configured"
     at = instant(fields["Timestamp"])
     if at is None or not -SKEW_SECONDS <= now - at.timestamp() <= AGE_SECONDS:
         return "its time is too far from ours"
     if not 0 < len(fields["MessageId"]) <= ID_CHARACTERS_MAX or not fields["MessageId"].isprintable():
-        return "its id is none"
+        return f"its MessageId must have 1 to {ID_CHARACTERS_MAX} printable characters"
     return ""
 
 
-def _amazons(url: object) -> bool:
+def _is_of_amazon(url: object) -> bool:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         named = parts.scheme == "https" and parts.port in (None, 443) and "@" not in parts.netloc
@@ -148,11 +157,11 @@ def _amazons(url: object) -> bool:
 
 
 def _receipts(notice: _Notice) -> list[Receipt]:
-    """One for each recipient that it speaks of: a mail of ours has one."""
+    """Return a receipt for each recipient of a notice: our mails have one."""
     said = notice.event_type or notice.notification_type
     kind = _KINDS.get(str(said))
     if said == "Bounce":
-        kind = _bounced(notice.bounce)
+        kind = bounced(notice.bounce, "bounceType")
     elif said == "Complaint":
         kind = _complained(notice.complaint)
     if kind is None:
@@ -165,33 +174,27 @@ def _receipts(notice: _Notice) -> list[Receipt]:
     about = next((one for one in (notice.bounce, notice.complaint, notice.delivery) if isinstance(one, dict)), {})
     at = instant(about.get("timestamp"))
     return [
-        Receipt(kind, at, delivery, None, names, recipient(address), words(why))
+        Receipt(kind, at, delivery, None, names, recipient(address), why)
         for address, why in _whom(notice, about)[:RECIPIENTS_MAX]
     ]
 
 
-def _bounced(bounce: object) -> Kind:
-    """Hard only where that is said: what is undetermined suppresses nobody."""
-    return "bounced_hard" if isinstance(bounce, dict) and bounce.get("bounceType") == "Permanent" else "bounced_soft"
-
-
 def _complained(complaint: object) -> Kind:
-    """Who says that a mail is none of those that one complains about has taken it out of them."""
-    praised = isinstance(complaint, dict) and complaint.get("complaintFeedbackType") == "not-spam"
-    return "delivered" if praised else "complained"
+    """Return the kind of a complaint: `not-spam` is feedback that the mail was moved out of the spam folder."""
+    not_spam = isinstance(complaint, dict) and complaint.get("complaintFeedbackType") == "not-spam"
+    return "delivered" if not_spam else "complained"
 
 
 def _whom(notice: _Notice, about: Mapping[str, Any]) -> list[tuple[object, str]]:
-    """Whom it is about, and why, as far as it is said for each."""
+    """Return the recipients that a notice is about, each with the reason, if any."""
     people = about.get("bouncedRecipients") or about.get("complainedRecipients")
     if isinstance(people, list):
-        return [(one.get("emailAddress"), _why(one, about)) for one in people if isinstance(one, dict)]
+        said = [about.get(field) for field in ("bounceType", "bounceSubType", "complaintFeedbackType")]
+        return [
+            (one.get("emailAddress"), words(*said, one.get("diagnosticCode")))
+            for one in people
+            if isinstance(one, dict)
+        ]
     reason = notice.reject.get("reason") if isinstance(notice.reject, dict) else ""
     destination = about.get("recipients") or notice.mail.destination
-    return [(one, str(reason or "")) for one in destination] if isinstance(destination, list) else []
-
-
-def _why(one: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    said = (about.get("bounceType"), about.get("bounceSubType"), about.get("complaintFeedbackType"))
-    parts = (*said, one.get("diagnosticCode"))
-    return ": ".join(part for part in parts if isinstance(part, str) and part)
+    return [(one, words(str(reason or ""))) for one in destination] if isinstance(destination, list) else []

@@ -11,9 +11,9 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.config.settings import Config
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Lane
+from dispatcher.engine.rules.suppression import Candidate
 from dispatcher.engine.rules.unsubscribe_links import Links
 from dispatcher.engine.store import suppression
-from dispatcher.engine.store.suppression import Candidate
 from dispatcher.features.runs import store
 from dispatcher.features.runs.store import Trigger
 from dispatcher.features.templates import store as templates
@@ -21,7 +21,15 @@ from dispatcher.features.templates.store import PUBLISHED
 from dispatcher.features.workflows import store as workflows
 from dispatcher.features.workflows.store import Found
 from dispatcher.liquid.template import Bounds
-from dispatcher.plans.simulation.planned import PlannedRun, PlannedStep, fails_at, messages, moment, simulated, staged
+from dispatcher.plans.simulation.planned import (
+    PlannedRun,
+    PlannedStep,
+    fails_at,
+    messages,
+    moment,
+    planned_step,
+    simulated_steps,
+)
 from dispatcher.plans.simulation.simulation import Step
 from dispatcher.plans.walk.run import Order
 
@@ -50,7 +58,7 @@ async def plan(
         raise TriggerRefused([Fault("$.workflow", words)], words, "unknown")
     _require_nodes(found, assumed)
     tenant_id = asked.workspace.tenant_id
-    steps = await offload.call_if_heavy(tenant_id, simulated, found.plan, asked.input, now, assumed)
+    steps = await offload.call_if_heavy(tenant_id, simulated_steps, found.plan, asked.input, now, assumed)
     stages = await _stages(database, config, asked.workspace, steps, offload)
     return PlannedRun(
         workflow=found.name,
@@ -79,10 +87,7 @@ async def _stages(
     orders = [step.order for step in steps if step.order is not None]
     names = sorted({order.template for order in orders if order.template is not None})
     stored = await templates.find(database, workspace, names, PUBLISHED) if names else {}
-    limits = config.limits
-    sizes = Bounds(
-        limits.template_bytes_max, limits.variables_bytes_max, limits.rendered_bytes_max, limits.templates_cached_max
-    )
+    sizes = Bounds.of(config.limits)
     links = Links.of(config.unsubscribe.public_url, config.unsubscribe.secrets)
     tenant_id = workspace.tenant_id
     made = await offload.call_if_heavy(tenant_id, messages, sizes, links, tenant_id, stored, steps)
@@ -94,7 +99,7 @@ async def _stages(
         for message in several:
             told.append(msgspec.structs.replace(message, skipped=why.get(number)))
             number += 1
-        found.append(staged(step, told))
+        found.append(planned_step(step, told))
     return found
 
 

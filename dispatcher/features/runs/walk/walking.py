@@ -15,14 +15,14 @@ from dispatcher.plans.plan import Plan
 from dispatcher.plans.plan import decode as decode_plan
 from dispatcher.plans.walk.run import (
     Advance,
-    Collected,
-    Joined,
-    Leading,
+    DeliveryResult,
+    DigestItems,
+    DigestLeader,
+    DigestMember,
+    DigestRequest,
     Order,
     Run,
-    Sent,
     Signal,
-    Wish,
     decode_state,
     encode_state,
 )
@@ -157,14 +157,14 @@ async def forget_wakes(connection: Any, ids: Sequence[int]) -> float:  # noqa: A
     return float(await connection.fetchval(_SQL["forget_wakes"], ids))
 
 
-async def results(connection: Any, nodes: Sequence[tuple[int, str]]) -> dict[int, dict[str, list[Sent]]]:  # noqa: ANN401 - as above
+async def results(connection: Any, nodes: Sequence[tuple[int, str]]) -> dict[int, dict[str, list[DeliveryResult]]]:  # noqa: ANN401 - as above
     """How deliveries stand, by run and node."""
-    found: dict[int, dict[str, list[Sent]]] = {}
+    found: dict[int, dict[str, list[DeliveryResult]]] = {}
     if not nodes:
         return found
     rows = await connection.fetch(_SQL["results"], [run for run, _ in nodes], [node for _, node in nodes])
     for run_id, node, recipient, status, held, held_seconds, message_id, finished_at, error, data in rows:
-        sent = Sent(
+        sent = DeliveryResult(
             recipient=recipient,
             status=status,
             held=held,
@@ -187,17 +187,17 @@ async def signals(connection: Any, ids: Sequence[int]) -> dict[int, list[Signal]
     return found
 
 
-async def enter_digest(connection: Any, taken: Taken, wish: Wish) -> Leading | Joined:  # noqa: ANN401 - as above
+async def enter_digest(connection: Any, taken: Taken, request: DigestRequest) -> DigestLeader | DigestMember:  # noqa: ANN401 - as above
     """Lead a digest, or leave what was brought with who does."""
-    item = _json(wish.item).decode()
-    asked = wish.node, wish.key, taken.run.id, wish.window_seconds, wish.items_max, item
+    item = _json(request.item).decode()
+    asked = request.node, request.key, taken.run.id, request.window_seconds, request.items_max, item
     row = await connection.fetchrow(_SQL["enter_digest"], taken.workflow_id, *asked)
-    return Leading(row["until"]) if row["leader"] == taken.run.id else Joined(row["leader"])
+    return DigestLeader(row["until"]) if row["leader"] == taken.run.id else DigestMember(row["leader"])
 
 
-async def collect_digest(connection: Any, run_id: int, node: str) -> Collected:  # noqa: ANN401 - as above
+async def collect_digest(connection: Any, run_id: int, node: str) -> DigestItems:  # noqa: ANN401 - as above
     """Close a digest and take what was collected."""
-    return Collected(_objects(await connection.fetchval(_SQL["collect_digest"], run_id, node)))
+    return DigestItems(_objects(await connection.fetchval(_SQL["collect_digest"], run_id, node)))
 
 
 async def published(connection: Any, places: Iterable[Place]) -> dict[Place, Template]:  # noqa: ANN401 - as above

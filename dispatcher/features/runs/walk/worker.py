@@ -22,18 +22,18 @@ from dispatcher.db.database import PASSING, Database
 from dispatcher.features.runs.walk import walking
 from dispatcher.features.runs.walk.idling import Idling
 from dispatcher.features.runs.walk.walking import Frozen, Place, Taken, Template
-from dispatcher.liquid.heavy import QUICK_SECONDS
-from dispatcher.liquid.pace import HURRIED
-from dispatcher.plans import heavy
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
+from dispatcher.liquid.worker_functions import QUICK_SECONDS
+from dispatcher.plans import worker_functions
 from dispatcher.plans.texts import Bounds
-from dispatcher.plans.walk.run import Advance, Collected, Facts, Joined, Leading
-from dispatcher.plans.walk.used_variables import cut
+from dispatcher.plans.walk.run import Advance, DigestLeader, DigestState, Facts
+from dispatcher.plans.walk.used_variables import select_variables
 from dispatcher.plans.walk.walk import Walkable, advance, failed
 
 log = structlog.get_logger(__name__)
 
 # A plan is some kilobytes, and what it was compiled to some more.
-PLANS_KEPT_MAX = 500
+PLANS_CACHED_MAX = 500
 # A run can come from one digest to another without waiting; each round asks the database about all that were reached.
 ROUNDS_MAX = 1_000
 # Taken up so often without coming further, a run is no accident's victim.
@@ -43,7 +43,7 @@ SUSPECTS_MAX = 20
 # Walked before others on the loop have their turn: answers over HTTP, the pipeline. One walk may take as long.
 TURN_SECONDS_MAX = 0.005
 # Runs are walked here for so long; those whose texts take longer are left to the worker process.
-HURRIED_BOUNDS = Bounds(pace=HURRIED)
+EVENT_LOOP_BOUNDS = Bounds(limits=EVENT_LOOP_LIMITS)
 MOVING = ("pending", "running", "waiting")
 # Faults of one run's data, which it must answer for alone: the others of its batch walk on without it.
 OF_DATA: tuple[type[Exception], ...] = (
@@ -87,7 +87,7 @@ def _frozen(walked: Sequence[tuple[Taken, Advance]], templates: Mapping[Place, T
         for order in came.orders:
             place = places.get((taken.run.id, order.node))
             template = None if place is None else templates[place]
-            variables = order.variables if template is None else cut(order.variables, template.reads)
+            variables = order.variables if template is None else select_variables(order.variables, template.reads)
             frozen.append(Frozen(taken, order, None if template is None else template.version_id, variables))
     return frozen
 
@@ -283,7 +283,7 @@ class Walker:
         ]
         results = await walking.results(connection, sending)
         # Also of those that do not wait for one: the node that does may be reached now.
-        listening = [taken.run.id for taken in moving if self._plans[taken.version_id].listens]
+        listening = [taken.run.id for taken in moving if self._plans[taken.version_id].waits_for_events]
         signals = await walking.signals(connection, listening)
         return [
             _Walk(
@@ -314,9 +314,9 @@ class Walker:
                 walk.came = failed(taken.run, f"walk: {type(fault).__name__}")
                 return
             digests = dict(walk.facts.digests)
-            for wish in walk.came.wishes:
-                if wish.node not in digests:
-                    digests[wish.node] = await walking.enter_digest(connection, taken, wish)
+            for request in walk.came.digest_requests:
+                if request.node not in digests:
+                    digests[request.node] = await walking.enter_digest(connection, taken, request)
             if len(digests) == len(walk.facts.digests):
                 return
             walk.facts = replace(walk.facts, digests=digests)
@@ -332,7 +332,7 @@ class Walker:
             self._slow_versions.add(version)
         if not alone:
             raise NeedsWorker
-        walked = await self._offload.call(taken.tenant_id, heavy.walk, version, plan.plan, taken.run, facts)
+        walked = await self._offload.call(taken.tenant_id, worker_functions.walk, version, plan.plan, taken.run, facts)
         if walked.cpu_seconds < QUICK_SECONDS:
             self._slow_versions.discard(version)
         return walked.came
@@ -366,14 +366,14 @@ class Walker:
                 again.append(walk)
         return again
 
-    async def _due_digests(self, connection: Any, taken: Taken, now: float) -> dict[str, Leading | Joined | Collected]:  # noqa: ANN401 - as above
-        due: dict[str, Leading | Joined | Collected] = {}
+    async def _due_digests(self, connection: Any, taken: Taken, now: float) -> dict[str, DigestState]:  # noqa: ANN401 - as above
+        due: dict[str, DigestState] = {}
         for node, visit in taken.run.state.cursor.items():
             if visit.standing == "digesting" and visit.until is not None:
                 if visit.until <= now:
                     due[node] = await walking.collect_digest(connection, taken.run.id, node)
                 else:
-                    due[node] = Leading(visit.until)
+                    due[node] = DigestLeader(visit.until)
         return due
 
     async def _load(self, connection: Any, versions: set[int]) -> None:  # noqa: ANN401 - as above
@@ -383,8 +383,8 @@ class Walker:
             self._plans.move_to_end(version)
         if missing:
             for version, plan in (await walking.plans(connection, missing)).items():
-                self._plans[version] = Walkable.of(plan, HURRIED_BOUNDS)
-        while len(self._plans) > max(PLANS_KEPT_MAX, len(versions)):
+                self._plans[version] = Walkable(plan, EVENT_LOOP_BOUNDS)
+        while len(self._plans) > max(PLANS_CACHED_MAX, len(versions)):
             forgotten, _ = self._plans.popitem(last=False)
             self._slow_versions.discard(forgotten)
 

@@ -1,54 +1,51 @@
-"""What a node orders: its texts made ready, and the deliveries, or the digest, that they come to in a context."""
+"""The actions of nodes: their texts, prepared, and the deliveries or digest requests that they give in a context."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from dispatcher.base.errors import TemplateError
 from dispatcher.plans.plan import Call, Digest, Send
 from dispatcher.plans.texts import Bounds, Context, Texts, Value, as_json
-from dispatcher.plans.walk.missing_steps import filled
-from dispatcher.plans.walk.run import Order, Wish
+from dispatcher.plans.walk.missing_steps import fill_missing
+from dispatcher.plans.walk.run import DigestRequest, Order
 
 CALL_CHANNEL: Final = "http"
 # A body that is made when it is ordered, and is the same whenever it is tried again.
-MADE_PARTS: Final = {"body": "{{ body }}"}
+RENDERED_PARTS: Final = {"body": "{{ body }}"}
 # Names that are copied have them; others that cannot be seen are left out of a name.
 _JOINERS: Final = frozenset("\u200c\u200d")
 NAME_CHARACTERS_MAX: Final = 320
 
 
-class Sends:
-    """A send, ready to be ordered."""
+class SendAction:
+    """A send whose texts are prepared."""
 
-    __slots__ = (
-        *("_body", "_bounds", "_locale", "_name", "_names", "_node", "_options", "_own", "_paths", "_place"),
-        *("_template", "_to"),
-    )
-
-    def __init__(self, place: str, node: Send, texts: Texts, bounds: Bounds) -> None:
-        self._place = place
+    def __init__(self, name: str, node: Send, texts: Texts, bounds: Bounds) -> None:
+        parts = node.parts or {}
+        self._name = name
         self._node = node
         self._bounds = bounds
         self._to = tuple(texts.text("to", one) for one in node.to)
-        self._name = texts.text("to_name", node.to_name) if node.to_name is not None else None
-        self._body = texts.slack("body", (node.parts or {})["body"]) if node.escapes else None
+        self._to_name = texts.text("to_name", node.to_name) if node.to_name is not None else None
+        self._body = texts.slack("body", parts["body"]) if node.escapes else None
         self._template = texts.text("template", node.template) if node.template is not None else None
         self._locale = texts.text("locale", node.locale) if node.locale is not None else None
         self._options = texts.json("options", node.options)
         self._own: Value | None = texts.json("variables", node.variables) if node.variables else None
-        self._paths = texts.step_paths((node.parts or {}).values())
+        self._paths = texts.step_paths(parts.values())
         self._names = tuple(dict.fromkeys([*node.reads, *(str(path[0]) for path in self._paths)]))
 
     def order(self, context: Context) -> Order:
-        """The deliveries; raises where a text cannot be rendered or there is nobody to send to."""
+        """The deliveries of the node; raises a TemplateError where a text cannot be rendered or none is left."""
         node = self._node
         recipients = self._recipients(context)
-        options = self._options.of(context)
+        options = self._options(context)
         return Order(
-            node=self._place,
+            node=self._name,
             channel=node.channel,
             recipients=recipients,
-            template=_name(self._template, context),
-            parts=node.parts if self._body is None else MADE_PARTS,
+            template=_template_name(self._template, context),
+            parts=node.parts if self._body is None else RENDERED_PARTS,
             variables=self._variables(context),
             options=options,
             attempts=node.attempts,
@@ -60,21 +57,21 @@ class Sends:
 
     def _variables(self, context: Context) -> Context:
         if self._body is not None:
-            return {"body": self._body.of(context)}
-        values = {**context, **self._own.of(context)} if self._own is not None else context
+            return {"body": self._body(context)}
+        values = {**context, **self._own(context)} if self._own is not None else context
         if self._node.parts is None:
             return values
         read = {name: values[name] for name in self._names if name in values}
-        return filled(read, self._paths) if self._paths else read
+        return fill_missing(read, self._paths) if self._paths else read
 
     def _recipients(self, context: Context) -> tuple[str, ...]:
         if not self._to:
             # A post has no recipient: its channel stands in the place of one.
             return (self._node.channel,)
         found: dict[str, None] = {}
-        name = "" if self._name is None else _phrase(_plain("to_name", self._name.of(context)))
+        name = "" if self._to_name is None else _phrase(_plain("to_name", self._to_name(context)))
         for one in self._to:
-            value = one.of(context)
+            value = one(context)
             for recipient in value if isinstance(value, list) else (value,):
                 text = _plain("to", recipient).strip()
                 if text:
@@ -87,52 +84,40 @@ class Sends:
         return tuple(found)
 
 
-class Calls:
-    """A function call, ready to be ordered."""
+def call_action(name: str, node: Call, texts: Texts, seconds_max: float) -> Callable[[Context], Order]:
+    """What makes the delivery of a function call; it raises a TemplateError where a text cannot be rendered."""
+    payload = texts.json("payload", node.payload)
+    options, recipients = {"timeout_seconds": seconds_max}, (node.function,)
 
-    __slots__ = ("_node", "_options", "_payload", "_place", "_recipients")
-
-    def __init__(self, place: str, node: Call, texts: Texts, seconds_max: float) -> None:
-        self._place = place
-        self._node = node
-        self._payload = texts.json("payload", node.payload)
-        self._options = {"timeout_seconds": seconds_max}
-        self._recipients = (node.function,)
-
-    def order(self, context: Context) -> Order:
-        """The delivery; raises where a text cannot be rendered."""
-        node = self._node
-        body = as_json("payload", {"action": node.action, "payload": self._payload.of(context)}).decode()
+    def order(context: Context) -> Order:
+        body = as_json("payload", {"action": node.action, "payload": payload(context)}).decode()
         return Order(
-            node=self._place,
+            node=name,
             channel=CALL_CHANNEL,
-            recipients=self._recipients,
+            recipients=recipients,
             template=None,
-            parts=MADE_PARTS,
+            parts=RENDERED_PARTS,
             variables={"body": body},
-            options=self._options,
+            options=options,
             attempts=node.attempts,
         )
 
+    return order
 
-class Digests:
-    """A digest, ready to be wished for."""
 
-    __slots__ = ("_bounds", "_key", "_node", "_place")
+def digest_action(name: str, node: Digest, texts: Texts, bounds: Bounds) -> Callable[[Context, Any], DigestRequest]:
+    """What makes the request of a digest for an item."""
+    key_text = texts.text("key", node.key)
 
-    def __init__(self, place: str, node: Digest, texts: Texts, bounds: Bounds) -> None:
-        self._place = place
-        self._node = node
-        self._key = texts.text("key", node.key)
-        self._bounds = bounds
+    def request(context: Context, item: Any) -> DigestRequest:  # noqa: ANN401 - JSON
+        key = _plain("key", key_text(context))
+        if len(key) > bounds.key_characters_max:
+            raise TemplateError("key", f"longer than {bounds.key_characters_max} characters")
+        return DigestRequest(
+            node=name, key=key, window_seconds=node.window_seconds, items_max=node.items_max, item=item
+        )
 
-    def wish(self, context: Context, item: Any) -> Wish:  # noqa: ANN401 - JSON
-        """What the database is to be asked."""
-        key = _plain("key", self._key.of(context))
-        if len(key) > self._bounds.key_characters_max:
-            raise TemplateError("key", f"longer than {self._bounds.key_characters_max} characters")
-        node = self._node
-        return Wish(node=self._place, key=key, window_seconds=node.window_seconds, items_max=node.items_max, item=item)
+    return request
 
 
 def _plain(name: str, value: Any) -> str:  # noqa: ANN401 - JSON
@@ -159,14 +144,14 @@ def _kind(value: Any) -> str:  # noqa: ANN401 - JSON
     return "a list" if isinstance(value, list) else "an object"
 
 
-def _name(template: Value | None, context: Context) -> str | None:
+def _template_name(template: Value | None, context: Context) -> str | None:
     if template is None:
         return None
-    name = _plain("template", template.of(context)).strip()
+    name = _plain("template", template(context)).strip()
     if not name:
         raise TemplateError("template", "an empty name")
     return name
 
 
 def _optional_text(name: str, value: Value | None, context: Context) -> str | None:
-    return None if value is None else _plain(name, value.of(context)).strip() or None
+    return None if value is None else _plain(name, value(context)).strip() or None

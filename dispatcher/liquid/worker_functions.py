@@ -1,7 +1,6 @@
-"""What the worker process does with templates that would hold the event loop: it has all the time that they may take.
+"""Functions on templates that the worker process runs, because they would hold the event loop.
 
-Each function here is called by name in another process, with values that can be sent there. What is parsed is kept
-there from one call to the next.
+Their arguments are pickled. What is parsed is cached in that process from one call to the next.
 """
 
 import time
@@ -11,16 +10,16 @@ from functools import lru_cache
 from msgspec import Struct
 
 from dispatcher.base.errors import TemplateError
-from dispatcher.liquid.pace import HURRIED
+from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
 from dispatcher.liquid.template import Bounds, Renderer, Sources
 
 # Below this share of what the event loop gives a rendering, the next one is tried there again.
 QUICK_SHARE = 0.5
-QUICK_SECONDS = HURRIED.cpu_seconds * QUICK_SHARE
+QUICK_SECONDS = EVENT_LOOP_LIMITS.cpu_seconds * QUICK_SHARE
 
 
 class Rendering(Struct, frozen=True):
-    """The parts of a message, or why there are none, and what that took of a processor."""
+    """The parts of a message or their fault, and the CPU time."""
 
     parts: Mapping[str, str] | None
     fault: TemplateError | None
@@ -33,7 +32,7 @@ def render(bounds: Bounds, key: str, sources: Sources, variables: str) -> Render
     renderer = _renderer(bounds)
     try:
         if not renderer.has(key):
-            renderer.keep(key, sources)
+            renderer.cache(key, sources)
         parts = renderer.render(key, variables)
     except TemplateError as failed:
         fault = failed
@@ -51,4 +50,4 @@ def check(bounds: Bounds, source: str) -> TemplateError | None:
 
 @lru_cache(maxsize=1)
 def _renderer(bounds: Bounds) -> Renderer:
-    return Renderer.of(bounds)
+    return Renderer(bounds)

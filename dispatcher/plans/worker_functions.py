@@ -1,7 +1,6 @@
-"""What the worker process does with plans that would hold the event loop: it has all the time that they may take.
+"""Functions on plans that the worker process runs, because they would hold the event loop.
 
-Each function here is called by name in another process, with values that can be sent there. What is parsed is kept
-there from one call to the next.
+Their arguments are pickled. What is parsed is cached in that process from one call to the next.
 """
 
 import time
@@ -15,15 +14,17 @@ from dispatcher.plans.plan import Plan
 from dispatcher.plans.walk.run import Advance, Facts, Run
 from dispatcher.plans.walk.walk import Walkable, advance
 
-PLANS_KEPT_MAX = 100
+PLANS_CACHED_MAX = 100
 # To compile a definition takes 0.8 us a byte.
 DEFINITION_BYTES_MAX = 8_192
 
 
-def compile_definitions(hurried: bool, given: Sequence[object], size: int, known: Known) -> list[Plan | list[Fault]]:
+def compile_definitions(
+    on_event_loop: bool, given: Sequence[object], size: int, known: Known
+) -> list[Plan | list[Fault]]:
     """The plans that definitions of so many bytes become, or everything that is wrong with each; hurried it raises
     NeedsWorker for many bytes."""
-    if hurried and size > DEFINITION_BYTES_MAX:
+    if on_event_loop and size > DEFINITION_BYTES_MAX:
         raise NeedsWorker
     return [compile_definition(one, known) for one in given]
 
@@ -38,9 +39,9 @@ class Walk(Struct, frozen=True):
 def walk(version_id: int, plan: Plan, run: Run, facts: Facts) -> Walk:
     """Walk a run."""
     began = time.process_time()
-    walkable = _walkables.pop(version_id, None) or Walkable.of(plan)
+    walkable = _walkables.pop(version_id, None) or Walkable(plan)
     _walkables[version_id] = walkable
-    if len(_walkables) > PLANS_KEPT_MAX:
+    if len(_walkables) > PLANS_CACHED_MAX:
         del _walkables[next(iter(_walkables))]
     return Walk(advance(walkable, run, facts), time.process_time() - began)
 

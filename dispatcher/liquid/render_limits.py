@@ -1,4 +1,4 @@
-"""Pace: how much one rendering may do, where there is time for it and on the event loop."""
+"""RenderLimits: how much one rendering may do, where there is time for it and on the event loop."""
 
 from msgspec import Struct
 
@@ -14,8 +14,8 @@ ITEMS_COMPARED_MAX = 2_000
 CPU_SECONDS_MAX = 0.04
 
 
-class Pace(Struct, frozen=True):
-    """How much one rendering may do where it is done. What exceeds `filtered_max` or `nodes_max` is not even begun."""
+class RenderLimits(Struct, frozen=True):
+    """The limits of one rendering. What exceeds `nodes_max` is not begun."""
 
     cpu_seconds: float
     # What one filter call may be given: characters of a text, items of a list, items that are compared with each other.
@@ -25,11 +25,11 @@ class Pace(Struct, frozen=True):
     # Parsing takes 8 us a node, looking for faults 15, compiling 50; rendering one 0.1 to 1.
     nodes_max: int
     nodes_rendered_max: int
-    # Whether somebody else has more time for it.
-    is_hurried: bool = False
+    # On the event loop, what exceeds a limit raises NeedsWorker.
+    on_event_loop: bool = False
 
 
-UNHURRIED = Pace(
+WORKER_LIMITS = RenderLimits(
     CPU_SECONDS_MAX,
     characters_max=2**62,
     items_max=ITEMS_MAX,
@@ -38,22 +38,22 @@ UNHURRIED = Pace(
     nodes_rendered_max=NODES_RENDERED_MAX,
 )
 # A step of the program may hold the event loop for 20 ms. A message has three parts; a template is compiled once.
-HURRIED = Pace(
+EVENT_LOOP_LIMITS = RenderLimits(
     0.003,
     characters_max=32_768,
     items_max=1_000,
     compared_max=100,
     nodes_max=150,
     nodes_rendered_max=10_000,
-    is_hurried=True,
+    on_event_loop=True,
 )
 
 
-def pace(*, hurried: bool) -> Pace:
-    """That of the event loop, or that of the worker process."""
-    return HURRIED if hurried else UNHURRIED
+def render_limits(*, on_event_loop: bool) -> RenderLimits:
+    """The limits of the event loop, or those of the worker process."""
+    return EVENT_LOOP_LIMITS if on_event_loop else WORKER_LIMITS
 
 
-def iterations_max(nodes: int, pace: Pace = UNHURRIED) -> int:
-    """How many iterations all loops of a template of so many nodes may have together."""
-    return min(LOOP_ITERATIONS_MAX, pace.nodes_rendered_max // max(nodes, 1))
+def iterations_max(nodes: int, limits: RenderLimits = WORKER_LIMITS) -> int:
+    """The iterations that all loops of a template of so many nodes may have together."""
+    return min(LOOP_ITERATIONS_MAX, limits.nodes_rendered_max // max(nodes, 1))
