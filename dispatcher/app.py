@@ -11,7 +11,7 @@ import structlog
 from msgspec import structs
 
 from channels.registry import Targets, open_channel, targets_of
-from dispatcher.alerts import Courier
+from dispatcher.alerts import SlackAlerts
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import ConfigError
 from dispatcher.base.health import Health
@@ -83,7 +83,7 @@ class App:
         self._workers: Workers | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
-        self._courier = Courier(
+        self._alerts = SlackAlerts(
             config.alerts, config.instance.name, lambda: self.health.database_away_since, self._clock, self.metrics
         )
         self._links = links_of(config)
@@ -110,7 +110,7 @@ class App:
 
     async def serve(self) -> None:
         """Run until a signal stops the process; return when everything in flight is settled."""
-        async with self._courier.listening():
+        async with self._alerts.collecting():
             await self._serve()
 
     async def _serve(self) -> None:
@@ -282,7 +282,7 @@ class App:
     def _apply(self, old: Config) -> None:
         config = self.config
         logs.set_level(config.log.level)
-        self._courier.adopt(config.alerts)
+        self._alerts.adopt(config.alerts)
         if config.limits != old.limits:
             self._templates = _templates(config.limits)
         self._links = links_of(config)

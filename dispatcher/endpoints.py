@@ -1,47 +1,31 @@
-"""Every endpoint there is: the registry that the HTTP server and its document are made of."""
+"""The endpoint registry: the HTTP server and its document are made of it."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from types import ModuleType
 
-from dispatcher.features.audit import endpoints as audit
-from dispatcher.features.contacts import endpoints as contacts
-from dispatcher.features.dead_letters import endpoints as dead_letters
-from dispatcher.features.deliveries import endpoints as deliveries
-from dispatcher.features.held import endpoints as held
-from dispatcher.features.keys import endpoints as keys
-from dispatcher.features.objects import endpoints as objects
-from dispatcher.features.pauses import endpoints as pauses
-from dispatcher.features.persons import endpoints as persons
-from dispatcher.features.runs import endpoints as runs
-from dispatcher.features.runs.dry_run import endpoints as dry_run
-from dispatcher.features.runs.older_interface import endpoints
-from dispatcher.features.schedules import endpoints as schedules
-from dispatcher.features.suppressions import endpoints as suppressions
-from dispatcher.features.templates import endpoints as templates
-from dispatcher.features.webhooks import endpoints as webhooks
-from dispatcher.features.workflows import endpoints as workflows
-from dispatcher.http import own_key
 from dispatcher.http.endpoints import Endpoint
 
+# In the order of the document.
 MODULES = (
-    deliveries,
-    held,
-    dead_letters,
-    workflows,
-    templates,
-    runs,
-    dry_run,
-    schedules,
-    contacts,
-    persons,
-    endpoints,
-    webhooks,
-    own_key,
-    suppressions,
-    keys,
-    pauses,
-    objects,
-    audit,
+    "dispatcher.features.deliveries.endpoints",
+    "dispatcher.features.held.endpoints",
+    "dispatcher.features.dead_letters.endpoints",
+    "dispatcher.features.workflows.endpoints",
+    "dispatcher.features.templates.endpoints",
+    "dispatcher.features.runs.endpoints",
+    "dispatcher.features.runs.dry_run.endpoints",
+    "dispatcher.features.schedules.endpoints",
+    "dispatcher.features.contacts.endpoints",
+    "dispatcher.features.persons.endpoints",
+    "dispatcher.features.runs.older_interface.endpoints",
+    "dispatcher.features.webhooks.endpoints",
+    "dispatcher.http.own_key",
+    "dispatcher.features.suppressions.endpoints",
+    "dispatcher.features.keys.endpoints",
+    "dispatcher.features.pauses.endpoints",
+    "dispatcher.features.objects.endpoints",
+    "dispatcher.features.audit.endpoints",
 )
 
 
@@ -51,4 +35,4 @@ def _declared(module: ModuleType) -> Sequence[Endpoint]:
     return found or [one for one in vars(module).values() if isinstance(one, Endpoint)]
 
 
-ENDPOINTS: Sequence[Endpoint] = tuple(one for module in MODULES for one in _declared(module))
+ENDPOINTS: Sequence[Endpoint] = tuple(one for name in MODULES for one in _declared(import_module(name)))

@@ -138,7 +138,7 @@ def _without_marks() -> None:
 
 def build() -> None:
     """Run the command line of this build."""
-    from dispatcher.cli import main  # noqa: PLC0415 - it brings the whole program with it
+    from dispatcher.__main__ import main  # noqa: PLC0415 - it brings the whole program with it
 
     size, marks = int(sys.argv[1]), sys.argv[2]
     del sys.argv[1:3]

@@ -196,7 +196,7 @@ def most(events: Iterable[tuple[float, int]], begin: float, end: float) -> int:
 
 def build() -> None:
     """Run the command line of this build."""
-    from dispatcher.cli import main  # noqa: PLC0415 - it brings the whole program with it
+    from dispatcher.__main__ import main  # noqa: PLC0415 - it brings the whole program with it
     from dispatcher.engine.rules.rates import Rates  # noqa: PLC0415 - as above
 
     noted = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -1,9 +1,9 @@
-"""Alerts: what is wrong with the dispatcher itself, told to people in a Slack channel.
+"""Alerts: errors of the dispatcher itself, posted to a Slack channel.
 
-An alert is no delivery. It does not go through the outbox, which may be the very thing that is broken, and it is no way
-around it either: there is no envelope here and no channel, only one POST of words of our own to one configured URL.
+An alert is not a delivery. It does not go through the outbox, which may be broken itself: it is one POST of our own
+text to one configured URL, without an envelope or a channel.
 """
 
-from dispatcher.alerts.slack import Courier
+from dispatcher.alerts.slack import SlackAlerts
 
-__all__ = ["Courier"]
+__all__ = ["SlackAlerts"]

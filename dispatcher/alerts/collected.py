@@ -1,15 +1,15 @@
-"""Collected errors: equal ones are one kind, counted, until a message has told of them. Memory is bounded."""
+"""Collected errors: equal errors are a kind with a count, until a message is sent. Memory is bounded."""
 
 from threading import Lock
 
 from msgspec import Struct, structs
 
-# A message with more of them is read by nobody.
+# Nobody reads a longer message.
 KINDS_MAX = 20
 
 
 class Kind(Struct, frozen=True):
-    """What makes two errors equal: what failed, which part of it, by which exception, and where that was raised."""
+    """The identity of an error: the event, the part, the exception's class, and where it was raised."""
 
     event: str
     part: str = ""
@@ -18,26 +18,26 @@ class Kind(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """How often a kind was seen, and when, in seconds since 1970."""
+    """The count of a kind, and its first and last time in seconds since 1970."""
 
     times: int
     first: float
     last: float
 
     def with_(self, other: "Seen") -> "Seen":
-        """Both together."""
+        """Return the sum of both."""
         return Seen(self.times + other.times, min(self.first, other.first), max(self.last, other.last))
 
 
 class Batch(Struct, frozen=True):
-    """What one message tells: each kind, and how many errors of further kinds were not kept."""
+    """The content of a message: each kind, and the number of errors of further kinds."""
 
     kinds: dict[Kind, Seen]
     left_out: int = 0
 
     @property
     def errors(self) -> int:
-        """How many errors there were."""
+        """The number of all errors."""
         return sum(seen.times for seen in self.kinds.values()) + self.left_out
 
 
@@ -45,27 +45,26 @@ EMPTY = Batch({})
 
 
 class Collected:
-    """Errors that nobody was told of yet. Any thread may add one."""
+    """Errors that no message has had yet. Any thread may add an error."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._batch = EMPTY
 
     def add(self, kind: Kind, at: float) -> bool:
-        """One more error. False where its kind is one too many: then it is counted, and its kind forgotten."""
+        """Add an error. Return False if there is no room for its kind: then it is only counted."""
         with self._lock:
             return self._merge(Batch({kind: Seen(1, at, at)})) == 0
 
     def take(self) -> Batch:
-        """All that there is, which is then here no more."""
+        """Remove and return everything."""
         with self._lock:
             taken, self._batch = self._batch, EMPTY
             return taken
 
     def put_back(self, batch: Batch) -> int:
-        """What could not be told; says how many errors lost their kind, since others have come meanwhile."""
+        """Put back what was not sent. Return how many newer errors lost their kind for want of room."""
         with self._lock:
-            # The older ones first: they are what it began with.
             newer, self._batch = self._batch, batch
             return self._merge(newer)
 

@@ -1,7 +1,7 @@
-"""The ear: hears what is logged as an error, which is where everything that fails speaks already.
+"""The log handler: it collects what is logged as an error.
 
 Of a line it takes the event's name, the part that it names, and the exception's class and place. The rest stays in the
-log: an exception's own words may quote anything, a delivery or a password among it.
+log: an exception's message may quote anything, a delivery or a password for example.
 """
 
 import logging
@@ -12,41 +12,41 @@ from traceback import walk_tb
 
 from dispatcher.alerts.collected import Kind
 
-# Lines of these come from what a user has saved, and not from the dispatcher.
-UNTOLD = frozenset({"schedule.refused", "schedule.unreadable"})
-# Fields of a line that say which part it is about, and never whom.
+# Events about what a user has saved.
+IGNORED_EVENTS = frozenset({"schedule.refused", "schedule.unreadable"})
+# Fields that name the part, and never a recipient.
 PARTS = ("part", "operation", "channel")
 ROOT = Path(__file__).parents[2]
 OURS = ("dispatcher", "channels")
-# What others log has no event: their own names say enough.
-FOREIGN = "library.failed"
+# The event of what libraries log: their own names say enough.
+LIBRARY_EVENT = "library.failed"
 
 
-class Ear(logging.Handler):
-    """Hands each error to `heard`."""
+class ErrorHandler(logging.Handler):
+    """Gives each error to `add`."""
 
-    def __init__(self, heard: Callable[[Kind], None]) -> None:
+    def __init__(self, add: Callable[[Kind], None]) -> None:
         super().__init__(logging.ERROR)
-        self._heard = heard
+        self._add = add
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called for every line of the log that is an error."""
+        """Add a line that is an error."""
         kind = _kind(record)
-        if kind.event not in UNTOLD:
-            self._heard(kind)
+        if kind.event not in IGNORED_EVENTS:
+            self._add(kind)
 
 
 def _kind(record: logging.LogRecord) -> Kind:
-    said = record.msg
-    if not isinstance(said, dict):
-        return Kind(FOREIGN, record.name, *_error(record.exc_info))
-    part = next((str(said[field]) for field in PARTS if field in said), "")
-    return Kind(str(said.get("event", "")), part, *_error(said.get("exc_info")))
+    fields = record.msg
+    if not isinstance(fields, dict):
+        return Kind(LIBRARY_EVENT, record.name, *_error(record.exc_info))
+    part = next((str(fields[field]) for field in PARTS if field in fields), "")
+    return Kind(str(fields.get("event", "")), part, *_error(fields.get("exc_info")))
 
 
-def _error(told: object) -> tuple[str, str]:
-    """An exception's class, and where in our code it was raised: the line's own, or the one that is being handled."""
-    error = _exception(told)
+def _error(exc_info: object) -> tuple[str, str]:
+    """Return the class and the place in our code of a line's exception, or of the exception that is being handled."""
+    error = _exception(exc_info)
     if error is None:
         return "", ""
     error = innermost(error)
@@ -60,8 +60,8 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _exception(told: object) -> BaseException | None:
-    match told:
+def _exception(exc_info: object) -> BaseException | None:
+    match exc_info:
         case BaseException() as error:
             return error
         case (_, BaseException() as error, _):
@@ -71,7 +71,7 @@ def _exception(told: object) -> BaseException | None:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of ours; of a library's only where none is."""
+    """Return the innermost line of ours, else of a library."""
     found = ""
     for frame, line in walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)

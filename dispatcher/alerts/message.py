@@ -1,4 +1,4 @@
-"""The words of an alert: numbers, times and names of our own. What an error says of itself is for the log alone."""
+"""The text of an alert: numbers, times and names of our own; an exception's message stays in the log."""
 
 from datetime import UTC, datetime
 
@@ -6,29 +6,29 @@ import msgspec
 
 from dispatcher.alerts.collected import Batch, Kind, Seen
 
-# Longer than any name that we give; what a user chose for a channel is no longer either.
+# Longer than any name of ours, and than a channel's name.
 NAME_CHARACTERS_MAX = 100
-# Slack reads these as markup; a name must not call everybody.
+# Slack reads these as markup; a name must not notify a whole channel.
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def message(batch: Batch, environment: str, instance: str) -> bytes:
-    """The JSON that an incoming webhook takes."""
-    who = f"{environment}: {instance}" if environment else instance
-    lines = [f"{who} has {batch.errors} {'error' if batch.errors == 1 else 'errors'}"]
-    lines += [f"• {_what(kind)} ({_when(seen)})" for kind, seen in batch.kinds.items()]
+    """Return the JSON for an incoming webhook of Slack."""
+    source = f"{environment}: {instance}" if environment else instance
+    lines = [f"{source} has {batch.errors} {'error' if batch.errors == 1 else 'errors'}"]
+    lines += [f"• {_kind_text(kind)} ({_seen_text(seen)})" for kind, seen in batch.kinds.items()]
     if batch.left_out:
         lines.append(f"• and {batch.left_out} of further kinds, which only the log has")
-    return msgspec.json.encode({"text": "\n".join(map(_plain, lines))})
+    return msgspec.json.encode({"text": "\n".join(map(_escaped, lines))})
 
 
-def _what(kind: Kind) -> str:
-    words = " ".join(_short(word) for word in (kind.event, kind.part) if word)
-    error = " at ".join(_short(word) for word in (kind.error, kind.place) if word)
+def _kind_text(kind: Kind) -> str:
+    words = " ".join(_shortened(word) for word in (kind.event, kind.part) if word)
+    error = " at ".join(_shortened(word) for word in (kind.error, kind.place) if word)
     return f"{words}: {error}" if error else words
 
 
-def _when(seen: Seen) -> str:
+def _seen_text(seen: Seen) -> str:
     first, last = (datetime.fromtimestamp(at, UTC) for at in (seen.first, seen.last))
     if seen.times == 1:
         return f"once, {first:%Y-%m-%d %H:%M:%S} UTC"
@@ -36,9 +36,9 @@ def _when(seen: Seen) -> str:
     return f"{seen.times} times, {first:%Y-%m-%d %H:%M:%S} to {until} UTC"
 
 
-def _short(word: str) -> str:
+def _shortened(word: str) -> str:
     return word if len(word) <= NAME_CHARACTERS_MAX else word[: NAME_CHARACTERS_MAX - 1] + "…"
 
 
-def _plain(line: str) -> str:
+def _escaped(line: str) -> str:
     return "".join(character for character in line if character.isprintable()).translate(_ESCAPED)

@@ -1,7 +1,7 @@
-"""The courier: takes what was collected to Slack, a message a period at most, and hinders nobody by it.
+"""Slack alerts: collected errors are posted to Slack, at most a message a period.
 
-It posts by the plain client for outgoing URLs, with no envelope in its call: see the package. A message that did not
-arrive is put back and told with the next one, so that Slack may be away for as long as it likes.
+They are posted by the client for outgoing URLs, without an envelope: see the package. A message that did not arrive is
+put back and sent with the next one, however long Slack is away.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from dispatcher.alerts.collected import Batch, Collected, Kind
-from dispatcher.alerts.log_handler import Ear, innermost
+from dispatcher.alerts.log_handler import ErrorHandler, innermost
 from dispatcher.alerts.message import message
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
@@ -23,14 +23,14 @@ log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.5
 CALL_SECONDS_MAX = 10.0
-# An end is not put off for longer than this by who does not answer.
-FAREWELL_SECONDS_MAX = 5.0
+# The process's end waits no longer for Slack.
+LAST_MESSAGE_SECONDS_MAX = 5.0
 # Slack answers with a word.
 ANSWER_BYTES_MAX = 4 * 1024
 
 
-class Courier:
-    """Hears of errors while it is `listening`, and tells of them."""
+class SlackAlerts:
+    """Collects errors while it is `collecting`, and posts them."""
 
     def __init__(
         self,
@@ -48,49 +48,49 @@ class Courier:
         self._metrics = metrics
         self._wall = wall
         self._collected = Collected()
-        # When the oldest of what waits came, and when a message may follow the last one.
+        # When the oldest waiting error came, and when the next message may be sent.
         self._waiting_since: float | None = None
         self._next_at = 0.0
-        # The outage that was spoken of.
-        self._away_told: float | None = None
+        # The outage that was logged.
+        self._logged_outage: float | None = None
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
-        """Tell of what is logged as an error meanwhile; at the end of what still waits, and of the end if it is one."""
-        ear = Ear(self.hear)
-        logging.getLogger().addHandler(ear)
+    async def collecting(self) -> AsyncIterator[None]:
+        """Collect logged errors meanwhile; at the end post the rest, with the crash that is the end, if any."""
+        handler = ErrorHandler(self.add)
+        logging.getLogger().addHandler(handler)
         running = asyncio.create_task(self.run())
         try:
             yield
         except Exception as crash:
             error = type(innermost(crash)).__name__
-            log.error("process.failed", error=error)  # noqa: TRY400 - who starts us shows the traceback
+            log.error("process.failed", error=error)  # noqa: TRY400 - the caller shows the traceback
             raise
         finally:
             running.cancel()
             await asyncio.wait([running])
-            logging.getLogger().removeHandler(ear)
-            await self._farewell()
+            logging.getLogger().removeHandler(handler)
+            await self._post_last()
 
     def adopt(self, settings: Settings) -> None:
-        """Go on under another configuration; how long the old URL wanted to be left alone says nothing of a new one."""
+        """Take over a new configuration; a wait that the old URL asked for does not hold for a new one."""
         if settings.slack != self.settings.slack:
             self._next_at = 0.0
         self.settings = settings
 
-    def hear(self, kind: Kind) -> None:
-        """One error."""
+    def add(self, kind: Kind) -> None:
+        """Add an error."""
         if self.settings.slack and not self._collected.add(kind, self._wall()):
             self._metrics.alerts_dropped.inc()
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Run until cancelled."""
         while True:
             await self.run_once()
             await asyncio.sleep(TICK_SECONDS)
 
     async def run_once(self) -> None:
-        """Look at the outage that there may be, and tell what is to be told by now."""
+        """Log a long outage of the database, and post what is due."""
         self._watch()
         if not self.settings.slack:
             self._collected.take()
@@ -101,35 +101,35 @@ class Courier:
         if self._waiting_since is None:
             self._waiting_since = now
         if now >= max(self._waiting_since + self.settings.collect_seconds, self._next_at):
-            await self._tell()
+            await self._send()
 
     def _watch(self) -> None:
         since = self._away_since()
         if since is None:
-            self._away_told = None
+            self._logged_outage = None
             return
         seconds = self._clock.monotonic() - since
-        if self._away_told != since and seconds >= self.settings.database_away_seconds:
-            self._away_told = since
+        if self._logged_outage != since and seconds >= self.settings.database_away_seconds:
+            self._logged_outage = since
             log.error("database.away_long", seconds=round(seconds))
 
-    async def _farewell(self) -> None:
-        """Whatever still waits, once, and at once: later there is nobody left who could tell it."""
+    async def _post_last(self) -> None:
+        """Post what still waits, once and at once."""
         if not self._collected:
             return
         try:
-            async with asyncio.timeout(FAREWELL_SECONDS_MAX):
-                await self._tell()
+            async with asyncio.timeout(LAST_MESSAGE_SECONDS_MAX):
+                await self._send()
         except TimeoutError:
             log.warning("alerts.untold", errors=self._collected.take().errors)
 
-    async def _tell(self) -> None:
+    async def _send(self) -> None:
         batch = self._collected.take()
         why, wait = "given up", 0.0
         try:
             why, wait = await self._post(batch)
         except Exception as trouble:
-            # To tell of errors must not become one.
+            # A failed alert must not become an error.
             why = type(trouble).__name__
         finally:
             self._next_at = self._clock.monotonic() + max(self.settings.every_seconds, wait)
@@ -141,8 +141,8 @@ class Courier:
                 self._waiting_since = None
 
     async def _post(self, batch: Batch) -> tuple[str, float]:
-        """Why it was not taken, nothing where it was; and for how long we are asked to wait."""
-        # An HTTP client is much to load, and most processes never have anything to tell.
+        """Return why Slack did not take it, or an empty text; and the seconds that it asks us to wait."""
+        # An HTTP client takes long to import, and most processes never post.
         from channels.shared.web.answers import asked_wait, succeeded  # noqa: PLC0415 - as above
         from channels.shared.web.client import Bounds, Call, Client, Lost  # noqa: PLC0415 - as above
         from channels.shared.web.guard import guard_of  # noqa: PLC0415 - as above

@@ -1,5 +1,1 @@
-"""The command line: thin commands over the configuration, the store and the composition root."""
-
-from dispatcher.cli.root import main
-
-__all__ = ["main"]
+"""The command line: the root, a session, shared options, and the generic caller of every endpoint."""

@@ -16,7 +16,7 @@ OfKind = Annotated[
 
 
 def addresses(texts: list[str], kind: str | None) -> list[Address]:
-    """What was named on the command line, each once."""
+    """Return the addresses of the command line, without duplicates."""
     found: list[Address] = []
     for text in texts:
         require_text("ADDRESS", text)

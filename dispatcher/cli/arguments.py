@@ -1,4 +1,4 @@
-"""What is given: JSON objects on the command line, in a file or on standard input, NAME=VALUE, and times."""
+"""Arguments: JSON objects on the command line, in a file or on standard input, NAME=VALUE, and times."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.standard_streams import standard_input
 
 STANDARD_INPUT = "-"
-# Far over what the database takes of any such object: a file of the wrong kind is refused before it fills the memory.
+# More than the database takes of any object: a file of the wrong kind is refused before it fills the memory.
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -22,7 +22,7 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def object_text(option: str, given: str) -> str:
-    """The JSON object that an option has: itself, or that of a file (FILE or @FILE; - is the standard input)."""
+    """Return the JSON object of an option: its text, or the content of FILE or @FILE; - is the standard input."""
     text = given if given.lstrip().startswith("{") else _content(option, given)
     try:
         _object(text)
@@ -43,13 +43,13 @@ def _content(option: str, given: str) -> str:
             raise typer.BadParameter(f"{plain(path)} has more than {FILE_BYTES_MAX} bytes", param_hint=option)
         return content.decode("utf-8-sig")
     except (OSError, ValueError) as fault:
-        # A path with a NUL or half a character in it is a ValueError, too.
+        # A path with a NUL or a surrogate is a ValueError, too.
         words = unreadable(fault) if isinstance(fault, OSError) else "is not UTF-8"
         raise typer.BadParameter(f"{plain(path)} {words}", param_hint=option) from fault
 
 
 def object_with_pairs(option: str, given: str | None, pair_option: str, pairs: Iterable[str]) -> str:
-    """The JSON object of an option, with what NAME=VALUE adds to it."""
+    """Return the JSON object of an option, with the values that NAME=VALUE adds."""
     values: dict[str, Any] = {} if given is None else dict(_raw_object(object_text(option, given)))
     try:
         return msgspec.json.encode(with_pairs(values, pair_option, pairs)).decode()
@@ -58,7 +58,7 @@ def object_with_pairs(option: str, given: str | None, pair_option: str, pairs: I
 
 
 def with_pairs(values: dict[str, Any], option: str, pairs: Iterable[str]) -> dict[str, Any]:
-    """An object with what NAME=VALUE adds to it: JSON, else text."""
+    """Return an object with the values that NAME=VALUE adds: JSON, else text."""
     for one in pairs:
         name, value = pair(option, one)
         values[name] = _json_or_text(value)
@@ -66,7 +66,7 @@ def with_pairs(values: dict[str, Any], option: str, pairs: Iterable[str]) -> dic
 
 
 def pair(option: str, text: str) -> tuple[str, str]:
-    """The name and the value of NAME=VALUE."""
+    """Return the name and the value of NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise typer.BadParameter("expected NAME=VALUE", param_hint=option)
@@ -82,7 +82,7 @@ def _json_or_text(text: str) -> msgspec.Raw | str:
 
 
 def moment(option: str, text: str) -> datetime:
-    """A time as it is, or so long ago."""
+    """Return a time, given as such or as a duration before now."""
     seconds = duration(text)
     try:
         return instant(text) if seconds is None else datetime.now(UTC) - timedelta(seconds=seconds)

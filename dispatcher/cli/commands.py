@@ -1,4 +1,4 @@
-"""Commands: functions of a session and of what the command line gave, with the options that every one of them has."""
+"""Commands: functions of a session and of their arguments, with the options that all commands have."""
 
 import inspect
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from dispatcher.cli.app import ConfigOption, JsonOption, group
-from dispatcher.cli.calls.caller import LIMIT_MAX, Caller, Given
+from dispatcher.cli.calls.caller import LIMIT_MAX, Caller, Options
 from dispatcher.cli.options import UNNAMED, Actor
 from dispatcher.cli.session import Session
 from dispatcher.http.models import VERSION_MAX
 
 __all__ = ["command", "group"]
 
-Tenant = Annotated[str | None, typer.Option(help=f"Whose they are; {UNNAMED}.")]
-InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"In which workspace of theirs; {UNNAMED}.")]
+Tenant = Annotated[str | None, typer.Option(help=f"The tenant; {UNNAMED}.")]
+InWorkspace = Annotated[str | None, typer.Option("--workspace", help=f"The workspace; {UNNAMED}.")]
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Of one tenant.")]
 OfWorkspace = Annotated[str | None, typer.Option("--workspace", help="Of one workspace.")]
-Version = Annotated[int | None, typer.Option(min=1, max=VERSION_MAX, help="Which; the newest without it.")]
-After = Annotated[str, typer.Option(help="Begin behind this name.")]
-Limit = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many.")]
+Version = Annotated[int | None, typer.Option(min=1, max=VERSION_MAX, help="The version; the newest without it.")]
+After = Annotated[str, typer.Option(help="Start after this name.")]
+Limit = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The number of rows, at most.")]
 Body = Callable[..., None]
 
 
@@ -34,11 +34,11 @@ def command(
     after: bool = True,
     spans: bool = False,
 ) -> Callable[[Body], Body]:
-    """Add a command. Its first parameter is a Caller of endpoints, or a Session for what needs none.
+    """Add a command. Its first parameter is a Caller of endpoints, or a Session for a command without endpoints.
 
-    `--config` and `--json` come by themselves. With a Caller `--tenant` and `--workspace` do, too; `--actor` where it
-    `acts`, and `--limit` (by default `limit`) with `--after` where it shows a list, which may begin `after` a name. One
-    that `spans` is about all workspaces where it runs on the database and none is named.
+    `--config` and `--json` are added, and with a Caller `--tenant` and `--workspace`; `--actor` where it `acts`; and
+    `--limit` (by default `limit`) for a list, with `--after` where it may start `after` a name. A local command that
+    `spans` is about all workspaces where none is named.
     """
 
     def add(body: Body) -> Body:
@@ -52,7 +52,7 @@ def command(
                 body(session, **given)
                 return
             taken = {one.name: given.pop(one.name) for one in added}
-            with Caller(session, Given(acts=acts, spans=spans, **taken)) as caller:
+            with Caller(session, Options(acts=acts, spans=spans, **taken)) as caller:
                 body(caller, **given)
 
         parameters = [*_common(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added]
@@ -74,7 +74,7 @@ def _common() -> list[inspect.Parameter]:
 
 
 def _added(*, acts: bool, limit: int | None, after: bool, spans: bool) -> list[inspect.Parameter]:
-    """The options of a command that calls endpoints."""
+    """Return the options of a command that calls endpoints."""
     return [
         *([_option("after", After, "")] if limit is not None and after else []),
         *([_option("limit", Limit, limit)] if limit is not None else []),

@@ -1,4 +1,4 @@
-"""Failures: what can go wrong by no fault of the program's, in one sentence and with an exit code."""
+"""Failures: errors that are not bugs, each as a sentence with an exit code."""
 
 import subprocess
 import traceback
@@ -29,10 +29,10 @@ UNUSABLE = 2  # the command line or the configuration; the command line's own co
 REFUSED = 3  # some of what was to be sent, or what was to be saved
 INTERRUPTED = 130
 _CLIENT = "dispatcher.client.errors"
-# Where a fault in a parameter of a URL is.
+# The path of a fault in a parameter of a URL begins with it.
 _QUERY = "query."
 
-# The server knows us and says no: that is for whoever set it up, and waiting changes nothing.
+# The server refuses the connection: waiting does not help.
 FORBIDDEN = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -41,7 +41,7 @@ FORBIDDEN = (
 
 
 class Failure(Struct, frozen=True):
-    """What is said about it."""
+    """An error as a command shows it."""
 
     kind: str
     message: str
@@ -50,8 +50,8 @@ class Failure(Struct, frozen=True):
 
 
 def explain(error: BaseException) -> list[Failure] | None:
-    """What to say about an error, also one inside groups; None where any of it is a bug, which shows its traceback."""
-    found = [_problem(leaf) if isinstance(leaf, Problem) else _failure(leaf) for leaf in _leaves(error)]
+    """Return the failures in an error or its groups; None where any leaf is a bug, which shows its traceback."""
+    found = [_failure(leaf) for leaf in _leaves(error)]
     known = [failure for failure in found if failure is not None]
     return list(dict.fromkeys(known)) if len(known) == len(found) else None
 
@@ -65,49 +65,31 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _failure(error: BaseException) -> Failure | None:
-    kind = type(error).__name__
+    if isinstance(error, Problem):
+        return _problem(error)
+    if isinstance(error, (OtherWorkspace, NoRemoteForm)) or type(error).__module__ == _CLIENT:
+        # A command that calls a server has imported the client, which takes as long as all the rest of it.
+        from dispatcher.cli.calls.failures import explain_remote  # noqa: PLC0415 - as above
+
+        return explain_remote(error)
+    message, code, faults = _message(error), FAILED, tuple[Fault, ...]()
     match error:
-        case ConfigError(faults=faults):
-            return Failure(kind, "the configuration has faults", UNUSABLE, faults)
-        case InputError() | TemplateRefused() | WorkflowRefused():
-            is_input = isinstance(error, InputError)
-            words = "what was to be sent is refused" if is_input else "nothing was saved: there are faults"
-            return Failure(kind, words, REFUSED, error.faults)
-        case TriggerRefused(faults=faults, message=words):
-            return Failure(kind, words, REFUSED, faults)
-        case _ if isinstance(error, (OtherWorkspace, NoRemoteForm)) or type(error).__module__ == _CLIENT:
-            # A command that asks a server has imported the client, which takes as long as all the rest of it.
-            from dispatcher.cli.calls.failures import explain_far  # noqa: PLC0415 - as above
-
-            return explain_far(error)
+        case ConfigError():
+            message, code, faults = "the configuration has faults", UNUSABLE, error.faults
+        case InputError():
+            message, code, faults = "what was to be sent is refused", REFUSED, error.faults
+        case TemplateRefused() | WorkflowRefused():
+            message, code, faults = "nothing was saved: there are faults", REFUSED, error.faults
+        case TriggerRefused():
+            message, code, faults = error.message, REFUSED, error.faults
         case ValueError() if _is_about_the_url(error):
-            # Its own words may quote what stands beside an unescaped character: the password.
+            # The error's own message may quote the password.
             words = "its host or port cannot be read; characters such as : / @ # in a password are percent-encoded"
-            return Failure(kind, "the configuration has faults", UNUSABLE, (Fault("database.url", words),))
+            message, code = "the configuration has faults", UNUSABLE
+            faults = (Fault("database.url", words),)
         case _:
-            message = _message(error)
-            return None if message is None else Failure(kind, message)
-
-
-def _problem(problem: Problem) -> Failure:
-    """What an endpoint answers besides what was asked for, in this process or on a server."""
-    if problem.kind is not FAULTY:
-        kind = "".join(word.title() for word in problem.kind.name.split("-"))
-        return Failure(kind, problem.detail)
-    about_options = all(fault.path.startswith(_QUERY) for fault in problem.faults)
-    faults = tuple(Fault(_option(fault.path), fault.message) for fault in problem.faults)
-    words = "nothing was done: there are faults" if faults else problem.detail
-    return Failure("Refused", words, UNUSABLE if faults and about_options else REFUSED, faults)
-
-
-def _option(path: str) -> str:
-    return f"--{path.removeprefix(_QUERY).replace('_', '-')}" if path.startswith(_QUERY) else path
-
-
-def _is_about_the_url(error: ValueError) -> bool:
-    """Whether the driver gave up on taking the URL apart, for which it has no exception of its own."""
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_globals.get("__name__") == "asyncpg.connect_utils" for frame, _ in frames)
+            pass
+    return None if message is None else Failure(type(error).__name__, message, code, faults)
 
 
 def _message(error: BaseException) -> str | None:
@@ -120,18 +102,36 @@ def _message(error: BaseException) -> str | None:
             return f"the embedded Postgres does not start: {error}"
         case _ if isinstance(error, FORBIDDEN):
             return f"the database refuses us: {error}"
-        case _ if isinstance(error, (DispatcherError, *PASSING)):
-            return str(error) or type(error).__name__
         case _:
-            return None
+            return (str(error) or type(error).__name__) if isinstance(error, (DispatcherError, *PASSING)) else None
+
+
+def _problem(problem: Problem) -> Failure:
+    """Return the failure for a Problem of an endpoint, in this process or on a server."""
+    if problem.kind is not FAULTY:
+        return Failure("".join(word.title() for word in problem.kind.name.split("-")), problem.detail)
+    about_options = all(fault.path.startswith(_QUERY) for fault in problem.faults)
+    faults = tuple(Fault(_option(fault.path), fault.message) for fault in problem.faults)
+    words = "nothing was done: there are faults" if faults else problem.detail
+    return Failure("Refused", words, UNUSABLE if faults and about_options else REFUSED, faults)
+
+
+def _option(path: str) -> str:
+    return f"--{path.removeprefix(_QUERY).replace('_', '-')}" if path.startswith(_QUERY) else path
+
+
+def _is_about_the_url(error: ValueError) -> bool:
+    """Whether the driver could not parse the URL, for which it has no exception of its own."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__") == "asyncpg.connect_utils" for frame, _ in frames)
 
 
 def _cause(error: RestartBudgetSpent) -> str:
     if error.__cause__ is None:
-        return "the log says why"
+        return "see the log"
     return "; ".join(dict.fromkeys(f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error.__cause__)))
 
 
 def unreadable(fault: OSError) -> str:
-    """Why a file cannot be read."""
+    """Return why a file cannot be read."""
     return f"cannot be read: {fault.strerror or type(fault).__name__}"

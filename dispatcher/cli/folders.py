@@ -1,4 +1,4 @@
-"""Folders: definitions that teams keep as files, beside what is stored under their names."""
+"""Folders: definitions in files, compared with what is stored under their names."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ from dispatcher.cli.terminal.console import plain
 
 
 class Compared(Struct, frozen=True):
-    """A file beside what is stored under its name."""
+    """A file, compared with what is stored under its name."""
 
     name: str
     path: str
-    # Whether what is stored says something else, or nothing is stored.
+    # Whether something else is stored, or nothing.
     differs: bool
-    # Whether it is to be published or activated, and is not.
+    # Whether it has still to be published or activated.
     waits: bool
 
 
 def paths_of(folder: Path, suffixes: Sequence[str], count_max: int) -> list[tuple[Path, str]]:
-    """The files of a folder that end so, each with how it is shown."""
+    """Return the files of a folder with these suffixes, each with its path for messages."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix in suffixes and path.is_file())
     if not paths:
         ends = ", ".join(f"*{suffix}" for suffix in suffixes)
@@ -34,7 +34,7 @@ def paths_of(folder: Path, suffixes: Sequence[str], count_max: int) -> list[tupl
 
 
 def content_of(path: Path, bytes_max: int) -> bytes | str:
-    """The bytes of a file, or why they cannot be read."""
+    """Return the bytes of a file, or why they cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(bytes_max + 1)
@@ -46,7 +46,7 @@ def content_of(path: Path, bytes_max: int) -> bytes | str:
 
 
 def same_names(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The paths of files that are called as another one before them, each with words for that. Given: name, path."""
+    """Yield the path and the fault of each file whose name an earlier file has. `files` has names and paths."""
     first: dict[str, str] = {}
     for name, path in files:
         if first.setdefault(name, path) != path:
@@ -56,36 +56,36 @@ def same_names(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 def show_differences(
     caller: Caller, compared: Sequence[Compared], shown: Callable[[Compared], tuple[Mapping[str, object], str]]
 ) -> None:
-    """Show what a sync would change, as a record or as text; the exit code says whether it would change anything."""
+    """Show what a sync would change; exits with FAILED if it would change anything."""
     differing = [one for one in compared if one.differs or one.waits]
     for one in differing:
         record, text = shown(one)
-        if caller.voice.as_json:
-            caller.voice.record({"name": one.name, "file": one.path, **record})
+        if caller.output.as_json:
+            caller.output.record({"name": one.name, "file": one.path, **record})
         else:
-            caller.voice.content(text)
+            caller.output.content(text)
     if differing:
-        caller.voice.say(f"{len(differing)} of {len(compared)} differ")
+        caller.output.info(f"{len(differing)} of {len(compared)} differ")
         raise typer.Exit(FAILED)
-    if not caller.voice.as_json:
-        caller.voice.text(f"all {len(compared)} are stored as they are here")
+    if not caller.output.as_json:
+        caller.output.text(f"all {len(compared)} are stored as they are here")
 
 
 def show_saved(
     caller: Caller, noun: str, waited: str, saved: Sequence[tuple[Compared, int, Mapping[str, object]]]
 ) -> None:
-    """Show what a sync has saved: each with its version, and what else there is in its record."""
+    """Show what a sync has saved: each with its version, and more fields for its record."""
     for one, version, more in saved:
-        if caller.voice.as_json:
+        if caller.output.as_json:
             record = {"name": one.name, "file": one.path, "version": version, "changed": one.differs}
-            caller.voice.record({**record, **more})
+            caller.output.record({**record, **more})
         elif one.differs or one.waits:
             done = [words for words, is_so in (("saved", one.differs), (waited, one.waits)) if is_so]
-            caller.voice.text(plain(f"{noun} {one.name}: version {version} is {' and '.join(done)}"))
-    caller.voice.say(f"{len(saved)} {noun}s, {sum(one.differs for one, _, _ in saved)} of them changed")
+            caller.output.text(plain(f"{noun} {one.name}: version {version} is {' and '.join(done)}"))
+    caller.output.info(f"{len(saved)} {noun}s, {sum(one.differs for one, _, _ in saved)} of them changed")
 
 
 def show_others(caller: Caller, others: Sequence[str]) -> None:
-    """Name what is stored and not in the folder."""
+    """Show what is stored and not in the folder."""
     if others:
-        caller.voice.say(plain(f"stored, and not in the folder: {', '.join(others)}"))
+        caller.output.info(plain(f"stored, and not in the folder: {', '.join(others)}"))

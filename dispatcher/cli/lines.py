@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from io import BufferedReader
+from itertools import islice
 
 from msgspec import Struct
 
-# A delivery with the default limits full to the brim has half of it.
+# The largest delivery of the default limits has half of it.
 LINE_BYTES_MAX = 1024 * 1024
-# What is read at once: it bounds a batch's memory. A pipe gives what it has, so that nothing waits for company.
+# What is read at once: it bounds a batch's memory. A pipe gives what it has, without waiting for more.
 CHUNK_BYTES = 1024 * 1024
 BATCH_MAX = 1_000
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Line(Struct, frozen=True):
-    """One line by its number, from 1; None is one that was too long to keep."""
+    """A line by its number, from 1; its content is None if it was too long."""
 
     number: int
     content: bytes | None
@@ -30,7 +31,7 @@ class Line(Struct, frozen=True):
 
 
 class Lines:
-    """Reads a stream to its end. `bytes_read` is how far it came."""
+    """Reads a stream to its end. `bytes_read` is its position."""
 
     def __init__(self, source: BufferedReader) -> None:
         self._source = source
@@ -40,7 +41,7 @@ class Lines:
         self.bytes_read = 0
 
     def batches(self) -> Iterator[list[Line]]:
-        """What has arrived, at most a batch at a time. Blank lines count, and are left out."""
+        """Yield the lines that have arrived, by the batch. Blank lines are counted and left out."""
         while chunk := self._source.read1(CHUNK_BYTES):
             self.bytes_read += len(chunk)
             *whole, rest = chunk.split(b"\n")
@@ -70,11 +71,5 @@ class Lines:
 
 
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    batch: list[Line] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == BATCH_MAX:
-            yield batch
-            batch = []
-    if batch:
+    while batch := list(islice(lines, BATCH_MAX)):
         yield batch

@@ -1,4 +1,4 @@
-"""Operating: who acts and why, and whether they mean it."""
+"""Shared options: the actor, the reason and the confirmation, and checks of texts."""
 
 import os
 import socket
@@ -11,12 +11,12 @@ import typer
 
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 
-# What an option means that is not given.
+# The default of --tenant and --workspace, for their help.
 UNNAMED = "`default` without it, and of a server what the key opens"
 
-# As long as a server takes it.
+# As long as a server accepts.
 REASON_CHARACTERS_MAX = 1_000
 # No name and no key is longer.
 FILTER_CHARACTERS_MAX = 255
@@ -29,14 +29,14 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 
 def who(session: Session, actor: str | None) -> str:
-    """Who acts, if that can be kept. A server knows by itself whose key it is shown, and is told nothing."""
+    """Return the actor, or raise BadParameter. A server takes the key's name instead: the actor is empty then."""
     found, fault = known_as(session, actor)
     _refuse("--actor", fault)
     return found
 
 
 def known_as(session: Session, actor: str | None) -> tuple[str, str | None]:
-    """Who acts, as they say, or as the system knows them; and what is wrong with that."""
+    """Return the actor as the option or the system names it, and its fault."""
     if session.address is not None:
         return "", None if actor is None else "cannot be given to a server: it writes the name of the key"
     found = actor if actor is not None else f"{os.environ.get('USER') or 'unknown'}@{socket.gethostname()}"
@@ -49,7 +49,7 @@ def require_words(option: str, text: str) -> None:
 
 
 def name_given(parameter: typer.CallbackParam, name: str) -> str:
-    """The name that an argument is, in which there is something to read."""
+    """Return the name that an argument is, which may not be blank."""
     require_words(parameter.metavar or "", name)
     return name
 
@@ -65,14 +65,14 @@ def require_reason(text: str) -> None:
 
 
 def require_filter(option: str, text: str | None) -> None:
-    """Refuse by what nothing can be found, in a database or through a server."""
+    """Refuse a filter that can match nothing, locally or on a server."""
     require_text(option, text)
     if text is not None and not 1 <= len(text) <= FILTER_CHARACTERS_MAX:
         _refuse(option, f"expected 1 to {FILTER_CHARACTERS_MAX} characters")
 
 
 def one_of(words: Sequence[str]) -> Callable[[str | None], str | None]:
-    """What reads an argument or option that has one of these words."""
+    """Return the callback of an argument or option whose value is among these words."""
 
     def read(text: str | None) -> str | None:
         if text is not None and text not in words:
@@ -83,18 +83,18 @@ def one_of(words: Sequence[str]) -> Callable[[str | None], str | None]:
 
 
 def words_fault(text: str) -> str | None:
-    """What is wrong with what is kept for others to read: it has to say something."""
+    """Return the fault of a text that is stored for people: it may not be blank."""
     return text_fault(text) or (None if text.strip() else "is empty")
 
 
 def reason_fault(text: str) -> str | None:
-    """What is wrong with a reason: it is kept, and as short as over HTTP."""
+    """Return the fault of a reason, whose length is limited as over HTTP."""
     long = f"has more than {REASON_CHARACTERS_MAX} characters" if len(text) > REASON_CHARACTERS_MAX else None
     return words_fault(text) or long
 
 
 def text_fault(text: str) -> str | None:
-    """What is wrong with a text: arguments are bytes to the system, and Postgres cannot keep all of them."""
+    """Return the fault of a text: arguments are bytes, and Postgres stores UTF-8 without NUL."""
     return "is not UTF-8" if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text) else None
 
 
@@ -103,28 +103,25 @@ def _refuse(option: str, fault: str | None) -> None:
         raise typer.BadParameter(fault, param_hint=option)
 
 
-def confirm(voice: Voice, yes: bool, count: int, sentence: str, of: str = "deliveries") -> None:
-    """Say how many it would be, and go on only when somebody means it."""
-    voice.say(sentence)
+def confirm(output: Output, yes: bool, count: int, sentence: str, of: str = "deliveries") -> None:
+    """Show how many it would be, and exit unless the user confirms."""
+    output.info(sentence)
     if yes:
         return
-    if voice.as_json or not sys.stdin.isatty():
-        message = f"{sentence}; nothing was done: confirm with --yes"
-        voice.note(
-            "error: nothing was done: confirm with --yes",
-            {"error": "Unconfirmed", "message": message, of: count},
-        )
+    if output.as_json or not sys.stdin.isatty():
+        hint = "nothing was done: confirm with --yes"
+        output.note(f"error: {hint}", {"error": "Unconfirmed", "message": f"{sentence}; {hint}", of: count})
         raise typer.Exit(FAILED)
     if not typer.confirm("Go on?", err=True):
-        voice.say("nothing was done")
+        output.info("nothing was done")
         raise typer.Exit(FAILED)
 
 
 def deliveries_in_words(count: int) -> str:
-    """How many, for a sentence."""
+    """Return a count of deliveries for a sentence."""
     return f"{count:,} {'delivery' if count == 1 else 'deliveries'}"
 
 
 def second(at: datetime) -> str:
-    """A time as people read it."""
+    """Return a time for people."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""A session: one command under way, with its configuration, its voice, and a database or a server while needed."""
+"""A session: the run of a command, with its configuration, its output, and a database or a server while needed."""
 
 import asyncio
 import os
@@ -18,59 +18,62 @@ from dispatcher.base.errors import DatabaseUnavailable, NoRemoteForm
 from dispatcher.cli.calls.server_address import URL, Address
 from dispatcher.cli.calls.server_address import read as read_address
 from dispatcher.cli.failures import FORBIDDEN
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 from dispatcher.config import load
 from dispatcher.config.redacted import hide_password
 from dispatcher.config.settings import Config
 from dispatcher.db import embedded
-from dispatcher.db.database import PASSING, Database
+from dispatcher.db.database import PASSING, SESSION, Database
 from dispatcher.db.schema import migrator
 
 if TYPE_CHECKING:
     from dispatcher.client.transport import Transport
 
-# A Postgres that restarts is back within this; who waits at a prompt wants to know.
+# A Postgres that restarts is back within this; a user at a prompt waits no longer.
 WAIT_SECONDS_MAX = 5.0
 WAIT_STEP_SECONDS = 0.2
 # The smallest that the configuration allows: a command runs one statement at a time.
 POOL_MAX = 4
+# A billion rows can be read within it; what takes longer hangs.
+SLOW_STATEMENT_SECONDS_MAX = 6 * 3_600.0
+# Statements that read whole tables are planned freely: without the plans that the hot statements forbid.
+SLOW_SESSION = {"application_name": "dispatcher operator", "timezone": "UTC"}
 
 T = TypeVar("T")
 
 
 class Session:
-    """What every command is given."""
+    """The run of a command."""
 
     def __init__(self, config_path: Path | None, as_json: bool) -> None:
         self.config_path = config_path
-        self.voice = Voice(as_json)
+        self.output = Output(as_json)
         self._runner: asyncio.Runner | None = None
         self._url = ""
 
     def read(self) -> Config:
-        """Read the configuration, as it is now."""
+        """Read the configuration."""
         return load(self.config_path, os.environ, PROVIDERS)
 
     @cached_property
     def config(self) -> Config:
-        """The configuration as the command found it."""
+        """The configuration at the start of the command."""
         return self.read()
 
     def launch(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run something to its end on a loop of its own."""
+        """Run a coroutine on a loop of its own."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main)
 
     @cached_property
     def address(self) -> Address | None:
-        """The server that commands speak to; None where they work on a database."""
+        """The server that commands call; None where they work on a database."""
         return read_address(os.environ)
 
     @contextmanager
     def transport(self) -> Iterator["Transport"]:
-        """The server that the environment names; `run` speaks to it meanwhile."""
-        # It takes as long to import as a third of everything else.
-        from dispatcher.client.transport import Transport  # noqa: PLC0415 - as above
+        """A transport to the server that the environment names; `run` uses it meanwhile."""
+        from dispatcher.client.transport import Transport  # noqa: PLC0415 - it takes a third of all imports' time
 
         if self.address is None:
             raise RuntimeError("the environment names no server")
@@ -81,11 +84,11 @@ class Session:
             try:
                 yield transport
             finally:
-                runner.run(transport.close())
+                runner.run(transport.aclose())
                 self._runner = None
 
     def require_local(self) -> None:
-        """Refuse what works on a database where a server is meant. Raises NoRemoteForm."""
+        """Raise NoRemoteForm where the environment names a server."""
         if self.address is not None:
             raise NoRemoteForm(
                 f"this works on a database, and cannot be done through {self.address.url}: unset {URL} to work on the "
@@ -93,10 +96,10 @@ class Session:
             )
 
     @contextmanager
-    def database(self) -> Iterator[Database]:
-        """A database that has our schema; `run` speaks to it meanwhile.
+    def database(self, *, slow: bool = False) -> Iterator[Database]:
+        """A database with our schema, `slow` for statements that read whole tables; `run` uses it meanwhile.
 
-        The loop turns only inside `run`, so that Ctrl-C ends a command at once also where it waits for its input.
+        The loop runs only inside `run`, so that Ctrl-C ends a command at once also where it waits for its input.
         """
         self.require_local()
         hush()
@@ -104,7 +107,7 @@ class Session:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 self._runner = runner
-                database = runner.run(self._open())
+                database = runner.run(self._open(slow))
                 try:
                     yield database
                 finally:
@@ -114,9 +117,11 @@ class Session:
             if server is not None:
                 server.cleanup()
 
-    async def _open(self) -> Database:
+    async def _open(self, slow: bool) -> Database:
         settings = structs.replace(self.config.database, pool_max=POOL_MAX, connect_seconds_max=WAIT_SECONDS_MAX)
-        database = Database(settings, self._url)
+        if slow:
+            settings = structs.replace(settings, statement_seconds_max=SLOW_STATEMENT_SECONDS_MAX)
+        database = Database(settings, self._url, SLOW_SESSION if slow else SESSION)
         await database.open()
 
         async def require() -> None:
@@ -131,9 +136,9 @@ class Session:
         return database
 
     def run(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run an operation that may be run twice on the open database, as often as it takes, within bounds.
+        """Run an operation that may be repeated on the open database until Postgres takes it, within bounds.
 
-        A server is asked once: what is safe is asked again by who speaks to it.
+        A server is called once: the transport repeats what is safe.
         """
         if self._runner is None:
             raise RuntimeError("there is no database open")
@@ -147,7 +152,7 @@ async def _awaited(operation: Callable[[], Awaitable[T]]) -> T:
 
 
 async def patiently(operation: Callable[[], Awaitable[T]], url: str) -> T:
-    """Run an operation until Postgres takes it, or until the wait is over."""
+    """Run an operation until Postgres takes it, or for WAIT_SECONDS_MAX."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + WAIT_SECONDS_MAX
     while True:
@@ -167,7 +172,7 @@ def _unavailable(url: str, trouble: BaseException) -> DatabaseUnavailable:
 
 
 def hush() -> None:
-    """No log from a command that talks: structlog's default prints to standard output."""
+    """Drop all log lines: structlog's default prints them to standard output."""
     structlog.configure(processors=[_drop])
 
 

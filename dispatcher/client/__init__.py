@@ -1,4 +1,4 @@
-"""The client: what an application imports to send, to trigger workflows, and to see what became of that.
+"""The client: what an application imports to send messages, to trigger workflows, and to read their status.
 
     async with Client("https://dispatcher.example.org", key) as client:
         run = await client.trigger("welcome", {"email": "ann@example.org"}, key="user-17")
@@ -6,7 +6,7 @@
     async with connection.transaction():                    # or inside the application's own transaction
         await Client.on(connection).trigger("welcome", {"email": "ann@example.org"}, key="user-17")
 
-Both are a `Door`: the same methods, the same answers, the same errors.
+Both satisfy `AnyClient`: the same methods, the same answers, the same errors.
 """
 
 from dispatcher.base.errors import Fault
@@ -29,20 +29,20 @@ from dispatcher.client.errors import (
     Unexpected,
     WaitTimedOut,
 )
-from dispatcher.client.in_transaction import Inside
-from dispatcher.client.interface import Door, OnProgress
+from dispatcher.client.in_transaction import TransactionClient
+from dispatcher.client.interface import AnyClient
+from dispatcher.client.waiting import OnProgress
 
 __all__ = [
+    "AnyClient",
     "Changed",
     "Client",
     "ClientError",
     "Closed",
     "Conflict",
     "Delivery",
-    "Door",
     "Fault",
     "Forbidden",
-    "Inside",
     "KeyReused",
     "Lane",
     "Message",
@@ -54,6 +54,7 @@ __all__ = [
     "Sent",
     "TimedOut",
     "TooMany",
+    "TransactionClient",
     "Triggered",
     "Unauthenticated",
     "Unavailable",

@@ -1,4 +1,4 @@
-"""What the client is given and what it answers: the same values through every door."""
+"""The values that a client takes and answers, the same over HTTP and inside a transaction."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,9 +10,9 @@ Lane = Literal["transactional", "normal", "bulk"]
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message that is to be sent to one recipient. Its key names it: what has a key that exists is not sent again.
+    """A message to one recipient. A key that exists is not sent again.
 
-    It says what it says by itself, in a `template` of parts or in a `body` alone, or names a stored template.
+    Its text is a `template` of parts, a `body` alone, or a stored template by its name.
     """
 
     key: str = field(name="idempotency_key")
@@ -32,7 +32,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Sent(Struct, frozen=True):
-    """The delivery that holds a key now; a duplicate is one that was there before."""
+    """The delivery of a key; `duplicate` if it existed before."""
 
     id: int
     key: str = field(name="idempotency_key")
@@ -40,7 +40,7 @@ class Sent(Struct, frozen=True):
 
 
 class Triggered(Struct, frozen=True):
-    """The run of a trigger; a duplicate is one that its key had started before."""
+    """The run of a trigger; `duplicate` if its key had started it before."""
 
     id: int = field(name="execution_id")
     workflow: str = field(name="workflow_name")
@@ -50,10 +50,9 @@ class Triggered(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """Where a run stands: `pending`, `running`, `waiting`, `paused`, or how it has ended.
+    """A run. Its status is `pending`, `running`, `waiting`, `paused`, `completed`, `failed` or `cancelled`.
 
-    `input` is what it was given, `context` that with what its nodes have added. `held` counts its deliveries whose
-    outcome nobody knows.
+    `context` is the `input` with what its nodes have added. `held` counts its deliveries with an unknown outcome.
     """
 
     id: int = field(name="execution_id")
@@ -84,7 +83,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """Where a delivery stands. `life` tells apart what is `queued` by its status."""
+    """A delivery. `life` tells apart the states behind the status `queued`."""
 
     id: int
     key: str = field(name="idempotency_key")

@@ -1,21 +1,18 @@
-"""The client over HTTP: each call is one request, asked again where that is safe."""
+"""The client over HTTP: each call is one request, repeated where that is safe."""
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw, Struct
 
-from dispatcher.client.answers import Delivery, Message, Run, Sent, Triggered
-from dispatcher.client.encoding import json_of
+from dispatcher.client.answers import Delivery, Run, Sent, Triggered
 from dispatcher.client.errors import NotFound
-from dispatcher.client.in_transaction import CALL_SECONDS_MAX as INSIDE_SECONDS_MAX
-from dispatcher.client.in_transaction import Inside
-from dispatcher.client.interface import POLL_SECONDS, WAIT_SECONDS, OnProgress
-from dispatcher.client.messages import written
-from dispatcher.client.transport import CALL_SECONDS_MAX, Transport, segment
-from dispatcher.client.waiting import wait
+from dispatcher.client.in_transaction import CALL_SECONDS_MAX as TRANSACTION_SECONDS_MAX
+from dispatcher.client.in_transaction import TransactionClient
+from dispatcher.client.interface import AnyClient
+from dispatcher.client.transport import CALL_SECONDS_MAX, Reply, Transport, segment
 
 if TYPE_CHECKING:
     from dispatcher.client.in_transaction import Connection
@@ -29,13 +26,15 @@ class _Deliveries(Struct, frozen=True):
     deliveries: list[Delivery]
 
 
-class Client:
-    """Talks to a dispatcher with a key that `dispatcher keys create` has shown.
+class Client(AnyClient):
+    """Calls a dispatcher with a key that `dispatcher keys create` has shown.
 
     The role triggerOperator may trigger and act on runs, deliveries take a systemAdmin. Use it from one event loop, as
     an `async with` or until `close`. `timeout` is for a call with all its attempts; `tls` for servers with certificates
-    of an authority of one's own. Over `http://` the key is there for all to read who carry it: for this very machine.
+    of a private authority. Over `http://` everybody on the way can read the key: use it for this machine only.
     """
+
+    _patient = True
 
     def __init__(
         self, url: str, key: str, *, timeout: float = CALL_SECONDS_MAX, tls: ssl.SSLContext | None = None
@@ -49,10 +48,10 @@ class Client:
         tenant: str = "default",
         workspace: str = "default",
         actor: str | None = None,
-        timeout: float = INSIDE_SECONDS_MAX,
-    ) -> Inside:
-        """The same over a connection to the database, inside the transaction that it is in."""
-        return Inside(connection, tenant=tenant, workspace=workspace, actor=actor, timeout=timeout)
+        timeout: float = TRANSACTION_SECONDS_MAX,
+    ) -> TransactionClient:
+        """Return a client on a connection to the database, inside the transaction that it is in."""
+        return TransactionClient(connection, tenant=tenant, workspace=workspace, actor=actor, timeout=timeout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._transport.url!r})"
@@ -66,64 +65,35 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Let its connections go, for good."""
-        await self._transport.close()
+        """Close all connections; the client cannot be used again."""
+        await self._transport.aclose()
 
-    async def trigger(
-        self, workflow: str, data: Mapping[str, Any] | None = None, *, key: str | None = None
-    ) -> Triggered:
-        """Start a run of a workflow; raises Refused with everything that is missing.
-
-        The key starts one run: who triggers with it again gets the first one, as a duplicate.
-        """
-        asked: dict[str, Any] = {"input": Raw(json_of({} if data is None else data))}
+    async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered:
+        body: dict[str, Any] = {"input": Raw(data)}
         if key is not None:
-            asked["idempotency_key"] = key
-        path = f"/workflows/{segment(workflow)}/triggers"
-        return (await self._transport.ask("POST", path, body=asked)).read(Triggered)
+            body["idempotency_key"] = key
+        return (await self._post(f"/workflows/{segment(workflow)}/triggers", body)).read(Triggered)
 
-    @overload
-    async def send(self, messages: Message) -> Sent: ...
-    @overload
-    async def send(self, messages: Sequence[Message]) -> list[Sent]: ...
-    async def send(self, messages: Message | Sequence[Message]) -> Sent | list[Sent]:
-        """Send one message, or many: all of them, or none and Refused with the faults of all."""
-        if isinstance(messages, Message):
-            (line,) = written([messages])
-            return (await self._transport.ask("POST", "/deliveries", body=line)).read(Sent)
-        body = b'{"deliveries":[' + b",".join(written(messages)) + b"]}"
-        return (await self._transport.ask("POST", "/deliveries/batch", body=body)).read(_SentMany).deliveries
+    async def _send(self, message: bytes) -> Sent:
+        return (await self._post("/deliveries", message)).read(Sent)
+
+    async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]:
+        body = b'{"deliveries":[' + b",".join(messages) + b"]}"
+        return (await self._post("/deliveries/batch", body)).read(_SentMany).deliveries
 
     async def status(self, run: int) -> Run:
-        """Where a run stands."""
+        """Return the run."""
         return (await self._transport.ask("GET", f"/runs/{run:d}")).read(Run)
 
-    async def wait(
-        self,
-        run: int,
-        *,
-        on_progress: OnProgress | None = None,
-        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - its error names the run
-        poll: float = POLL_SECONDS,
-    ) -> Run:
-        """The run, when it has ended, well or not; WaitTimedOut where it has not by then.
-
-        `on_progress` is called with each state that is not the one before, the first and the last included. What it
-        raises ends the waiting, and the run goes on. While the server is away, the waiting goes on.
-        """
-        return await wait(run, self.status, on_progress, seconds=timeout, poll=poll, patient=True)
-
-    async def signal(self, run: int, event: str, data: Mapping[str, Any] | None = None) -> None:
-        """Send a run an event. It is kept for the node that waits for it. Conflict where the run is over."""
-        body = {"event": event, "data": Raw(json_of({} if data is None else data))}
-        await self._transport.ask("POST", f"/runs/{run:d}/signal", body=body)
+    async def _signal(self, run: int, event: str, data: bytes) -> None:
+        await self._post(f"/runs/{run:d}/signal", {"event": event, "data": Raw(data)})
 
     async def cancel(self, run: int, *, reason: str) -> None:
-        """Cancel a run: it sends nothing more. Conflict where it is over."""
-        await self._transport.ask("POST", f"/runs/{run:d}/cancel", body={"reason": reason})
+        """Cancel a run."""
+        await self._post(f"/runs/{run:d}/cancel", {"reason": reason})
 
     async def delivery(self, delivery: int | str) -> Delivery:
-        """Where a delivery stands, by its id (a number) or its key (a text)."""
+        """Return a delivery."""
         if isinstance(delivery, int):
             return (await self._transport.ask("GET", f"/deliveries/{delivery:d}")).read(Delivery)
         reply = await self._transport.ask("GET", "/deliveries", query={"idempotency_key": delivery, "limit": 1})
@@ -133,9 +103,11 @@ class Client:
         return found[0]
 
     async def cancel_delivery(self, delivery: int | str, *, reason: str) -> None:
-        """Not send a delivery, by its id or its key. Conflict where it is too late."""
+        """Cancel a delivery."""
         if isinstance(delivery, int):
-            await self._transport.ask("POST", f"/deliveries/{delivery:d}/cancel", body={"reason": reason})
+            await self._post(f"/deliveries/{delivery:d}/cancel", {"reason": reason})
         else:
-            body = {"idempotency_key": delivery, "reason": reason}
-            await self._transport.ask("POST", "/deliveries/cancel", body=body)
+            await self._post("/deliveries/cancel", {"idempotency_key": delivery, "reason": reason})
+
+    async def _post(self, path: str, body: Any) -> Reply:  # noqa: ANN401 - whatever JSON can say
+        return await self._transport.ask("POST", path, body=body)

@@ -1,4 +1,4 @@
-"""Writing: values as JSON, and refusals of what cannot be asked for at all."""
+"""Encoding: values as JSON, and refusals of what cannot be encoded."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,36 +16,36 @@ SHOWN_FAULTS = 3
 
 
 def json_of(value: object, path: str = "$") -> bytes:
-    """A value as JSON; bytes are JSON already. Raises Refused."""
+    """Return a value as JSON; bytes are JSON already. Raises Refused."""
     if isinstance(value, bytes):
         return value
     try:
         found = _encode(value)
-        if b"null" in found and _has_no_number(value):
-            raise refused([Fault(path, "has a number that is none: NaN, or infinite")])
+        if b"null" in found and _has_nonfinite(value):
+            raise refused([Fault(path, "has a NaN or an infinite number, which JSON cannot have")])
     except Refused:
         raise
     except (TypeError, ValueError, RecursionError) as fault:
-        raise refused([Fault(path, f"is no JSON: {fault}")]) from None
+        raise refused([Fault(path, f"is not JSON: {fault}")]) from None
     return found
 
 
-def _has_no_number(value: object) -> bool:
-    """Whether somewhere in it is what would be written as null, and is none."""
+def _has_nonfinite(value: object) -> bool:
+    """Whether there is a NaN or an infinity in a value, which would be written as null."""
     match value:
         case float():
             return not math.isfinite(value)
         case Struct():
-            return any(map(_has_no_number, msgspec.structs.astuple(value)))
+            return any(map(_has_nonfinite, msgspec.structs.astuple(value)))
         case Mapping():
-            return any(map(_has_no_number, value.values()))
+            return any(map(_has_nonfinite, value.values()))
         case list() | tuple():
-            return any(map(_has_no_number, value))
+            return any(map(_has_nonfinite, value))
         case _:
             return False
 
 
 def refused(faults: Sequence[Fault]) -> Refused:
-    """A refusal, in words that one can read without the list."""
+    """Return a refusal whose message has the first faults."""
     some = "; ".join(map(str, faults[:SHOWN_FAULTS])) + ("; …" if faults[SHOWN_FAULTS:] else "")
     return Refused(some, kind=FAULTY, faults=faults)

@@ -1,4 +1,4 @@
-"""The client's errors: everything that it raises on purpose, as one tree.
+"""The client's errors: everything that it raises on purpose, as a tree.
 
 ClientError                 has `detail`, `status`, `kind`, `faults`, `more_faults`, `request_id`, `retry_after` and
 │                           `answer`
@@ -17,7 +17,7 @@ ClientError                 has `detail`, `status`, `kind`, `faults`, `more_faul
 │   └── WaitTimedOut        has `run_id` and, where it was seen, `run`
 └── Unexpected
 
-What is passing may be otherwise when it is asked for again. No error has the key in it.
+A passing error may not come again when the call is repeated. No error shows the key.
 """
 
 # ruff: noqa: N818 - a name says what is the case (`except NotFound`)
@@ -30,9 +30,9 @@ from dispatcher.client.answers import Run
 
 
 class ClientError(Exception):
-    """It was not done. `kind` names the problem, and `request_id` is what the server's log calls it.
+    """The call failed. `kind` names the problem, and `request_id` the request in the server's log.
 
-    Where the thing that was to be changed is not in a state for that, `answer` says in one word what it is.
+    Where a thing is not in a state to be changed, `answer` is its state in a word.
     """
 
     passing: ClassVar[bool] = False
@@ -61,27 +61,27 @@ class ClientError(Exception):
 
 
 class Refused(ClientError, ValueError):
-    """What was asked for has faults: asking again will not help."""
+    """The call has faults: repeating it will not help."""
 
 
 class Unauthenticated(ClientError):
-    """The key is none, or not good any more."""
+    """The key is not valid, or not valid any more."""
 
 
 class Forbidden(ClientError):
-    """The key, or the database's role, is not good for this."""
+    """The key, or the database's role, lacks the right for this."""
 
 
 class NotFound(ClientError, LookupError):
-    """There is nothing there."""
+    """The thing does not exist."""
 
 
 class Conflict(ClientError):
-    """It is not in a state for this."""
+    """The thing is not in a state for this."""
 
 
 class Changed(Conflict):
-    """It is another one by now."""
+    """The thing has changed meanwhile."""
 
 
 class KeyReused(ClientError):
@@ -95,13 +95,13 @@ class TooMany(ClientError):
 
 
 class Overloaded(ClientError):
-    """Too much is waiting to be sent: no more is taken."""
+    """Too much is waiting to be sent: the server takes no more for now."""
 
     passing = True
 
 
 class Unavailable(ClientError, ConnectionError):
-    """Nobody answers, or the answer was cut off."""
+    """The server does not answer, or its answer was cut off."""
 
     passing = True
 
@@ -113,13 +113,13 @@ class Closed(Unavailable):
 
 
 class TimedOut(ClientError, TimeoutError):
-    """There was no answer in time. It may have been done, or may be done yet."""
+    """There was no answer in time. The call may have been done, or be done later."""
 
     passing = True
 
 
 class WaitTimedOut(TimedOut):
-    """The run has not ended by then. It goes on."""
+    """The run has not ended in time. It goes on."""
 
     def __init__(self, detail: str | None = None, *, run_id: int = 0, run: Run | None = None) -> None:
         super().__init__(detail)
@@ -128,4 +128,4 @@ class WaitTimedOut(TimedOut):
 
 
 class Unexpected(ClientError):
-    """The answer is none that Dispatcher gives, or one of a bug."""
+    """The answer is not from Dispatcher, or comes from a bug."""

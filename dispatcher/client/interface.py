@@ -1,33 +1,46 @@
-"""The door: what an application can ask for, the same over HTTP and inside a transaction of its own."""
+"""The interface: what an application can ask for, the same over HTTP and inside a transaction of its own."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, overload
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, overload
 
 from dispatcher.client.answers import Delivery, Message, Run, Sent, Triggered
+from dispatcher.client.encoding import json_of
+from dispatcher.client.messages import encoded
+from dispatcher.client.waiting import OnProgress, wait
 
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 2.0
 
-OnProgress = Callable[[Run], Awaitable[object] | object]
 
+class AnyClient(ABC):
+    """The methods of both clients. They raise ClientErrors: Refused with every fault, NotFound, Conflict, and so on."""
 
-class Door(Protocol):
-    """What raises, raises a ClientError: Refused with every fault, NotFound, Conflict, and so on."""
+    # Whether `wait` goes on after a failure that may pass.
+    _patient: ClassVar[bool]
 
     async def trigger(
         self, workflow: str, data: Mapping[str, Any] | None = None, *, key: str | None = None
     ) -> Triggered:
-        """Start a run of a workflow. The key starts one run: who triggers with it again gets the first one."""
-        ...
+        """Start a run of a workflow; raises Refused with everything that is missing.
+
+        The key starts one run: a repeated trigger with it answers the first run, as a duplicate.
+        """
+        return await self._trigger(workflow, json_of({} if data is None else data), key)
 
     @overload
     async def send(self, messages: Message) -> Sent: ...
     @overload
     async def send(self, messages: Sequence[Message]) -> list[Sent]: ...
+    async def send(self, messages: Message | Sequence[Message]) -> Sent | list[Sent]:
+        """Send one message, or many: all of them, or none and Refused with the faults of all."""
+        if isinstance(messages, Message):
+            return await self._send(*encoded([messages]))
+        return await self._send_all(encoded(messages))
 
+    @abstractmethod
     async def status(self, run: int) -> Run:
-        """Where a run stands."""
-        ...
+        """Return the run."""
 
     async def wait(
         self,
@@ -37,25 +50,42 @@ class Door(Protocol):
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - its error names the run
         poll: float = POLL_SECONDS,
     ) -> Run:
-        """The run, when it has ended, well or not; WaitTimedOut where it has not by then.
+        """Return the run when it has ended, successfully or not; raises WaitTimedOut after `timeout` seconds.
 
-        `on_progress` is called with each state that is not the one before, the first and the last included. What it
-        raises ends the waiting, and the run goes on.
+        `on_progress` is called with each new state, the first and the last included. What it raises ends the waiting,
+        and the run goes on. Over HTTP the waiting goes on while the server is away; inside a transaction it is a
+        Conflict, since a run that was triggered there does not start before the commit.
         """
-        ...
+        self._check_wait()
+        return await wait(run, self.status, on_progress, seconds=timeout, poll=poll, patient=self._patient)
 
     async def signal(self, run: int, event: str, data: Mapping[str, Any] | None = None) -> None:
-        """Send a run an event. It is kept for the node that waits for it. Conflict where the run is over."""
-        ...
+        """Send an event to a run, stored for the node that waits for it. Conflict if the run has ended."""
+        await self._signal(run, event, json_of({} if data is None else data))
 
+    @abstractmethod
     async def cancel(self, run: int, *, reason: str) -> None:
-        """Cancel a run: it sends nothing more. Conflict where it is over."""
-        ...
+        """Cancel a run: it sends nothing more. Conflict if it has ended."""
 
+    @abstractmethod
     async def delivery(self, delivery: int | str) -> Delivery:
-        """Where a delivery stands, by its id (a number) or its key (a text)."""
-        ...
+        """Return a delivery by its id (a number) or its key (a text)."""
 
+    @abstractmethod
     async def cancel_delivery(self, delivery: int | str, *, reason: str) -> None:
-        """Not send a delivery, by its id or its key. Conflict where it is too late."""
-        ...
+        """Cancel a delivery by its id or its key. Conflict if it is too late."""
+
+    def _check_wait(self) -> None:  # noqa: B027 - only inside a transaction there is something to check
+        """Raise Conflict where a run cannot end while it is waited for."""
+
+    @abstractmethod
+    async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered: ...
+
+    @abstractmethod
+    async def _send(self, message: bytes) -> Sent: ...
+
+    @abstractmethod
+    async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]: ...
+
+    @abstractmethod
+    async def _signal(self, run: int, event: str, data: bytes) -> None: ...

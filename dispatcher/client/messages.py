@@ -1,4 +1,4 @@
-"""Messages as JSON: what both doors write, and what is wrong with one before any door is asked."""
+"""Messages as JSON: what both clients write, and the faults that a client finds by itself."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -14,8 +14,8 @@ from dispatcher.client.errors import Refused
 BATCH_MAX = 5_000
 
 
-def written(messages: Sequence[Message]) -> list[bytes]:
-    """Each message as the doors read it. Raises Refused, with the faults of all."""
+def encoded(messages: Sequence[Message]) -> list[bytes]:
+    """Return each message as JSON. Raises Refused with the faults of all."""
     if not 1 <= len(messages) <= BATCH_MAX:
         raise refused([Fault("$.deliveries", f"expected 1 to {BATCH_MAX} of them, got {len(messages)}")])
     faults: list[Fault] = []
@@ -33,12 +33,12 @@ def written(messages: Sequence[Message]) -> list[bytes]:
 
 
 def below(number: int, faults: Sequence[Fault]) -> list[Fault]:
-    """The faults of one message as those of one of many."""
+    """Return the faults of a message with its place in a list."""
     return [Fault(f"$.deliveries[{number}]{fault.path.removeprefix('$')}", fault.message) for fault in faults]
 
 
 def _plain(message: Message) -> Message:
-    """The message with its body as the part that it is."""
+    """Return the message with its body as a template of one part."""
     if message.body is None:
         return message
     return msgspec.structs.replace(message, body=None, template={"body": message.body})

@@ -1,13 +1,12 @@
-"""Problems: an answer that is not what was asked for, as the error that is raised of it."""
+"""Problems: an unsuccessful answer, as the error that is raised."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dispatcher.base.errors import Fault
 from dispatcher.client.errors import (
@@ -29,7 +28,6 @@ from dispatcher.client.errors import (
 KIND_PREFIX = "urn:dispatcher:problem:"
 _REQUEST_ID_CHARACTERS_MAX = 64
 
-T = TypeVar("T")
 _OVERLOADED = "overloaded"
 _BY_STATUS: Mapping[int, type[ClientError]] = {
     401: Unauthenticated,
@@ -43,12 +41,10 @@ _BY_STATUS: Mapping[int, type[ClientError]] = {
     503: Unavailable,
     504: TimedOut,
 }
-# What the server says where it has no such path, and never of a thing that is not there: that one it names.
+# The server's detail for an unknown path; for an unknown thing it names the thing.
 _NO_PATH = "Not Found"
-# What a proxy before it may say as well, in words of its own.
-_ANYBODYS = frozenset({401, 403, 413, 429, 502, 503, 504})
-_CLIENTS_FAULT = range(400, 500)
-_REDIRECT = range(300, 400)
+# A proxy before the server may answer with these, too.
+_OF_PROXIES = frozenset({401, 403, 413, 429, 502, 503, 504})
 
 
 class _Document(Struct, frozen=True):
@@ -63,7 +59,7 @@ class _Document(Struct, frozen=True):
 
 
 def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
-    """The error that an answer stands for. Names of headers are in lower case."""
+    """Return the error of an answer. Names of headers are in lower case."""
     document = _read(body)
     retry_after = _seconds(headers.get("retry-after"))
     if document is not None:
@@ -71,47 +67,36 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
         if document.detail == _NO_PATH:
             words = f"{status}: Dispatcher has no such path there; is the address right?"
             return Unexpected(words, status=status, kind=kind, request_id=document.request_id)
-        return _which(status, kind)(
-            document.detail,
-            status=status,
-            kind=kind,
-            faults=document.faults,
-            more_faults=document.more_faults,
-            request_id=document.request_id,
-            retry_after=retry_after,
-            answer=document.answer,
-        )
+        facts = structs.asdict(document)
+        del facts["type"]
+        return _error_type(status, kind)(**facts, status=status, kind=kind, retry_after=retry_after)
     request_id = headers.get("x-request-id", "")[:_REQUEST_ID_CHARACTERS_MAX] or None
-    if status in _ANYBODYS:
-        words = f"{status} ({HTTPStatus(status).phrase}), by what stands before Dispatcher"
-        return _which(status, None)(words, status=status, request_id=request_id, retry_after=retry_after)
-    if status in _REDIRECT:
-        words = f"{status}: it leads elsewhere, where the key is not sent; is the address right?"
+    if status in _OF_PROXIES:
+        words = f"{status} ({HTTPStatus(status).phrase}), by a proxy before Dispatcher"
+        return _error_type(status, None)(words, status=status, request_id=request_id, retry_after=retry_after)
+    if status in range(300, 400):
+        words = f"{status}: a redirect, which is not followed with the key; is the address right?"
     else:
         words = f"{status}, and not by Dispatcher; is the address right?"
     return Unexpected(words, status=status, request_id=request_id)
 
 
 def _read(body: bytes) -> _Document | None:
-    document = _decode(body, _Document)
-    return document if document is not None and document.type.startswith(KIND_PREFIX) else None
-
-
-def _decode(body: bytes, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(body, type=kind)
+        document = msgspec.json.decode(body, type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return document if document.type.startswith(KIND_PREFIX) else None
 
 
-def _which(status: int, kind: str | None) -> type[ClientError]:
+def _error_type(status: int, kind: str | None) -> type[ClientError]:
     if kind == _OVERLOADED:
         return Overloaded
-    return _BY_STATUS.get(status, Refused if status in _CLIENTS_FAULT else Unexpected)
+    return _BY_STATUS.get(status, Refused if status in range(400, 500) else Unexpected)
 
 
 def _seconds(text: str | None) -> float | None:
-    """A Retry-After in seconds: it is a number of them, or a date."""
+    """Return a Retry-After in seconds, from a number or a date."""
     if text is None:
         return None
     if text.isascii() and text.isdecimal():

@@ -1,25 +1,15 @@
-"""Refusals: what the schema's functions raise, as the errors that the same refusals are over HTTP."""
+"""Refusals: errors of the schema's functions, as the errors that they are over HTTP."""
 
 from collections.abc import Mapping
 
 import asyncpg
 import msgspec
-from msgspec import Struct
 
 from dispatcher.base.errors import Fault
 from dispatcher.client.encoding import FAULTY
 from dispatcher.client.errors import ClientError, Conflict, Forbidden, NotFound, Refused, Unexpected
 
-
-class _Detail(Struct, frozen=True):
-    """A fault as the schema's functions write it."""
-
-    path: str
-    words: str
-
-
-_details = msgspec.json.Decoder(list[_Detail]).decode
-
+_details = msgspec.json.Decoder(list[dict[str, str]]).decode
 _KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
     asyncpg.NoDataFoundError: (NotFound, "not-found"),
     asyncpg.ObjectNotInPrerequisiteStateError: (Conflict, "conflict"),
@@ -32,7 +22,7 @@ _KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
 
 
 def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
-    """The error that a refusal is; None for what is not about the call, and for the transaction to mind."""
+    """Return the error for a refusal; None for what is about the transaction and not about the call."""
     if isinstance(fault, asyncpg.LockNotAvailableError):
         # By its class it would be a conflict.
         return None
@@ -46,20 +36,20 @@ def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
 
 
 def _is_of_nul(fault: asyncpg.PostgresError) -> bool:
-    """Whether it is about a NUL, in JSON or elsewhere: nothing else that is no UTF-8 comes as far as that."""
+    """Whether it is about a NUL, in JSON or elsewhere: nothing else that is not UTF-8 reaches Postgres."""
     if isinstance(fault, asyncpg.UntranslatableCharacterError):
         return "\\u0000" in (getattr(fault, "detail", None) or "")
     return isinstance(fault, asyncpg.CharacterNotInRepertoireError)
 
 
 def _faults(error: type[ClientError], fault: asyncpg.PostgresError, message: str) -> list[Fault]:
-    """What the schema lists; at least what it says, where a refusal over HTTP always has a fault."""
+    """Return the faults that the schema lists, else its message where a refusal over HTTP has a fault."""
     if error not in (Refused, Conflict, NotFound):
         return []
     # Its own fields are typed as absent.
     detail: str | None = getattr(fault, "detail", None)
     try:
-        found = [Fault(one.path, one.words) for one in _details(detail or "")]
-    except msgspec.MsgspecError:
+        found = [Fault(one["path"], one["words"]) for one in _details(detail or "")]
+    except (msgspec.MsgspecError, KeyError):
         found = []
     return found or ([] if error is NotFound else [Fault("$", message)])

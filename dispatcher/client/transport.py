@@ -1,19 +1,18 @@
-"""The transport: one call over HTTP, asked again where that is safe, until it is answered, refused or out of time.
+"""The transport: one call over HTTP, repeated where that is safe, until it is answered, refused or out of time.
 
 It follows no redirect, since the key would go along; takes no proxy from the environment; verifies certificates; and
 reads no more of an answer than `ANSWER_BYTES_MAX`.
 """
 
 import asyncio
+import math
 import os
 import random
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
 from errno import errorcode
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
@@ -29,7 +28,7 @@ from dispatcher.client.errors import ClientError, Closed, NotFound, Refused, Tim
 from dispatcher.client.problems import problem
 
 CALL_SECONDS_MAX = 60.0
-# Over what the server gives itself for a request: it is the one to say that it was too slow.
+# Over the server's own limit for a request: the server is to say that it was too slow.
 ATTEMPT_SECONDS_MAX = 20.0
 CONNECT_SECONDS_MAX = 10.0
 ATTEMPTS_MAX = 5
@@ -41,44 +40,36 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 # Shorter than servers and proxies keep theirs.
 KEEP_SECONDS = 4.0
 
-_SUCCESS = range(200, 300)
+# What changes a thing by its name (PUT, PATCH, DELETE) is not repeated.
+REPEATED = ("GET", "POST")
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Query = Mapping[str, str | int | datetime | None]
+Query = Mapping[str, str | int | None]
 T = TypeVar("T")
 
 
 class Reply(Struct, frozen=True):
-    """What was answered. Names of headers are in lower case."""
+    """An answer. Names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def read(self, kind: type[T]) -> T:
-        """Its JSON as what it is meant to be."""
+        """Return its JSON as a value of this type."""
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.ValidationError, RecursionError) as fault:
             raise Unexpected(f"the answer is not what was expected: {fault}", status=self.status) from None
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            words = f"{self.status}, and what came is no JSON, or a piece of it; is the address right?"
+            words = f"{self.status}, and its body is not JSON, or is cut off; is the address right?"
             raise Unexpected(words, status=self.status) from None
 
 
 class Octets(Struct, frozen=True):
-    """A body that goes as it is."""
+    """A body of bytes."""
 
     content: bytes
-
-
-class _Request(Struct, frozen=True):
-    method: Method
-    url: URL
-    body: bytes | None
-    headers: Mapping[str, str]
-    # Whether doing it twice does it once.
-    again: bool
 
 
 def segment(name: str) -> str:
@@ -112,19 +103,8 @@ class Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Let its connections go, for good."""
+    async def aclose(self) -> None:
+        """Close all connections; the transport cannot be used again."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
@@ -136,46 +116,17 @@ class Transport:
         *,
         query: Query | None = None,
         body: Any = None,  # noqa: ANN401 - whatever JSON can say
-        key: str | None = None,
-        match: str | None = None,
         keyed: bool = True,
     ) -> Reply:
-        """Ask for something; raises a ClientError where that is not what is answered.
+        """Return the answer to a request, or raise a ClientError.
 
         `path` is below the server's address, with its names as `segment` writes them. `body` becomes JSON; bytes are
-        JSON already, and Octets go as they are. `key` is the Idempotency-Key of a POST: without one, one is made for
-        all attempts of this call. One that changes nothing is not `keyed`: the server would keep what it answers for a
-        day. `match` is the ETag that has to be there still. A GET and a POST are asked again where that may help; what
-        changes a thing by its name (PUT, PATCH, DELETE) is not.
+        JSON already, and Octets go as they are. All attempts of a POST have one Idempotency-Key, unless it changes
+        nothing (`keyed`): the server would keep the answer for a day.
         """
-        headers = dict[str, str]()
+        headers = dict(self._headers)
         if method == "POST" and keyed:
-            headers["Idempotency-Key"] = _text(key or uuid4().hex, "key")
-        if match is not None:
-            headers["If-Match"] = _text(match, "match")
-        request = self._request(method, path, query, body, headers)
-        end = time.monotonic() + self._seconds
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            if self._closed:
-                raise Closed
-            answer = await self._attempt(request, end)
-            if isinstance(answer, Reply):
-                return answer
-            wait = (answer.retry_after or 0.0) + _wait(attempt)
-            last = attempt == ATTEMPTS_MAX or not (request.again and answer.passing)
-            if last or time.monotonic() + wait >= end:
-                raise answer
-            await self._pause(wait)
-        raise AssertionError("the last attempt has raised or returned")
-
-    def _request(
-        self,
-        method: Method,
-        path: str,
-        query: Query | None,
-        body: Any,  # noqa: ANN401 - as above
-        headers: dict[str, str],
-    ) -> _Request:
+            headers["Idempotency-Key"] = uuid4().hex
         content = None
         if isinstance(body, Octets):
             content = body.content
@@ -183,26 +134,40 @@ class Transport:
         elif body is not None:
             content = json_of(body)
             headers["Content-Type"] = "application/json"
-        url = URL(self.url + path + _asked(query), encoded=True)
-        return _Request(method, url, content, headers, again=method in ("GET", "POST"))
+        url = URL(self.url + path + _query_string(query), encoded=True)
+        seconds_max = ATTEMPT_SECONDS_MAX if method in REPEATED else math.inf
+        end = time.monotonic() + self._seconds
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            if self._closed:
+                raise Closed
+            seconds = min(end - time.monotonic(), seconds_max)
+            answer = await self._attempt(method, url, content, headers, seconds)
+            if isinstance(answer, Reply):
+                return answer
+            wait = (answer.retry_after or 0.0) + _backoff(attempt)
+            last = attempt == ATTEMPTS_MAX or not (method in REPEATED and answer.passing)
+            if last or time.monotonic() + wait >= end:
+                raise answer
+            await self._pause(wait)
+        raise AssertionError("the last attempt has raised or returned")
 
-    async def _attempt(self, request: _Request, end: float) -> Reply | ClientError:
+    async def _attempt(
+        self, method: Method, url: URL, content: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> Reply | ClientError:
         """Errors are values here: what aiohttp raises can have the request's headers in it, and the key is one."""
-        left = end - time.monotonic()
-        seconds = min(left, ATTEMPT_SECONDS_MAX) if request.again else left
         try:
             async with (
                 asyncio.timeout(seconds),
                 self._open().request(
-                    request.method,
-                    request.url,
-                    data=request.body,
-                    headers={**self._headers, **request.headers},
+                    method,
+                    url,
+                    data=content,
+                    headers=headers,
                     allow_redirects=False,
                     ssl=True if self._tls is None else self._tls,
                 ) as response,
             ):
-                headers = {name.lower(): value for name, value in response.headers.items()}
+                answered = {name.lower(): value for name, value in response.headers.items()}
                 body = await _whole(response)
         except TimeoutError:
             return TimedOut(f"{self.url} has not answered within {seconds:.3g} s")
@@ -212,9 +177,9 @@ class Transport:
             return Unavailable(f"{self.url}: {_words(fault)}")
         if body is None:
             return Unexpected(f"the answer is over {ANSWER_BYTES_MAX} bytes", status=response.status)
-        if response.status in _SUCCESS:
-            return Reply(response.status, headers, body)
-        return problem(response.status, headers, body)
+        if response.status in range(200, 300):
+            return Reply(response.status, answered, body)
+        return problem(response.status, answered, body)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -224,11 +189,11 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
             )
-            # By itself it would ask again what has no key, a PUT for one, and has no public switch for that.
+            # By itself it repeats requests without a key, such as a PUT, and has no public switch for that.
             self._session._retry_connection = False
             self._loop = asyncio.get_running_loop()
         if self._loop is not asyncio.get_running_loop():
-            raise RuntimeError("this client was first used in another event loop: each takes one of its own")
+            raise RuntimeError("this client was first used in another event loop: make a client for each loop")
         return self._session
 
 
@@ -243,17 +208,17 @@ async def _whole(response: aiohttp.ClientResponse) -> bytes | None:
     return b"".join(chunks)
 
 
-def _wait(attempt: int) -> float:
-    """How long to wait after an attempt: longer each time, and not all who wait alike."""
+def _backoff(attempt: int) -> float:
+    """Return the seconds to wait after an attempt: longer each time, with jitter."""
     longest: float = min(WAIT_SECONDS * 2 ** (attempt - 1), WAIT_SECONDS_MAX)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nobody gains by guessing it
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - it is not a secret
 
 
 def _words(fault: Exception) -> str:
-    """What is wrong, in words of ours where the library's are about itself."""
+    """Return a message for an error of the library."""
     match fault:
         case aiohttp.ClientResponseError():
-            return "its answer is no HTTP"
+            return "its answer is not HTTP"
         case aiohttp.ClientPayloadError():
             return "its answer breaks off, or cannot be unpacked"
         case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as wrong):
@@ -265,7 +230,7 @@ def _words(fault: Exception) -> str:
 
 
 def _unconnected(cause: OSError) -> str:
-    """Why nobody could be spoken to. What TLS and name servers complain of has numbers of their own."""
+    """Return why there is no connection. TLS and name servers have error numbers of their own."""
     match cause:
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
             return "it does not speak TLS there; are the scheme and the port right?"
@@ -276,7 +241,7 @@ def _unconnected(cause: OSError) -> str:
 
 
 def _unwritable(path: str) -> Refused:
-    return refused([Fault(path, "has half of a surrogate pair, which nobody can write")])
+    return refused([Fault(path, "has half of a surrogate pair, which UTF-8 cannot encode")])
 
 
 def _base(url: str) -> str:
@@ -294,28 +259,18 @@ def _base(url: str) -> str:
 
 
 def _headers(key: str) -> Mapping[str, str]:
+    if not (key and key.isascii() and key.isprintable() and " " not in key):
+        raise refused([Fault("key", "expected printable characters without spaces")])
     return {
-        "Authorization": f"Bearer {_text(key, 'key')}",
+        "Authorization": f"Bearer {key}",
         "Accept": "application/json",
         "User-Agent": f"dispatcher/{VERSION}",
     }
 
 
-def _text(text: str, path: str) -> str:
-    if not (text and text.isascii() and text.isprintable() and " " not in text):
-        raise refused([Fault(path, "expected printable characters without spaces")])
-    return text
-
-
-def _asked(query: Query | None) -> str:
-    given = {name: _plain(value) for name, value in (query or {}).items() if value is not None}
+def _query_string(query: Query | None) -> str:
+    given = {name: str(value) for name, value in (query or {}).items() if value is not None}
     try:
         return "?" + urlencode(given) if given else ""
     except UnicodeEncodeError:
         raise _unwritable("query") from None
-
-
-def _plain(value: str | int | datetime) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.isoformat() if isinstance(value, datetime) else str(value)

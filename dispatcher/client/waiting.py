@@ -1,4 +1,4 @@
-"""Waiting for the end of a run: looking again and again, and saying what has changed."""
+"""Waiting for the end of a run: polling it, and telling each change."""
 
 import asyncio
 import time
@@ -7,29 +7,30 @@ from inspect import isawaitable
 
 from dispatcher.client.answers import Run
 from dispatcher.client.errors import ClientError, WaitTimedOut
-from dispatcher.client.interface import OnProgress
 
-# What a look may take that is begun at the very end.
-LAST_LOOK_SECONDS = 5.0
+OnProgress = Callable[[Run], Awaitable[object] | object]
+
+# The time of a poll that is begun at the very end.
+LAST_POLL_SECONDS = 5.0
 
 
 async def wait(
     run_id: int,
-    look: Callable[[int], Awaitable[Run]],
+    read: Callable[[int], Awaitable[Run]],
     on_progress: OnProgress | None,
     *,
     seconds: float,
     poll: float,
     patient: bool,
 ) -> Run:
-    """The run, when it has ended. `patient`: a look that fails in passing is one that was not taken."""
+    """Return the run when it has ended. `patient`: a poll whose failure may pass is skipped."""
     end = time.monotonic() + seconds
     seen: Run | None = None
     trouble: ClientError | None = None
     while True:
         try:
-            async with asyncio.timeout(max(end - time.monotonic(), LAST_LOOK_SECONDS)):
-                run = await look(run_id)
+            async with asyncio.timeout(max(end - time.monotonic(), LAST_POLL_SECONDS)):
+                run = await read(run_id)
         except ClientError as fault:
             if not (patient and fault.passing):
                 raise
@@ -39,20 +40,14 @@ async def wait(
         else:
             if run != seen:
                 seen = run
-                await _tell(on_progress, run)
+                if on_progress is not None and isawaitable(waiting := on_progress(run)):
+                    await waiting
             if run.ended:
                 return run
         left = end - time.monotonic()
         if left <= 0:
             raise _late(run_id, seen, trouble, seconds)
         await asyncio.sleep(min(poll, left))
-
-
-async def _tell(on_progress: OnProgress | None, run: Run) -> None:
-    if on_progress is not None:
-        told = on_progress(run)
-        if isawaitable(told):
-            await told
 
 
 def _late(run_id: int, seen: Run | None, trouble: ClientError | None, seconds: float) -> WaitTimedOut:

@@ -1,11 +1,12 @@
-"""The `check` command: whether every invariant holds, and what the promise does not cover."""
+"""The `check` command: it checks every invariant, and names the limits of the promise."""
+
+from itertools import takewhile
 
 from msgspec import Struct, structs
 from typer import Exit
 
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session
-from dispatcher.cli.slow_session import SlowSession
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.db import checks
@@ -28,7 +29,7 @@ LIMITS = (
 
 
 class Finding(Struct, frozen=True):
-    """One invariant as it stands: what it says, and how many rows break it."""
+    """An invariant, its sentence, and the rows that break it."""
 
     invariant: str
     says: str
@@ -37,35 +38,30 @@ class Finding(Struct, frozen=True):
 
 
 def says(invariant: str) -> str:
-    """The sentence above an invariant's query."""
+    """Return the sentence above an invariant's query."""
     lines = statements("dispatcher.db.checks")[invariant].splitlines()
-    comment = [line.removeprefix("--").strip() for line in lines[: _first_of_query(lines)]]
-    return " ".join(comment)
-
-
-def _first_of_query(lines: list[str]) -> int:
-    return next(number for number, line in enumerate(lines) if not line.startswith("--"))
+    return " ".join(line.removeprefix("--").strip() for line in takewhile(lambda line: line.startswith("--"), lines))
 
 
 def check(session: Session) -> None:
     """Check every invariant on the whole database, and name what breaks it; exit with 1 when anything does."""
-    findings, yielded = _look(SlowSession.of(session))
+    findings, yielded = _look(session)
     holds = not any(finding.violations for finding in findings)
     limits = [limit.format(launcher=launcher()) for limit in LIMITS]
-    if session.voice.as_json:
+    if session.output.as_json:
         found = [structs.asdict(one) for one in findings]
         waits = [{"instance": name, "channel": channel} for name, channel in yielded]
-        session.voice.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
+        session.output.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
     else:
         _tell(session, findings, yielded, limits)
     if not holds:
         raise Exit(FAILED)
 
 
-def _look(session: SlowSession) -> tuple[list[Finding], list[tuple[str, str]]]:
+def _look(session: Session) -> tuple[list[Finding], list[tuple[str, str]]]:
     findings: list[Finding] = []
     invariants = checks.invariants()
-    with session.database() as database, progress_bar(session.voice, "checking", len(invariants)) as at:
+    with session.database(slow=True) as database, progress_bar(session.output, "checking", len(invariants)) as at:
         for number, invariant in enumerate(invariants):
             at(number)
             found = session.run(lambda one=invariant: checks.check(database, one))  # type: ignore[misc]  # bound now
@@ -81,13 +77,13 @@ def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, st
     ]
     broken = sum(1 for one in findings if one.violations)
     columns = ("invariant", "holds", "first ids", "which says") if broken else ("invariant", "holds")
-    session.voice.table(columns, (row[: len(columns)] for row in rows))
-    session.voice.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
+    session.output.table(columns, (row[: len(columns)] for row in rows))
+    session.output.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
     for name, channel in yielded:
-        session.voice.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
-    session.voice.text("\nWhat the promise does not cover:")
+        session.output.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
+    session.output.text("\nWhat the promise does not cover:")
     for limit in limits:
-        session.voice.text(f"- {limit}")
+        session.output.text(f"- {limit}")
 
 
 def _state(finding: Finding) -> str:

@@ -7,8 +7,8 @@ import typer
 from dispatcher.base.values.durations import instant
 from dispatcher.cli.options import Actor, Reason, Yes, confirm, deliveries_in_words, require_words, second, who
 from dispatcher.cli.session import Session
-from dispatcher.cli.slow_session import SlowSession
 from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.cli.terminal.output import tell
 from dispatcher.engine.store import held
 from dispatcher.engine.store.held import QuarantineCounts
 
@@ -32,25 +32,21 @@ def quarantine(
         raise typer.BadParameter(str(fault), param_hint="--before") from fault
     require_words("--reason", reason)
     by = who(session, actor)
-    slow = SlowSession.of(session)
-    with slow.database() as database:
-        found = slow.run(lambda: held.to_quarantine(database, time))
+    with session.database(slow=True) as database:
+        found = session.run(lambda: held.to_quarantine(database, time))
         count = found.deliveries + found.runs
         if count:
-            confirm(slow.voice, yes, count, _in_words(found, f"created before {second(time)} would be "))
-            found = slow.run(lambda: held.quarantine(database, time, by, reason))
-    if slow.voice.as_json:
-        slow.voice.record({"before": time, "held": found.deliveries, "paused_runs": found.runs})
-    elif not count:
-        slow.voice.text(f"nothing that is due was created before {second(time)}")
-    else:
-        places = [f"`{launcher()} held list`"] * bool(found.deliveries)
-        places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
-        slow.voice.text(_in_words(found) + (f": see {' and '.join(places)}" if places else ""))
+            confirm(session.output, yes, count, _in_words(found, f"created before {second(time)} would be "))
+            found = session.run(lambda: held.quarantine(database, time, by, reason))
+    places = [f"`{launcher()} held list`"] * bool(found.deliveries)
+    places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
+    text = _in_words(found) + (f": see {' and '.join(places)}" if places else "")
+    record = {"before": time, "held": found.deliveries, "paused_runs": found.runs}
+    tell(session, record, text if count else f"nothing that is due was created before {second(time)}")
 
 
 def _in_words(found: QuarantineCounts, about: str = "") -> str:
-    """Both counts, or the one that there is."""
+    """Return both counts, or the count that is not zero."""
     runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
     words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not found.runs)
     return ", ".join(words + [f"{runs} {'' if words else about}paused"] * bool(found.runs))

@@ -1,17 +1,16 @@
-"""The `selftest` command: replicas that are killed and cut off while they send, and whether every promise was kept."""
+"""The `selftest` command: it kills replicas and cuts their connections while they send, and checks every promise."""
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
+from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.db import embedded, pooler
 from dispatcher.selftest.audit import Violation
 from dispatcher.selftest.director import Progress as Done
@@ -21,28 +20,20 @@ from dispatcher.selftest.trial import Report, trial
 # An embedded server has 100 connections, and each replica may open eleven.
 REPLICAS_MAX = 7
 IDS_SHOWN_MAX = 5
-
-KillOption = Annotated[int, typer.Option("--kill", min=0, max=10_000, help="How often a replica is killed or stopped.")]
-MessagesOption = Annotated[int, typer.Option("--messages", min=2, max=10_000_000, help="How many are sent.")]
-ReplicasOption = Annotated[int, typer.Option("--replicas", min=1, max=REPLICAS_MAX, help="Processes at a time.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="What all disturbances are drawn from.")]
-LeaseOption = Annotated[float, typer.Option("--lease", min=0.5, max=60, help="Seconds until others take over.")]
-CutsOption = Annotated[
-    int, typer.Option("--cuts", min=-1, max=10_000, help="How often lines to Postgres are cut; -1: as often as killed.")
-]
-KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the providers' files.")]
+CUTS_HELP = "How often lines to Postgres are cut; -1: as often as killed."
+TALLIED = ["messages", "sent", "accepted", "asked_again", "duplicates", "lost", "failed", "held", "held_accepted"]
 
 
 def selftest(
     session: Session,
     *,
-    kill: KillOption = 20,
-    messages: MessagesOption = 10_000,
-    replicas: ReplicasOption = 2,
-    seed: SeedOption = 1,
-    lease: LeaseOption = 1.0,
-    cuts: CutsOption = -1,
-    keep: KeepOption = False,
+    kill: Annotated[int, typer.Option(min=0, max=10_000, help="How often a replica is killed or stopped.")] = 20,
+    messages: Annotated[int, typer.Option(min=2, max=10_000_000, help="How many are sent.")] = 10_000,
+    replicas: Annotated[int, typer.Option(min=1, max=REPLICAS_MAX, help="Processes at a time.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="What all disturbances are drawn from.")] = 1,
+    lease: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds until others take over.")] = 1.0,
+    cuts: Annotated[int, typer.Option(min=-1, max=10_000, help=CUTS_HELP)] = -1,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the ledgers.")] = False,
 ) -> None:
     """Kill replicas and cut their connections while they send, and check that nothing is lost and nothing sent twice.
 
@@ -53,24 +44,28 @@ def selftest(
     hush()
     plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
     url, server = embedded.start_unless_configured(session.config.database)
-    # It cuts connections itself, and makes a database that a pooler need not know.
+    # It cuts connections itself, and makes a database that a pooler need not have.
     past_pooler = pooler.url_of(session.config.database, url)
     try:
-        with _progress(session.voice, plan) as show:
+        with progress_bar(session.output, "starting", plan.messages) as at:
+
+            def show(done: Done) -> None:
+                at(done.written, f"{done.phase}: {done.written:,} messages, {done.kills} kills, {done.cuts} cuts")
+
             report = session.launch(_interruptible(plan, past_pooler, show, keep))
     finally:
         if server is not None:
             server.cleanup()
-    if session.voice.as_json:
-        session.voice.record(report)
+    if session.output.as_json:
+        session.output.record(report)
     else:
-        _tell(session.voice, report)
+        _tell(session.output, report)
     if not report.passed:
         raise typer.Exit(FAILED)
 
 
 async def _interruptible(plan: Plan, url: str, show: Callable[[Done], None], keep: bool) -> Report:
-    """A CI that has waited long enough sends SIGTERM: that ends it as Ctrl-C does, with everything put away."""
+    """End by SIGTERM, as a CI sends it, as by Ctrl-C: with everything removed."""
     me = asyncio.current_task()
     if me is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
@@ -80,79 +75,31 @@ async def _interruptible(plan: Plan, url: str, show: Callable[[Done], None], kee
         raise KeyboardInterrupt from None
 
 
-@contextmanager
-def _progress(voice: Voice, plan: Plan) -> Iterator[Callable[[Done], None]]:
-    """A bar on a terminal, and nothing elsewhere."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[tally]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    shown = voice.talk.is_terminal and not voice.as_json
-    with Progress(*columns, console=voice.talk, transient=True, disable=not shown) as progress:
-        bar = progress.add_task("starting", total=plan.messages, tally="")
-
-        def show(done: Done) -> None:
-            tally = f"{done.written:,} messages, {done.kills} kills, {done.cuts} cuts"
-            progress.update(bar, description=done.phase, completed=done.written, tally=tally)
-
-        yield show
-
-
-def _tell(voice: Voice, report: Report) -> None:
+def _tell(output: Output, report: Report) -> None:
     done = report.disturbed
-    columns = (
-        "",
-        "messages",
-        "sent",
-        "accepted",
-        "asked again",
-        "duplicates",
-        "lost",
-        "failed",
-        "held",
-        "of them accepted",
-    )
-    voice.table(
-        columns,
-        [
-            (
-                name,
-                t.messages,
-                t.sent,
-                t.accepted,
-                t.asked_again,
-                t.duplicates,
-                t.lost,
-                t.failed,
-                t.held,
-                t.held_accepted,
-            )
-            for name, t in report.providers.items()
-        ],
-    )
-    voice.text()
-    voice.text(f"kills        {_counts(done.kills)}")
-    voice.text(f"fault points {_counts(done.points)}")
-    voice.text(f"cuts         {_counts(done.cuts)}")
-    voice.text(
+    rows = ((name, *(getattr(tally, field) for field in TALLIED)) for name, tally in report.providers.items())
+    output.table(("", *(field.replace("_", " ") for field in TALLIED[:-1]), "of them accepted"), rows)
+    output.text()
+    output.text(f"kills        {_counts(done.kills)}")
+    output.text(f"fault points {_counts(done.points)}")
+    output.text(f"cuts         {_counts(done.cuts)}")
+    output.text(
         f"in flight    {done.in_flight_average:g} calls at a kill on average, {done.in_flight_max} at most in a class"
     )
     held = max((tally.held_max_per_kill for tally in report.providers.values()), default=0)
-    voice.text(f"held         {held} at most by one kill")
+    output.text(f"held         {held} at most by one kill")
     recovery, leave = done.recovery_seconds, done.exit_seconds
-    voice.text(f"recovery     {recovery.p50:g} s (p50), {recovery.max:g} s at most, {recovery.missing} did not come")
+    output.text(f"recovery     {recovery.p50:g} s (p50), {recovery.max:g} s at most, {recovery.missing} did not come")
     for slow in done.slowest:
-        voice.text(f"             {slow}")
-    voice.text(f"SIGTERM      {leave.p50:g} s to the exit (p50), {leave.max:g} s at most")
-    voice.text(f"time         {report.seconds:g} s, seed {report.plan.seed}")
+        output.text(f"             {slow}")
+    output.text(f"SIGTERM      {leave.p50:g} s to the exit (p50), {leave.max:g} s at most")
+    output.text(f"time         {report.seconds:g} s, seed {report.plan.seed}")
     for what, where in report.kept.items():
-        voice.text(f"{what:<12} {where}")
-    voice.text()
+        output.text(f"{what:<12} {where}")
+    output.text()
     for violation in report.violations:
-        voice.text(f"VIOLATED: {_words(violation)}")
-    voice.text("Every promise was kept." if report.passed else "Not every promise was kept.")
+        output.text(f"VIOLATED: {_words(violation)}")
+    output.text("Every promise was kept." if report.passed else "Not every promise was kept.")
 
 
 def _counts(counts: dict[str, int]) -> str:

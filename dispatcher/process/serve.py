@@ -10,6 +10,7 @@ import typer
 from dispatcher.base import fault_points
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush, patiently
+from dispatcher.cli.terminal.output import tell
 from dispatcher.config import logs
 from dispatcher.config.settings import Database
 from dispatcher.db import embedded, pooler
@@ -48,13 +49,8 @@ def migrate(session: Session, check: CheckOption = False) -> None:
     hush()
     found = session.launch(patiently(lambda: _migrate(config.database, check), config.database.url))
     names = [f"{migration.version:04}_{migration.name}" for migration in found]
-    if session.voice.as_json:
-        session.voice.record({"pending" if check else "applied": names})
-    else:
-        for name in names:
-            session.voice.text(f"{'pending' if check else 'applied'} {name}")
-        if not names:
-            session.voice.text("The schema is up to date.")
+    state = "pending" if check else "applied"
+    tell(session, {state: names}, *([f"{state} {name}" for name in names] or ["The schema is up to date."]))
     if check and names:
         raise typer.Exit(FAILED)
 

@@ -1,4 +1,4 @@
-"""Properties of alerts: equal errors are counted, messages are few, memory is bounded, and no content is told."""
+"""Properties of alerts: equal errors are counted, messages are few, memory is bounded, and no content is posted."""
 
 import asyncio
 import json
@@ -10,9 +10,9 @@ import pytest
 import structlog
 from msgspec import structs
 
-from dispatcher.alerts import Courier, slack
+from dispatcher.alerts import SlackAlerts, slack
 from dispatcher.alerts.collected import KINDS_MAX, Batch, Collected, Kind, Seen
-from dispatcher.alerts.log_handler import FOREIGN, UNTOLD, Ear
+from dispatcher.alerts.log_handler import IGNORED_EVENTS, LIBRARY_EVENT, ErrorHandler
 from dispatcher.alerts.message import message
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
@@ -98,18 +98,18 @@ def test_the_longest_message_is_one_that_slack_takes_whole() -> None:
     assert len(text(Batch(kinds, 10**9), "e" * 64, "i" * 255)) < 40_000
 
 
-# What is heard
+# What is collected from the log
 
 
 @pytest.fixture
-def heard() -> Iterator[list[Kind]]:
-    """What an ear on the program's own log hears."""
+def handled() -> Iterator[list[Kind]]:
+    """The errors that a handler on the program's own log collects."""
     root, found = logging.getLogger(), list[Kind]()
-    before, level, ear = root.handlers, root.level, Ear(found.append)
+    before, level, handler = root.handlers, root.level, ErrorHandler(found.append)
     configured = structlog.get_config()
     try:
         logs.configure(Log(level="error"))
-        root.addHandler(ear)
+        root.addHandler(handler)
         yield found
     finally:
         root.handlers, structlog_as_it_was = before, configured
@@ -122,19 +122,19 @@ def crash() -> None:
     raise ValueError(SECRET)
 
 
-def test_an_error_is_heard_by_its_event_its_part_its_class_and_its_place(heard: list[Kind]) -> None:
+def test_an_error_is_collected_by_its_event_its_part_its_class_and_its_place(handled: list[Kind]) -> None:
     log = structlog.get_logger()
     try:
         logs.set_level(None)  # type: ignore[arg-type]  # a crash inside our own code
     except AttributeError:
         log.exception("part.crashed", part="pipeline", error=SECRET, recipient=SECRET)
-    (kind,) = heard
+    (kind,) = handled
     assert (kind.event, kind.part, kind.error) == ("part.crashed", "pipeline", "AttributeError")
     assert kind.place.startswith("dispatcher/config/logs.py:")
 
 
 @pytest.mark.parametrize("how", ["current", "given", "grouped"])
-def test_the_class_is_that_of_the_exception_itself(heard: list[Kind], how: str) -> None:
+def test_the_class_is_that_of_the_exception_itself(handled: list[Kind], how: str) -> None:
     log = structlog.get_logger()
     try:
         crash()
@@ -147,35 +147,35 @@ def test_the_class_is_that_of_the_exception_itself(heard: list[Kind], how: str) 
             case _:
                 group = ExceptionGroup("outer", [ExceptionGroup(SECRET, [error])])
                 log.error("api.failed", operation="listRuns", exc_info=group)  # noqa: TRY400 - as above
-    (kind,) = heard
+    (kind,) = handled
     assert (kind.event, kind.part, kind.error) == ("api.failed", "listRuns", "ValueError")
     assert kind.place.startswith("test_alerts.py:")
 
 
-def test_what_others_log_as_an_error_is_heard_without_its_words(heard: list[Kind]) -> None:
+def test_what_others_log_as_an_error_is_collected_without_its_words(handled: list[Kind]) -> None:
     logging.getLogger("asyncio").error(SECRET)
-    assert heard == [Kind(FOREIGN, "asyncio")]
+    assert handled == [Kind(LIBRARY_EVENT, "asyncio")]
 
 
-def test_no_warning_is_heard_and_nothing_that_users_have_saved(heard: list[Kind]) -> None:
+def test_no_warning_is_collected_and_nothing_that_users_have_saved(handled: list[Kind]) -> None:
     log = structlog.get_logger()
     log.warning("channel.unready", channel="sms")
-    for event in UNTOLD:
+    for event in IGNORED_EVENTS:
         log.error(event)
     log.error("run.poison", run_id=17)
-    assert heard == [Kind("run.poison")]
+    assert handled == [Kind("run.poison")]
 
 
 def test_what_is_not_told_is_still_logged_by_somebody() -> None:
     source = "".join(path.read_text() for path in (ROOT / "dispatcher").rglob("*.py") if path.name != "ear.py")
-    assert [event for event in UNTOLD if f'("{event}"' not in source] == []
+    assert [event for event in IGNORED_EVENTS if f'("{event}"' not in source] == []
 
 
-# What is told
+# Messages
 
 
-class Told:
-    """A courier whose time stands still until it is moved, and the Slack that it posts to."""
+class Slack:
+    """Alerts whose time stands still until it is moved, and the Slack that it posts to."""
 
     def __init__(self, far: FakeServer) -> None:
         self.far = far
@@ -184,17 +184,17 @@ class Told:
         self.metrics = Metrics()
         settings = Alerts(slack=far.url, allow_addresses=LOOPBACK, collect_seconds=5.0, every_seconds=60.0)
         clock = Clock(monotonic=lambda: self.now)
-        self.courier = Courier(settings, "one", lambda: self.away_since, clock, self.metrics, lambda: 0.0)
+        self.alerts = SlackAlerts(settings, "one", lambda: self.away_since, clock, self.metrics, lambda: 0.0)
 
     async def after(self, seconds: float) -> int:
         """How many messages there were once so much time has passed."""
         self.now += seconds
-        await self.courier.run_once()
+        await self.alerts.run_once()
         return len(self.far.requests)
 
     def set(self, **changed: Any) -> None:
         """Another configuration."""
-        self.courier.adopt(structs.replace(self.courier.settings, **changed))
+        self.alerts.adopt(structs.replace(self.alerts.settings, **changed))
 
     def last(self) -> str:
         """The last message."""
@@ -206,153 +206,153 @@ class Told:
 
 
 @pytest.fixture
-async def told() -> AsyncIterator[Told]:
+async def posted() -> AsyncIterator[Slack]:
     """Nothing has happened yet."""
     async with FakeServer(OK) as far:
-        yield Told(far)
+        yield Slack(far)
 
 
-async def test_the_first_error_waits_for_company_and_then_there_is_one_message(told: Told) -> None:
-    assert await told.after(1) == 0
+async def test_the_first_error_waits_for_others_and_then_there_is_one_message(posted: Slack) -> None:
+    assert await posted.after(1) == 0
     for _ in range(3):
-        told.courier.hear(CRASH)
-        assert await told.after(1) == 0
-    assert await told.after(3) == 1
-    assert "one has 3 errors" in told.last()
-    assert "(3 times, " in told.last()
-    assert await told.after(1_000) == 1
-    assert told.counted("sent") == 1
+        posted.alerts.add(CRASH)
+        assert await posted.after(1) == 0
+    assert await posted.after(3) == 1
+    assert "one has 3 errors" in posted.last()
+    assert "(3 times, " in posted.last()
+    assert await posted.after(1_000) == 1
+    assert posted.counted("sent") == 1
 
 
-async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_meanwhile(told: Told) -> None:
-    told.courier.hear(CRASH)
-    assert await told.after(0) == 0
-    assert await told.after(5) == 1
+async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_meanwhile(posted: Slack) -> None:
+    posted.alerts.add(CRASH)
+    assert await posted.after(0) == 0
+    assert await posted.after(5) == 1
     for _ in range(50):
-        told.courier.hear(CRASH)
-        assert await told.after(1) == 1
-    assert await told.after(9) == 1
-    assert await told.after(1) == 2
-    assert "(50 times, " in told.last()
+        posted.alerts.add(CRASH)
+        assert await posted.after(1) == 1
+    assert await posted.after(9) == 1
+    assert await posted.after(1) == 2
+    assert "(50 times, " in posted.last()
 
 
 @pytest.mark.parametrize(
     "trouble", [dropped, says(500), says(404, raw=b"no_service"), says(302, Location="https://example.org")]
 )
-async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhile(told: Told, trouble: Any) -> None:
-    told.far.next.append(trouble)
-    told.courier.hear(CRASH)
-    await told.after(0)
-    assert await told.after(5) == 1
-    assert told.counted("failed") == 1
-    told.courier.hear(CRASH)
-    assert await told.after(59) == 1
-    assert await told.after(1) == 2
-    assert "one has 2 errors" in told.last()
-    assert (told.counted("failed"), told.counted("sent")) == (1, 1)
+async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhile(posted: Slack, trouble: Any) -> None:
+    posted.far.next.append(trouble)
+    posted.alerts.add(CRASH)
+    await posted.after(0)
+    assert await posted.after(5) == 1
+    assert posted.counted("failed") == 1
+    posted.alerts.add(CRASH)
+    assert await posted.after(59) == 1
+    assert await posted.after(1) == 2
+    assert "one has 2 errors" in posted.last()
+    assert (posted.counted("failed"), posted.counted("sent")) == (1, 1)
 
 
-async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url(told: Told) -> None:
-    told.far.next += [says(429, retry_after="3000")] * 2
-    told.courier.hear(CRASH)
-    await told.after(0)
-    assert await told.after(5) == 1
-    assert await told.after(2_999) == 1
-    assert await told.after(1) == 2
-    told.set(environment="production")
-    assert await told.after(100) == 2
-    told.set(slack=told.far.url + "/other")
-    assert await told.after(0) == 3
-    assert told.last().startswith("production: one has 1 error")
+async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url(posted: Slack) -> None:
+    posted.far.next += [says(429, retry_after="3000")] * 2
+    posted.alerts.add(CRASH)
+    await posted.after(0)
+    assert await posted.after(5) == 1
+    assert await posted.after(2_999) == 1
+    assert await posted.after(1) == 2
+    posted.set(environment="production")
+    assert await posted.after(100) == 2
+    posted.set(slack=posted.far.url + "/other")
+    assert await posted.after(0) == 3
+    assert posted.last().startswith("production: one has 1 error")
 
 
-async def test_who_may_not_be_connected_to_is_not(told: Told) -> None:
-    told.set(allow_addresses="")
-    told.courier.hear(CRASH)
-    await told.after(0)
-    assert await told.after(5) == 0
-    assert told.counted("failed") == 1
+async def test_who_may_not_be_connected_to_is_not(posted: Slack) -> None:
+    posted.set(allow_addresses="")
+    posted.alerts.add(CRASH)
+    await posted.after(0)
+    assert await posted.after(5) == 0
+    assert posted.counted("failed") == 1
 
 
-async def test_without_a_url_nothing_is_kept(told: Told) -> None:
-    url = told.courier.settings.slack
-    told.courier.hear(CRASH)
-    told.set(slack="")
-    told.courier.hear(CRASH)
-    await told.after(100)
-    told.set(slack=url)
-    assert await told.after(100) == 0
-    assert await told.after(100) == 0
+async def test_without_a_url_nothing_is_kept(posted: Slack) -> None:
+    url = posted.alerts.settings.slack
+    posted.alerts.add(CRASH)
+    posted.set(slack="")
+    posted.alerts.add(CRASH)
+    await posted.after(100)
+    posted.set(slack=url)
+    assert await posted.after(100) == 0
+    assert await posted.after(100) == 0
 
 
-async def test_kinds_that_were_forgotten_are_counted_and_told(told: Told) -> None:
+async def test_kinds_that_were_forgotten_are_counted_and_told(posted: Slack) -> None:
     for number in range(KINDS_MAX + 4):
-        told.courier.hear(structs.replace(CRASH, part=str(number)))
-    await told.after(0)
-    assert await told.after(5) == 1
-    assert told.metrics.registry.get_sample_value("dispatcher_alerts_dropped_total") == 4
-    assert "and 4 of further kinds" in told.last()
+        posted.alerts.add(structs.replace(CRASH, part=str(number)))
+    await posted.after(0)
+    assert await posted.after(5) == 1
+    assert posted.metrics.registry.get_sample_value("dispatcher_alerts_dropped_total") == 4
+    assert "and 4 of further kinds" in posted.last()
 
 
-async def test_an_outage_is_told_once_and_the_next_one_again(told: Told, heard: list[Kind]) -> None:
-    told.away_since = told.now
-    await told.after(29)
-    assert heard == []
-    await told.after(1)
-    await told.after(100)
-    assert heard == [Kind("database.away_long")]
-    told.away_since = None
-    await told.after(1)
-    told.away_since = told.now
-    await told.after(31)
-    assert heard == [Kind("database.away_long")] * 2
+async def test_an_outage_is_told_once_and_the_next_one_again(posted: Slack, handled: list[Kind]) -> None:
+    posted.away_since = posted.now
+    await posted.after(29)
+    assert handled == []
+    await posted.after(1)
+    await posted.after(100)
+    assert handled == [Kind("database.away_long")]
+    posted.away_since = None
+    await posted.after(1)
+    posted.away_since = posted.now
+    await posted.after(31)
+    assert handled == [Kind("database.away_long")] * 2
 
 
 # While the program runs
 
 
-async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(told: Told, heard: list[Kind]) -> None:
+async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(posted: Slack, handled: list[Kind]) -> None:
     async def run() -> None:
-        async with told.courier.listening():
+        async with posted.alerts.collecting():
             structlog.get_logger().error("results.unwritten")
             crash()
 
     with pytest.raises(ValueError, match="hunter2"):
         await run()
-    assert [line.split(" (")[0].split(" at ")[0] for line in told.last().splitlines()] == [
+    assert [line.split(" (")[0].split(" at ")[0] for line in posted.last().splitlines()] == [
         "one has 2 errors",
         "• results.unwritten",
         "• process.failed: ValueError",
     ]
-    assert "hunter2" not in told.last()
-    assert len(told.far.requests) == 1
+    assert "hunter2" not in posted.last()
+    assert len(posted.far.requests) == 1
 
 
-async def test_an_end_without_an_error_tells_nothing(told: Told, heard: list[Kind]) -> None:
-    async with told.courier.listening():
+async def test_an_end_without_an_error_sends_nothing(posted: Slack, handled: list[Kind]) -> None:
+    async with posted.alerts.collecting():
         pass
-    assert told.far.requests == []
+    assert posted.far.requests == []
 
 
 async def test_no_end_waits_for_a_slack_that_is_silent(
-    told: Told, heard: list[Kind], monkeypatch: pytest.MonkeyPatch
+    posted: Slack, handled: list[Kind], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slack, "FAREWELL_SECONDS_MAX", 0.05)
-    told.far.always = silent = Silent()
+    monkeypatch.setattr(slack, "LAST_MESSAGE_SECONDS_MAX", 0.05)
+    posted.far.always = silent = Silent()
     async with asyncio.timeout(slack.CALL_SECONDS_MAX):
-        async with told.courier.listening():
+        async with posted.alerts.collecting():
             structlog.get_logger().error("results.unwritten")
     assert silent.begun.is_set()
     silent.let_go.set()
 
 
-async def test_it_goes_on_by_itself(told: Told, heard: list[Kind]) -> None:
-    told.set(collect_seconds=0.001)
-    told.far.always = silent = Silent()
+async def test_it_goes_on_by_itself(posted: Slack, handled: list[Kind]) -> None:
+    posted.set(collect_seconds=0.001)
+    posted.far.always = silent = Silent()
     silent.let_go.set()
-    async with told.courier.listening():
+    async with posted.alerts.collecting():
         structlog.get_logger().error("results.unwritten")
         while not silent.begun.is_set():
-            told.now += 1
+            posted.now += 1
             await asyncio.sleep(0.01)
-    assert "results.unwritten" in told.last()
+    assert "results.unwritten" in posted.last()

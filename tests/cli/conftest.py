@@ -1,18 +1,18 @@
-"""What tests of the command line share: the program that a module has, and the two doors to it."""
+"""Fixtures of the command line: the program that a module has, and the two ways to call it."""
 
 import pytest
 
-from tests.support.far import Door, Far
 from tests.support.program import Program
+from tests.support.remote_cli import Cli, RemoteCli
 
 
 @pytest.fixture(scope="module")
-def far(serving: Program) -> Far:
+def remote(serving: Program) -> RemoteCli:
     """The shared program's server, with a key of an administrator."""
-    return Far(serving)
+    return RemoteCli(serving)
 
 
 @pytest.fixture(params=["database", "server"])
-def door(request: pytest.FixtureRequest, serving: Program, far: Far) -> Door:
-    """Each of the two doors."""
-    return serving if request.param == "database" else far
+def cli(request: pytest.FixtureRequest, serving: Program, remote: RemoteCli) -> Cli:
+    """The command line, locally and remotely."""
+    return serving if request.param == "database" else remote

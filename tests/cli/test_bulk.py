@@ -1,132 +1,50 @@
-"""Sweeping: each thing that a connection may wait for has its end, and none of them comes before it."""
+"""Properties of bulk commands: they act on as many as were counted, and say how far they came."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import uvicorn
-from msgspec import Struct
-from uvicorn.server import ServerState
+import typer
 
-from dispatcher.http.server.connections import (
-    ANSWER_SECONDS_MAX,
-    BODY_SECONDS_MAX,
-    KEEP_ALIVE_SECONDS,
-    LINGER_SECONDS,
-    Connection,
-)
+from dispatcher.cli.calls.bulk import Matched, act_on_all
+from dispatcher.cli.calls.caller import Caller
+from dispatcher.cli.terminal.console import Output
+from dispatcher.endpoints import ENDPOINTS
+from dispatcher.features.held.commands import WORDS
+from dispatcher.http.bulk import NotDone, Swept
 
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-# More than a socket takes of what its other side does not read.
-LARGE = 32 * 1024 * 1024
-HEAD = b"POST /x HTTP/1.1\r\nhost: here\r\ncontent-length: 10\r\n\r\n"
+MORE = "next"
 
 
-class _App:
-    """Answers as it is told to, and says when it has."""
+def _caller(asked: list[dict[str, Any]], *answers: Swept) -> Caller:
+    left = iter(answers)
 
-    def __init__(self, *, reads: bool, size: int) -> None:
-        self._reads = reads
-        self._size = size
-        self.began, self.answered = asyncio.Event(), asyncio.Event()
+    def ask(_endpoint: object, body: dict[str, Any]) -> Swept:
+        asked.append(body)
+        return next(left)
 
-    async def __call__(self, _scope: object, receive: Receive, send: Send) -> None:
-        self.began.set()
-        more = self._reads
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            more = message["more_body"]
-        length = (b"content-length", b"%d" % self._size)
-        await send({"type": "http.response.start", "status": 200, "headers": [length]})
-        await send({"type": "http.response.body", "body": b"x" * self._size})
-        self.answered.set()
+    return cast("Caller", SimpleNamespace(output=Output(as_json=True), ask=ask))
 
 
-class _Told:
-    """A transport that tells how it is ended. (uvloop calls one closing whose writing side is closed.)"""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self.ended: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def abort(self) -> None:
-        self.ended.append("aborted")
-        self._transport.abort()
-
-    def close(self) -> None:
-        self.ended.append("closed")
-        self._transport.close()
+def _swept(done: int, refused: int = 0, next_cursor: str | None = MORE) -> Swept:
+    problems = [NotDone(one, "early", "not yet") for one in range(refused)]
+    return Swept(done=done, not_done=refused, refused=problems, next_cursor=next_cursor)
 
 
-@asynccontextmanager
-async def _connected(app: _App) -> AsyncIterator[tuple[Connection, asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection as the server has it, and its other side."""
-    config = uvicorn.Config(cast("Any", app), log_config=None, ws="none", lifespan="off")
-    config.load()
-    loop = asyncio.get_running_loop()
-    made: asyncio.Future[Connection] = loop.create_future()
-    lost = asyncio.Event()
-
-    class Ours(Connection):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-            super().connection_made(transport)
-            made.set_result(self)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            lost.set()
-
-    async with await loop.create_server(lambda: Ours(config, ServerState(), {}), "127.0.0.1", 0) as server:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        try:
-            yield await made, reader, writer
-        finally:
-            writer.transport.abort()
-            await lost.wait()
+def test_no_more_are_acted_on_than_were_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[dict[str, Any]] = []
+    caller = _caller(asked, _swept(500), _swept(100))
+    act_on_all(caller, WORDS, [Matched(600, ENDPOINTS[0], {"reason": "x"})], yes=True)
+    assert [(one["limit"], one["cursor"]) for one in asked] == [(500, None), (100, MORE)]
+    assert json.loads(capsys.readouterr().out) == {"held": 600, "settled": 600, "not_settled": 0}
 
 
-class _Case(Struct, frozen=True):
-    """What is sent, what is answered, what is waited for before it is swept, and how long that may take."""
-
-    sent: bytes
-    seconds: float
-    reads: bool = False
-    size: int = 2
-    # The end of what the other side reads.
-    read: bytes = b""
-    end: str = "aborted"
-    waits: str = "answered"
-
-
-CASES = {
-    "a body that stops": _Case(HEAD + b"x", BODY_SECONDS_MAX, reads=True, waits="began"),
-    "the rest of a body that is answered": _Case(HEAD + b"x", LINGER_SECONDS),
-    "an answer that nobody takes": _Case(b"GET /x HTTP/1.1\r\nhost: here\r\n\r\n", ANSWER_SECONDS_MAX, size=LARGE),
-    "somebody who was refused": _Case(b"nonsense\r\n\r\n", LINGER_SECONDS, read=b"}", waits=""),
-    "another request": _Case(b"GET /x HTTP/1.1\r\nhost: here\r\n\r\n", KEEP_ALIVE_SECONDS, read=b"xx", end="closed"),
-}
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_what_is_waited_for_has_its_time_and_no_more(case: _Case) -> None:
-    app = _App(reads=case.reads, size=case.size)
-    async with _connected(app) as (connection, reader, writer):
-        writer.write(case.sent)
-        if case.waits:
-            await getattr(app, case.waits).wait()
-        if case.read:
-            await reader.readuntil(case.read)
-        told = _Told(connection.transport)
-        connection.transport = cast("asyncio.Transport", told)
-        connection.sweep(connection.since + case.seconds - 0.5)
-        assert told.ended == []
-        connection.sweep(connection.since + case.seconds + 0.5)
-        assert told.ended == [case.end]
+def test_what_was_refused_is_told_with_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    caller = _caller([], _swept(1, refused=1, next_cursor=None), _swept(2, next_cursor=None))
+    matched = [Matched(2, ENDPOINTS[0], {}, {"kind": "run"}), Matched(2, ENDPOINTS[0], {}, {"kind": "delivery"})]
+    with pytest.raises(typer.Exit):
+        act_on_all(caller, WORDS, matched, yes=True)
+    said, told = capsys.readouterr()
+    assert json.loads(said) == {"held": 4, "settled": 3, "not_settled": 1}
+    assert json.loads(told) == {"id": 0, "done": False, "answer": "early", "message": "not yet", "kind": "run"}

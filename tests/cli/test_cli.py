@@ -430,7 +430,7 @@ async def test_the_demonstration_s_deliveries_wait_for_its_database(empty_url: s
 
 def test_help_is_quick_because_nothing_heavy_is_imported_for_it() -> None:
     heavy = ("aiohttp", "litestar", "uvicorn", "dispatcher.app")
-    code = f"import sys, dispatcher.cli; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, dispatcher.__main__; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert found.stdout.decode().strip() == "[]"
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from dispatcher.cli import root
 from dispatcher.cli.options import confirm, require_words, who
-from dispatcher.cli.session import Session
-from dispatcher.cli.slow_session import PLANNED
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.session import SLOW_SESSION, Session
+from dispatcher.cli.terminal.console import Output
+from dispatcher.commands import COMMANDS
 from dispatcher.db import checks
 from dispatcher.db.database import SESSION
 from dispatcher.features.held.commands import refusal_sentence
@@ -65,7 +65,7 @@ def test_every_invariant_has_its_sentence(invariant: str) -> None:
 
 
 def test_what_reads_whole_tables_is_planned_freely() -> None:
-    assert not {name for name in SESSION if name.startswith("enable_")} & set(PLANNED)
+    assert not {name for name in SESSION if name.startswith("enable_")} & set(SLOW_SESSION)
 
 
 @pytest.mark.parametrize("words", ["", "  ", "a\0b", "\udcff"])
@@ -78,9 +78,9 @@ def test_what_is_kept_for_others_has_to_say_something(words: str) -> None:
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_without_a_terminal_nobody_is_asked(as_json: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    confirm(Voice(as_json), True, 3, "3 would go")
+    confirm(Output(as_json), True, 3, "3 would go")
     with pytest.raises(typer.Exit):
-        confirm(Voice(as_json), False, 3, "3 would go")
+        confirm(Output(as_json), False, 3, "3 would go")
     assert "--yes" in capfd.readouterr().err
 
 
@@ -115,7 +115,7 @@ def test_without_a_terminal_nobody_is_asked(as_json: bool, capfd: pytest.Capture
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused_before_anything_is_asked(arguments: str, words: str) -> None:
-    result = CliRunner().invoke(root.command_line([]), arguments.split())
+    result = CliRunner().invoke(root.command_line([], COMMANDS), arguments.split())
     assert result.exit_code == 2
     assert words in result.output
 
@@ -123,10 +123,12 @@ def test_a_command_line_that_makes_no_sense_is_refused_before_anything_is_asked(
 @pytest.mark.parametrize("width", ["60", "200"])
 def test_the_help_of_all_commands_is_that_of_each(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", width)
-    shown, real = (CliRunner().invoke(app, ["--help"]).output for app in (root.overview(), root.command_line([])))
+    shown, real = (
+        CliRunner().invoke(app, ["--help"]).output for app in (root.overview(COMMANDS), root.command_line([], COMMANDS))
+    )
     assert shown == real
-    commands = get_command(root.command_line([])).commands  # type: ignore[attr-defined]  # a group has them
-    summaries = {name: place.summary for name, place in root.COMMANDS.items()}
+    commands = get_command(root.command_line([], COMMANDS)).commands  # type: ignore[attr-defined]  # a group has them
+    summaries = {name: entry.summary for name, entry in COMMANDS.items()}
     assert summaries == {name: one.get_short_help_str(1_000) for name, one in commands.items()}
 
 
@@ -134,14 +136,16 @@ def test_the_help_of_all_commands_is_that_of_each(width: str, monkeypatch: pytes
     ("words", "code", "said"), [("", 2, "Commands:"), ("rusn list", 2, "runs"), ("--version", 0, "")]
 )
 def test_a_command_line_that_names_no_command_is_answered(words: str, code: int, said: str) -> None:
-    result = CliRunner().invoke(root.overview(), words.split())
+    result = CliRunner().invoke(root.overview(COMMANDS), words.split())
     assert (result.exit_code, said in result.output) == (code, True)
 
 
 def test_the_help_of_all_commands_loads_none_of_them() -> None:
-    loaded = "import sys, dispatcher.cli; print(*sorted(one for one in sys.modules if one.startswith('dispatcher.')))"
+    loaded = (
+        "import sys, dispatcher.__main__; print(*sorted(one for one in sys.modules if one.startswith('dispatcher.')))"
+    )
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    rooms = {f"dispatcher.{one}" for one in ("base", "base.version", "cli", "cli.terminal")}
+    rooms = {f"dispatcher.{one}" for one in ("__main__", "base", "base.version", "cli", "cli.terminal", "commands")}
     assert set(done.stdout.split()) == rooms | {
         f"dispatcher.cli.{one}" for one in ("app", "root", "terminal.launcher", "terminal.standard_streams")
     }

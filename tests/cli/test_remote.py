@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from tests.cli.test_operate import put, put_held, rows, talk, text, until_lives
 from tests.support.caller import make_key
-from tests.support.far import Done, Far, told
 from tests.support.program import Program
+from tests.support.remote_cli import Done, RemoteCli, told
 
 CHUNK_BYTES = 65_536
 WHY = ("--reason", "to see")
@@ -26,60 +26,60 @@ def said(done: Done, code: int) -> dict[str, Any]:
     return error
 
 
-async def test_a_key_that_is_not_good_is_said(serving: Program, far: Far) -> None:
-    wrong = said(Far(serving, NO_KEY).run("runs", "list", "--json"), 1)
+async def test_a_key_that_is_not_good_is_said(serving: Program, remote: RemoteCli) -> None:
+    wrong = said(RemoteCli(serving, NO_KEY).run("runs", "list", "--json"), 1)
     assert (wrong["error"], wrong["message"]) == (
         "Unauthenticated",
         "the server does not take our key: this is no key of ours",
     )
     made = serving.run("keys", "create", "gone", "--role", "systemAdmin", *WHY)
-    gone = Far(serving, made.stdout.decode().strip())
+    gone = RemoteCli(serving, made.stdout.decode().strip())
     text(serving.run("keys", "revoke", "gone", *WHY))
     await serving.until(lambda: "is revoked" in gone.run("runs", "list").stderr.decode(), "it is revoked")
-    operator = Far(serving, make_key(serving, "triggerOperator"))
+    operator = RemoteCli(serving, make_key(serving, "triggerOperator"))
     assert "takes a systemAdmin" in talk(operator.run("deliveries", "list"), 1)
     # It may not see workflows, and is told all the same that there is none.
     assert "there is no workflow 'nobody'" in talk(operator.run("trigger", "nobody"), 3)
 
 
-async def test_what_a_key_does_not_open_is_refused_before_anything_is_done(far: Far, serving: Program) -> None:
-    elsewhere = said(far.run("trigger", "any", "--tenant", "acme", "--workspace", "main", "--json"), 2)
+async def test_what_a_key_does_not_open_is_refused_before_anything_is_done(remote: RemoteCli, serving: Program) -> None:
+    elsewhere = said(remote.run("trigger", "any", "--tenant", "acme", "--workspace", "main", "--json"), 2)
     assert elsewhere["error"] == "OtherWorkspace"
     assert [fault["path"] for fault in elsewhere["faults"]] == ["--tenant", "--workspace"]
     assert "opens default, and not acme" in elsewhere["faults"][0]["message"]
-    assert "opens default, and not acme" in talk(far.run("deliveries", "list", "--tenant", "acme"), 2)
-    assert rows(far.run("deliveries", "list", "--tenant", "default", "--limit", "1", "--json")) is not None
-    assert "opens default, and not acme" in talk(far.run(*SEND, "--key", "elsewhere", "--tenant", "acme"), 2)
+    assert "opens default, and not acme" in talk(remote.run("deliveries", "list", "--tenant", "acme"), 2)
+    assert rows(remote.run("deliveries", "list", "--tenant", "default", "--limit", "1", "--json")) is not None
+    assert "opens default, and not acme" in talk(remote.run(*SEND, "--key", "elsewhere", "--tenant", "acme"), 2)
     line = b'{"idempotency_key": "elsewhere", "channel": "sms", "to": "1", "body": "x", "tenant_id": "acme"}'
-    refused = json.loads(far.run("send", "--file", "-", "--json", stdin=line).stderr)
+    refused = json.loads(remote.run("send", "--file", "-", "--json", stdin=line).stderr)
     assert refused["faults"] == [{"path": "tenant_id", "message": "the key opens default"}]
-    theirs = Far(serving, make_key(serving, "systemAdmin", "acme", "main"))
+    theirs = RemoteCli(serving, make_key(serving, "systemAdmin", "acme", "main"))
     (sent,) = rows(theirs.run(*SEND, "--key", "of acme", "--json"))
     (shown,) = rows(theirs.run("deliveries", "show", "--key", "of acme", "--json"))
     assert (shown["id"], shown["tenant_id"], shown["workspace_id"]) == (sent["id"], "acme", "main")
-    assert "there is no delivery" in talk(far.run("deliveries", "show", str(sent["id"])), 1)
+    assert "there is no delivery" in talk(remote.run("deliveries", "show", str(sent["id"])), 1)
 
 
-async def test_what_only_a_database_can_do_is_said(far: Far) -> None:
+async def test_what_only_a_database_can_do_is_said(remote: RemoteCli) -> None:
     for words, why in (
         ("migrate --check", "unset DISPATCHER_URL"),
         ("check", "unset DISPATCHER_URL"),
         ("quarantine --before 2030-01-01T00:00:00Z --reason restored", "unset DISPATCHER_URL"),
     ):
-        error = said(far.run(*words.split(), "--json"), 2)
+        error = said(remote.run(*words.split(), "--json"), 2)
         assert (error["error"], why in error["message"]) == ("NoRemoteForm", True)
-    assert "--actor" in talk(far.run("runs", "cancel", "1", *WHY, "--actor", "ann"), 2)
-    assert "DISPATCHER_URL" in talk(far.run("runs", "list", DISPATCHER_URL="nowhere"), 2)
+    assert "--actor" in talk(remote.run("runs", "cancel", "1", *WHY, "--actor", "ann"), 2)
+    assert "DISPATCHER_URL" in talk(remote.run("runs", "list", DISPATCHER_URL="nowhere"), 2)
 
 
-async def test_a_server_that_is_away_is_said_with_its_address(far: Far) -> None:
+async def test_a_server_that_is_away_is_said_with_its_address(remote: RemoteCli) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        error = said(far.run("runs", "list", "--json", DISPATCHER_URL=away), 1)
+        error = said(remote.run("runs", "list", "--json", DISPATCHER_URL=away), 1)
     assert error["error"] == "Unavailable"
     assert away in error["message"]
-    assert far.environment["DISPATCHER_KEY"] not in json.dumps(error)
+    assert remote.environment["DISPATCHER_KEY"] not in json.dumps(error)
 
 
 @asynccontextmanager
@@ -123,18 +123,18 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said:
     writer.close()
 
 
-async def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_is_done_twice(far: Far) -> None:
-    async with cutting(far.program, 2) as address:
-        sent = await asyncio.to_thread(far.run, *SEND, "--key", "lost", "--json", DISPATCHER_URL=address)
+async def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_is_done_twice(remote: RemoteCli) -> None:
+    async with cutting(remote.program, 2) as address:
+        sent = await asyncio.to_thread(remote.run, *SEND, "--key", "lost", "--json", DISPATCHER_URL=address)
     (answer,) = rows(sent)
     assert (answer["idempotency_key"], answer["duplicate"]) == ("lost", False)
     delivery = str(answer["id"])
-    async with cutting(far.program, 1) as address:
+    async with cutting(remote.program, 1) as address:
         cancelled = await asyncio.to_thread(
-            far.run, "deliveries", "cancel", delivery, *WHY, "--json", DISPATCHER_URL=address
+            remote.run, "deliveries", "cancel", delivery, *WHY, "--json", DISPATCHER_URL=address
         )
     assert [(one["done"], one["answer"]) for one in rows(cancelled)] == [(True, "cancelled")]
-    (shown,) = rows(far.run("deliveries", "show", delivery, "--json"))
+    (shown,) = rows(remote.run("deliveries", "show", delivery, "--json"))
     assert [one["action"] for one in shown["actions"]] == ["cancel"]
 
 
@@ -146,35 +146,35 @@ async def test_held_and_dead_ones_look_and_end_the_same_through_a_server(program
         "UPDATE dispatcher.delivery_state SET run_at = now() + interval '1 day' WHERE id = $1", waiting
     )
     await program.start()
-    far = Far(program)
+    remote = RemoteCli(program)
     for words in (f"held show {early} --json", f"held show {waiting}", "held list --channel sms --json"):
-        near, there = program.run(*words.split()), far.run(*words.split())
+        near, there = program.run(*words.split()), remote.run(*words.split())
         assert (near.returncode, near.stderr) == (there.returncode, there.stderr)
         assert told(rows(near, near.returncode)) == rows(there, near.returncode)
     ids = [str(one) for one in (held[0], early, waiting, 999_999)]
     resolve = ("held", "resolve", *ids, "--failed", "--reason", "gone", "--json")
-    answers = rows(far.run(*resolve), 1)
+    answers = rows(remote.run(*resolve), 1)
     assert [one["answer"] for one in answers] == ["settled", "early", "not held", "unknown"]
     assert timeless(answers[1:]) == timeless(rows(program.run(*resolve), 1)[1:])
-    assert "key systemAdmin" in text(far.run("held", "resolve", ids[0], "--sent", "--reason", "x"), 1)
+    assert "key systemAdmin" in text(remote.run("held", "resolve", ids[0], "--sent", "--reason", "x"), 1)
 
-    (dead,) = rows(far.run("dead", "list", "--json"))
+    (dead,) = rows(remote.run("dead", "list", "--json"))
     assert dead == rows(program.run("dead", "list", "--json"))[0]
     assert dead["letter"] == f"delivery:{held[0]}"
-    assert text(far.run("dead", "show", dead["letter"])).startswith("delivery")
-    acted = rows(far.run("dead", "replay", dead["letter"], "run:999999", *WHY, "--json"), 1)
+    assert text(remote.run("dead", "show", dead["letter"])).startswith("delivery")
+    acted = rows(remote.run("dead", "replay", dead["letter"], "run:999999", *WHY, "--json"), 1)
     assert [(one["done"], one["answer"]) for one in acted] == [(True, "reopened"), (False, "none")]
-    assert "is no dead letter" in talk(far.run("dead", "show", dead["letter"]), 1)
+    assert "is no dead letter" in talk(remote.run("dead", "show", dead["letter"]), 1)
     await until_lives(connection, held[:1], "sent")
 
     sweep = ("held", "resolve", "--all", "--channel", "sms", "--failed", "--reason", "all lost")
-    assert "2 deliveries would be settled as failed" in talk(far.run(*sweep), 1)
-    swept = far.run(*sweep, "--yes", "--json")
+    assert "2 deliveries would be settled as failed" in talk(remote.run(*sweep), 1)
+    swept = remote.run(*sweep, "--yes", "--json")
     assert rows(swept, 1) == [{"held": 2, "settled": 1, "not_settled": 1}]
     assert [json.loads(line)["id"] for line in swept.stderr.splitlines()] == [early]
-    discarded = far.run("dead", "discard", "--all", "--channel", "sms", *WHY, "--yes", "--json")
+    discarded = remote.run("dead", "discard", "--all", "--channel", "sms", *WHY, "--yes", "--json")
     assert rows(discarded) == [{"dead": 1, "discarded": 1, "not_discarded": 0}]
-    assert rows(far.run("dead", "list", "--json")) == []
+    assert rows(remote.run("dead", "list", "--json")) == []
 
 
 def timeless(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """A remote call does nothing where another workspace is named than the one that its key opens."""
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from dispatcher.cli.calls.remote import Remote
 from dispatcher.client.transport import Method, Reply, Transport
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.http.endpoints import Endpoint
-from tests.support.far import Far
+from tests.support.remote_cli import RemoteCli
 
 
 class Watched(Transport):
@@ -35,9 +36,10 @@ def _names_no_workspace(one: Endpoint) -> bool:
     [one for one in ENDPOINTS if _names_no_workspace(one) and not (one.enveloped or one.elsewhere)],
     ids=lambda one: one.operation,
 )
-async def test_no_endpoint_is_asked_where_another_workspace_is_named(far: Far, one: Endpoint) -> None:
+async def test_no_endpoint_is_asked_where_another_workspace_is_named(remote: RemoteCli, one: Endpoint) -> None:
     request = Request(one, dict.fromkeys(one.names, "7"), {}, None, is_file=False, names_workspace=False)
-    async with Watched(far.environment["DISPATCHER_URL"], far.environment["DISPATCHER_KEY"]) as transport:
+    watched = Watched(remote.environment["DISPATCHER_URL"], remote.environment["DISPATCHER_KEY"])
+    async with aclosing(watched) as transport:
         for tenant, workspace in (("acme", None), (None, "west")):
             with pytest.raises(OtherWorkspace, match=tenant or workspace):
                 await Remote(transport, tenant, workspace).ask(request)

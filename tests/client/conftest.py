@@ -1,4 +1,4 @@
-"""What the tests of the client share: a program at work, workflows of its own, and both doors to it."""
+"""What the tests of the client share: a program at work, workflows of its own, and both clients to it."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from dispatcher.client import Client, Door, Inside
+from dispatcher.client import AnyClient, Client, TransactionClient
 from tests.client.workflows import WORKFLOWS
 from tests.conformance.runs import Running, running
 from tests.support.caller import make_key
@@ -47,24 +47,24 @@ async def application(place: Running, shared_url: str) -> AsyncIterator[Connecti
 
 @pytest.fixture(scope="module")
 async def http(place: Running) -> AsyncIterator[Client]:
-    """The door over HTTP."""
+    """The client over HTTP."""
     async with Client(place.program.address, make_key(place.program)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def inside(application: Connection) -> Inside:
-    """The door over a connection."""
+def inside(application: Connection) -> TransactionClient:
+    """The client over a connection."""
     return Client.on(application)
 
 
 @pytest.fixture(params=["http", "inside"])
-def door(request: pytest.FixtureRequest) -> Any:
-    """Either door."""
+def client(request: pytest.FixtureRequest) -> Any:
+    """Either client."""
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
-def other(door: Door, http: Client, inside: Inside) -> Door:
+def other(client: AnyClient, http: Client, inside: TransactionClient) -> AnyClient:
     """The other one."""
-    return inside if door is http else http
+    return inside if client is http else http

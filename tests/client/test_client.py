@@ -1,4 +1,4 @@
-"""The door over HTTP: servers that die over an answer, bad keys, certificates, and what an import costs."""
+"""The client over HTTP: servers that die over an answer, bad keys, certificates, and what an import costs."""
 
 import asyncio
 import json

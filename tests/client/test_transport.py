@@ -6,6 +6,7 @@ import json
 import pickle
 import traceback
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -56,20 +57,20 @@ def waits() -> Waits:
 @pytest.fixture
 async def client(far: FakeServer, waits: Waits) -> AsyncIterator[Transport]:
     """A transport to the server."""
-    async with Transport(far.url, KEY, pause=waits) as made:
+    async with aclosing(Transport(far.url, KEY, pause=waits)) as made:
         yield made
 
 
 async def test_a_call_says_what_it_asks_and_reads_what_is_answered(far: FakeServer, client: Transport) -> None:
     path = f"/workflows/{transport.segment('a b/ü')}/triggers"
-    reply = await client.ask("POST", path, query={"limit": 3, "cursor": None}, body={"a": [1]}, key="k-1")
+    reply = await client.ask("POST", path, query={"limit": 3, "cursor": None}, body={"a": [1]})
     assert reply.read(dict[str, int]) == {"id": 17}
     (request,) = far.requests
     assert (request.method, request.path) == ("POST", "/call/workflows/a%20b%2F%C3%BC/triggers?limit=3")
     assert request.body == b'{"a":[1]}'
     headers = request.headers
     assert headers["authorization"] == f"Bearer {KEY}"
-    assert (headers["idempotency-key"], headers["content-type"]) == ("k-1", "application/json")
+    assert headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize(
@@ -121,8 +122,8 @@ async def test_what_has_no_key_is_asked_once(
 ) -> None:
     far.next.extend([trouble, trouble])
     with pytest.raises(errors.Unavailable):
-        await client.ask(method, "/x", body={}, match='"3"')
-    assert [request.headers["if-match"] for request in far.requests] == ['"3"']
+        await client.ask(method, "/x", body={})
+    assert len(far.requests) == 1
 
 
 async def test_attempts_come_to_an_end(far: FakeServer, client: Transport, waits: Waits) -> None:
@@ -145,7 +146,7 @@ async def test_it_waits_for_as_long_as_it_is_told(
 
 async def test_what_is_to_wait_for_too_long_is_raised_with_how_long(far: FakeServer, waits: Waits) -> None:
     far.next.append(_problem(problems.TOO_MANY, retry_after="60"))
-    async with Transport(far.url, KEY, seconds=50, pause=waits) as client:
+    async with aclosing(Transport(far.url, KEY, seconds=50, pause=waits)) as client:
         with pytest.raises(errors.TooMany) as raised:
             await client.ask("POST", "/x", body={})
     assert raised.value.retry_after == 60
@@ -154,7 +155,7 @@ async def test_what_is_to_wait_for_too_long_is_raised_with_how_long(far: FakeSer
 
 async def test_a_call_has_an_end(far: FakeServer) -> None:
     far.always = silent = Silent()
-    async with Transport(far.url, KEY, seconds=0.2) as client:
+    async with aclosing(Transport(far.url, KEY, seconds=0.2)) as client:
         with pytest.raises(TimeoutError) as raised:
             await client.ask("GET", "/x")
     silent.let_go.set()
@@ -218,7 +219,7 @@ async def test_a_problem_is_an_error_of_its_kind(
     ("says", "words"),
     [
         (says(404, raw=b"<html>"), "404, and not by Dispatcher"),
-        (says(307, location="https://elsewhere.example/"), "307: it leads elsewhere"),
+        (says(307, location="https://elsewhere.example/"), "307: a redirect"),
         (says(500, {"type": "about:blank"}), "500, and not by Dispatcher"),
     ],
 )
@@ -261,7 +262,7 @@ def test_it_says_that_it_is_of_another_loop() -> None:
         await use()
         # In a thread's own, while this one goes on.
         await asyncio.to_thread(asyncio.run, use_again())
-        await client.close()
+        await client.aclose()
 
     asyncio.run(twice())
 
@@ -285,7 +286,7 @@ async def test_a_proxy_of_the_environment_is_not_used(
 
 async def test_a_cookie_is_not_kept(far: FakeServer) -> None:
     """By its name: of a number, no cookie would be kept in any case."""
-    async with Transport(far.url.replace("127.0.0.1", "localhost"), KEY) as client:
+    async with aclosing(Transport(far.url.replace("127.0.0.1", "localhost"), KEY)) as client:
         far.next.append(says(200, {}, set_cookie="who=me; Path=/"))
         for _ in range(2):
             await client.ask("GET", "/x")
@@ -315,7 +316,7 @@ async def test_the_key_is_in_no_error_and_in_no_repr(far: FakeServer) -> None:
     port = server.sockets[0].getsockname()[1]
     found: list[ClientError] = []
     for url in (f"http://127.0.0.1:{port}", "http://127.0.0.1:9", far.url):
-        async with Transport(url, KEY, pause=Waits()) as client:
+        async with aclosing(Transport(url, KEY, pause=Waits())) as client:
             far.next.append(says(404))
             with pytest.raises(ClientError) as raised:
                 await client.ask("POST", "/x", body={})
@@ -359,7 +360,7 @@ async def test_what_is_no_json_is_refused_before_it_is_sent(far: FakeServer, cli
 async def test_a_closed_one_asks_nothing(far: FakeServer, waits: Waits) -> None:
     client = Transport(far.url, KEY, pause=waits)
     await client.ask("GET", "/x")
-    await client.close()
+    await client.aclose()
     with pytest.raises(errors.Closed, match="closed"):
         await client.ask("GET", "/x")
     assert len(far.requests) == 1

@@ -9,7 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.client import Client, ClientError, Closed, Door, Inside, NotFound, Run, Unavailable, WaitTimedOut
+from dispatcher.client import (
+    AnyClient,
+    Client,
+    ClientError,
+    Closed,
+    NotFound,
+    Run,
+    TransactionClient,
+    Unavailable,
+    WaitTimedOut,
+)
 from dispatcher.client.waiting import wait
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -43,9 +53,9 @@ async def _wait(*found: Run | ClientError, seconds: float = 30.0, patient: bool 
     return await wait(7, look, told.append, seconds=seconds, poll=0.0, patient=patient), told
 
 
-@pytest.mark.parametrize("door", [Client, Door, Inside])
-def test_it_looks_every_two_seconds_for_a_minute(door: type[Any]) -> None:
-    given = signature(door.wait).parameters
+@pytest.mark.parametrize("client", [Client, AnyClient, TransactionClient])
+def test_it_looks_every_two_seconds_for_a_minute(client: type[Any]) -> None:
+    given = signature(client.wait).parameters
     assert (given["poll"].default, given["timeout"].default) == (2.0, 60.0)
 
 
@@ -77,7 +87,7 @@ async def test_its_end_says_what_was_seen_last_or_why_nothing_was() -> None:
 
 
 async def test_a_look_that_is_never_answered_is_no_longer_waited_for_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.client.waiting.LAST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("dispatcher.client.waiting.LAST_POLL_SECONDS", 0.0)
 
     async def look(_: int) -> Run:
         await asyncio.Event().wait()

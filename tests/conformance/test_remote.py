@@ -7,15 +7,15 @@ import pytest
 
 from tests.cli.test_operate import rows, text
 from tests.cli.test_workflows import ANN, LETTER, graph
-from tests.support.far import Far
 from tests.support.program import Program
+from tests.support.remote_cli import RemoteCli
 
 
 async def test_OP_03_the_command_line_does_over_http_what_it_does_on_a_database(
     program: Program, tmp_path: Path
 ) -> None:
     await program.start()
-    remote = Far(program)
+    remote = RemoteCli(program)
     file = tmp_path / "order.json"
     file.write_text(json.dumps(graph("order", LETTER)))
     text(remote.run("workflows", "put", str(file), "--activate"))

@@ -170,8 +170,8 @@ def _content(said: int) -> bytes:
 
 def _import_all() -> None:
     """Import what programs import, but for what does more than that when it is imported."""
-    root = import_module("dispatcher.cli.root")
-    for name in sorted({place.module for place in root.COMMANDS.values()}):
+    registry = import_module("dispatcher.commands")
+    for name in sorted({entry.module for entry in registry.COMMANDS.values()}):
         import_module(name)
     for name in (
         "dispatcher.app",
@@ -282,7 +282,7 @@ def main() -> None:
     if streams is not None:
         _become(streams)
         try:
-            import_module("dispatcher.cli").main()
+            import_module("dispatcher.__main__").main()
         except SystemExit as end:
             leaving.code = end.code if isinstance(end.code, int) else None
             raise

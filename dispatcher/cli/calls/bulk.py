@@ -1,4 +1,4 @@
-"""Bulk: acting on named things one by one, or on everything that a filter matches, page by page."""
+"""Bulk actions: on named things one by one, or on everything that a filter matches, page by page."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,18 +18,18 @@ from dispatcher.http.cursors import FIRST
 from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem
 
-# So many are acted on at a time; more take another command.
+# The things of a command, at most; more take another command.
 COUNTED_MAX = 100_000
-# By one request, whose transaction holds its rows for some 100 ms.
+# The things of a request, whose transaction holds its rows for some 100 ms.
 PAGE = 500
-# Beyond these a person stops reading; JSON names them all.
+# Nobody reads more; JSON names them all.
 REFUSED_SHOWN_MAX = 20
 
 T = TypeVar("T")
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a thing: whether it was done, the answer in one word, and in a sentence."""
+    """The outcome of an action: whether it was done, the answer in a word, and in a sentence."""
 
     id: int
     done: bool
@@ -38,7 +38,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Words(Struct, frozen=True):
-    """How a command speaks of many: of what it finds, what it does to that, and what the others are."""
+    """The words of a command: for the things that it finds, for its action, and for the things that remain."""
 
     one: str
     many: str
@@ -50,24 +50,24 @@ class Words(Struct, frozen=True):
     others: str
 
     def counted(self, count: int) -> str:
-        """How many, for a sentence."""
+        """Return a count for a sentence."""
         return f"{count:,} {self.one if count == 1 else self.many}"
 
 
 class Matched(Struct, frozen=True):
-    """Everything that a filter matches: how much that is, and the request that acts on it."""
+    """Everything that a filter matches: its count, and the request that acts on it."""
 
     count: int
     endpoint: Endpoint
     body: Mapping[str, object]
-    # What tells a refused thing from one of another kind.
+    # The fields that name the kind of a refused thing.
     kind: Mapping[str, object] = {}
 
 
 def attempt(
     caller: Caller, endpoint: Endpoint, number: int, body: Mapping[str, object], *, anywhere: bool = False
 ) -> Outcome:
-    """Act on one thing. That it does not exist, or is not in a state for it, is an outcome, too."""
+    """Act on a thing. An unknown thing, or a thing in another state, is an outcome, too."""
     try:
         done = (caller.ask_by_id if anywhere else caller.ask)(endpoint, number, body=body)
     except Problem as refused:
@@ -79,7 +79,7 @@ def attempt(
 
 
 def act_on_named(caller: Caller, named: Iterable[T], act: Callable[[T], Any]) -> None:
-    """Act on each, and tell its outcome. Exits with FAILED unless it was done to all of them."""
+    """Act on each thing and show its outcome. Exits with FAILED unless all were done."""
     all_done = True
     for one in named:
         outcome = act(one)
@@ -92,7 +92,7 @@ def act_on_named(caller: Caller, named: Iterable[T], act: Callable[[T], Any]) ->
 def count(
     caller: Caller, endpoint: Endpoint, time: Callable[[Any], datetime], query: Mapping[str, Any]
 ) -> tuple[int, datetime]:
-    """Count what a list has, up to COUNTED_MAX; with the time before which all of that was there already."""
+    """Return the number of rows of a list, up to COUNTED_MAX, and a time after all of them."""
     number, latest = 0, FIRST
     for row in islice(caller.every(endpoint, **query), COUNTED_MAX):
         number, latest = number + 1, max(latest, time(row))
@@ -100,14 +100,14 @@ def count(
 
 
 def act_on_all(caller: Caller, words: Words, matched: Sequence[Matched], *, yes: bool) -> None:
-    """Act on everything that was counted, once somebody confirms it. Exits with FAILED unless it was done to all."""
+    """Act on everything that was counted, after a confirmation. Exits with FAILED unless all were done."""
     total = sum(one.count for one in matched)
     if total:
         sentence = f"{words.counted(total)} would be {words.done_as}"
-        confirm(caller.voice, yes, total, sentence, words.many.replace(" ", "_"))
+        confirm(caller.output, yes, total, sentence, words.many.replace(" ", "_"))
     done = refused = 0
     try:
-        with progress_bar(caller.voice, words.doing, total) as at:
+        with progress_bar(caller.output, words.doing, total) as at:
             for kind, page in (found for one in matched for found in _pages(caller, one)):
                 for number, not_done in enumerate(page.refused, refused + 1):
                     _tell_refused(caller, not_done, kind, number)
@@ -115,7 +115,7 @@ def act_on_all(caller: Caller, words: Words, matched: Sequence[Matched], *, yes:
                 at(done + refused)
     except BaseException:
         said = f"stopped: {words.counted(done)} {words.done}, which stays so; the others are {words.others}"
-        caller.voice.note(said, {"stopped": True, words.done: done, f"not_{words.done}": refused})
+        caller.output.note(said, {"stopped": True, words.done: done, f"not_{words.done}": refused})
         raise
     left = f", {refused:,} not" if refused else ""
     record = {words.found: total, words.done: done, f"not_{words.done}": refused}
@@ -125,7 +125,7 @@ def act_on_all(caller: Caller, words: Words, matched: Sequence[Matched], *, yes:
 
 
 def _pages(caller: Caller, one: Matched) -> Iterator[tuple[Mapping[str, object], Swept]]:
-    """Act page by page, on as many as were counted."""
+    """Act page by page, on as many things as were counted."""
     left, cursor = one.count, None
     while left > 0:
         page: Swept = caller.ask(one.endpoint, body={**one.body, "limit": min(PAGE, left), "cursor": cursor})
@@ -136,8 +136,8 @@ def _pages(caller: Caller, one: Matched) -> Iterator[tuple[Mapping[str, object],
 
 
 def _tell_refused(caller: Caller, one: NotDone, kind: Mapping[str, object], number: int) -> None:
-    if not caller.voice.as_json and number > REFUSED_SHOWN_MAX:
+    if not caller.output.as_json and number > REFUSED_SHOWN_MAX:
         if number == REFUSED_SHOWN_MAX + 1:
-            caller.voice.say("others to which that cannot be done are only counted; --json names them all")
+            caller.output.info("others to which that cannot be done are only counted; --json names them all")
         return
-    caller.voice.note(one.message, {"id": one.id, "done": False, **structs.asdict(one), **kind})
+    caller.output.note(one.message, {"id": one.id, "done": False, **structs.asdict(one), **kind})

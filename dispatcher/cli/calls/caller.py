@@ -1,12 +1,12 @@
-"""The caller: the one way from a command to an endpoint, whose handler runs in this process or on a server.
+"""The caller: it calls an endpoint for a command, whose handler runs in this process or on a server.
 
-Without DISPATCHER_URL the handler is called here, in a transaction on the configured database, as the role that
-connects; with it the endpoint is asked for over HTTP. Both read the same query and body by the same models, raise the
-same Problem, and answer the same struct. Nothing here knows a feature.
+Without DISPATCHER_URL the handler runs here, in a transaction on the configured database, as the role that connects;
+with it the endpoint is called over HTTP. Both read the same query and body by the same models, raise the same Problem,
+and answer the same struct. Nothing here imports a feature.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
@@ -17,6 +17,7 @@ import msgspec
 import typer
 from msgspec import Struct, structs
 
+from dispatcher.base.errors import did_you_mean
 from dispatcher.base.workspace import Workspace
 from dispatcher.cli.options import require_words, text_fault, who
 from dispatcher.cli.session import Session
@@ -24,19 +25,19 @@ from dispatcher.db.database import Database
 from dispatcher.http.endpoints import Endpoint, Part
 from dispatcher.http.problems import FAULTY, NOT_FOUND, TOO_LARGE, Problem
 
-# What an endpoint answers at once at most, and what it takes.
+# The rows of a page, at most.
 PAGE_MAX = 500
-# What a list has at most.
+# The rows that a command lists, at most.
 LIMIT_MAX = 10_000
 WORKSPACE_MAX = 100
-# What a model calls the workspace of its row, where operators may name any.
+# The fields of a workspace in a model for operators, who may name any.
 PLACE = ("tenant_id", "workspace_id")
 
 T = TypeVar("T")
 
 
-class Given(Struct, frozen=True):
-    """What the options say that `command` adds: whose it is, who acts, and which part of a list is wanted."""
+class Options(Struct, frozen=True):
+    """The options that `command` adds: the workspace, the actor, and the part of a list."""
 
     tenant: str | None = None
     workspace: str | None = None
@@ -48,35 +49,35 @@ class Given(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """A call of an endpoint. `names_workspace` says whether its model has the workspace in it."""
+    """A call of an endpoint. `names_workspace` says whether its model has a workspace."""
 
     endpoint: Endpoint
     path: Mapping[str, str]
     query: Mapping[str, str]
-    # JSON, or where the endpoint takes that the bytes of a file.
+    # JSON, or the bytes of a file.
     body: bytes | None
     is_file: bool
     names_workspace: bool
-    # Whether a local command means it wherever it is, also where it names a workspace.
+    # Whether a local command looks in all workspaces.
     anywhere: bool = False
 
 
-class Way(Protocol):
-    """Where endpoints are called."""
+class Backend(Protocol):
+    """The place where endpoints are called."""
 
     async def ask(self, request: Request) -> object:
-        """The answer; raises Problem."""
+        """Return the answer; raises Problem."""
 
     async def workspace(self) -> Workspace:
-        """The workspace that is asked; raises OtherWorkspace where another one is named."""
+        """Return the workspace of the call; raises OtherWorkspace where the options name another."""
 
 
 class Caller:
-    """Calls endpoints for one command. It is opened by the first call, so that wrong usage reaches nothing."""
+    """Calls endpoints for a command. The first call opens it, so that wrong usage connects to nothing."""
 
-    def __init__(self, session: Session, given: Given) -> None:
+    def __init__(self, session: Session, given: Options) -> None:
         self.session = session
-        self.voice = session.voice
+        self.output = session.output
         self.given = given
         for option, text in (("--tenant", given.tenant), ("--workspace", given.workspace)):
             if text is not None:
@@ -85,7 +86,7 @@ class Caller:
                     raise typer.BadParameter(f"is longer than {WORKSPACE_MAX} characters", param_hint=option)
         self.operator = who(session, given.actor) if given.acts else ""
         self._opened = ExitStack()
-        self._way: Way | None = None
+        self._backend: Backend | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -96,37 +97,37 @@ class Caller:
         self._opened.close()
 
     def ask(self, endpoint: Endpoint, *names: str | int, body: object = None, **query: object) -> Any:  # noqa: ANN401 - a struct of the endpoint's own
-        """Call an endpoint: what it answers. Names are those in its path; a None in query or body is left out."""
+        """Call an endpoint and return its answer. Names are those in its path; None in query or body is left out."""
         return self._ask(self._request(endpoint, names, body, query))
 
     def ask_by_id(self, endpoint: Endpoint, number: int, body: object = None) -> Any:  # noqa: ANN401 - as above
-        """As `ask`, for what is named by its id, which a local command finds in any workspace."""
+        """As `ask`, by an id that a local command finds in any workspace."""
         return self._ask(structs.replace(self._request(endpoint, (number,), body, {}), anywhere=True))
 
     def _ask(self, request: Request) -> Any:  # noqa: ANN401 - as above
-        way = self._open()
-        return self.session.run(lambda: way.ask(request))
+        backend = self._open()
+        return self.session.run(lambda: backend.ask(request))
 
     async def asked(self, endpoint: Endpoint, *names: str | int, body: object = None, **query: object) -> Any:  # noqa: ANN401 - as above
-        """As `ask`, inside of what `run` runs."""
+        """As `ask`, inside an operation of `run`."""
         return await self._open().ask(self._request(endpoint, names, body, query))
 
     def run(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run an operation that may be run twice."""
+        """Run an operation that may be repeated."""
         self._open()
         return self.session.run(operation)
 
     def workspace(self) -> Workspace:
-        """The workspace that is asked; refuses at once where the key opens another one than is named."""
+        """Return the workspace of the calls; raises OtherWorkspace where the options name another."""
         return self.session.run(self._open().workspace)
 
     @cached_property
     def database(self) -> Database:
-        """The configured database, for what no server does. Raises NoRemoteForm where there is a server."""
+        """The configured database. Raises NoRemoteForm where the environment names a server."""
         return self._opened.enter_context(self.session.database())
 
     def listed(self, endpoint: Endpoint, *names: str | int, **query: Any) -> list[Any]:  # noqa: ANN401 - texts, numbers
-        """The rows of a list, as many as --limit says and behind what --after names."""
+        """Return the rows of a list, as many as --limit says, from --after on."""
         limit = self.given.limit
         return list(islice(self.every(endpoint, *names, size=min(PAGE_MAX, limit), **query), limit))
 
@@ -138,21 +139,21 @@ class Caller:
         size: int = PAGE_MAX,
         **query: object,
     ) -> Iterator[Any]:
-        """The rows of a list behind what --after names, read by pages of a `size`; where it has a `body`, by that."""
+        """Yield the rows of a list from --after on, by pages of a `size`, which a `body` asks for if there is one."""
         if self.given.after:
             query["after"] = self.given.after
         cursor = query.pop("cursor", None)
         while True:
             part = {"limit": size, "cursor": cursor}
-            asked, said = (query | part, None) if body is None else (query, {**body, **part})
-            page = self.ask(endpoint, *names, body=said, **asked)
+            asked, sent = (query | part, None) if body is None else (query, {**body, **part})
+            page = self.ask(endpoint, *names, body=sent, **asked)
             yield from getattr(page, page.__struct_fields__[0])
             cursor = page.next_cursor
             if cursor is None:
                 return
 
     def names(self, endpoint: Endpoint) -> list[str]:
-        """The names in a list, for a hint; none where the key may not see them."""
+        """Return the names in a list, for a hint; none where the key may not see them."""
         from dispatcher.client.errors import Forbidden  # noqa: PLC0415 - HTTP takes as long to import as all the rest
 
         try:
@@ -160,12 +161,24 @@ class Caller:
         except Forbidden:
             return []
 
+    @contextmanager
+    def hinted(self, names: Endpoint, name: str) -> Iterator[None]:
+        """Where nothing has a name, add the nearest name in a list to the Problem."""
+        try:
+            yield
+        except Problem as problem:
+            if problem.kind is not NOT_FOUND:
+                raise
+            known = self.names(names)
+            hint = "" if name in known else did_you_mean(name, known)
+            raise Problem(NOT_FOUND, f"{problem.detail}{hint}") from problem
+
     def in_parts(
         self, endpoint: Endpoint, field: str, items: Sequence[object], **body: object
     ) -> Iterator[tuple[Sequence[object], Any]]:
-        """Ask about many items, which a `field` of the body has: parts of them in their order, each with its answer.
+        """Send many items in a `field` of the body: yields parts of them in order, each with its answer.
 
-        What is refused as a whole is halved until an item that is at fault stands alone: its answer is the Problem.
+        A refused part is halved until a faulty item is alone: its answer is the Problem.
         """
         try:
             answer = self.ask(endpoint, body={**body, field: items})
@@ -195,7 +208,7 @@ class Caller:
         return Request(endpoint, path, texts, content, isinstance(body, bytes), inside)
 
     def _of_model(self, endpoint: Endpoint, query: dict[str, object], body: dict[str, Any] | None) -> bool:
-        """Name the workspace in query or body of an endpoint that is for operators; whether one may be named."""
+        """Add the workspace to query or body of an endpoint for operators; return whether it may be named."""
         for fields, into in ((endpoint.query, query), (endpoint.given, body)):
             if into is not None and fields is not None and set(PLACE) <= set(fields.__struct_fields__):
                 for name, given in zip(PLACE, (self.given.tenant, self.given.workspace), strict=True):
@@ -203,27 +216,23 @@ class Caller:
                 return True
         return endpoint.elsewhere
 
-    def _open(self) -> Way:
-        if self._way is None:
-            self._way = self._here() if self.session.address is None else self._there()
-        return self._way
+    def _open(self) -> Backend:
+        if self._backend is None and self.session.address is None:
+            from dispatcher.cli.calls.local import Local  # noqa: PLC0415 - it imports much that other commands do not use
 
-    def _here(self) -> Way:
-        from dispatcher.cli.calls.local import Local  # noqa: PLC0415 - what writes a message loads much that others do not use
+            unnamed = None if self.given.spans else "default"
+            part = Part(self.given.tenant or unnamed, self.given.workspace or unnamed)
+            self._backend = Local(self.database, lambda: self.session.config, part, self.operator)
+        elif self._backend is None:
+            from dispatcher.cli.calls.remote import Remote  # noqa: PLC0415 - HTTP takes as long to import as all the rest
 
-        unnamed = None if self.given.spans else "default"
-        part = Part(self.given.tenant or unnamed, self.given.workspace or unnamed)
-        return Local(self.database, lambda: self.session.config, part, self.operator)
-
-    def _there(self) -> Way:
-        from dispatcher.cli.calls.remote import Remote  # noqa: PLC0415 - HTTP takes as long to import as all the rest
-
-        transport = self._opened.enter_context(self.session.transport())
-        return Remote(transport, self.given.tenant, self.given.workspace)
+            transport = self._opened.enter_context(self.session.transport())
+            self._backend = Remote(transport, self.given.tenant, self.given.workspace)
+        return self._backend
 
 
 def _plain(value: object) -> str:
-    """A value as a parameter of a URL has it."""
+    """Return a value as a parameter of a URL."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,4 +1,4 @@
-"""Far failures: what a server has said no to, or that it has said nothing, in one sentence and with an exit code."""
+"""Remote failures: an error of a server, or its silence, as a sentence with an exit code."""
 
 from dispatcher.base.errors import NoRemoteForm, OtherWorkspace
 from dispatcher.cli.failures import UNUSABLE, Failure
@@ -26,8 +26,8 @@ _WORDS: tuple[tuple[type[ClientError], str], ...] = (
 )
 
 
-def explain_far(error: BaseException) -> Failure | None:
-    """What to say about an error about a server; None of any other."""
+def explain_remote(error: BaseException) -> Failure | None:
+    """Return the failure for an error about a server; None for any other."""
     kind = type(error).__name__
     match error:
         case OtherWorkspace(faults=faults):

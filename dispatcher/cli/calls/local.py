@@ -14,7 +14,7 @@ from dispatcher.db.database import Database
 from dispatcher.http import reading
 from dispatcher.http.endpoints import Call, Endpoint, Nothing, Part, Served
 
-# More than all files have that one command reads.
+# More than the values in all files of a command.
 VALUES_MAX = 2**63
 
 A = TypeVarTuple("A")
@@ -28,15 +28,10 @@ class Local:
         self._database = database
         self._part = part
         self._operator = operator
-        self._served = Served(
-            config=config,
-            shed=_take_all,
-            offload=_Here(),
-            trigger=None,
-        )
+        self._served = Served(config=config, shed=_shed_nothing, offload=_InProcess(), trigger=None)
 
     async def ask(self, request: Request) -> object:
-        """What the handler answers; raises Problem."""
+        """Return the handler's answer; raises Problem."""
         one = request.endpoint
         query = reading.read_query(list(request.query.items()), one.query)
         body = request.body or b""
@@ -57,20 +52,20 @@ class Local:
             return (await one.handle(msgspec.structs.replace(call, database=inside))).body
 
     async def workspace(self) -> Workspace:
-        """The workspace that is named."""
+        """Return the workspace of the options."""
         return Workspace(self._part.tenant_id or "default", self._part.workspace_id or "default")
 
 
-class _Here(Offload):
-    """Makes every call in this process: a command has no event loop that others wait for."""
+class _InProcess(Offload):
+    """Makes every call in this process: nothing else waits for a command's event loop."""
 
     async def call(self, tenant: str, function: Callable[[*A], T], *given: *A) -> T:  # noqa: ARG002 - as above
-        """What a function answers."""
+        """Return the function's result."""
         return function(*given)
 
 
-async def _take_all(_channels: Sequence[str] | None) -> None:
-    """Nothing is refused because much is waiting: who types a command can see to that."""
+async def _shed_nothing(_channels: Sequence[str] | None) -> None:
+    """Refuse nothing because much is waiting: that is for the operator to decide."""
 
 
 def _read(one: Endpoint, body: bytes, *, is_file: bool) -> object:

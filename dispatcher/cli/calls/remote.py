@@ -8,12 +8,12 @@ from dispatcher.client.transport import Octets, Transport, segment
 from dispatcher.http.models import OwnKey
 from dispatcher.http.problems import CHANGED, CONFLICT, ERASED, FAULTY, KEY_REUSED, NOT_FOUND, TOO_LARGE, Problem
 
-# What handlers answer, here as there; all else is about the server or the key.
+# The problems of handlers, also locally; all others are about the server or the key.
 _OF_HANDLERS = {kind.name: kind for kind in (FAULTY, NOT_FOUND, CONFLICT, CHANGED, TOO_LARGE, KEY_REUSED, ERASED)}
 
 
 class Remote:
-    """Asks one server with one key, which opens one workspace."""
+    """Calls a server with a key, which opens one workspace."""
 
     def __init__(self, transport: Transport, tenant: str | None, workspace: str | None) -> None:
         self._transport = transport
@@ -21,7 +21,7 @@ class Remote:
         self._is_checked = tenant is None and workspace is None
 
     async def ask(self, request: Request) -> object:
-        """What the server answers; raises Problem, or a ClientError about the server or the key."""
+        """Return the server's answer; raises Problem, or a ClientError about the server or the key."""
         if not (request.names_workspace or self._is_checked):
             await self.workspace()
         one = request.endpoint
@@ -30,7 +30,7 @@ class Remote:
         try:
             reply = await self._transport.ask(one.method, path, query=request.query, body=body, keyed=not one.looks)
         except ClientError as refused:
-            # A proxy before the server says so in words of its own.
+            # A proxy before the server has no kind.
             unnamed = TOO_LARGE if refused.status == TOO_LARGE.status else None
             kind = None if isinstance(refused, Unexpected) else _OF_HANDLERS.get(refused.kind or "", unnamed)
             if kind is None:
@@ -40,7 +40,7 @@ class Remote:
         return reply.read(one.answer)
 
     async def workspace(self) -> Workspace:
-        """The workspace that the key opens. Raises OtherWorkspace where another one is named."""
+        """Return the workspace of the key. Raises OtherWorkspace where the options name another."""
         own = (await self._transport.ask("GET", "/key")).read(OwnKey)
         faults = [
             Fault(option, f"the key {own.name} opens {getattr(own, field)}, and not {given}")

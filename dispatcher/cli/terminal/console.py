@@ -1,4 +1,4 @@
-"""The voice of a command: data on standard output, talk on standard error, both as JSON where that was asked for."""
+"""The output of a command: data on standard output, messages on standard error, as JSON where that was asked for."""
 
 import json
 import sys
@@ -11,10 +11,10 @@ from rich.text import Text
 
 from dispatcher.base.errors import Fault
 
-# Output that is no terminal has no width: a table there is as wide as its content, so that nothing is cut off.
+# Output that is not a terminal has no width: a table there is as wide as its content, so that nothing is cut off.
 WIDTH_UNBOUNDED = 10_000
 # Columns that are short and useless in pieces; the others share what a terminal leaves them.
-KEPT_WHOLE = frozenset({"id", "letter", "channel", "life", "tries", "due or ended"})
+UNWRAPPED_COLUMNS = frozenset({"id", "letter", "channel", "life", "tries", "due or ended"})
 
 
 def plain(value: object) -> str:
@@ -23,58 +23,58 @@ def plain(value: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-class Voice:
-    """What a command says."""
+class Output:
+    """Where a command writes, in the form that was asked for."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         width = None if sys.stdout.isatty() else WIDTH_UNBOUNDED
         self._out = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
-        self.talk = Console(file=sys.stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+        self.stderr = Console(file=sys.stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def record(self, record: object) -> None:
-        """One JSON object on a line of its own."""
+        """Write one JSON object on a line of its own."""
         sys.stdout.write(msgspec.json.encode(record).decode() + "\n")
 
     def text(self, text: str = "") -> None:
-        """Lines for people to read, on standard output."""
+        """Write lines for people, on standard output."""
         self._out.print(text, soft_wrap=True)
 
     def content(self, text: str) -> None:
-        """Somebody's text: as it is for a file or a program, and line by line without control characters for people."""
+        """Write a user's text: as it is to a file or a program, without control characters to a terminal."""
         if sys.stdout.isatty():
             self.text("\n".join(map(plain, text.rstrip("\n").expandtabs().split("\n"))))
         else:
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Rows under their headings."""
+        """Write rows under their headings."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
-            table.add_column(column, overflow="fold", no_wrap=column in KEPT_WHOLE)
+            table.add_column(column, overflow="fold", no_wrap=column in UNWRAPPED_COLUMNS)
         for row in rows:
             table.add_row(*(Text(plain(cell)) for cell in row))
         self._out.print(table)
 
     def flush(self) -> None:
-        """Let a reader that is a program see it now."""
+        """Flush standard output."""
         sys.stdout.flush()
 
-    def say(self, text: str) -> None:
-        """Talk that scripts need not read: there is none of it beside JSON."""
+    def info(self, text: str) -> None:
+        """Write a message that scripts need not read: with JSON nothing is written."""
         if not self.as_json:
-            self.talk.print(text)
+            self.stderr.print(text)
 
     def note(self, text: str, record: Mapping[str, object]) -> None:
-        """Something to know about, on standard error in either form."""
+        """Write a message on standard error in either form."""
         if self.as_json:
             # In ASCII: what came from the command line or a path need not be UTF-8.
             sys.stderr.write(json.dumps(msgspec.to_builtins(record)) + "\n")
         else:
-            self.talk.print(text)
+            self.stderr.print(text)
 
-    def fail(self, kind: str, message: str, faults: Iterable[Fault] = ()) -> None:
-        """Why the command did not do what it was asked for."""
+    def error(self, kind: str, message: str, faults: Iterable[Fault] = ()) -> None:
+        """Write why the command has failed."""
         listed = list(faults)
         record: dict[str, object] = {"error": kind, "message": message}
         if listed:

@@ -1,8 +1,8 @@
-"""The program as it speaks of itself: its version, and how it is started."""
+"""The name by which this program is started."""
 
 import os
 
 
 def launcher() -> str:
-    """How this program is started, for the commands that it proposes."""
+    """Return the name by which this program is started, for the commands that it proposes."""
     return os.environ.get("DISPATCHER_LAUNCHER") or "dispatcher"

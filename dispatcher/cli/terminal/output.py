@@ -1,4 +1,4 @@
-"""Output: what a command has to say, as JSON where that was asked for, else in words and tables."""
+"""Results of a command: as JSON where that was asked for, else as text and tables."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -8,50 +8,48 @@ from msgspec import Raw, Struct
 
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.options import second
+from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.console import plain
 
 
-def tell(caller: Caller, record: object, *lines: str) -> None:
-    """Say what was done: a record, or lines."""
-    if caller.voice.as_json:
-        caller.voice.record(record)
+def tell(caller: Caller | Session, record: object, *lines: str) -> None:
+    """Show a result: as a record, or as lines."""
+    if caller.output.as_json:
+        caller.output.record(record)
         return
     for line in lines:
-        caller.voice.text(plain(line))
+        caller.output.text(plain(line))
 
 
 def show_list(
     caller: Caller, rows: Sequence[Any], columns: Sequence[str], cells: Callable[[Any], Sequence[object]], nothing: str
 ) -> None:
-    """Show rows: each as a record, or all in a table; and where to read on, where --limit has cut them off."""
-    if caller.voice.as_json:
+    """Show rows: each as a record, or all in a table; with a hint where --limit has cut them off."""
+    if caller.output.as_json:
         for row in rows:
-            caller.voice.record(row)
+            caller.output.record(row)
         return
     if not rows:
-        caller.voice.text(plain(nothing))
+        caller.output.text(plain(nothing))
         return
-    caller.voice.table(columns, map(cells, rows))
+    caller.output.table(columns, map(cells, rows))
     after = next((getattr(rows[-1], name) for name in ("key", "name") if hasattr(rows[-1], name)), None)
     if len(rows) == caller.given.limit and after is not None:
-        caller.voice.say(plain(f"there may be more: see --after {after}"))
+        caller.output.info(plain(f"there may be more: see --after {after}"))
 
 
 def show_facts(caller: Caller, title: str, name: str, facts: Struct, *without: str, **words: str) -> None:
-    """Show a struct: the fields that have a value, one a line, `without` those that are shown elsewhere.
-
-    A field that has `words` is shown so to people.
-    """
-    if caller.voice.as_json:
-        caller.voice.record(facts)
+    """Show a struct: its fields with a value but `without` some, a line each; `words` replace values for people."""
+    if caller.output.as_json:
+        caller.output.record(facts)
         return
     named = (field for field in facts.__struct_fields__ if field not in without)
     rows = [(field.replace("_", " "), words.get(field, cell(getattr(facts, field)))) for field in named]
-    caller.voice.table((title, name), (row for row in rows if row[1] not in (None, "")))
+    caller.output.table((title, name), (row for row in rows if row[1] not in (None, "")))
 
 
 def cell(value: object) -> object:
-    """A value as people read it."""
+    """Return a value for people."""
     match value:
         case datetime():
             return second(value)

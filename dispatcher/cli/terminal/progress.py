@@ -1,16 +1,16 @@
-"""A progress bar: how far long work is, on a terminal and nowhere else."""
+"""A progress bar, on a terminal and nowhere else."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from dispatcher.cli.terminal.console import Voice, plain
+from dispatcher.cli.terminal.console import Output, plain
 
 
 @contextmanager
-def progress_bar(voice: Voice, label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar of so many steps; what it gives says how many are done."""
+def progress_bar(output: Output, label: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a bar of so many steps; yields a function of the steps that are done, and of a new label."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -18,8 +18,11 @@ def progress_bar(voice: Voice, label: str, total: int) -> Iterator[Callable[[int
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    shown = voice.talk.is_terminal and not voice.as_json
-    with Progress(*columns, console=voice.talk, transient=True, disable=not shown) as progress:
+    shown = output.stderr.is_terminal and not output.as_json
+    with Progress(*columns, console=output.stderr, transient=True, disable=not shown) as progress:
         bar = progress.add_task(plain(label), total=total)
 
-        yield lambda completed: progress.update(bar, completed=completed)
+        def at(completed: int, label: str | None = None) -> None:
+            progress.update(bar, completed=completed, description=None if label is None else plain(label))
+
+        yield at

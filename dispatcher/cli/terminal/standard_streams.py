@@ -1,4 +1,4 @@
-"""Standard streams: each is something, also where whoever started us has closed it."""
+"""Standard streams: each is open, also where the caller has closed it."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ from io import BufferedReader
 
 
 def hold() -> None:
-    """Let nothing else be opened in the place of a standard stream: what is said would go into a socket there.
+    """Open closed standard streams, so that no socket gets their numbers and with them our output.
 
-    What is said to a closed stream is lost. From a closed input nothing can be read, rather than an empty file.
+    Output to a closed stream is lost. Reading a closed input is an error, rather than an empty file.
     """
     for number in range(3):
         try:
@@ -23,7 +23,7 @@ def hold() -> None:
 
 
 def standard_input() -> BufferedReader:
-    """What is read where - is named. Raises OSError where it is closed, before anything else is done."""
+    """Return the standard input, which `-` names. Raises OSError where it is closed."""
     if fcntl(sys.stdin.fileno(), F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
         raise OSError(EBADF, "it is closed")
     return sys.stdin.buffer  # type: ignore[return-value]  # typed as any binary stream, and a buffered reader in fact

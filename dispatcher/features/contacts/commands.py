@@ -169,8 +169,8 @@ def import_(
 @command(app, "export")
 def export(caller: Caller) -> None:
     """Print the contacts of a workspace as JSON, one a line, as `contacts import` reads them."""
-    with progress_bar(caller.voice, "exporting", 0) as at:
+    with progress_bar(caller.output, "exporting", 0) as at:
         for done, row in enumerate(caller.every(endpoints.list_contacts), 1):
             fields = ((name, getattr(row, name)) for name in EXPORTED)
-            caller.voice.record({name: value for name, value in fields if value is not None})
+            caller.output.record({name: value for name, value in fields if value is not None})
             at(done)

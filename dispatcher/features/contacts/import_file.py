@@ -104,7 +104,7 @@ def import_contacts(caller: Caller, path: Path, mode: str) -> Counter[str]:
         # A wrong workspace is refused even if no line is sound.
         caller.workspace()
         lines = Lines(source)
-        with progress_bar(caller.voice, "importing", size) as at:
+        with progress_bar(caller.output, "importing", size) as at:
             try:
                 for batch in lines.batches():
                     _write(caller, mode, file, batch, counts)
@@ -114,7 +114,7 @@ def import_contacts(caller: Caller, path: Path, mode: str) -> Counter[str]:
                     at(lines.bytes_read)
             except BaseException:
                 words = "Import the whole file again: what is there stays the same."
-                tell_stopped(caller.voice, last, f"{in_words(counts)}. {words}", counts)
+                tell_stopped(caller.output, last, f"{in_words(counts)}. {words}", counts)
                 raise
     return counts
 
@@ -148,7 +148,7 @@ def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], 
     counts["refused"] += len(refused)
     for number, faults in sorted(refused.items()):
         words = "".join(f"\n  {fault}" for fault in faults)
-        caller.voice.note(f"line {number}: refused{words}", {"line": number, "faults": faults})
+        caller.output.note(f"line {number}: refused{words}", {"line": number, "faults": faults})
 
 
 def _faults(number: int, faults: Sequence[Any]) -> Iterator[Fault]:

@@ -121,7 +121,7 @@ def list_(
     columns = ("letter", "workflow or template", "failed", "replays", "at", "to", "error")
     show_list(caller, found, columns, _cells, "There are no dead letters.")
     if len(found) == caller.given.limit:
-        caller.voice.say(f"further ones: --before {found[-1]['letter']}")
+        caller.output.info(f"further ones: --before {found[-1]['letter']}")
 
 
 def _newest(caller: Caller, kind: Kind, below: int, count: int, meant: Filter) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def show(caller: Caller, named: Annotated[str, typer.Argument(metavar="LETTER", 
     kind, number = _entry(named)
     newest = _newest(caller, kind, min(number + 1, ID_MAX), 1, Filter())
     if [row["id"] for row in newest] != [number]:
-        caller.voice.fail("NotDead", f"{kind} {number} is no dead letter")
+        caller.output.error("NotDead", f"{kind} {number} is no dead letter")
         raise typer.Exit(FAILED)
     if kind == "run":
         show_run(caller, number)

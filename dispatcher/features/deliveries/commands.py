@@ -49,7 +49,7 @@ def list_(
     columns = ("id", "channel", "life", "tries", "due or ended", "to", "error")
     show_list(caller, found, columns, _cells, "There are no such deliveries.")
     if len(found) == caller.given.limit:
-        caller.voice.say(f"older ones: --before {found[-1].id}")
+        caller.output.info(f"older ones: --before {found[-1].id}")
 
 
 def _cells(row: Delivery) -> tuple[object, ...]:
@@ -69,7 +69,7 @@ def show(
         raise typer.BadParameter("name the delivery by its ID or by --key", param_hint="ID")
     require_filter("--key", key)
     if key is not None and (delivery_id := _holder(caller, key)) is None:
-        caller.voice.fail("NotFound", f"there is no delivery with the key {key}")
+        caller.output.error("NotFound", f"there is no delivery with the key {key}")
         raise typer.Exit(FAILED)
     show_delivery(caller, caller.ask_by_id(endpoints.get_delivery, delivery_id or 0))
 
@@ -83,13 +83,13 @@ def _holder(caller: Caller, key: str) -> int | None:
 def show_delivery(caller: Caller, found: WholeDelivery) -> None:
     """Show a delivery with its trace."""
     show_facts(caller, "delivery", str(found.id), found, "id", *TRACE)
-    if caller.voice.as_json:
+    if caller.output.as_json:
         return
     for name in TRACE:
         rows: Sequence[Struct] = getattr(found, name)
         if rows:
-            caller.voice.text(f"\n{name}")
-            caller.voice.table(
+            caller.output.text(f"\n{name}")
+            caller.output.table(
                 rows[0].__struct_fields__, ([cell(value) for value in structs.astuple(row)] for row in rows)
             )
 
@@ -98,7 +98,7 @@ def show_delivery(caller: Caller, found: WholeDelivery) -> None:
 def mail(caller: Caller, delivery_id: Id) -> None:
     """Write a captured mail to standard output, in the form that a server would get."""
     found = caller.ask(endpoints.get_delivery_mail, delivery_id)
-    caller.voice.flush()
+    caller.output.flush()
     sys.stdout.buffer.write(found.raw)
 
 
@@ -181,5 +181,5 @@ def _refuse_missing(caller: Caller, missing: Sequence[str], faults: list[Fault])
         where = f"of tenant {place.tenant_id} in workspace {place.workspace_id}"
         faults += [Fault("--key", f"{key} is the key of no delivery {where}") for key in missing]
     if faults:
-        caller.voice.fail(name, "nothing was done", faults)
+        caller.output.error(name, "nothing was done", faults)
         raise typer.Exit(code)

@@ -37,7 +37,7 @@ def send_file(caller: Caller, path: Path) -> Tally:
     """Send the valid lines of a file, and show the others."""
     tally = Tally()
     size = path.stat().st_size if path.is_file() else 0
-    with opened(path) as source, progress_bar(caller.voice, "sending", size) as at:
+    with opened(path) as source, progress_bar(caller.output, "sending", size) as at:
         lines = Lines(source)
         try:
             for batch in lines.batches():
@@ -45,7 +45,7 @@ def send_file(caller: Caller, path: Path) -> Tally:
                 at(lines.bytes_read)
         except BaseException:
             words = "Send the whole file again: keys keep what is there from going out twice."
-            tell_stopped(caller.voice, tally.lines, f"{tally}. {words}", tally.counts())
+            tell_stopped(caller.output, tally.lines, f"{tally}. {words}", tally.counts())
             raise
     return tally
 
@@ -65,7 +65,7 @@ def _send_batch(caller: Caller, batch: list[Line], tally: Tally) -> None:
         if answer.id is None:
             tally.refused += 1
             words = "".join(f"\n  {fault}" for fault in answer.faults)
-            caller.voice.note(f"line {number}: refused{words}", {"line": number, "faults": answer.faults})
+            caller.output.note(f"line {number}: refused{words}", {"line": number, "faults": answer.faults})
     tally.lines = batch[-1].number
 
 
@@ -78,11 +78,11 @@ def _text(line: Line) -> str | Fault:
 
 
 def _note_duplicate(caller: Caller, number: int, answer: SentLine, tally: Tally) -> None:
-    if not caller.voice.as_json and tally.duplicates > DUPLICATES_SHOWN_MAX:
+    if not caller.output.as_json and tally.duplicates > DUPLICATES_SHOWN_MAX:
         if tally.duplicates == DUPLICATES_SHOWN_MAX + 1:
-            caller.voice.say("further duplicates are only counted; --json names them all")
+            caller.output.info("further duplicates are only counted; --json names them all")
         return
-    caller.voice.note(
+    caller.output.note(
         f"line {number}: duplicate: delivery {answer.id} holds the key {plain(answer.idempotency_key)}",
         {"line": number, "idempotency_key": answer.idempotency_key, "duplicate_of": answer.id},
     )

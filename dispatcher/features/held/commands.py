@@ -36,7 +36,7 @@ def list_(caller: Caller, channel: Channel = None) -> None:
     columns = ("id", "channel", "tries", "held since", "to be settled from", "tenant", "to", "why")
     show_list(caller, found, columns, _cells, "Nothing is held.")
     if len(found) == caller.given.limit:
-        caller.voice.say("more may be held; see them with --limit")
+        caller.output.info("more may be held; see them with --limit")
 
 
 def _cells(row: HeldDelivery) -> tuple[object, ...]:
@@ -50,15 +50,15 @@ def show(caller: Caller, delivery_id: Id) -> None:
     now: HeldState = caller.ask(endpoints.get_held, delivery_id)
     if now.life != "held":
         see = f"see `{launcher()} deliveries show {delivery_id}`"
-        caller.voice.fail("NotHeld", f"delivery {delivery_id} is not held, it is {now.life}: {see}")
+        caller.output.error("NotHeld", f"delivery {delivery_id} is not held, it is {now.life}: {see}")
         raise typer.Exit(FAILED)
     found = caller.ask(get_delivery, delivery_id)
-    if caller.voice.as_json:
+    if caller.output.as_json:
         facts = {"held_at": now.held_at, "settle_after": now.settle_after, "can_be_settled": not now.wait_seconds}
-        caller.voice.record(structs.asdict(found) | facts)
+        caller.output.record(structs.asdict(found) | facts)
         return
-    caller.voice.table(("held", str(delivery_id)), _facts(now))
-    caller.voice.text()
+    caller.output.table(("held", str(delivery_id)), _facts(now))
+    caller.output.text()
     show_delivery(caller, found)
 
 

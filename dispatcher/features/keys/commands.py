@@ -90,5 +90,5 @@ def _of_action(one: KeyAction) -> tuple[object, ...]:
 
 def _show_once(caller: Caller, made: Secret, facts: dict[str, str], words: str) -> None:
     """Print the secret alone on standard output, so that it can be piped to a file."""
-    caller.voice.say(f"{words}. It is shown only now:")
+    caller.output.info(f"{words}. It is shown only now:")
     tell(caller, facts | {"prefix": made.prefix, "key": made.key}, made.key)

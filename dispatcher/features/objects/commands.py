@@ -67,7 +67,7 @@ def delete(caller: Caller, name: Name, yes: Yes = False) -> None:
 
     Deliveries that name it fail from then on. Its name stays taken: only the same content can be put there again.
     """
-    confirm(caller.voice, yes, 1, f"deliveries that name {name} will fail", "objects")
+    confirm(caller.output, yes, 1, f"deliveries that name {name} will fail", "objects")
     done: ErasedObject = caller.ask(endpoints.erase_object, name)
     tell(caller, done, f"{name} is erased" if done.answer == "erased" else f"{name} was erased before")
 

@@ -79,7 +79,7 @@ def _workspace(scope: str, name: str) -> dict[str, object]:
 def _refuse(caller: Caller, scope: str, words: str) -> NoReturn:
     """Fail, with the open pauses of the scope."""
     others = sorted(_title(one).removeprefix(f"{scope} ") for one in caller.listed(endpoints.list_pauses, scope=scope))
-    caller.voice.fail("NotPaused", f"{words}; " + (f"paused: {', '.join(others)}" if others else f"no {scope} is"))
+    caller.output.error("NotPaused", f"{words}; " + (f"paused: {', '.join(others)}" if others else f"no {scope} is"))
     raise typer.Exit(FAILED)
 
 

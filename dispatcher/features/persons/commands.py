@@ -44,15 +44,15 @@ def timeline(caller: Caller, text: Annotated[str, typer.Argument(metavar="ADDRES
     limit = caller.given.limit
     body = {"address": named.text, "kind": named.kind}
     entries = caller.every(endpoints.look_up_timeline, body=body, size=min(PAGE_MAX, limit))
-    if caller.voice.as_json:
+    if caller.output.as_json:
         for one in entries:
-            caller.voice.record(one)
+            caller.output.record(one)
         return
     found = [msgspec.json.decode(one) for one in islice(entries, limit)]
     nothing = f"Nothing was sent to {named.text} here, and nothing was said about it."
     show_list(caller, found, ("at", "id", "channel", "what", "became", "why"), _cells, nothing)
     if len(found) == limit:
-        caller.voice.say("there may be more: see --limit, or --json for all")
+        caller.output.info("there may be more: see --limit, or --json for all")
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
@@ -72,10 +72,10 @@ def export_person(
     The contact, each delivery with its content and result, each run that concerns the person, and list entries.
     """
     body = selector(texts, kind, contact)
-    with progress_bar(caller.voice, "exporting", 0) as at:
+    with progress_bar(caller.output, "exporting", 0) as at:
         records = caller.every(endpoints.look_up_person, body=body, size=EXPORT_PAGE)
         for done, record in enumerate(records, 1):
-            caller.voice.record(record)
+            caller.output.record(record)
             at(done)
 
 
@@ -112,7 +112,7 @@ def erase(
         raise NoRemoteForm("a key opens one workspace: erase from each by a key of its own, or on the database")
     here = caller.workspace()
     person: Person = caller.ask(endpoints.find_person, body=named)
-    confirm(caller.voice, yes, len(person.addresses), "this cannot be undone", "addresses")
+    confirm(caller.output, yes, len(person.addresses), "this cannot be undone", "addresses")
     body = {"addresses": person.addresses, "contact": contact, "reason": reason}
     begun: Erasure = caller.ask(endpoints.erase_person, body=body)
     are_done = [_work(caller, here, begun.id)]
@@ -134,7 +134,7 @@ def _elsewhere(caller: Caller, here: Workspace, named: Person, reason: str) -> I
 def _work(caller: Caller, place: Workspace, number: int) -> bool:
     """Continue an erasure until it is finished or waits; whether it is finished."""
     try:
-        with progress_bar(caller.voice, f"erasure {number}", 0) as at:
+        with progress_bar(caller.output, f"erasure {number}", 0) as at:
             while True:
                 now = _go_on(caller, place, number)
                 at(now.deliveries + now.runs)
@@ -142,7 +142,7 @@ def _work(caller: Caller, place: Workspace, number: int) -> bool:
                     break
     except BaseException:
         said = f"stopped: erasure {number} in {place.workspace_id} has begun, and a running dispatcher completes it"
-        caller.voice.note(said, {"stopped": True, "id": number, "workspace": place.workspace_id})
+        caller.output.note(said, {"stopped": True, "id": number, "workspace": place.workspace_id})
         raise
     finished = now.finished_at is not None
     record = {"id": number, "workspace": place.workspace_id, "deliveries": now.deliveries, "runs": now.runs}

@@ -15,7 +15,7 @@ from dispatcher.cli.calls.caller import PAGE_MAX, Caller
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.options import Reason, require_filter, require_reason
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 from dispatcher.cli.terminal.output import cell, show_list, tell
 from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.dry_run.command import plan
@@ -111,7 +111,7 @@ def list_(
     columns = ("id", "workflow", "version", "status", "at", "key", "begun", "took", "error")
     show_list(caller, found, columns, _cells, "There are no such runs.")
     if len(found) == caller.given.limit:
-        caller.voice.say(f"older ones: --before {found[-1]['id']}")
+        caller.output.info(f"older ones: --before {found[-1]['id']}")
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -138,35 +138,35 @@ def show_run(caller: Caller, run_id: int, most: int = DELIVERIES_SHOWN) -> None:
     deliveries = list(islice(caller.every(endpoints.list_run_deliveries, run_id, size=min(PAGE_MAX, most)), most))
     facts = record(found) | {"log": log, "deliveries": deliveries}
     del facts["attempts"]
-    if caller.voice.as_json:
-        caller.voice.record(facts)
+    if caller.output.as_json:
+        caller.output.record(facts)
         return
-    _show_facts(caller.voice, facts)
-    _show_steps(caller.voice, found, entries)
-    caller.voice.text()
-    caller.voice.table(("at", "what happened", "node", "to", "why, or what was added"), map(_log_cells, log))
+    _show_facts(caller.output, facts)
+    _show_steps(caller.output, found, entries)
+    caller.output.text()
+    caller.output.table(("at", "what happened", "node", "to", "why, or what was added"), map(_log_cells, log))
     if deliveries:
-        caller.voice.text()
+        caller.output.text()
         columns = ("id", "node", "channel", "to", "life", "tries", "due or ended", "error")
-        caller.voice.table(columns, map(_delivery_cells, deliveries))
+        caller.output.table(columns, map(_delivery_cells, deliveries))
     if more := found.deliveries_total - len(deliveries):
-        caller.voice.say(f"{more:,} further deliveries: --limit")
+        caller.output.info(f"{more:,} further deliveries: --limit")
 
 
-def _show_facts(voice: Voice, facts: Mapping[str, Any]) -> None:
+def _show_facts(output: Output, facts: Mapping[str, Any]) -> None:
     lines = [(name, cell(value)) for name, value in facts.items() if value and name not in APART]
-    voice.table(("run", str(facts["id"])), lines)
+    output.table(("run", str(facts["id"])), lines)
     for name in ("input", "context"):
-        voice.text(f"\n{name}")
-        voice.content(msgspec.json.format(bytes(facts[name]), indent=2).decode())
+        output.text(f"\n{name}")
+        output.content(msgspec.json.format(bytes(facts[name]), indent=2).decode())
 
 
-def _show_steps(voice: Voice, found: WholeRun, entries: Sequence[Entry]) -> None:
+def _show_steps(output: Output, found: WholeRun, entries: Sequence[Entry]) -> None:
     steps = Steps(found.steps)
     steps.read(entries)
     rows = steps.rows(found, found.cursor, found.counts)
-    voice.text()
-    voice.table(
+    output.text()
+    output.table(
         ("step", "node", "what it does", "state", ""), ((r.step, r.node, r.what, r.state, r.note) for r in rows)
     )
 

@@ -118,11 +118,11 @@ async def _visible_run(call: Call) -> int:
     return run_id
 
 
-@endpoint("GET", f"{_PATH}/log", Right.LOGS, query=models.PageQuery, answered=models.LOG, problems=(NOT_FOUND,))
+@endpoint("GET", f"{_PATH}/log", Right.LOGS, query=models.RunPageQuery, answered=models.LOG, problems=(NOT_FOUND,))
 async def get_run_log(call: Call) -> Done:
     """Show what happened to a run."""
     run_id = await _visible_run(call)
-    asked: models.PageQuery = call.query
+    asked: models.RunPageQuery = call.query
     first = 0 if asked.cursor is None else read_numbers(LOG_NOUN, asked.cursor, 1)[0]
     found = await store.log(call.database, run_id, first, asked.limit + 1)
     # The next page begins at a number, and not behind one.
@@ -134,14 +134,14 @@ async def get_run_log(call: Call) -> Done:
     "GET",
     f"{_PATH}/deliveries",
     Right.LOGS,
-    query=models.PageQuery,
+    query=models.RunPageQuery,
     answered=models.ORDERED_DELIVERIES,
     problems=(NOT_FOUND,),
 )
 async def list_run_deliveries(call: Call) -> Done:
     """List the deliveries that a run has ordered, the first ones first."""
     run_id = await _visible_run(call)
-    asked: models.PageQuery = call.query
+    asked: models.RunPageQuery = call.query
     first = 0 if asked.cursor is None else read_numbers(ORDERED_NOUN, asked.cursor, 1)[0]
     rows = await store.ordered(call.database, run_id, first, asked.limit + 1)
     return Done(models.OrderedDeliveries(*page(rows, asked.limit, models.Ordered, by_id(ORDERED_NOUN))))

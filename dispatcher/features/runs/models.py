@@ -111,7 +111,7 @@ class Ordered(Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class PageQuery(Asked, frozen=True):
+class RunPageQuery(Asked, frozen=True):
     """The page of a list about one run."""
 
     cursor: Cursor | None = None

@@ -99,6 +99,6 @@ def _tell(caller: Caller, answer: Triggered, key: str) -> None:
         what = f"workflow {answer.workflow_name}, version {answer.version}, {answer.total_steps} steps"
         words = f"run {run_id} is queued: {what}"
     tell(caller, structs.asdict(answer) | {"idempotency_key": key}, words)
-    caller.voice.flush()
+    caller.output.flush()
     if not answer.duplicate:
-        caller.voice.say(f"see `{launcher()} runs show {run_id}`")
+        caller.output.info(f"see `{launcher()} runs show {run_id}`")

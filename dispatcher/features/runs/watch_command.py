@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import FAILED
-from dispatcher.cli.terminal.console import Voice, plain
+from dispatcher.cli.terminal.console import Output, plain
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.models import Progress
@@ -46,19 +46,19 @@ class PollLimits(Struct, frozen=True):
 
 def follow(caller: Caller, run_id: int, limits: PollLimits) -> None:
     """Show a run until it ends or the time is over; exit with FAILED unless it is completed."""
-    voice = caller.voice
+    output = caller.output
     steps = Steps(caller.ask(endpoints.get_run, run_id).steps)
-    with _telling(voice, steps) as tell:
+    with _telling(output, steps) as tell:
         run = _until_its_end(caller, run_id, steps, tell, limits).run
     if run.finished_at is None:
         words = f"run {run_id} has not ended within {limits.seconds_max:g} s: it is {run.status}"
         message = f"{words}; `{launcher()} runs watch {run_id}` goes on watching"
-        voice.note(f"error: {message}", {"error": "TimedOut", "message": message, "execution_id": run_id})
+        output.note(f"error: {message}", {"error": "TimedOut", "message": message, "execution_id": run_id})
         raise typer.Exit(FAILED)
-    if voice.as_json:
-        voice.record(record(run) | {"ended": True})
+    if output.as_json:
+        output.record(record(run) | {"ended": True})
     else:
-        voice.text(plain(ending(run)))
+        output.text(plain(ending(run)))
     if run.status != "completed":
         raise typer.Exit(FAILED)
 
@@ -86,30 +86,30 @@ def _until_its_end(caller: Caller, run_id: int, steps: Steps, tell: Tell, limits
 
 
 @contextmanager
-def _telling(voice: Voice, steps: Steps) -> Iterator[Tell]:
-    if voice.as_json or not voice.talk.is_terminal:
-        yield lambda progress: _say(voice, progress)
+def _telling(output: Output, steps: Steps) -> Iterator[Tell]:
+    if output.as_json or not output.stderr.is_terminal:
+        yield lambda progress: _say(output, progress)
         return
-    with Live(console=voice.talk, auto_refresh=True, refresh_per_second=8) as live:
-        yield lambda progress: live.update(_view(voice, steps, progress))
+    with Live(console=output.stderr, auto_refresh=True, refresh_per_second=8) as live:
+        yield lambda progress: live.update(_view(output, steps, progress))
 
 
-def _say(voice: Voice, progress: Progress) -> None:
+def _say(output: Output, progress: Progress) -> None:
     for entry in progress.entries:
-        if voice.as_json:
+        if output.as_json:
             facts = {name: value for name, value in structs.asdict(entry).items() if value is not None}
-            voice.record({"execution_id": progress.run.execution_id, **facts})
+            output.record({"execution_id": progress.run.execution_id, **facts})
         else:
             error = f": {entry.error}" if entry.error else ""
-            voice.text(plain(f"{entry.at:%H:%M:%S.%f} {entry.event} {entry.node or 'the run'}{error}"))
-    voice.flush()
+            output.text(plain(f"{entry.at:%H:%M:%S.%f} {entry.event} {entry.node or 'the run'}{error}"))
+    output.flush()
 
 
-def _view(voice: Voice, steps: Steps, progress: Progress) -> Group:
+def _view(output: Output, steps: Steps, progress: Progress) -> Group:
     """Return the view of a terminal: a line about the run, and a row for each step."""
     run = progress.run
     rows = steps.rows(run, progress.cursor, progress.counts)
-    shown = window(rows, max(1, voice.talk.height - LINES_AROUND))
+    shown = window(rows, max(1, output.stderr.height - LINES_AROUND))
     grid = Table.grid(padding=(0, 2, 0, 0))
     for row in shown:
         style = "bold" if row.is_here else STYLES.get(row.state, "")

@@ -54,7 +54,7 @@ def put(
     done = {"created": "is saved", "changed": "is changed", "same": "says this already"}[found.answer]
     tell(caller, found, f"schedule {name} {done}; {_when(found)}")
     if found.would_be_refused is not None:
-        caller.voice.say(plain(f"as it stands, its ticks will be refused: {found.would_be_refused}"))
+        caller.output.info(plain(f"as it stands, its ticks will be refused: {found.would_be_refused}"))
 
 
 @command(app, "list", limit=100)
@@ -69,9 +69,9 @@ def show(caller: Caller, name: Name) -> None:
     """Show a schedule, the result of its last tick, and its actions."""
     found: WholeSchedule = caller.ask(endpoints.get_schedule, name)
     show_facts(caller, "schedule", name, found, "actions")
-    if caller.voice.as_json:
+    if caller.output.as_json:
         return
-    caller.voice.text()
+    caller.output.text()
     show_list(caller, found.actions, ("at", "by", "did", "version", "workflow", "when"), _of_action, "")
 
 

@@ -47,7 +47,7 @@ def catch_up(caller: Caller, count: int) -> None:
     if caller.session.address is not None:
         return
     done = 0
-    with progress_bar(caller.voice, "looking through the queue", count) as at:
+    with progress_bar(caller.output, "looking through the queue", count) as at:
         while some := caller.session.run(lambda: suppression.catch_up(caller.database, CATCH_UP_PAGE)):
             done += some
             at(min(done, count))
@@ -61,14 +61,14 @@ def show_addressed(
     nothing: str,
 ) -> None:
     """Show rows about addresses, as JSON with their tenant."""
-    if caller.voice.as_json and rows:
+    if caller.output.as_json and rows:
         tenant_id = caller.workspace().tenant_id
         for row in rows:
-            caller.voice.record({"tenant_id": tenant_id, **structs.asdict(row)})
+            caller.output.record({"tenant_id": tenant_id, **structs.asdict(row)})
         return
     show_list(caller, rows, columns, cells, nothing)
     if len(rows) == caller.given.limit:
-        caller.voice.say(f"more: --behind {rows[-1].address}")
+        caller.output.info(f"more: --behind {rows[-1].address}")
 
 
 @command(app, "list", limit=100, after=False)
@@ -175,10 +175,10 @@ def check(
     found: CheckedAddress = caller.ask(endpoints.check_address, body=body)
     would = f"would not get it: {found.reason}" if found.barred else "would get it"
     tell(caller, found, f"{found.address} {would}")
-    if found.log and not caller.voice.as_json:
-        caller.voice.text()
+    if found.log and not caller.output.as_json:
+        caller.output.text()
         columns = ("when", "who", "what", "about", "until", "why")
-        caller.voice.table(columns, map(_log_cells, found.log))
+        caller.output.table(columns, map(_log_cells, found.log))
 
 
 def _log_cells(one: AddressAction) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import REFUSED
 from dispatcher.cli.files import opened
 from dispatcher.cli.lines import Line, Lines
-from dispatcher.cli.terminal.console import Voice
+from dispatcher.cli.terminal.console import Output
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.suppressions.models import ADDRESSES_MAX, NewSuppression
 from dispatcher.http.endpoints import Endpoint
@@ -33,11 +33,11 @@ _PLACE = re.compile(r"\$\.suppressions\[(\d+)\]\.?(.*)")
 
 def import_file(caller: Caller, path: Path, endpoint: Endpoint, common: Mapping[str, object]) -> int:
     """Suppress the addresses of a file and return their count; all are checked before the first page is written."""
-    table = _read(caller.voice, path)
+    table = _read(caller.output, path)
     for places in _pages(caller, "checking", table):
         _ask(caller, endpoint, table, places, {**common, "check": True})
     if table.faults:
-        raise table.refused(caller.voice)
+        raise table.refused(caller.output)
     added = 0
     try:
         for places in _pages(caller, "suppressing", table):
@@ -45,7 +45,7 @@ def import_file(caller: Caller, path: Path, endpoint: Endpoint, common: Mapping[
             _ask(caller, endpoint, table, places, common)
     except BaseException:
         words = f"stopped: at least {added:,} are suppressed. Import the whole file again: they stay the same."
-        caller.voice.note(words, {"imported": added})
+        caller.output.note(words, {"imported": added})
         raise
     return len(table.entries)
 
@@ -94,17 +94,17 @@ class _Table:
             raise ValueError("; ".join(f"{fault.path.removeprefix('$.')}: {fault.message}" for fault in faults))
         return msgspec.convert(row, NewSuppression)
 
-    def refused(self, voice: Voice, *more: Fault) -> typer.Exit:
+    def refused(self, output: Output, *more: Fault) -> typer.Exit:
         """Print all faults; returns the exit."""
         faults = [*(Fault(f"line {line}", words) for line, words in sorted(self.faults, key=itemgetter(0))), *more]
         words = f"nothing was imported: {len(faults):,} {'fault' if len(faults) == 1 else 'faults'}"
-        voice.fail("InputError", words, faults)
+        output.error("InputError", words, faults)
         return typer.Exit(REFUSED)
 
 
 def _pages(caller: Caller, label: str, table: _Table) -> Iterator[range]:
     every = range(len(table.entries))
-    with progress_bar(caller.voice, label, len(every)) as at:
+    with progress_bar(caller.output, label, len(every)) as at:
         for start in every[::ADDRESSES_MAX]:
             at(start)
             yield every[start : start + ADDRESSES_MAX]
@@ -133,11 +133,11 @@ def _placed(fault: Fault, lines: "array[int]", places: range) -> tuple[int, str]
     return lines[places[int(match[1])]], f"{match[2]}: {fault.message}" if match[2] else fault.message
 
 
-def _read(voice: Voice, path: Path) -> _Table:
+def _read(output: Output, path: Path) -> _Table:
     """Read all entries and faults of a file. An empty or too large file is refused."""
     table = _Table()
     size = os.path.getsize(path) if path.is_file() else 0
-    with opened(path, "FILE") as source, progress_bar(voice, "reading", size) as at:
+    with opened(path, "FILE") as source, progress_bar(output, "reading", size) as at:
         lines = Lines(source)
         for batch in lines.batches():
             for line in batch:
@@ -145,9 +145,9 @@ def _read(voice: Voice, path: Path) -> _Table:
             at(lines.bytes_read)
             if len(table.entries) > ENTRIES_MAX:
                 words = f"has more addresses than can be imported at once: {ENTRIES_MAX:,}"
-                raise table.refused(voice, Fault("file", words))
+                raise table.refused(output, Fault("file", words))
     if not table.entries:
-        raise table.refused(voice, *([] if table.faults else [Fault("file", "has no address in it")]))
+        raise table.refused(output, *([] if table.faults else [Fault("file", "has no address in it")]))
     return table
 
 

@@ -10,7 +10,6 @@ from msgspec import Raw, structs
 from dispatcher.base.errors import TemplateError
 from dispatcher.cli.arguments import object_text
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.calls.hints import hinted
 from dispatcher.cli.commands import Version, command, group
 from dispatcher.cli.options import name_given, second
 from dispatcher.cli.terminal.console import plain
@@ -77,11 +76,11 @@ def show(
     """Show a version: its content, the variables that it reads, and the history of versions."""
     found = _get(caller, name, version)
     if source:
-        caller.voice.content(text(found.draft))
+        caller.output.content(text(found.draft))
         return
     history = caller.ask(endpoints.list_template_versions, name, limit=VERSIONS_SHOWN).versions
-    if caller.voice.as_json:
-        caller.voice.record(structs.asdict(found) | {"versions": history})
+    if caller.output.as_json:
+        caller.output.record(structs.asdict(found) | {"versions": history})
     else:
         _show_all(caller, found, history)
 
@@ -95,9 +94,9 @@ def _show_all(caller: Caller, found: WholeTemplate, history: Sequence[TemplateVe
         ("rights", ", ".join(found.rights) or "none"),
         ("reads", ", ".join(found.variables) or "nothing"),
     )
-    caller.voice.table(("template", found.name), facts)
-    caller.voice.text()
-    caller.voice.content(readable_version(found))
+    caller.output.table(("template", found.name), facts)
+    caller.output.text()
+    caller.output.content(readable_version(found))
     show_list(caller, history, ("version", "by", "at", "published last"), _of_version, "")
 
 
@@ -112,7 +111,7 @@ def publish(caller: Caller, name: Name, *, version: Version = None) -> None:
 
     Deliveries that exist keep their version.
     """
-    with hinted(caller, endpoints.list_templates, name):
+    with caller.hinted(endpoints.list_templates, name):
         done: PublishedTemplate = caller.ask(endpoints.publish_template, name, body={"version": version})
     before = "" if done.before in (None, done.published) else f"; version {done.before} was"
     already = " already" if done.before == done.published else ""
@@ -144,8 +143,8 @@ def diff(
     else:
         right, label = _read(caller, file, name), str(file)
     words = difference(readable_version(before), right, f"{name} version {before.version}", label)
-    if words and not caller.voice.as_json:
-        caller.voice.content(words)
+    if words and not caller.output.as_json:
+        caller.output.content(words)
         return
     record = {"name": name, "from": before.version, "to": label, "differs": bool(words), "diff": words}
     tell(caller, record, f"{name} version {before.version} and {label} say the same")
@@ -159,7 +158,7 @@ def _read(caller: Caller, file: Path, name: str) -> str:
 
 
 def _get(caller: Caller, name: str, version: int | None) -> WholeTemplate:
-    with hinted(caller, endpoints.list_templates, name):
+    with caller.hinted(endpoints.list_templates, name):
         found: WholeTemplate = caller.ask(endpoints.get_template, name, version=version)
     return found
 
@@ -202,7 +201,7 @@ def preview(
 
 def _preview(caller: Caller, name: str, body: Mapping[str, object]) -> Preview:
     try:
-        with hinted(caller, endpoints.list_templates, name):
+        with caller.hinted(endpoints.list_templates, name):
             shown: Preview = caller.ask(endpoints.preview_template, name, body=body)
     except Problem as problem:
         if [fault.path for fault in problem.faults] != ["$.variables"]:
@@ -223,11 +222,11 @@ def _write_html(path: Path, said: Mapping[str, str]) -> None:
 
 
 def _show_preview(caller: Caller, shown: Preview) -> None:
-    if caller.voice.as_json:
-        caller.voice.record(shown)
+    if caller.output.as_json:
+        caller.output.record(shown)
         return
     what = "a file" if shown.version is None else f"version {shown.version}"
     made_up = f"; made up: {bytes(shown.variables).decode()}" if shown.made_up else ""
-    caller.voice.say(plain(f"{shown.name}, {what}, {shown.locale}{made_up}"))
+    caller.output.info(plain(f"{shown.name}, {what}, {shown.locale}{made_up}"))
     for part, rendered in shown.parts.items():
-        caller.voice.content(f"--- {part} ---\n{rendered}")
+        caller.output.content(f"--- {part} ---\n{rendered}")

@@ -130,7 +130,7 @@ def _of_action(one: WebhookAction) -> tuple[object, ...]:
 
 def _show_once(caller: Caller, made: WebhookSecret, words: str) -> None:
     """Show a secret; it alone goes to standard output, so that it can be piped."""
-    caller.voice.say(f"{words}. It is shown only now:")
+    caller.output.info(f"{words}. It is shown only now:")
     tell(caller, made, made.secret)
 
 

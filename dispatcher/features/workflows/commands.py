@@ -8,7 +8,6 @@ import msgspec
 import typer
 
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.calls.hints import hinted
 from dispatcher.cli.commands import Version, command, group
 from dispatcher.cli.options import name_given, second
 from dispatcher.cli.terminal.launcher import launcher
@@ -91,13 +90,13 @@ def show(
         raise typer.BadParameter("use only one of these options", param_hint="--graph, --mermaid, --definition")
     found = _get(caller, name, version)
     if definition:
-        caller.voice.content(msgspec.json.format(msgspec.json.encode(found.definition), indent=2).decode())
-    elif caller.voice.as_json:
+        caller.output.content(msgspec.json.format(msgspec.json.encode(found.definition), indent=2).decode())
+    elif caller.output.as_json:
         shown = msgspec.structs.asdict(found)
         del shown["steps"], shown["newest_run"]
-        caller.voice.record(shown)
+        caller.output.record(shown)
     elif graph or as_mermaid:
-        caller.voice.content(found.graph if graph else found.mermaid)
+        caller.output.content(found.graph if graph else found.mermaid)
     else:
         _show_all(caller, found)
 
@@ -111,7 +110,7 @@ def _show_all(caller: Caller, found: WholeWorkflow) -> None:
         ("reads", ", ".join(found.reads) or "nothing"),
         ("stored templates", ", ".join(templates) or "none"),
     )
-    caller.voice.table(("workflow", found.name), facts)
+    caller.output.table(("workflow", found.name), facts)
     nodes = ((one.step, one.node, one.what) for one in found.steps)
     versions = ((row.number, row.total_steps, row.author, second(row.created_at)) for row in found.versions)
     actions = ((second(row.at), row.action, row.version, row.actor) for row in found.actions)
@@ -120,8 +119,8 @@ def _show_all(caller: Caller, found: WholeWorkflow) -> None:
         (("version", "steps", "by", "at"), versions),
         (("at", "what was done", "version", "by"), actions),
     ):
-        caller.voice.text()
-        caller.voice.table(columns, rows)
+        caller.output.text()
+        caller.output.table(columns, rows)
 
 
 def _template(one: Mapping[str, Any]) -> str:
@@ -132,7 +131,7 @@ def _template(one: Mapping[str, Any]) -> str:
 @command(app, "activate", acts=True)
 def activate(caller: Caller, name: Name) -> None:
     """Let a workflow take triggers."""
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         done: Switched = caller.ask(endpoints.activate_workflow, name)
     _switched(caller, done, "takes triggers", active=True)
 
@@ -140,7 +139,7 @@ def activate(caller: Caller, name: Name) -> None:
 @command(app, "deactivate", acts=True)
 def deactivate(caller: Caller, name: Name) -> None:
     """Let a workflow take no more triggers. Runs that are under way go on."""
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         done: Switched = caller.ask(endpoints.deactivate_workflow, name)
     _switched(caller, done, "takes no more triggers", active=False)
 
@@ -157,7 +156,7 @@ def delete(caller: Caller, name: Name) -> None:
 
     Refused while it has unfinished runs, and while it is active and has any.
     """
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         caller.ask(endpoints.delete_workflow, name)
     tell(caller, {"name": name, "deleted": True}, f"workflow {name} is deleted")
 
@@ -188,14 +187,14 @@ def diff(
         name, after, right = what, newest.definition, f"version {newest.version}"
         before = _get(caller, name, old or max(newest.version - 1, 1))
     changes = difference(before.definition, after)
-    if changes and not caller.voice.as_json:
-        caller.voice.content("\n".join(map(str, changes)))
+    if changes and not caller.output.as_json:
+        caller.output.content("\n".join(map(str, changes)))
         return
     record = {"name": name, "from": before.version, "to": right, "differs": bool(changes), "changes": changes}
     tell(caller, record, f"{name} version {before.version} and {right} say the same")
 
 
 def _get(caller: Caller, name: str, version: int | None) -> WholeWorkflow:
-    with hinted(caller, endpoints.list_workflows, name):
+    with caller.hinted(endpoints.list_workflows, name):
         found: WholeWorkflow = caller.ask(endpoints.get_workflow, name, version=version)
     return found

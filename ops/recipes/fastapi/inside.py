@@ -32,7 +32,7 @@ TABLE = """
 
 
 class NewOrder(BaseModel):
-    """What a customer orders. Without a name it cannot be confirmed, and is not placed."""
+    """An order of a customer. Without a name it cannot be confirmed, and is not placed."""
 
     email: str
     name: str | None = None
@@ -86,6 +86,6 @@ async def show(number: int, connection: Connection) -> dict[str, Any]:
 
 @app.exception_handler(Refused)
 async def refused(_: Request, refusal: Exception) -> Response:
-    """What the dispatcher refuses, in its own words."""
+    """Answer with the faults of a refusal."""
     faults = refusal.faults if isinstance(refusal, Refused) else ()
     return JSONResponse({"detail": str(refusal), "faults": {one.path: one.message for one in faults}}, 422)

@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 5.0
 
 
 class Customer(BaseModel):
-    """Who has ordered."""
+    """The customer of an order."""
 
     email: str
     name: str | None = None
@@ -71,7 +71,7 @@ async def confirm(number: int, customer: Customer, dispatcher: Dispatcher) -> di
 
 @app.exception_handler(ClientError)
 async def not_done(_: Request, error: Exception) -> Response:
-    """What the dispatcher refuses is the customer's to mend; everything else may pass."""
+    """Answer with the faults of a refusal; all other errors may pass."""
     if isinstance(error, Refused):
         return JSONResponse({"detail": str(error), "faults": {one.path: one.message for one in error.faults}}, 422)
     again = getattr(error, "retry_after", None) or PATIENCE_SECONDS

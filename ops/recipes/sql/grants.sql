@@ -1,4 +1,4 @@
--- A role for an application, with nothing but the doors that it goes through. The recipes beside this file use it.
+-- A role for an application, with no right but to call the functions that it needs. The recipes beside this file use it.
 --
 -- Run it once, as the owner of the dispatcher's schema and in its database:
 --

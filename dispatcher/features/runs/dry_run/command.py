@@ -14,7 +14,7 @@ from dispatcher.cli.arguments import object_text, pair
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.options import second
-from dispatcher.cli.terminal.console import Voice, plain
+from dispatcher.cli.terminal.console import Output, plain
 from dispatcher.cli.terminal.output import tell
 from dispatcher.features.runs.dry_run import endpoints
 from dispatcher.features.runs.trigger_command import Input, Key, Var, Workflow, explaining, input_of
@@ -51,10 +51,10 @@ def plan(
     if planned.duplicate_of is not None:
         words = f"duplicate: run {planned.duplicate_of} holds the key {key}; nothing would be started again"
         tell(caller, planned, words)
-    elif caller.voice.as_json:
-        caller.voice.record(planned)
+    elif caller.output.as_json:
+        caller.output.record(planned)
     else:
-        _show(caller.voice, planned)
+        _show(caller.output, planned)
     if planned.fails_at is not None:
         raise typer.Exit(FAILED)
 
@@ -70,21 +70,21 @@ def _about_assumptions() -> Iterator[None]:
         raise typer.BadParameter(plain(problem.faults[0].message), param_hint="--assume") from problem
 
 
-def _show(voice: Voice, planned: PlannedRun) -> None:
+def _show(output: Output, planned: PlannedRun) -> None:
     about = f"{planned.workflow}, version {planned.version}, triggered at {second(planned.at)}"
-    voice.text(plain(f"A run of {about} would be this:"))
+    output.text(plain(f"A run of {about} would be this:"))
     for stage in planned.steps:
-        voice.text(plain(_heading(stage, planned.at)))
+        output.text(plain(_heading(stage, planned.at)))
         if stage.error is not None:
-            voice.text(plain(f"      it fails: {stage.error}"))
+            output.text(plain(f"      it fails: {stage.error}"))
         for message in stage.messages:
-            voice.text(plain(f"      {_words(message)}"))
+            output.text(plain(f"      {_words(message)}"))
         # The messages of a node differ only in the link for unsubscribing.
         for message in stage.messages[:1]:
-            _show_parts(voice, message)
+            _show_parts(output, message)
     failure = next((one for one in planned.steps if one.node == planned.fails_at), None)
     if failure is not None:
-        voice.text(plain(f"The run would fail at {failure.node}: {failure.fails}"))
+        output.text(plain(f"The run would fail at {failure.node}: {failure.fails}"))
 
 
 def _heading(stage: PlannedStep, now: datetime) -> str:
@@ -116,6 +116,6 @@ def _words(message: PlannedMessage) -> str:
     return f"{to}{template}{locale}: {message.bytes:,} bytes"
 
 
-def _show_parts(voice: Voice, message: PlannedMessage) -> None:
+def _show_parts(output: Output, message: PlannedMessage) -> None:
     for part, text in message.parts.items():
-        voice.content(f"--- {part} ---\n{text}")
+        output.content(f"--- {part} ---\n{text}")

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET, require_POST
 
-from . import doors
+from . import dispatcher
 from .models import Order
 
 
@@ -20,9 +20,9 @@ def place(request: HttpRequest) -> HttpResponse:
             order = Order.objects.create(email=given["email"], name=given.get("name", ""))
             # Without a name it cannot be confirmed: the workflow says so, and the order is not placed.
             said = {name: given[name] for name in ("email", "name") if given.get(name)}
-            order.run = doors.trigger("order_confirmed", {"order": {"id": order.pk, **said}}, f"order-{order.pk}")
+            order.run = dispatcher.trigger("order_confirmed", {"order": {"id": order.pk, **said}}, f"order-{order.pk}")
             order.save()
-    except doors.Refused as refused:
+    except dispatcher.Refused as refused:
         return JsonResponse({"detail": str(refused), "faults": refused.faults}, status=422)
     return JsonResponse({"id": order.pk, "run": order.run}, status=201)
 
@@ -31,4 +31,4 @@ def place(request: HttpRequest) -> HttpResponse:
 def show(_: HttpRequest, number: int) -> HttpResponse:
     """An order, and how far its confirmation is."""
     order = get_object_or_404(Order, pk=number)
-    return JsonResponse({"id": order.pk, "confirmation": None if order.run is None else doors.status(order.run)})
+    return JsonResponse({"id": order.pk, "confirmation": None if order.run is None else dispatcher.status(order.run)})

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.test_operate import rows, talk, text
 from tests.cli.test_remote import cutting, said
 from tests.support.caller import make_key
-from tests.support.far import Done, Door, Far, same
 from tests.support.program import Program
+from tests.support.remote_cli import Cli, Done, RemoteCli, same
 
 MODES = ("upsert", "create", "put")
 # More lines than a request takes contacts.
@@ -29,17 +29,17 @@ def conflict(done: Done) -> str:
     return str(error["message"])
 
 
-async def test_a_contact_is_written_shown_found_and_deleted(door: Door, serving: Program, far: Far) -> None:
-    key = type(door).__name__.lower()
-    mail, phone = f"Ann.{key}@Exämple.org", "+491701" if key == "far" else "+491702"
+async def test_a_contact_is_written_shown_found_and_deleted(cli: Cli, serving: Program, remote: RemoteCli) -> None:
+    key = type(cli).__name__.lower()
+    mail, phone = f"Ann.{key}@Exämple.org", "+491701" if key == "remotecli" else "+491702"
     words = ("--name", "Ann Lee", "--company", "Lee", "--tag", "b", "--tag", key, "--email", f"Ann <{mail}>")
     more = ("--phone", phone, "--address", "push=t/1 = 2", "--attributes", '{"n": 1.50, "big": 73786976294838206464}')
-    assert text(door.run("contacts", "create", key, *words, *more)) == f"contact {key} is created: version 1\n"
-    assert conflict(door.run("contacts", "create", key, "--json")) == f"contact {key}: there is a contact with this key"
+    assert text(cli.run("contacts", "create", key, *words, *more)) == f"contact {key} is created: version 1\n"
+    assert conflict(cli.run("contacts", "create", key, "--json")) == f"contact {key}: there is a contact with this key"
     less = ("--attributes", '{"big": null, "deep": [{"ä": null}]}')
-    changed = rows(door.run("contacts", "update", key, *less, "--json"))
+    changed = rows(cli.run("contacts", "update", key, *less, "--json"))
     assert changed == [{"key": key, "answer": "changed", "version": 2}]
-    again = text(door.run("contacts", "upsert", key, "--tag", key, "--tag", "b"))
+    again = text(cli.run("contacts", "upsert", key, "--tag", key, "--tag", "b"))
     assert again == f"contact {key} says this already: version 2\n"
     for command in (
         ("show", key, "--json"),
@@ -49,24 +49,24 @@ async def test_a_contact_is_written_shown_found_and_deleted(door: Door, serving:
         ("list", "--address", f"ann.{key}@xn--exmple-cua.org", "--status", "active", "--tag", key),
         ("export",),
     ):
-        assert key in await same(serving, far, "contacts", *command)
+        assert key in await same(serving, remote, "contacts", *command)
     for nobody in (
         ("--address", phone, "--tag", "other"),
         ("--address", "nobody@example.org"),
         ("--address", phone, "--after", key),
     ):
-        assert await same(serving, far, "contacts", "list", *nobody) == NOBODY
-    (found,) = rows(door.run("contacts", "list", "--address", phone.replace("+", "00"), "--json"))
+        assert await same(serving, remote, "contacts", "list", *nobody) == NOBODY
+    (found,) = rows(cli.run("contacts", "list", "--address", phone.replace("+", "00"), "--json"))
     assert (found["key"], found["attributes"]) == (key, {"n": 1.5, "deep": [{"ä": None}]})
     assert found["addresses"][0] == {"kind": "email", "address": f"Ann.{key}@xn--exmple-cua.org"}
-    assert text(door.run("contacts", "put", key, "--name", "Bob")) == f"contact {key} is changed: version 3\n"
-    (put,) = rows(door.run("contacts", "show", key, "--json"))
+    assert text(cli.run("contacts", "put", key, "--name", "Bob")) == f"contact {key} is changed: version 3\n"
+    (put,) = rows(cli.run("contacts", "show", key, "--json"))
     assert (put["name"], put["company"], put["tags"], put["addresses"]) == ("Bob", None, [], [])
-    assert text(door.run("contacts", "delete", key)) == f"contact {key} is deleted\n"
-    assert f"there is no contact '{key}'" in talk(door.run("contacts", "delete", key), 1)
+    assert text(cli.run("contacts", "delete", key)) == f"contact {key} is deleted\n"
+    assert f"there is no contact '{key}'" in talk(cli.run("contacts", "delete", key), 1)
 
 
-async def test_what_cannot_be_done_is_refused_the_same_way(serving: Program, far: Far) -> None:
+async def test_what_cannot_be_done_is_refused_the_same_way(serving: Program, remote: RemoteCli) -> None:
     text(serving.run("contacts", "put", "holder", "--email", "held@example.org", "--attribute", "n=1"))
     large = json.dumps({"x": [1e300] * 200})
     for command in (
@@ -88,25 +88,25 @@ async def test_what_cannot_be_done_is_refused_the_same_way(serving: Program, far
         ("import", "-", "--mode", "update"),
         ("import", "/nowhere"),
     ):
-        assert await same(serving, far, "contacts", *command) == ""
-    taken = conflict(far.run("contacts", "put", "rival", "--email", "held@example.org", "--json"))
+        assert await same(serving, remote, "contacts", *command) == ""
+    taken = conflict(remote.run("contacts", "put", "rival", "--email", "held@example.org", "--json"))
     assert taken == "contact rival: the address email held@example.org is another contact's"
-    too_large = said(far.run("contacts", "upsert", "holder", "--attributes", large, "--json"), 3)
+    too_large = said(remote.run("contacts", "upsert", "holder", "--attributes", large, "--json"), 3)
     assert [fault["path"] for fault in too_large["faults"]] == ["$.attributes"]
-    (shown,) = rows(far.run("contacts", "show", "holder", "--json"))
+    (shown,) = rows(remote.run("contacts", "show", "holder", "--json"))
     assert (shown["version"], shown["attributes"]) == (1, {"n": 1})
 
 
 @pytest.mark.parametrize("command", ["create x", "show x", "list", "delete x", "import -", "export"])
-async def test_what_the_key_does_not_open_is_refused_before_anything_is_done(far: Far, command: str) -> None:
+async def test_what_the_key_does_not_open_is_refused_before_anything_is_done(remote: RemoteCli, command: str) -> None:
     asked = ("contacts", *command.split())
     # No line of it is sound: nothing would be asked for.
-    elsewhere = said(far.run(*asked, "--tenant", "acme", "--workspace", "main", "--json", stdin=b"7\n"), 2)
+    elsewhere = said(remote.run(*asked, "--tenant", "acme", "--workspace", "main", "--json", stdin=b"7\n"), 2)
     assert elsewhere["error"] == "OtherWorkspace"
     assert [fault["path"] for fault in elsewhere["faults"]] == ["--tenant", "--workspace"]
-    assert far.run(*asked, "--tenant", "default", "--workspace", "default").returncode != 2
+    assert remote.run(*asked, "--tenant", "default", "--workspace", "default").returncode != 2
     if command in ("create x", "import -"):
-        assert "it writes the name of the key" in talk(far.run(*asked, "--actor", "ann"), 2)
+        assert "it writes the name of the key" in talk(remote.run(*asked, "--actor", "ann"), 2)
 
 
 def people(count: int) -> list[dict[str, Any]]:
@@ -162,20 +162,24 @@ async def test_a_file_becomes_the_same_contacts_and_the_same_refusals(
     file = tmp_path / "people"
     file.write_bytes(write(people(MANY)))
     place = f"{mode}-{write.__name__}"
-    here = ("--workspace", f"{place}-near")
-    far = Far(serving, make_key(serving, "systemAdmin", "default", f"{place}-far"))
+    here = ("--workspace", f"{place}-local")
+    remote = RemoteCli(serving, make_key(serving, "systemAdmin", "default", f"{place}-remote"))
     there = ("--attributes", '{"stays": 1}', "--email", "there@example.org", "--name", "Before")
     text(serving.run("contacts", "create", "there", *there, *here))
-    text(far.run("contacts", "create", "there", *there))
+    text(remote.run("contacts", "create", "there", *there))
     asked = ("contacts", "import", str(file), "--mode", mode)
     for output in (), ("--json",):
-        near, remote = serving.run(*asked, *output, *here), far.run(*asked, *output)
-        assert (remote.returncode, remote.stdout, remote.stderr) == (near.returncode, near.stdout, near.stderr)
-        assert near.returncode == 3
+        local, over_http = serving.run(*asked, *output, *here), remote.run(*asked, *output)
+        assert (over_http.returncode, over_http.stdout, over_http.stderr) == (
+            local.returncode,
+            local.stdout,
+            local.stderr,
+        )
+        assert local.returncode == 3
     kept = rows(serving.run("contacts", "export", *here))
-    assert rows(far.run("contacts", "export")) == kept
+    assert rows(remote.run("contacts", "export")) == kept
     assert len(kept) > MANY / 2
-    listed = rows(far.run("contacts", "list", "--limit", "10000", "--json"))
+    listed = rows(remote.run("contacts", "list", "--limit", "10000", "--json"))
     assert [one["key"] for one in listed] == [one["key"] for one in kept]
     assert {one["updated_by"].partition(".")[0] for one in listed} == {"key systemAdmin"}
 
@@ -188,9 +192,9 @@ def lines(first: int, last: int) -> bytes:
 async def test_an_import_whose_answers_are_lost_counts_everything_once(serving: Program) -> None:
     key = make_key(serving, "systemAdmin", "default", "lossy")
     async with cutting(serving, 3) as address:
-        far = Far(serving, key)
+        remote = RemoteCli(serving, key)
         done = await asyncio.to_thread(
-            far.run,
+            remote.run,
             "contacts",
             "import",
             "-",
@@ -205,9 +209,9 @@ async def test_an_import_whose_answers_are_lost_counts_everything_once(serving: 
 
 async def test_an_import_that_ends_in_the_middle_says_how_far_it_came(program: Program) -> None:
     await program.start()
-    far = Far(program)
+    remote = RemoteCli(program)
     command = [*program.command(), "contacts", "import", "-"]
-    environment = program.environment_with(far.environment)
+    environment = program.environment_with(remote.environment)
     with subprocess.Popen(  # noqa: ASYNC220 - forking takes a moment, and nothing else runs
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as importing:
@@ -224,18 +228,19 @@ async def test_an_import_that_ends_in_the_middle_says_how_far_it_came(program: P
     assert "stopped after line 300: created 300, changed 0, same 0, refused 0. Import the whole file again" in words
     assert "the server cannot be reached: " in words
     await program.start()
-    far = Far(program)
+    remote = RemoteCli(program)
     assert (
-        text(far.run("contacts", "import", "-", stdin=lines(0, 400))) == "created 100, changed 0, same 300, refused 0\n"
+        text(remote.run("contacts", "import", "-", stdin=lines(0, 400)))
+        == "created 100, changed 0, same 300, refused 0\n"
     )
 
 
 async def test_what_is_too_much_for_one_request_is_asked_for_in_several(program: Program, tmp_path: Path) -> None:
     await program.start(DISPATCHER_API__BATCH_BYTES_MAX="4000")
-    far = Far(program)
-    assert text(far.run("contacts", "import", "-", stdin=lines(0, 1_000))).startswith("created 1,000,")
+    remote = RemoteCli(program)
+    assert text(remote.run("contacts", "import", "-", stdin=lines(0, 1_000))).startswith("created 1,000,")
     large = b'{"key": "large", "attributes": {"x": "%s"}}\n' % (b"y" * 5_000)
-    done = far.run("contacts", "import", "-", stdin=lines(0, 9) + large + lines(9, 99))
+    done = remote.run("contacts", "import", "-", stdin=lines(0, 9) + large + lines(9, 99))
     assert text(done, 3) == "created 0, changed 0, same 99, refused 1\n"
     assert b"line 10: refused\n  line: its body is over 4000 bytes" in done.stderr
     await program.stop()
@@ -243,4 +248,4 @@ async def test_what_is_too_much_for_one_request_is_asked_for_in_several(program:
     file = tmp_path / "values.jsonl"
     file.write_text("".join(f'{{"key": "v{n}", "attributes": {{"n": {[1] * 5_000}}}}}\n' for n in range(60)))
     await program.start()
-    assert text(Far(program).run("contacts", "import", str(file))).startswith("created 60,")
+    assert text(RemoteCli(program).run("contacts", "import", str(file))).startswith("created 60,")

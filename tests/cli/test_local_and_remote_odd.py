@@ -1,10 +1,10 @@
-"""Odd arguments through both doors: they are refused, or find nothing, in the same words and with the same code."""
+"""Odd arguments locally and remotely: they are refused, or find nothing, in the same words and with the same code."""
 
 import pytest
 
 from tests.cli.test_operate import text
-from tests.support.far import Far, same
 from tests.support.program import Program
+from tests.support.remote_cli import RemoteCli, same
 
 WHY = ("--reason", "to see")
 LONG = "x" * 256
@@ -40,12 +40,14 @@ LONG = "x" * 256
     ],
     ids=lambda one: "_".join(one)[:30].encode("unicode_escape").decode() if isinstance(one, tuple) else None,
 )
-async def test_what_is_odd_ends_in_the_same_way(serving: Program, far: Far, words: tuple[str, ...], code: int) -> None:
-    await same(serving, far, *words)
-    assert far.run(*words).returncode == code
+async def test_what_is_odd_ends_in_the_same_way(
+    serving: Program, remote: RemoteCli, words: tuple[str, ...], code: int
+) -> None:
+    await same(serving, remote, *words)
+    assert remote.run(*words).returncode == code
 
 
-async def test_a_name_does_not_drive_a_terminal(far: Far) -> None:
+async def test_a_name_does_not_drive_a_terminal(remote: RemoteCli) -> None:
     odd = ("template", "a\n\x1b[31mb", "--workspace", "default")
-    assert text(far.run("pause", *odd, *WHY)) == "template a\\n\\x1b[31mb of default/default is paused\n"
-    assert text(far.run("resume", *odd)) == "template a\\n\\x1b[31mb of default/default goes on\n"
+    assert text(remote.run("pause", *odd, *WHY)) == "template a\\n\\x1b[31mb of default/default is paused\n"
+    assert text(remote.run("resume", *odd)) == "template a\\n\\x1b[31mb of default/default goes on\n"

@@ -1,4 +1,4 @@
-"""The command line far from the database: the same commands, with the address of a server and a key in place of it."""
+"""The command line without a database: the same commands, with the address of a server and a key."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,7 @@ from tests.support.program import Program
 Done = subprocess.CompletedProcess[bytes]
 
 
-class Far:
+class RemoteCli:
     """Runs commands through a program that serves, and can reach no database."""
 
     def __init__(self, program: Program, key: str | None = None) -> None:
@@ -27,7 +27,7 @@ class Far:
         return self.program.run(*arguments, stdin=stdin, **self.environment | environment)
 
 
-Door = Program | Far
+Cli = Program | RemoteCli
 
 
 # Who has claimed a delivery, and by which claim: no tenant may see it.
@@ -39,15 +39,15 @@ def told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in CLAIM} for row in rows]
 
 
-async def both(near: Program, far: Far, *arguments: str) -> tuple[Done, Done]:
-    """One command through both doors, at the same time."""
-    done = await asyncio.gather(*(asyncio.to_thread(one.run, *arguments) for one in (near, far)))
+async def both(near: Program, remote: RemoteCli, *arguments: str) -> tuple[Done, Done]:
+    """One command locally and remotely, at the same time."""
+    done = await asyncio.gather(*(asyncio.to_thread(one.run, *arguments) for one in (near, remote)))
     return done[0], done[1]
 
 
-async def same(near: Program, far: Far, *arguments: str) -> str:
-    """What a command says, which is the same through both doors; its JSON in whatever order."""
-    here, there = await both(near, far, *arguments)
+async def same(near: Program, remote: RemoteCli, *arguments: str) -> str:
+    """What a command says, which is the same locally and remotely; its JSON in whatever order."""
+    here, there = await both(near, remote, *arguments)
     assert (there.returncode, there.stderr.decode()) == (here.returncode, here.stderr.decode())
     if "--json" in arguments:
         assert rows(there, there.returncode) == told(rows(here, here.returncode))

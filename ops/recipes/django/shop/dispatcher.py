@@ -1,4 +1,4 @@
-"""The dispatcher's doors, as SQL functions on Django's own connection: what they do is part of its transaction.
+"""The dispatcher's SQL functions on Django's own connection: what they do is part of its transaction.
 
 There is nothing to do on commit. What is written is committed with everything else, and the dispatcher sees it then.
 """
@@ -37,7 +37,7 @@ def trigger(workflow: str, data: Mapping[str, Any], key: str) -> int:
 
 
 def status(run: int) -> str | None:
-    """Where a run stands."""
+    """Return the status of a run."""
     with connection.cursor() as cursor:
         cursor.execute(STATUS, [run])
         row = cursor.fetchone()

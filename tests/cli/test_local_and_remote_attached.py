@@ -8,36 +8,36 @@ import pytest
 
 from dispatcher.features.objects.models import OBJECT_BYTES_MAX
 from tests.cli.test_operate import rows, talk, text
-from tests.support.far import Door, Far, same
 from tests.support.program import Program
+from tests.support.remote_cli import Cli, RemoteCli, same
 from tests.support.scene import Connection
 
 WHY = ("--reason", "to see")
 URL = "https://crm.example.org/hooks"
 
 
-async def test_endpoints_are_made_changed_rotated_and_deleted(door: Door, serving: Program, far: Far) -> None:
-    name = f"hook-{type(door).__name__.lower()}"
-    made = door.run("webhooks", "create", name, URL, "--event", "run.*", "--event", "run.*", *WHY)
+async def test_endpoints_are_made_changed_rotated_and_deleted(cli: Cli, serving: Program, remote: RemoteCli) -> None:
+    name = f"hook-{type(cli).__name__.lower()}"
+    made = cli.run("webhooks", "create", name, URL, "--event", "run.*", "--event", "run.*", *WHY)
     secret = text(made).strip()
     assert secret.startswith("whsec_")
     assert "It is shown only now" in made.stderr.decode()
-    taken = json.loads(talk(door.run("webhooks", "create", name, URL, "--event", "run.*", *WHY, "--json"), 1))
+    taken = json.loads(talk(cli.run("webhooks", "create", name, URL, "--event", "run.*", *WHY, "--json"), 1))
     assert (taken["error"], f"there is an endpoint {name}" in taken["message"]) == ("Conflict", True)
     moved = ("webhooks", "change", name, "--url", f"{URL}/there", "--reason", "it moved")
-    assert text(door.run(*moved)) == f"endpoint {name} is changed\n"
-    assert rows(door.run(*moved, "--json")) == [{"name": name, "answer": "same"}]
-    assert text(door.run("webhooks", "disable", name, *WHY)) == f"endpoint {name} is changed\n"
-    (rotated,) = rows(door.run("webhooks", "rotate", name, "--overlap", "2h", *WHY, "--json"))
+    assert text(cli.run(*moved)) == f"endpoint {name} is changed\n"
+    assert rows(cli.run(*moved, "--json")) == [{"name": name, "answer": "same"}]
+    assert text(cli.run("webhooks", "disable", name, *WHY)) == f"endpoint {name} is changed\n"
+    (rotated,) = rows(cli.run("webhooks", "rotate", name, "--overlap", "2h", *WHY, "--json"))
     assert (rotated["name"], rotated["secret"] != secret) == (name, True)
     for words in ("list", "list --json", "list --after hook --limit 1 --json", f"log {name}", f"log {name} --json"):
-        assert "whsec_" not in await same(serving, far, "webhooks", *words.split())
-    (listed,) = (one for one in rows(door.run("webhooks", "list", "--json")) if one["name"] == name)
+        assert "whsec_" not in await same(serving, remote, "webhooks", *words.split())
+    (listed,) = (one for one in rows(cli.run("webhooks", "list", "--json")) if one["name"] == name)
     assert (listed["url"], listed["events"], listed["enabled"]) == (f"{URL}/there", ["run.*"], False)
     assert listed["old_secret_until"] is not None
-    assert text(door.run("webhooks", "delete", name, "--reason", "it is over")) == f"endpoint {name} is deleted\n"
-    done = [(one["action"], one["reason"]) for one in rows(door.run("webhooks", "log", name, "--json"))]
-    (last,) = rows(door.run("webhooks", "log", name, "--limit", "1", "--json"))
+    assert text(cli.run("webhooks", "delete", name, "--reason", "it is over")) == f"endpoint {name} is deleted\n"
+    done = [(one["action"], one["reason"]) for one in rows(cli.run("webhooks", "log", name, "--json"))]
+    (last,) = rows(cli.run("webhooks", "log", name, "--limit", "1", "--json"))
     assert (last["action"], last["reason"]) == done[0]
     assert done == [
         ("delete", "it is over"),
@@ -70,30 +70,32 @@ async def test_endpoints_are_made_changed_rotated_and_deleted(door: Door, servin
     ids=lambda one: " ".join(one)[:40] if isinstance(one, tuple) else None,
 )
 async def test_what_can_be_no_endpoint_is_refused_in_the_same_words(
-    serving: Program, far: Far, words: tuple[str, ...], code: int
+    serving: Program, remote: RemoteCli, words: tuple[str, ...], code: int
 ) -> None:
-    await same(serving, far, "webhooks", *words)
-    assert far.run("webhooks", *words).returncode == code
+    await same(serving, remote, "webhooks", *words)
+    assert remote.run("webhooks", *words).returncode == code
 
 
 async def test_which_addresses_there_may_be_says_the_server(program: Program) -> None:
     await program.start(DISPATCHER_CHANNELS__WEBHOOK__OPTIONS__ALLOW_ADDRESSES="10.0.0.0/8")
-    far = Far(program)
+    remote = RemoteCli(program)
     plain = ("webhooks", "create", "inside", "http://10.0.0.1/", "--event", "run.*", *WHY)
-    assert text(far.run(*plain)).startswith("whsec_")
-    moved = far.run("webhooks", "change", "inside", "--url", "ftp://10.0.0.1/", *WHY)
+    assert text(remote.run(*plain)).startswith("whsec_")
+    moved = remote.run("webhooks", "change", "inside", "--url", "ftp://10.0.0.1/", *WHY)
     assert "--url: must begin with https:// or http://" in talk(moved, 2)
 
 
-async def test_objects_are_kept_listed_shown_and_erased(door: Door, serving: Program, far: Far, tmp_path: Path) -> None:
-    mark = type(door).__name__.lower()
+async def test_objects_are_kept_listed_shown_and_erased(
+    cli: Cli, serving: Program, remote: RemoteCli, tmp_path: Path
+) -> None:
+    mark = type(cli).__name__.lower()
     file = tmp_path / f"{mark}.pdf"
     file.write_bytes(b'{"content": "YWJj"}\r\n\0\xff')
-    assert text(door.run("objects", "put", str(file))) == f"{mark}.pdf is kept: 23 bytes of application/pdf\n"
-    assert "is kept already" in text(door.run("objects", "put", str(file)))
+    assert text(cli.run("objects", "put", str(file))) == f"{mark}.pdf is kept: 23 bytes of application/pdf\n"
+    assert "is kept already" in text(cli.run("objects", "put", str(file)))
     put = ("objects", "put", "-", "--name", f"{mark}/a@b+c:1", "--type", "application/json", "--json")
-    assert rows(door.run(*put, stdin=b"{}"))[0]["answer"] == "stored"
-    taken = json.loads(talk(door.run(*put, stdin=b"[]"), 1))
+    assert rows(cli.run(*put, stdin=b"{}"))[0]["answer"] == "stored"
+    taken = json.loads(talk(cli.run(*put, stdin=b"[]"), 1))
     assert (taken["error"], "another content or type" in taken["message"]) == ("Conflict", True)
     for words in (
         f"list --after {mark} --limit 1",
@@ -105,13 +107,13 @@ async def test_objects_are_kept_listed_shown_and_erased(door: Door, serving: Pro
         f"delete {mark}.pdf --json",
         "delete nobody --yes --json",
     ):
-        await same(serving, far, "objects", *words.split())
-    assert "confirm with --yes" in talk(door.run("objects", "delete", f"{mark}.pdf"), 1)
-    assert text(door.run("objects", "delete", f"{mark}.pdf", "--yes")) == f"{mark}.pdf is erased\n"
-    assert rows(door.run("objects", "delete", f"{mark}.pdf", "--yes", "--json")) == [
+        await same(serving, remote, "objects", *words.split())
+    assert "confirm with --yes" in talk(cli.run("objects", "delete", f"{mark}.pdf"), 1)
+    assert text(cli.run("objects", "delete", f"{mark}.pdf", "--yes")) == f"{mark}.pdf is erased\n"
+    assert rows(cli.run("objects", "delete", f"{mark}.pdf", "--yes", "--json")) == [
         {"name": f"{mark}.pdf", "answer": "erased before"}
     ]
-    assert rows(door.run("objects", "put", str(file), "--json"))[0]["answer"] == "restored"
+    assert rows(cli.run("objects", "put", str(file), "--json"))[0]["answer"] == "restored"
 
 
 async def test_a_list_is_as_long_as_was_asked_for(program: Program, connection: Connection) -> None:
@@ -124,35 +126,35 @@ async def test_a_list_is_as_long_as_was_asked_for(program: Program, connection: 
              FROM generate_series(1, 510) n"""
     )
     await program.start()
-    far = Far(program)
+    remote = RemoteCli(program)
     for words in (("objects", "list"), ("webhooks", "log", "again")):
-        assert len((await same(program, far, *words, "--limit", "505", "--json")).splitlines()) == 505
+        assert len((await same(program, remote, *words, "--limit", "505", "--json")).splitlines()) == 505
 
 
 async def test_what_is_too_large_is_said_before_it_is_sent_or_by_the_server(program: Program, tmp_path: Path) -> None:
     await program.start(DISPATCHER_API__BATCH_BYTES_MAX="100000")
-    far, large = Far(program), tmp_path / "large"
+    remote, large = RemoteCli(program), tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(OBJECT_BYTES_MAX + 1)
     nobody = "http://127.0.0.1:1"
-    assert "is larger than" in talk(far.run("objects", "put", str(large), DISPATCHER_URL=nobody), 2)
+    assert "is larger than" in talk(remote.run("objects", "put", str(large), DISPATCHER_URL=nobody), 2)
     os.truncate(large, OBJECT_BYTES_MAX)
     for size in (OBJECT_BYTES_MAX, 100_001):
         os.truncate(large, size)
-        refused = json.loads(talk(far.run("objects", "put", str(large), "--json"), 1))
+        refused = json.loads(talk(remote.run("objects", "put", str(large), "--json"), 1))
         assert (refused["error"], refused["message"]) == ("TooLarge", "its body is over 100000 bytes")
     os.truncate(large, 100_000)
-    assert "100,000 bytes" in text(far.run("objects", "put", str(large)))
-    assert rows(far.run("objects", "show", "large", "--json"))[0]["size"] == 100_000
+    assert "100,000 bytes" in text(remote.run("objects", "put", str(large)))
+    assert rows(remote.run("objects", "show", "large", "--json"))[0]["size"] == 100_000
 
 
-async def test_another_workspace_and_another_name_are_refused(far: Far) -> None:
+async def test_another_workspace_and_another_name_are_refused(remote: RemoteCli) -> None:
     for words in ("webhooks list", "webhooks log any", "objects list", "objects show any", "objects delete any --yes"):
-        error = json.loads(talk(far.run(*words.split(), "--tenant", "acme", "--json"), 2))
+        error = json.loads(talk(remote.run(*words.split(), "--tenant", "acme", "--json"), 2))
         assert (error["error"], [one["path"] for one in error["faults"]]) == ("OtherWorkspace", ["--tenant"])
     put = ("objects", "put", "-", "--name", "elsewhere", "--workspace", "other")
-    assert "opens default, and not other" in talk(far.run(*put, stdin=b"x"), 2)
+    assert "opens default, and not other" in talk(remote.run(*put, stdin=b"x"), 2)
     for words in ("rotate any", "delete any", "enable any", f"create any {URL} --event run.*"):
         there = ("webhooks", *words.split(), *WHY)
-        assert "opens default, and not other" in talk(far.run(*there, "--workspace", "other"), 2)
-        assert "it writes the name of the key" in talk(far.run(*there, "--actor", "ann"), 2)
+        assert "opens default, and not other" in talk(remote.run(*there, "--workspace", "other"), 2)
+        assert "it writes the name of the key" in talk(remote.run(*there, "--actor", "ann"), 2)

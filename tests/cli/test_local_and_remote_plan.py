@@ -1,4 +1,4 @@
-"""What is looked at whole before anything is done, through both doors: imported lists, planned runs."""
+"""What is looked at whole before anything is done, locally and remotely: imported lists, planned runs."""
 
 import asyncio
 import json
@@ -11,15 +11,15 @@ from typing import ClassVar
 from tests.cli.test_operate import rows, talk, text
 from tests.cli.test_workflows import ANN, LETTER, WAIT, begin, graph, put
 from tests.support.caller import make_key
-from tests.support.far import Door, Far, both, same
 from tests.support.program import Program
+from tests.support.remote_cli import Cli, RemoteCli, both, same
 
 WHY = ("--reason", "to see")
 MOMENT = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)?")
 
 
-async def test_every_fault_of_a_list_has_its_line_through_both_doors(
-    serving: Program, far: Far, tmp_path: Path
+async def test_every_fault_of_a_list_has_its_line_locally_and_remotely(
+    serving: Program, remote: RemoteCli, tmp_path: Path
 ) -> None:
     """Lines 4 and 5,501 are wrong wherever they are read; the others where channels are known, in pages and in parts.
 
@@ -37,32 +37,32 @@ async def test_every_fault_of_a_list_has_its_line_through_both_doors(
     }.items():
         lines[number - 1] = line
     file.write_text("\n".join([*lines, "late@faulty.example", "five@faulty.example,,2020-01-01T00:00:00Z,"]))
-    await same(serving, far, "suppressions", "import", str(file), *WHY)
-    refused = json.loads(talk(far.run("suppressions", "import", str(file), *WHY, "--json"), 3))
+    await same(serving, remote, "suppressions", "import", str(file), *WHY)
+    refused = json.loads(talk(remote.run("suppressions", "import", str(file), *WHY, "--json"), 3))
     assert refused["message"] == "nothing was imported: 6 faults"
     assert [one["path"] for one in refused["faults"]] == [
         f"line {number}" for number in (4, 5, 4_900, 5_400, 5_500, 5_501)
     ]
     assert refused["faults"][2]["message"].startswith("channel: unknown channel")
-    assert rows(far.run("suppressions", "check", "user-2@faulty.example", "--json"))[0]["barred"] is False
+    assert rows(remote.run("suppressions", "check", "user-2@faulty.example", "--json"))[0]["barred"] is False
 
 
 async def test_a_list_is_imported_page_by_page_and_twice_changes_nothing(
-    door: Door, serving: Program, far: Far, tmp_path: Path
+    cli: Cli, serving: Program, remote: RemoteCli, tmp_path: Path
 ) -> None:
-    mark = type(door).__name__.lower()
+    mark = type(cli).__name__.lower()
     file = tmp_path / "list.csv"
     lines = [f"user-{number}@{mark}.example,{'bounce' if number % 2 else ''}," for number in range(10_001)]
     file.write_text("\n".join(["address,source,reason", *lines, f"last@{mark}.example,,left"]))
     asked = ("suppressions", "import", str(file), *WHY)
-    assert text(door.run(*asked)) == "10,002 addresses are suppressed\n"
-    assert rows(door.run(*asked, "--json")) == [{"imported": 10_002}]
+    assert text(cli.run(*asked)) == "10,002 addresses are suppressed\n"
+    assert rows(cli.run(*asked, "--json")) == [{"imported": 10_002}]
     for address, source, reason in (("user-0", "import", "to see"), ("user-9999", "bounce", "to see")):
-        (known,) = rows(door.run("suppressions", "check", f"{address}@{mark}.example", "--json"))
+        (known,) = rows(cli.run("suppressions", "check", f"{address}@{mark}.example", "--json"))
         assert [(one["source"], one["reason"]) for one in known["entries"]] == [(source, reason)]
         assert len(known["log"]) == 1
-    assert "left" in await same(serving, far, "suppressions", "check", f"last@{mark}.example", "--json")
-    empty = door.run("suppressions", "import", "-", *WHY, stdin=b"\n")
+    assert "left" in await same(serving, remote, "suppressions", "check", f"last@{mark}.example", "--json")
+    empty = cli.run("suppressions", "import", "-", *WHY, stdin=b"\n")
     assert "has no address in it" in talk(empty, 3)
 
 
@@ -89,7 +89,7 @@ class Tiring(BaseHTTPRequestHandler):
         """It says nothing."""
 
 
-async def test_a_list_that_is_stopped_half_way_says_how_far_it_came(far: Far, tmp_path: Path) -> None:
+async def test_a_list_that_is_stopped_half_way_says_how_far_it_came(remote: RemoteCli, tmp_path: Path) -> None:
     file = tmp_path / "list.txt"
     file.write_text("".join(f"user-{number}@half.example\n" for number in range(5_001)))
     with ThreadingHTTPServer(("127.0.0.1", 0), Tiring) as server:
@@ -98,7 +98,7 @@ async def test_a_list_that_is_stopped_half_way_says_how_far_it_came(far: Far, tm
         try:
             address = f"http://127.0.0.1:{server.server_port}"
             ended = await asyncio.to_thread(
-                far.run, "suppressions", "import", str(file), *WHY, "--json", DISPATCHER_URL=address
+                remote.run, "suppressions", "import", str(file), *WHY, "--json", DISPATCHER_URL=address
             )
         finally:
             server.shutdown()
@@ -108,16 +108,16 @@ async def test_a_list_that_is_stopped_half_way_says_how_far_it_came(far: Far, tm
     assert (second["error"], Tiring.taken) == ("Forbidden", [5_000, 1])
 
 
-async def alike(near: Program, far: Far, code: int, *arguments: str) -> str:
-    """What a command says of a run, which is the same through both doors but for the time of day."""
-    done = await both(near, far, *arguments)
+async def alike(near: Program, remote: RemoteCli, code: int, *arguments: str) -> str:
+    """What a command says of a run, which is the same locally and remotely but for the time of day."""
+    done = await both(near, remote, *arguments)
     assert [(one.returncode, one.stderr) for one in done] == [(code, b"")] * 2
     here, there = (MOMENT.sub("then", one.stdout.decode()) for one in done)
     assert here == there
     return here
 
 
-async def test_a_plan_is_the_same_through_both_doors(serving: Program, far: Far, tmp_path: Path) -> None:
+async def test_a_plan_is_the_same_locally_and_remotely(serving: Program, remote: RemoteCli, tmp_path: Path) -> None:
     which = {"id": "which", "type": "branch"}
     message = {"id": "text", "type": "sms", "to": "{{ phones }}", "body": "{{ name }} {{ shipped.carrier }} {{ n }}"}
     other = {"id": "other", "type": "chat", "to": "team", "body": "no"}
@@ -129,7 +129,7 @@ async def test_a_plan_is_the_same_through_both_doors(serving: Program, far: Far,
     text(serving.run("suppressions", "add", "+491702", *WHY))
 
     asked = ("runs", "plan", "foreseen", *ANN, "--var", "n=1.50", "--assume", 'shipped={"carrier": "DHL"}')
-    shown = await alike(serving, far, 0, *asked)
+    shown = await alike(serving, remote, 0, *asked)
     for words in (
         "at once: 0 mail",
         "3d: 3 which: branch, goes to text",
@@ -138,21 +138,21 @@ async def test_a_plan_is_the_same_through_both_doors(serving: Program, far: Far,
         "not reached",
     ):
         assert words in shown
-    (plan,) = [json.loads(one) for one in (await alike(serving, far, 0, *asked, "--json")).splitlines()]
+    (plan,) = [json.loads(one) for one in (await alike(serving, remote, 0, *asked, "--json")).splitlines()]
     assert [one["node"] for one in plan["steps"]] == ["mail", "rest", "shipped", "which", "other", "text"]
     crowd = json.dumps([f"+4917{number:04}" for number in range(1_000)])
-    many = await alike(serving, far, 0, *asked, "--var", f"phones={crowd}")
+    many = await alike(serving, remote, 0, *asked, "--var", f"phones={crowd}")
     assert many.count("as those before it") == 980
-    failing = await alike(serving, far, 1, *asked, "--var", "email=")
+    failing = await alike(serving, remote, 1, *asked, "--var", "email=")
     assert "The run would fail at mail: to: no recipient" in failing
 
-    await same(serving, far, "runs", "plan", "foreseen")
-    await same(serving, far, "runs", "plan", "foreseen", "--json")
-    await same(serving, far, "runs", "plan", "forseen")
-    await same(serving, far, *asked, "--assume", "nowhere={}")
-    assert "foreseen has no node nowhere" in talk(far.run(*asked, "--assume", "nowhere={}"), 2)
+    await same(serving, remote, "runs", "plan", "foreseen")
+    await same(serving, remote, "runs", "plan", "foreseen", "--json")
+    await same(serving, remote, "runs", "plan", "forseen")
+    await same(serving, remote, *asked, "--assume", "nowhere={}")
+    assert "foreseen has no node nowhere" in talk(remote.run(*asked, "--assume", "nowhere={}"), 2)
     run = begin(serving, "foreseen", "--key", "seen before", "--var", "n=1")
-    held = await same(serving, far, *asked, "--key", "seen before")
+    held = await same(serving, remote, *asked, "--key", "seen before")
     assert held == f"duplicate: run {run} holds the key seen before; nothing would be started again\n"
-    operator = Far(serving, make_key(serving, "triggerOperator"))
+    operator = RemoteCli(serving, make_key(serving, "triggerOperator"))
     assert "at once: 0 mail" in text(operator.run(*asked))

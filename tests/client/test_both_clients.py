@@ -1,4 +1,4 @@
-"""Both doors: each does the same, answers the same and refuses the same, against the real program."""
+"""Both clients: each does the same, answers the same and refuses the same, against the real program."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from uuid import uuid4
 import pytest
 
 from dispatcher.client import (
+    AnyClient,
     Client,
     ClientError,
     Conflict,
-    Door,
     Fault,
-    Inside,
     Message,
     NotFound,
     Refused,
     Run,
+    TransactionClient,
     WaitTimedOut,
 )
 from tests.conformance.runs import Running, sms, steps
@@ -42,7 +42,7 @@ def _paths(error: ClientError) -> set[str]:
     return {fault.path for fault in error.faults}
 
 
-async def _waits(door: Door, run: int) -> Run:
+async def _waits(client: AnyClient, run: int) -> Run:
     """The run, once it waits for its event."""
     found: list[Run] = []
 
@@ -55,40 +55,40 @@ async def _waits(door: Door, run: int) -> Run:
             raise _ThereError
 
     with pytest.raises(_ThereError):
-        await door.wait(run, on_progress=look, timeout=30, poll=0.02)
+        await client.wait(run, on_progress=look, timeout=30, poll=0.02)
     return found[0]
 
 
-async def test_a_trigger_answers_its_run_and_its_key_the_same_one_through_the_other_door(
-    door: Door, other: Door
+async def test_a_trigger_answers_its_run_and_its_key_the_same_run_by_the_other_client(
+    client: AnyClient, other: AnyClient
 ) -> None:
     key = _key()
-    first = await door.trigger("greeting", {"price": Decimal("1.1250")}, key=key)
+    first = await client.trigger("greeting", {"price": Decimal("1.1250")}, key=key)
     assert (first.workflow, first.version, first.total_steps, first.duplicate) == ("greeting", 1, 1, False)
-    for one in (other, door):
+    for one in (other, client):
         again = await one.trigger("greeting", {"something": "else"}, key=key)
         assert (again.id, again.duplicate) == (first.id, True)
-    assert (await door.status(first.id)).key == key
-    separate = [await door.trigger("greeting") for _ in range(2)]
+    assert (await client.status(first.id)).key == key
+    separate = [await client.trigger("greeting") for _ in range(2)]
     assert separate[0].id != separate[1].id
 
 
-async def test_a_name_may_be_any(door: Door) -> None:
-    assert (await door.trigger("with/a-slash")).workflow == "with/a-slash"
+async def test_a_name_may_be_any(client: AnyClient) -> None:
+    assert (await client.trigger("with/a-slash")).workflow == "with/a-slash"
     with pytest.raises(NotFound, match="there is no workflow"):
-        await door.trigger("no/such")
+        await client.trigger("no/such")
     with pytest.raises(NotFound, match="there is no workflow") as unknown:
-        await door.trigger("no such")
+        await client.trigger("no such")
     assert unknown.value.kind == "not-found"
     assert unknown.value.faults == (Fault("$.workflow", "there is no such workflow"),)
 
 
-async def test_a_workflow_that_takes_none_says_so(door: Door, place: Running) -> None:
+async def test_a_workflow_that_takes_none_says_so(client: AnyClient, place: Running) -> None:
     await place.runs.put(steps(sms(), name="asleep"))
     off = "SELECT dispatcher.set_workflow_active('default', 'default', 'asleep', false, 'ann')"
     await place.runs.connection.execute(off)
     with pytest.raises(Conflict, match="'asleep' is not active") as asleep:
-        await door.trigger("asleep")
+        await client.trigger("asleep")
     assert (asleep.value.kind, asleep.value.faults) == ("conflict", (Fault("$.workflow", "it is not active"),))
 
 
@@ -108,17 +108,17 @@ async def test_a_workflow_that_takes_none_says_so(door: Door, place: Running) ->
     ],
 )
 async def test_everything_that_is_missing_is_named_at_once(
-    door: Door, given: Mapping[str, Any], words: str, faults: set[Fault]
+    client: AnyClient, given: Mapping[str, Any], words: str, faults: set[Fault]
 ) -> None:
     with pytest.raises(Refused) as refused:
-        await door.trigger("strict", given)
+        await client.trigger("strict", given)
     assert str(refused.value) == words
     assert (refused.value.kind, set(refused.value.faults)) == ("faulty-request", faults)
 
 
-async def test_a_status_has_all_that_is_known(door: Door, other: Door) -> None:
-    run = (await door.trigger("paying", {"price": 1.5}, key=_key())).id
-    shown = await _waits(door, run)
+async def test_a_status_has_all_that_is_known(client: AnyClient, other: AnyClient) -> None:
+    run = (await client.trigger("paying", {"price": 1.5}, key=_key())).id
+    shown = await _waits(client, run)
     assert (shown.id, shown.workflow, shown.version, shown.status) == (run, "paying", 1, "waiting")
     assert (shown.current_steps, shown.total_steps, shown.ended) == (("n2",), 3, False)
     assert (shown.error, shown.error_step, shown.retry_count, shown.held) == (None, None, 0, 0)
@@ -129,8 +129,8 @@ async def test_a_status_has_all_that_is_known(door: Door, other: Door) -> None:
     assert await other.status(run) == shown
 
 
-async def test_a_run_is_waited_for_and_its_progress_told(door: Door, other: Door) -> None:
-    run = (await door.trigger("paying")).id
+async def test_a_run_is_waited_for_and_its_progress_told(client: AnyClient, other: AnyClient) -> None:
+    run = (await client.trigger("paying")).id
     told: list[Run] = []
 
     async def tell(state: Run) -> None:
@@ -138,7 +138,7 @@ async def test_a_run_is_waited_for_and_its_progress_told(door: Door, other: Door
         if state.status == "waiting":
             await other.signal(run, "paid", {"amount": Decimal("12.50")})
 
-    ended = await door.wait(run, on_progress=tell, timeout=30, poll=0.02)
+    ended = await client.wait(run, on_progress=tell, timeout=30, poll=0.02)
     assert (ended.status, ended.ended, ended.error) == ("completed", True, None)
     assert ended.context["n2"] == {"amount": 12.5}
     assert told[-1] == ended
@@ -146,26 +146,26 @@ async def test_a_run_is_waited_for_and_its_progress_told(door: Door, other: Door
     assert all(one != two for one, two in pairwise(told))
 
 
-async def test_a_run_that_fails_is_answered_with_its_error(door: Door) -> None:
-    run = (await door.trigger("failing")).id
-    ended = await door.wait(run, timeout=30, poll=0.02)
+async def test_a_run_that_fails_is_answered_with_its_error(client: AnyClient) -> None:
+    run = (await client.trigger("failing")).id
+    ended = await client.wait(run, timeout=30, poll=0.02)
     assert (ended.status, ended.error_step, ended.ended) == ("failed", "n1", True)
     assert ended.error
 
 
-async def test_waiting_ends_in_time_and_names_the_run(door: Door) -> None:
-    run = (await door.trigger("paying")).id
-    await _waits(door, run)
+async def test_waiting_ends_in_time_and_names_the_run(client: AnyClient) -> None:
+    run = (await client.trigger("paying")).id
+    await _waits(client, run)
     with pytest.raises(TimeoutError) as late:
-        await door.wait(run, timeout=0.05, poll=0.02)
+        await client.wait(run, timeout=0.05, poll=0.02)
     assert isinstance(late.value, WaitTimedOut)
-    assert (late.value.run_id, late.value.run) == (run, await door.status(run))
+    assert (late.value.run_id, late.value.run) == (run, await client.status(run))
     assert str(late.value) == f"run {run} of paying is waiting after 0.05 s"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_what_a_callback_raises_ends_the_waiting(door: Door, is_async: bool) -> None:
-    run = (await door.trigger("paying")).id
+async def test_what_a_callback_raises_ends_the_waiting(client: AnyClient, is_async: bool) -> None:
+    run = (await client.trigger("paying")).id
 
     def broken(_: Run) -> None:
         raise TimeoutError("the callback's own")
@@ -175,52 +175,52 @@ async def test_what_a_callback_raises_ends_the_waiting(door: Door, is_async: boo
         raise TimeoutError("the callback's own")
 
     with pytest.raises(TimeoutError, match="the callback's own"):
-        await door.wait(run, on_progress=broken_later if is_async else broken, timeout=30)
-    assert not (await door.status(run)).ended
+        await client.wait(run, on_progress=broken_later if is_async else broken, timeout=30)
+    assert not (await client.status(run)).ended
 
 
-async def test_a_run_is_cancelled_and_what_is_over_takes_nothing_more(door: Door, other: Door) -> None:
-    run = (await door.trigger("paying")).id
+async def test_a_run_is_cancelled_and_what_is_over_takes_nothing_more(client: AnyClient, other: AnyClient) -> None:
+    run = (await client.trigger("paying")).id
     for _ in range(2):
-        await door.cancel(run, reason=WHY)
+        await client.cancel(run, reason=WHY)
         assert (await other.status(run)).status == "cancelled"
-    sent = (await door.trigger("greeting")).id
-    await door.wait(sent, timeout=30, poll=0.02)
-    for late in (door.signal(run, "paid"), door.cancel(sent, reason=WHY)):
+    sent = (await client.trigger("greeting")).id
+    await client.wait(sent, timeout=30, poll=0.02)
+    for late in (client.signal(run, "paid"), client.cancel(sent, reason=WHY)):
         with pytest.raises(Conflict) as conflict:
             await late
         assert conflict.value.kind == "conflict"
     with pytest.raises(Refused) as refused:
-        await door.cancel(run, reason=" ")
+        await client.cancel(run, reason=" ")
     assert _paths(refused.value) == {"$.reason"}
 
 
 @pytest.mark.parametrize("number", [0, 10**15, 2**70])
-async def test_what_is_not_there_is_not_found(door: Door, number: int) -> None:
+async def test_what_is_not_there_is_not_found(client: AnyClient, number: int) -> None:
     for call in (
-        door.status(number),
-        door.wait(number),
-        door.signal(number, "paid"),
-        door.cancel(number, reason=WHY),
-        door.delivery(number),
-        door.cancel_delivery(number, reason=WHY),
-        door.delivery("no such key"),
-        door.cancel_delivery("no such key", reason=WHY),
+        client.status(number),
+        client.wait(number),
+        client.signal(number, "paid"),
+        client.cancel(number, reason=WHY),
+        client.delivery(number),
+        client.cancel_delivery(number, reason=WHY),
+        client.delivery("no such key"),
+        client.cancel_delivery("no such key", reason=WHY),
     ):
         with pytest.raises(NotFound) as unknown:
             await call
         assert (unknown.value.kind, unknown.value.faults) == ("not-found", ())
 
 
-async def test_a_message_is_sent_once_through_whichever_door(door: Door, other: Door, place: Running) -> None:
+async def test_a_message_is_sent_once_by_either_client(client: AnyClient, other: AnyClient, place: Running) -> None:
     key = _key()
-    sent = await door.send(_message(key, variables={"price": Decimal("1.1250")}))
+    sent = await client.send(_message(key, variables={"price": Decimal("1.1250")}))
     assert (sent.key, sent.duplicate) == (key, False)
-    for one in (other, door):
+    for one in (other, client):
         again = await one.send(_message(key, body="something else"))
         assert (again.id, again.duplicate) == (sent.id, True)
     await place.runs.outbox.until_life(sent.id, "sent")
-    shown = await door.delivery(key)
+    shown = await client.delivery(key)
     assert (shown.id, shown.key, shown.channel, shown.to, shown.lane) == (sent.id, key, "sms", "+4917012345", "normal")
     assert (shown.life, shown.status, shown.attempt, shown.error) == ("sent", "sent", 1, None)
     assert shown.finished_at is not None
@@ -230,9 +230,9 @@ async def test_a_message_is_sent_once_through_whichever_door(door: Door, other: 
     assert tuple(row or ()) == ('{"body": "Hello"}', '{"price": 1.1250}')
 
 
-async def test_a_message_says_all_that_one_can_say(door: Door, place: Running) -> None:
+async def test_a_message_says_all_that_one_can_say(client: AnyClient, place: Running) -> None:
     key = _key()
-    sent = await door.send(
+    sent = await client.send(
         Message(
             key=key,
             channel="email",
@@ -264,19 +264,19 @@ async def test_a_message_says_all_that_one_can_say(door: Door, place: Running) -
         "max_attempts": 7,
         "topic": "news",
     }
-    assert (await door.delivery(sent.id)).lane == "bulk"
+    assert (await client.delivery(sent.id)).lane == "bulk"
 
 
-async def test_many_are_sent_or_none(door: Door, place: Running) -> None:
+async def test_many_are_sent_or_none(client: AnyClient, place: Running) -> None:
     first, second, third = _key(), _key(), _key()
     faulty = [_message(first), _message(second, to=""), _message(third, lane="fast", max_attempts=0)]
     with pytest.raises(Refused) as refused:
-        await door.send(faulty)
+        await client.send(faulty)
     found = {path.replace(".to", ".recipient") for path in _paths(refused.value)}
     assert found == {"$.deliveries[1].recipient", "$.deliveries[2].lane", "$.deliveries[2].max_attempts"}
     with pytest.raises(NotFound):
-        await door.delivery(first)
-    sent = await door.send([_message(third), _message(first), _message(third)])
+        await client.delivery(first)
+    sent = await client.send([_message(third), _message(first), _message(third)])
     assert [(one.key, one.duplicate) for one in sent] == [(third, False), (first, False), (third, True)]
     assert sent[0].id == sent[2].id
     written = "SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key = ANY ($1)"
@@ -304,39 +304,39 @@ async def test_many_are_sent_or_none(door: Door, place: Running) -> None:
     ],
 )
 async def test_a_faulty_message_is_refused_with_the_place_of_its_fault(
-    door: Door, fields: Mapping[str, Any], path: str
+    client: AnyClient, fields: Mapping[str, Any], path: str
 ) -> None:
     with pytest.raises(Refused) as refused:
-        await door.send(_message(_key(), **fields))
+        await client.send(_message(_key(), **fields))
     assert _paths(refused.value) == {path}
     assert (refused.value.kind, bool(str(refused.value))) == ("faulty-request", True)
 
 
-async def test_no_messages_are_refused(door: Door) -> None:
+async def test_no_messages_are_refused(client: AnyClient) -> None:
     with pytest.raises(Refused, match="expected 1 to 5000"):
-        await door.send([])
+        await client.send([])
 
 
-async def test_a_delivery_is_cancelled_by_its_id_or_its_key(door: Door, other: Door) -> None:
-    one, two = await door.send([_message(_key(), scheduled_for=LATER) for _ in range(2)])
-    await door.cancel_delivery(one.id, reason=WHY)
-    await door.cancel_delivery(two.key, reason=WHY)
+async def test_a_delivery_is_cancelled_by_its_id_or_its_key(client: AnyClient, other: AnyClient) -> None:
+    one, two = await client.send([_message(_key(), scheduled_for=LATER) for _ in range(2)])
+    await client.cancel_delivery(one.id, reason=WHY)
+    await client.cancel_delivery(two.key, reason=WHY)
     for cancelled in (one, two):
         assert (await other.delivery(cancelled.id)).life == "skipped"
         with pytest.raises(Conflict):
-            await door.cancel_delivery(cancelled.key, reason=WHY)
+            await client.cancel_delivery(cancelled.key, reason=WHY)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-async def test_what_nobody_can_keep_is_refused(door: Door, text: str) -> None:
-    run = (await door.trigger("paying")).id
+async def test_what_nobody_can_keep_is_refused(client: AnyClient, text: str) -> None:
+    run = (await client.trigger("paying")).id
     for call in (
-        door.trigger("greeting", {"a": text}),
-        door.trigger("greeting", key=text),
-        door.signal(run, text),
-        door.send(_message(text)),
-        door.delivery(text),
-        door.cancel_delivery(text, reason=WHY),
+        client.trigger("greeting", {"a": text}),
+        client.trigger("greeting", key=text),
+        client.signal(run, text),
+        client.send(_message(text)),
+        client.delivery(text),
+        client.cancel_delivery(text, reason=WHY),
     ):
         with pytest.raises(Refused):
             await call
@@ -346,28 +346,30 @@ async def test_what_nobody_can_keep_is_refused(door: Door, text: str) -> None:
     ("kept", "shown"),
     [("20000-01-01", datetime.max), ("infinity", datetime.max), ("0044-03-15 BC", datetime.min)],
 )
-async def test_a_time_of_no_calendar_is_the_nearest(door: Door, place: Running, kept: str, shown: datetime) -> None:
-    sent = await door.send(_message(_key(), scheduled_for=LATER))
+async def test_a_time_of_no_calendar_is_the_nearest(
+    client: AnyClient, place: Running, kept: str, shown: datetime
+) -> None:
+    sent = await client.send(_message(_key(), scheduled_for=LATER))
     move = "UPDATE dispatcher.delivery_state SET run_at = $2::text::timestamptz, ready = false WHERE id = $1"
     await place.runs.connection.execute(move, sent.id, kept)
-    assert (await door.delivery(sent.id)).run_at == shown.replace(tzinfo=UTC)
+    assert (await client.delivery(sent.id)).run_at == shown.replace(tzinfo=UTC)
 
 
-async def test_a_nul_is_called_by_its_name(door: Door) -> None:
-    run = (await door.trigger("paying")).id
+async def test_a_nul_is_called_by_its_name(client: AnyClient) -> None:
+    run = (await client.trigger("paying")).id
     text = "a\0b"
     for call in (
-        door.trigger("greeting", {"a": text}),
-        door.trigger("greeting", key=text),
-        door.signal(run, text),
-        door.send(_message(text)),
-        door.send([_message(_key()), _message(_key(), body=text)]),
-        door.delivery(text),
+        client.trigger("greeting", {"a": text}),
+        client.trigger("greeting", key=text),
+        client.signal(run, text),
+        client.send(_message(text)),
+        client.send([_message(_key()), _message(_key(), body=text)]),
+        client.delivery(text),
     ):
         with pytest.raises(Refused, match="has a NUL character"):
             await call
 
 
-def test_both_are_doors(http: Client, inside: Inside) -> None:
-    doors: list[Door] = [http, inside]
-    assert len(doors) == 2
+def test_both_satisfy_the_protocol(http: Client, inside: TransactionClient) -> None:
+    clients: list[AnyClient] = [http, inside]
+    assert len(clients) == 2

@@ -1,4 +1,4 @@
-"""The door inside a transaction: what goes with the transaction, and what leaves it as it was."""
+"""The client inside a transaction: what goes with the transaction, and what leaves it as it was."""
 
 import asyncio
 import json
@@ -10,7 +10,17 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from dispatcher.client import Client, Conflict, Forbidden, Inside, Message, NotFound, Refused, TimedOut, Unexpected
+from dispatcher.client import (
+    Client,
+    Conflict,
+    Forbidden,
+    Message,
+    NotFound,
+    Refused,
+    TimedOut,
+    TransactionClient,
+    Unexpected,
+)
 from dispatcher.client.sql_errors import error_of
 from tests.conformance.runs import Running
 from tests.support.scene import Connection
@@ -44,7 +54,7 @@ async def orders(application: Connection) -> AsyncIterator[None]:
 
 
 async def test_what_is_done_is_visible_inside_and_rolled_back_with_it(
-    application: Connection, inside: Inside, watcher: Connection, key: str
+    application: Connection, inside: TransactionClient, watcher: Connection, key: str
 ) -> None:
     transaction = application.transaction()
     await transaction.start()
@@ -63,7 +73,7 @@ async def test_what_is_done_is_visible_inside_and_rolled_back_with_it(
 
 @pytest.mark.usefixtures("orders")
 async def test_a_refusal_leaves_the_transaction_as_it_was(
-    application: Connection, inside: Inside, watcher: Connection, key: str
+    application: Connection, inside: TransactionClient, watcher: Connection, key: str
 ) -> None:
     async with application.transaction():
         await application.execute("INSERT INTO orders VALUES (17)")
@@ -84,7 +94,7 @@ async def test_a_refusal_leaves_the_transaction_as_it_was(
     assert (await inside.wait(run.id, timeout=30, poll=0.02)).status == "completed"
 
 
-async def test_a_run_is_not_waited_for_inside(application: Connection, inside: Inside) -> None:
+async def test_a_run_is_not_waited_for_inside(application: Connection, inside: TransactionClient) -> None:
     async with application.transaction():
         run = await inside.trigger("greeting")
         with pytest.raises(Conflict, match="when its transaction is over"):
@@ -93,7 +103,7 @@ async def test_a_run_is_not_waited_for_inside(application: Connection, inside: I
 
 
 async def test_who_waits_for_a_lock_too_long_is_told_and_goes_on(
-    application: Connection, inside: Inside, watcher: Connection
+    application: Connection, inside: TransactionClient, watcher: Connection
 ) -> None:
     run = (await inside.trigger("paying")).id
     held = watcher.transaction()
@@ -111,7 +121,12 @@ async def test_who_waits_for_a_lock_too_long_is_told_and_goes_on(
 @pytest.mark.parametrize("turns", [*range(12), *range(20, 400, 20)])
 @pytest.mark.parametrize("lanes", [("bulk",), ("bulk", "bulk"), ("bulk", "fast")])
 async def test_a_call_that_is_cancelled_leaves_no_transaction_behind(
-    application: Connection, inside: Inside, watcher: Connection, key: str, lanes: tuple[str, ...], turns: int
+    application: Connection,
+    inside: TransactionClient,
+    watcher: Connection,
+    key: str,
+    lanes: tuple[str, ...],
+    turns: int,
 ) -> None:
     # One that nobody knows of would take in whatever is sent later, and never be committed.
     some = [_message(f"{key}-{number}", lane=lane) for number, lane in enumerate(lanes)]
@@ -128,7 +143,9 @@ async def test_a_call_that_is_cancelled_leaves_no_transaction_behind(
     assert await watcher.fetchval(written, key) in (0, len(some) if "fast" not in lanes else 0)
 
 
-async def test_it_keeps_to_its_workspace_and_says_who_it_is(application: Connection, inside: Inside, key: str) -> None:
+async def test_it_keeps_to_its_workspace_and_says_who_it_is(
+    application: Connection, inside: TransactionClient, key: str
+) -> None:
     run = await Client.on(application, actor="the shop").trigger("greeting", key=key)
     assert (await inside.status(run.id)).triggered_by == "the shop"
     sent = await inside.send(_message(key))
@@ -164,7 +181,7 @@ async def test_a_role_without_the_right_is_told_so(place: Running, shared_url: s
         await connection.close()
 
 
-async def test_a_database_without_the_doors_is_told_from_a_bad_call(empty_url: str) -> None:
+async def test_a_database_without_the_functions_is_told_from_a_bad_call(empty_url: str) -> None:
     connection = await asyncpg.connect(empty_url)
     try:
         with pytest.raises(Unexpected) as missing:
@@ -174,7 +191,9 @@ async def test_a_database_without_the_doors_is_told_from_a_bad_call(empty_url: s
         await connection.close()
 
 
-async def test_what_the_transaction_has_to_mind_comes_as_it_is(application: Connection, inside: Inside) -> None:
+async def test_what_the_transaction_has_to_mind_comes_as_it_is(
+    application: Connection, inside: TransactionClient
+) -> None:
     transaction = application.transaction()
     await transaction.start()
     with pytest.raises(asyncpg.DivisionByZeroError):
@@ -187,7 +206,9 @@ async def test_what_the_transaction_has_to_mind_comes_as_it_is(application: Conn
     assert error_of(asyncpg.LockNotAvailableError("locked")) is None
 
 
-async def test_two_at_once_with_a_key_have_one_run(shared_url: str, inside: Inside, place: Running, key: str) -> None:
+async def test_two_at_once_with_a_key_have_one_run(
+    shared_url: str, inside: TransactionClient, place: Running, key: str
+) -> None:
     others = [await asyncpg.connect(shared_url) for _ in range(4)]
     try:
         found = await asyncio.gather(*(Client.on(one).trigger("greeting", key=key) for one in others))
