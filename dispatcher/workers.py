@@ -9,6 +9,7 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Config, Walk
 from dispatcher.db.database import Database
 from dispatcher.engine.wakeup import Wakeup
+from dispatcher.features.campaigns.worker import Expander
 from dispatcher.features.persons.worker import erase
 from dispatcher.features.receipts.providers.receipt import Candidate
 from dispatcher.features.receipts.worker import Matcher
@@ -45,6 +46,7 @@ class Workers:
         wakeup: Wakeup,
     ) -> None:
         settings, wake = config.walk, wakeup.walking
+        self._expander = Expander(database, config.campaigns, epoch, clock, metrics, wakeup.woken.set, wakeup.expanding)
         self.walker = Walker(database, settings, epoch, clock, metrics, wakeup.woken.set, wake)
         self._walking: Mapping[str, WalkWorker] = {
             "walker": self.walker,
@@ -54,6 +56,7 @@ class Workers:
         }
         self.runs: Mapping[str, Callable[[], Awaitable[None]]] = {
             **{name: worker.run for name, worker in self._walking.items()},
+            "expander": self._expander.run,
             "suppressor": Suppressor(database, wakeup.suppressed).run,
             "matcher": Matcher(database, identity, metrics).run,
         }
@@ -62,6 +65,7 @@ class Workers:
         """Take over what a reload has changed."""
         for worker in self._walking.values():
             worker.settings = config.walk
+        self._expander.settings = config.campaigns
 
 
 def identity(candidate: Candidate) -> str:

@@ -30,6 +30,10 @@ class Metrics:
         )
         self.runs = counter("runs", "Runs of workflows that have ended by themselves: completed, failed", "status")
         self.ticks = counter("ticks", "Ticks of schedules: triggered, refused, missed", "result")
+        self.campaign_jobs = counter("campaign_jobs", "Jobs of campaigns: expanded, failed, taken back, dead", "result")
+        self.campaign_repairs = counter(
+            "campaign_repairs", "Jobs of finished runs whose counters differed from their deliveries; must be 0"
+        )
         self.events = counter("webhook_events", "Events that were written as deliveries for endpoints", "event")
         self.barred = counter("barred", "Claimed deliveries that were suppressed or unsubscribed from", "channel")
         self.receipts = counter(

@@ -92,6 +92,15 @@ class Walk(Struct, frozen=True, forbid_unknown_fields=True):
     poll_seconds: Seconds = 1.0
 
 
+class Campaigns(Struct, frozen=True, forbid_unknown_fields=True):
+    """How campaigns are expanded: how many deliveries of a run may wait, after how long a dead worker's job is queued
+    again, and how often campaigns are looked at without being woken."""
+
+    ahead_max: Annotated[int, Meta(ge=1_000, le=1_000_000)] = 20_000
+    lock_seconds: Seconds = 300.0
+    poll_seconds: Seconds = 1.0
+
+
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     """Wait after attempt n: base * 2^(n-1), capped; jitter is a share of the wait that is added at random."""
 
@@ -290,6 +299,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     claim: Claim = Claim()
     flush: Flush = Flush()
     walk: Walk = Walk()
+    campaigns: Campaigns = Campaigns()
     retry: Retry = Retry()
     limits: Limits = Limits()
     http: Http = Http()

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 
 import anyio
@@ -26,6 +27,8 @@ from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
 
 log = structlog.get_logger(__name__)
 
+# A window that ought to be open by our clock and is not yet by the database's.
+WINDOW_WAIT_SECONDS_MIN = 1.0
 # After a mark whose outcome is unknown, Postgres gets this long before the next mark.
 TROUBLE_WAIT_SECONDS = 0.5
 # Nothing was marked and the connection to the provider is missing: its deliveries come back after this.
@@ -165,7 +168,7 @@ class Sender:
     async def _begin(self, state: LaneState, chosen: Sequence[Rendered], calls: TaskGroup) -> None:
         """Mark deliveries for which slots and tokens are taken, and call for those that the mark gave."""
         chosen = self._not_parked(state, chosen)
-        batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen)
+        batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen, self._epoch.pauses().campaign_limits)
         for one, wait in late:
             self._settle(state, one, Back(wait, "rate limit"))
         batch = self._under_these_terms(state, batch)
@@ -236,10 +239,13 @@ class Sender:
             return chosen
         running: list[Rendered] = []
         for one in chosen:
-            if (pause := pauses.parks(one.item)) is None:
-                running.append(one)
-            else:
+            if (pause := pauses.parks(one.item)) is not None:
                 self._uncalled(state, [one], Parked(pause))
+            elif (opens_at := pauses.opens_at(one.item)) is not None:
+                wait = (opens_at - datetime.now(UTC)).total_seconds()
+                self._uncalled(state, [one], Back(max(wait, WINDOW_WAIT_SECONDS_MIN), "outside the campaign's window"))
+            else:
+                running.append(one)
         return running
 
     def _under_these_terms(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:

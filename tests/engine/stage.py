@@ -228,6 +228,7 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         max_attempts=5,
         template_name=None,
         run_id=None,
+        campaign_run_id=given.pop("campaign_run_id", None),
         topic=given.pop("topic", None),
         watched=False,
         expired=given.pop("expired", False),

@@ -88,13 +88,13 @@ def test_a_change_of_share_gives_no_tenant_a_token_that_it_has_used() -> None:
     went = 0
     for step, share in enumerate((1.0, 0.5, 1.0, 0.0, 1.0)):
         rates.share(step / 10, share)
-        went += len(rates.admit(step / 10, [_One(step)])[0])
+        went += len(rates.admit(step / 10, [_One(step)], {})[0])
     assert went == 1, "a tenant that may have one a second had more within half a second"
 
 
 def test_those_who_must_wait_come_back_one_by_one() -> None:
     rates = Rates(0.0, 0.0, 0.0, 2.0, 0.0)
-    admitted, late = rates.admit(0.0, [_One(number) for number in range(5)])
+    admitted, late = rates.admit(0.0, [_One(number) for number in range(5)], {})
     waits = [wait for _, wait in late]
     assert len(admitted) == 1
     assert all(abs(later - earlier - 0.5) < 1e-6 for earlier, later in pairwise([0.0, *waits]))

@@ -125,6 +125,9 @@ class Rates:
             if pause is not None:
                 late.append((one, pause - now))
                 continue
+            if self._share <= 0 and one.item.campaign_run_id in campaigns:
+                late.append((one, SHARELESS_WAIT_SECONDS))
+                continue
             buckets = self._buckets(now, one.item, domain, campaigns)
             if all(bucket.wait(now) <= 0 for bucket in buckets):
                 for bucket in buckets:
@@ -140,9 +143,7 @@ class Rates:
         self.provider.give_back(len(late))
         return admitted, late
 
-    def _buckets(
-        self, now: float, item: Claimed, domain: str, campaigns: Mapping[int, CampaignLimit]
-    ) -> list[Bucket]:
+    def _buckets(self, now: float, item: Claimed, domain: str, campaigns: Mapping[int, CampaignLimit]) -> list[Bucket]:
         buckets: list[Bucket] = []
         if self._tenant_rate:
             buckets.append(_bucket(self._tenants, item.tenant_id, self._tenant_rate * self._share, now))

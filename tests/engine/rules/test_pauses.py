@@ -27,6 +27,7 @@ def _item(
         template_name=template,
         topic=None,
         run_id=7,
+        campaign_run_id=None,
         watched=False,
         expired=False,
         dated=0,
