@@ -12,6 +12,7 @@ from bench.cases import (
     fuzz,
     isolation,
     latency,
+    notify,
     protocol_cost,
     shared_limit,
     soak,
@@ -52,6 +53,7 @@ CASES = {
         ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),
+        ("notify", notify),
         ("fuzz", fuzz),
         ("api", api),
     )

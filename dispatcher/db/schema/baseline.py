@@ -37,6 +37,11 @@ FILES = (
     "features/campaigns/schema/closing",
     "features/campaigns/schema/operate",
     "features/campaigns/schema/views",
+    "features/workspaces/schema",
+    "features/rules/schema/tables",
+    "features/rules/schema/catalogue",
+    "features/rules/schema/rules",
+    "features/rules/schema/notify",
     "features/deliveries/older_views",
 )
 

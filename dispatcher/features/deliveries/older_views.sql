@@ -2,8 +2,8 @@
 
 -- The outbox in the older words. Skipped deliveries have no place in it.
 CREATE VIEW dispatcher.rac_notification_outbox AS
-SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel AS kind, d.recipient, d.template,
-       d.variables AS payload,
+SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel AS kind, d.recipient,
+       d.channel || '_send' AS template, d.variables AS payload,
        CASE s.status WHEN 'queued' THEN CASE WHEN s.token IS NULL THEN 'pending' ELSE 'processing' END
                      WHEN 'failed' THEN 'failed'
                      ELSE 'succeeded' END AS status,

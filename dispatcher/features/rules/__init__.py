@@ -1,0 +1,1 @@
+"""Rules: who is told what about an event."""

@@ -1,0 +1,1 @@
+"""Settings of workspaces: the region of phone numbers and the time zone."""
