@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, Entry] = {
     "migrate": Entry("dispatcher.process.serve", "Bring the database's schema up to date."),
     "send": Entry("dispatcher.features.deliveries.send_command", "Send one delivery, or one for each line of a file."),
     "trigger": Entry("dispatcher.features.runs.trigger_command", "Start a run of a workflow."),
+    "notify": Entry("dispatcher.features.rules.notify_command", "Tell an event to whom the rules say."),
     "demo": Entry("dispatcher.process.demo.command", "Send a few deliveries to look at."),
     "selftest": Entry(
         "dispatcher.process.selftest",
@@ -49,6 +50,8 @@ COMMANDS: Mapping[str, Entry] = {
         "schedules",
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",
     ),
+    "rules": _of("rules", "Say who is told what about an event, by which channel."),
+    "settings": _of("workspaces", "Show and save the phone region and the time zone of a workspace."),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
     "webhooks": _of("webhooks", "Send events of deliveries and runs to endpoints, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),

@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 from bench import outbox
 from bench.measure import BenchError, Measure, beside, median, percentile
@@ -26,7 +28,7 @@ TEMPLATES = {
     "email": {"subject": "Your quote {{ quote.number }}", "text": "Hello {{ lead.name }}, see {{ quote.url }}"},
     "whatsapp": {"body": "Hello {{ lead.name }}, see {{ quote.url }}"},
 }
-EVENT = {
+EVENT: dict[str, Any] = {
     "variables": {"quote": {"number": "Q-17", "total": "120 EUR", "url": "https://example.org/17"}},
     "lead": {"name": "Ann", "email": "ann@example.org", "phone": "+491701234567"},
     "partner": {"name": "Bo", "email": "bo@example.org", "phone": "+491701234568"},
@@ -40,12 +42,12 @@ SELECT $1 || '-' || n || '-' || one.channel || one.recipient, one.channel, one.r
        ('whatsapp', '+491701234567'), ('whatsapp', '+491701234568')) AS one (channel, recipient)
 """
 ALONE = (
-    "p50 of {count} calls of notify (four deliveries by two rules), each in a transaction that was open, beside that of "
-    "one INSERT of four deliveries, in turn. Less is better; limit 3."
+    "p50 of {count} calls of notify (four deliveries by two rules), each in a transaction that was open, beside that "
+    "of one INSERT of four deliveries, in turn. Less is better; limit 3."
 )
 MANY = (
-    "Median of {rounds} rounds: {count} events of four deliveries, 1,000 a call, through one connection, beside one INSERT "
-    "of as many deliveries. More is better; limit 0.3."
+    "Median of {rounds} rounds: {count} events of four deliveries, 1,000 a call, through one connection, beside one "
+    "INSERT of as many deliveries. More is better; limit 0.3."
 )
 MORE = "The {what} with 10,000 rules in the workspace, beside itself with two. Less is better; limit 1.2."
 
@@ -129,7 +131,7 @@ async def _measure(connection: Connection, events: int, rounds: int) -> tuple[fl
     for _ in range(rounds):
         many.append(events * DELIVERIES_OF_EVENT / await _many(connection, events))
         key = str(time.perf_counter_ns())
-        seconds = await _timed(connection, lambda key=key: _insert(connection, key, events))
+        seconds = await _timed(connection, partial(_insert, connection, key, events))
         inserted.append(events * DELIVERIES_OF_EVENT / seconds)
     return alone, insert, median(many), median(inserted)
 
@@ -141,8 +143,8 @@ async def _alone(connection: Connection, count: int) -> tuple[float, float]:
     for number in range(count + WARM_UP):
         key = f"{time.perf_counter_ns()}-{number}"
         seconds = (
-            await _timed(connection, lambda key=key: connection.fetch(NOTIFY, TRIGGER, *people, key)),
-            await _timed(connection, lambda key=key: _insert(connection, key, 1)),
+            await _timed(connection, partial(connection.fetch, NOTIFY, TRIGGER, *people, key)),
+            await _timed(connection, partial(_insert, connection, key, 1)),
         )
         if number >= WARM_UP:
             told.append(seconds[0])

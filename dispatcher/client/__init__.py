@@ -29,6 +29,7 @@ from dispatcher.client.errors import (
     Unexpected,
     WaitTimedOut,
 )
+from dispatcher.client.events import Decision, Event, Fallbacks
 from dispatcher.client.in_transaction import TransactionClient
 from dispatcher.client.interface import AnyClient
 from dispatcher.client.waiting import OnProgress
@@ -40,7 +41,10 @@ __all__ = [
     "ClientError",
     "Closed",
     "Conflict",
+    "Decision",
     "Delivery",
+    "Event",
+    "Fallbacks",
     "Fault",
     "Forbidden",
     "KeyReused",

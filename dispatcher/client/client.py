@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 
 from dispatcher.client.answers import Delivery, Run, Sent, Triggered
 from dispatcher.client.errors import NotFound
+from dispatcher.client.events import Decision
 from dispatcher.client.in_transaction import CALL_SECONDS_MAX as TRANSACTION_SECONDS_MAX
 from dispatcher.client.in_transaction import TransactionClient
 from dispatcher.client.interface import AnyClient
@@ -24,6 +25,14 @@ class _SentMany(Struct, frozen=True):
 
 class _Deliveries(Struct, frozen=True):
     deliveries: list[Delivery]
+
+
+class _Notified(Struct, frozen=True):
+    decisions: list[Decision]
+
+
+class _NotifiedMany(Struct, frozen=True):
+    events: list[_Notified]
 
 
 class Client(AnyClient):
@@ -80,6 +89,14 @@ class Client(AnyClient):
     async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]:
         body = b'{"deliveries":[' + b",".join(messages) + b"]}"
         return (await self._post("/deliveries/batch", body)).read(_SentMany).deliveries
+
+    async def _notify(self, events: bytes, count: int) -> list[list[Decision]]:
+        found = (await self._post("/events/batch", b'{"events":' + events + b"}")).read(_NotifiedMany).events
+        return [one.decisions for one in found]
+
+    async def _note_fallback(self, decision: Decision, outcome: str, error: str | None) -> None:
+        body = {"channel": decision.channel, "audience": decision.audience, "outcome": outcome, "error": error}
+        await self._post(f"/events/{decision.event_id:d}/outcomes", body)
 
     async def status(self, run: int) -> Run:
         """Return the run."""

@@ -15,6 +15,7 @@ from dispatcher.base.schema_name import render
 from dispatcher.client.answers import Delivery, Run, Sent, Triggered
 from dispatcher.client.encoding import refused
 from dispatcher.client.errors import Conflict, NotFound, Refused, TimedOut
+from dispatcher.client.events import Decision
 from dispatcher.client.interface import AnyClient
 from dispatcher.client.messages import below
 from dispatcher.client.sql_errors import error_of
@@ -96,6 +97,22 @@ class TransactionClient(AnyClient):
             if len(faults) >= FAULTS_MAX:
                 break
         return faults
+
+    async def _notify(self, events: bytes, count: int) -> list[list[Decision]]:
+        answers: list[list[Decision]] = [[] for _ in range(count)]
+        for row in await self._fetch("notify", events.decode(), *self._where):
+            facts = row | {"steps": msgspec.json.decode(row["steps"])}
+            answers[facts.pop("place") - 1].append(msgspec.convert(facts, Decision))
+        return answers
+
+    def _check_fallbacks(self) -> None:
+        if self._connection.is_in_transaction():
+            words = "a fallback runs when its transaction is committed: call run_fallbacks then"
+            raise Conflict(words, kind="conflict")
+
+    async def _note_fallback(self, decision: Decision, outcome: str, error: str | None) -> None:
+        asked = decision.event_id, decision.channel, decision.audience, outcome, error
+        await self._value("note_fallback", *asked, *self._where)
 
     async def status(self, run: int) -> Run:
         """Return the run."""

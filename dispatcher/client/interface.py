@@ -4,8 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, overload
 
+from dispatcher.base.errors import Fault
 from dispatcher.client.answers import Delivery, Message, Run, Sent, Triggered
-from dispatcher.client.encoding import json_of
+from dispatcher.client.encoding import json_of, refused
+from dispatcher.client.events import EVENTS_MAX, Decision, Event, Fallbacks, encoded_events, run_fallbacks
 from dispatcher.client.messages import encoded
 from dispatcher.client.waiting import OnProgress, wait
 
@@ -37,6 +39,34 @@ class AnyClient(ABC):
         if isinstance(messages, Message):
             return await self._send(*encoded([messages]))
         return await self._send_all(encoded(messages))
+
+    @overload
+    async def notify(self, events: Event, *, fallbacks: Fallbacks | None = None) -> list[Decision]: ...
+    @overload
+    async def notify(self, events: Sequence[Event]) -> list[list[Decision]]: ...
+    async def notify(
+        self, events: Event | Sequence[Event], *, fallbacks: Fallbacks | None = None
+    ) -> list[Decision] | list[list[Decision]]:
+        """Tell an event, or many: all of them, or none and Refused with the faults of all.
+
+        `fallbacks` are functions by (channel, audience). Where the answer says that the caller falls back, its function
+        runs, at most once per event, and what became of it is noted: one that raises has failed, and the others run.
+        If the caller dies between the commit and the function, the repeat says `duplicate`, and it never runs. Inside
+        a transaction fallbacks are a Conflict: call `run_fallbacks` when it is committed.
+        """
+        if not isinstance(events, Event):
+            if not 1 <= len(events) <= EVENTS_MAX:
+                raise refused([Fault("$.events", f"expected 1 to {EVENTS_MAX} of them, got {len(events)}")])
+            return await self._notify(encoded_events(events), len(events))
+        if fallbacks:
+            self._check_fallbacks()
+        (decisions,) = await self._notify(encoded_events([events]), 1)
+        return await self.run_fallbacks(decisions, fallbacks) if fallbacks else decisions
+
+    async def run_fallbacks(self, decisions: Sequence[Decision], fallbacks: Fallbacks) -> list[Decision]:
+        """Run the functions of those decisions that fall back to the caller; return the decisions with the outcomes."""
+        self._check_fallbacks()
+        return await run_fallbacks(decisions, fallbacks, self._note_fallback)
 
     @abstractmethod
     async def status(self, run: int) -> Run:
@@ -77,6 +107,15 @@ class AnyClient(ABC):
 
     def _check_wait(self) -> None:  # noqa: B027 - only inside a transaction there is something to check
         """Raise Conflict where a run cannot end while it is waited for."""
+
+    def _check_fallbacks(self) -> None:  # noqa: B027 - only inside a transaction there is something to check
+        """Raise Conflict where what falls back may still be rolled back."""
+
+    @abstractmethod
+    async def _notify(self, events: bytes, count: int) -> list[list[Decision]]: ...
+
+    @abstractmethod
+    async def _note_fallback(self, decision: Decision, outcome: str, error: str | None) -> None: ...
 
     @abstractmethod
     async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered: ...

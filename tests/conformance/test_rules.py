@@ -1,12 +1,14 @@
 """RU-01 to RU-08: events, rules and fallbacks, decided in SQL."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
+from dispatcher.features.workspaces.rules import phone_rule
 from tests.support.rules import ALL, LEAD, STEP, by_pair, notify, put_rule, put_template
 from tests.support.scene import Connection
 
@@ -211,9 +213,8 @@ async def test_RU_06_a_number_without_a_country_needs_the_region(connection: Con
     assert by_pair(rows)["whatsapp/lead"] == "fallback"
     assert "lead.phone has no country" in rows[1]["reason"]
     assert "0171" not in rows[1]["reason"]
-    await connection.execute(
-        "SELECT dispatcher.put_workspace_settings('default', 'default', 'DE', 'UTC', $1, 'ann')", GERMAN
-    )
+    settings = "SELECT dispatcher.put_workspace_settings('default', 'default', 'DE', 'UTC', $1, 'ann')"
+    await connection.execute(settings, json.dumps(phone_rule("DE")))
     assert by_pair(await notify(connection, "lead_welcome", lead=lead))["whatsapp/lead"] == "scheduled"
     (row,) = await connection.fetch(ALL)
     assert row["recipient"] == "+491712345678"

@@ -108,7 +108,7 @@ BEGIN
                 'there is no trigger ' || coalesce(quote_literal(left(asked.called, 101)), 'null'));
         END IF;
         IF asked.alike > 1 THEN faults := faults || dispatcher.fault(asked.path, 'is there twice: one rule has one (trigger, channel, audience)'); END IF;
-        IF coalesce(asked.audience, '') !~ '^[a-z][a-z0-9_]{0,31}$' THEN
+        IF coalesce(asked.audience, '') !~ '^[a-z][a-z0-9_]{0,24}$' THEN
             faults := faults || dispatcher.fault(asked.path || '.audience', 'expected a name such as lead, partner or agent');
         END IF;
         IF coalesce(asked.channel, '') <> ALL (channels) THEN
@@ -242,7 +242,7 @@ BEGIN
         faults := faults || dispatcher.fault('$.variables', 'expected paths such as order.total, of up to 200 characters');
     END IF;
     FOR asked IN SELECT e.key, e.value FROM jsonb_each_text(coalesce(p_said -> 'pairs', '{}')) AS e LOOP
-        IF asked.key !~ '^(email|sms|voice|whatsapp)/[a-z][a-z0-9_]{0,31}$' THEN
+        IF asked.key !~ '^(email|sms|voice|whatsapp)/[a-z][a-z0-9_]{0,24}$' THEN
             faults := faults || dispatcher.fault(format('$.pairs[''%s'']', left(asked.key, 80)), 'expected channel/audience, such as email/lead');
         ELSIF asked.value NOT IN ('message', 'caller', 'none') THEN
             faults := faults || dispatcher.fault(format('$.pairs[''%s'']', asked.key), 'expected caller or none, or message where one is built in');

@@ -66,7 +66,7 @@ CREATE TABLE dispatcher.rules (
         CHECK (length(tenant_id) BETWEEN 1 AND 100 AND length(workspace_id) BETWEEN 1 AND 100),
     CONSTRAINT rules_trigger_form CHECK (event_trigger ~ '^[a-z][a-z0-9_]{0,63}$'),
     CONSTRAINT rules_channel_known CHECK (channel IN ('email', 'sms', 'voice', 'whatsapp')),
-    CONSTRAINT rules_audience_form CHECK (audience ~ '^[a-z][a-z0-9_]{0,31}$')
+    CONSTRAINT rules_audience_form CHECK (audience ~ '^[a-z][a-z0-9_]{0,24}$')
 );
 CALL dispatcher.isolate('dispatcher.rules');
 
