@@ -38,6 +38,7 @@ from dispatcher.engine.slow_renderer import SlowRenderer
 from dispatcher.engine.store import instances
 from dispatcher.engine.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens, unless
 from dispatcher.features.objects import store as objects
+from dispatcher.features.rules.quote_page import page
 from dispatcher.features.templates import store as stored
 from dispatcher.features.webhooks import store as webhooks
 from dispatcher.liquid.template import Renderer as Templates
@@ -269,6 +270,7 @@ def _objects(database: Database) -> Objects:
         lambda names: database.persist("object sizes", lambda: objects.sizes(database, names)),
         lambda names: database.persist("objects", lambda: objects.contents(database, names)),
         lambda endpoints: database.persist("endpoints", lambda: webhooks.targets(database, endpoints)),
+        page,
     )
 
 

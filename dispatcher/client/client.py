@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Raw, Struct
 
 from dispatcher.client.answers import Delivery, Run, Sent, Triggered
-from dispatcher.client.errors import NotFound
+from dispatcher.client.errors import NotFound, Unexpected
 from dispatcher.client.events import Decision
 from dispatcher.client.in_transaction import CALL_SECONDS_MAX as TRANSACTION_SECONDS_MAX
 from dispatcher.client.in_transaction import TransactionClient
@@ -92,6 +92,8 @@ class Client(AnyClient):
 
     async def _notify(self, events: bytes, count: int) -> list[list[Decision]]:
         found = (await self._post("/events/batch", b'{"events":' + events + b"}")).read(_NotifiedMany).events
+        if len(found) != count:
+            raise Unexpected(f"{count} events were told, and {len(found)} answered")
         return [one.decisions for one in found]
 
     async def _note_fallback(self, decision: Decision, outcome: str, error: str | None) -> None:

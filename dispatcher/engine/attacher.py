@@ -1,4 +1,5 @@
-"""The attacher: loads what the options of deliveries name: stored objects, and the URL and secrets of webhooks.
+"""The attacher: loads what the options of deliveries name: stored objects, pages that are made of the variables, and
+the URL and secrets of webhooks.
 
 Each lane has its own worker and object cache, so that a lane that waits for room or for Postgres delays no other. A
 worker lives as long as there is something to load.
@@ -7,7 +8,7 @@ worker lives as long as there is something to load.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from anyio.abc import TaskGroup
 from msgspec import Struct, structs
@@ -22,6 +23,9 @@ LOAD_BYTES_MAX = 8 * 1024 * 1024
 # Deliveries whose objects are looked up together.
 LOOK_UP_MAX = 100
 OBJECTS = "stored objects"
+
+# The field of an attachment that is a PDF made of the delivery's variables: which page it is.
+PAGE = "pdf"
 
 # The provider whose deliveries are for endpoints, and the option with the endpoint's number, which is replaced by its
 # URL and secrets.
@@ -49,6 +53,8 @@ class Objects(Struct, frozen=True):
     sizes: Callable[[Collection[Name]], Awaitable[Mapping[Name, int]]]
     contents: Callable[[Collection[Name]], Awaitable[Mapping[Name, Stored]]]
     targets: Callable[[Collection[Endpoint]], Awaitable[Mapping[Endpoint, Target]]]
+    # Makes a page of variables, JSON; raises TemplateError. It is called in a thread.
+    page: Callable[[str, str], bytes]
 
 
 class _Load(Struct, frozen=True):
@@ -83,7 +89,7 @@ class Attacher:
 
     def take(self, state: LaneState, batch: Sequence[Rendered]) -> None:
         """Send deliveries that name nothing, and queue the others for the lane's worker."""
-        naming = [one for one in batch if state.provider == PROVIDER or (one.options and names_objects(one.options))]
+        naming = [one for one in batch if state.provider == PROVIDER or _names_files(one)]
         if naming:
             queued = {id(one) for one in naming}
             batch = [one for one in batch if id(one) not in queued]
@@ -111,7 +117,10 @@ class Attacher:
         if state.provider == PROVIDER:
             await self._address(state, batch)
             return
+        batch = await self._with_pages(state, batch)
         loads = self._read(batch)
+        if not loads:
+            return
         # Cached objects are looked up too: what was erased meanwhile is not sent any more.
         sizes = await unless(self.draining, self._objects.sizes({name for load in loads for name in load.names}))
         if sizes is None:
@@ -131,6 +140,24 @@ class Attacher:
             group.append(load)
             group_bytes += sum(sizes[name] for name in load.names)
         await self._load(state, group)
+
+    async def _with_pages(self, state: LaneState, batch: Sequence[Rendered]) -> list[Rendered]:
+        """Make the pages of deliveries, send those that name no object besides, and return the others."""
+        rest: list[Rendered] = []
+        for one in batch:
+            ready = one
+            if names_objects(one.options, PAGE):
+                try:
+                    options = await asyncio.to_thread(_with_pages, one.options, one.item.variables, self._objects.page)
+                except TemplateError as fault:
+                    self._inbox.put(one.item, Failed(str(fault)))
+                    continue
+                ready = structs.replace(one, options=options)
+            if names_objects(ready.options):
+                rest.append(ready)
+            else:
+                self._send(state, [ready])
+        return rest
 
     async def _address(self, state: LaneState, batch: Sequence[Rendered]) -> None:
         """Send each with its endpoint's URL and secrets: no row of the delivery has them."""
@@ -214,6 +241,26 @@ class Attacher:
     def _give_back(self, batch: Sequence[Rendered], lacking: str) -> None:
         for one in batch:
             self._inbox.put(one.item, Back(0.0, f"waited for its {lacking}"))
+
+
+def _names_files(one: Rendered) -> bool:
+    return bool(one.options) and names_objects(one.options, "object", PAGE)
+
+
+def _with_pages(options: Mapping[str, Any], variables: str, page: Callable[[str, str], bytes]) -> dict[str, Any]:
+    """Return options with the content of their pages."""
+    given = options.get("attachments")
+    files = [
+        {"name": "page.pdf", **one, "type": "application/pdf", "content": page(str(one[PAGE]), variables)}
+        if isinstance(one, Mapping) and PAGE in one
+        else one
+        for one in (given if isinstance(given, list) else ())
+    ]
+    return {**options, "attachments": [_without_page(one) for one in files]}
+
+
+def _without_page(one: Any) -> Any:  # noqa: ANN401 - whatever the options have
+    return {name: value for name, value in one.items() if name != PAGE} if isinstance(one, Mapping) else one
 
 
 def _endpoint(one: Rendered) -> Endpoint | None:

@@ -75,7 +75,8 @@ def home(place: tuple[Connection, Home]) -> Home:
 
 
 def _call(name: str, home: Home, place: str) -> str:
-    rows = {"waits": home.deliveries[""], "dead": home.deliveries["discardDeadDelivery"]}
+    rows: dict[str, object] = {"event": home.event}
+    rows |= {"waits": home.deliveries[""], "dead": home.deliveries["discardDeadDelivery"]}
     rows |= {"goes": home.runs[""], "rests": home.runs["resumeRun"], "buried": home.runs["discardDeadRun"]}
     return f"SELECT t::text FROM dispatcher.{name}{CALLS[name].format(place=place, **rows)} AS t"
 

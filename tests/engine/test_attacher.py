@@ -14,6 +14,7 @@ from dispatcher.engine.rules.life import Back, Failed, Lane, Skipped
 from dispatcher.engine.rules.object_cache import OVERHEAD_BYTES, Name, Stored
 from dispatcher.engine.streams import Inbox, LaneState, Rendered
 from dispatcher.features.objects import store as objects
+from dispatcher.features.rules.quote_page import page
 from dispatcher.features.webhooks.rules import Target
 from tests.engine.stage import CONFIG, Stage, claimed
 from tests.engine.troubled import Troubled
@@ -63,7 +64,7 @@ class Desk:
         self.inbox = Inbox(1_000)
         self.sent: list[Rendered] = []
         self.attacher = Attacher(
-            Objects(self.store.sizes, self.store.contents, self.store.targets),
+            Objects(self.store.sizes, self.store.contents, self.store.targets, page),
             lambda _state, batch: self.sent.extend(batch),
             self.inbox,
         )

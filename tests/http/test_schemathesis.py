@@ -91,6 +91,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
             "getRunLog": cursor("log", 1),
             "listRunDeliveries": cursor("run_deliveries", 7),
             "listSchedules": cursor("schedules", "a"),
+            "listRules": cursor("rules", "a/b/c"),
             "listContacts": cursor("contacts", "a"),
             "getTimeline": cursor("timeline", 1, 7),
             "exportPerson": cursor("export", 1, 7),

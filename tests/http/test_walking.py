@@ -65,6 +65,13 @@ LISTS = (
         f"DELETE FROM dispatcher.schedules WHERE {_HERE} AND name = $1",
     ),
     List(
+        "/rules",
+        "name",
+        "SELECT name FROM dispatcher.put_rules('walked', 'here', jsonb_build_array(jsonb_build_object("
+        "'trigger', 'lead_welcome', 'channel', 'sms', 'audience', replace(lower($1::text), '.', '_'))), 'x')",
+        f"DELETE FROM dispatcher.rules WHERE {_HERE} AND event_trigger || '/' || channel || '/' || audience = $1",
+    ),
+    List(
         "/suppressions",
         "address",
         _ADDRESS,

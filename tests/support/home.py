@@ -24,7 +24,14 @@ SHARED = {
     f"dispatcher.{name}" for name in ("suppressions", "suppression_log", "topic_preferences", "erased_suppressions")
 }
 ONCE = "once"
-_NAMES = {"webhooks": "crm", "schedules": "nightly", "objects": "contract.pdf", "keys": "shop"}
+_NAMES = {
+    "rules": "lead_welcome/sms/lead",
+    "triggers": "invoice_due",
+    "webhooks": "crm",
+    "schedules": "nightly",
+    "objects": "contract.pdf",
+    "keys": "shop",
+}
 _ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
 # It would tell what it was told.
 _OF_HOME = {"findPerson": {"addresses": [], "contact": "customer-17"}}
@@ -39,6 +46,11 @@ _FURNITURE = """
     SELECT dispatcher.put_schedule('default', 'default', name, 'welcome', '0 8 * * *', 'UTC', '{"of": "of-home"}',
                                       '2040-01-01', 'of-home')
       FROM unnest('{nightly,of-home}'::text[]) AS name;
+    SELECT dispatcher.put_event_trigger('default', 'default', 'invoice_due', '{"description": "of-home"}', 'of-home');
+    SELECT dispatcher.put_rules('default', 'default', jsonb_build_array(jsonb_build_object(
+        'trigger', 'lead_welcome', 'channel', 'sms', 'audience', audience)), 'of-home')
+      FROM unnest('{lead,of_home}'::text[]) AS audience;
+    SELECT dispatcher.put_workspace_settings('default', 'default', NULL, 'UTC', NULL, 'of-home');
     SELECT dispatcher.put_object('contract.pdf', 'of-home', 'text/of-home');
     SELECT dispatcher.create_api_key('default', 'default', name, 'triggerOperator', NULL,
                                         'dsp_0123456789A' || number, sha256('of-home'), 'of-home', 'of-home')
@@ -76,6 +88,7 @@ class Home(Struct):
     runs: dict[str, int]
     pause: int
     erasure: int
+    event: int
 
     def ask(self, one: Endpoint) -> Asked:
         """A request for what is here."""
@@ -84,6 +97,7 @@ class Home(Struct):
             "run_id": str(self.runs.get(one.operation, self.runs[""])),
             "pause_id": str(self.pause),
             "erasure_id": str(self.erasure),
+            "event_id": str(self.event),
             "key": "customer-17",
             "name": _NAMES.get(one.tag, "welcome"),
         }
@@ -143,12 +157,16 @@ async def furnish(connection: Connection) -> Home:
         """INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, finished_at)
            VALUES ('default', 'default', 'of-home', 'of-home', '{of-home}', now()) RETURNING id"""
     )
+    event = await connection.fetchval(
+        "SELECT event_id FROM dispatcher.notify('lead_welcome', message_id => 'of-home', source => 'of-home')"
+    )
     dead = dict.fromkeys(("retryDelivery", "replayDeadDelivery", "discardDeadDelivery"), failed)
     return Home(
         {"": waits, "resolveHeld": lost, "getHeld": lost} | dead,
         {"": goes, "resumeRun": rests, "replayRun": buried, "replayDeadRun": buried, "discardDeadRun": buried},
         pause,
         erasure,
+        event,
     )
 
 

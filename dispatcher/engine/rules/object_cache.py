@@ -98,10 +98,10 @@ class ObjectCache:
         self._contents.pop(name, None)
 
 
-def names_objects(options: Mapping[str, Any]) -> bool:
-    """Return whether options name an object."""
+def names_objects(options: Mapping[str, Any], *fields: str) -> bool:
+    """Return whether options name an object, or a file with another of these fields."""
     return any(
-        isinstance(one, Mapping) and "object" in one
+        isinstance(one, Mapping) and not one.keys().isdisjoint(fields or ("object",))
         for option in OPTIONS
         if option in options and isinstance(options[option], list)
         for one in options[option]

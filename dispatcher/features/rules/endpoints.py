@@ -18,7 +18,7 @@ _RIGHT = Right.RULES
 _PATH = "/rules/{name}"
 _TRIGGER = "/triggers/{name}"
 _PARTS = ("trigger", "channel", "audience")
-_CONTENT = {"steps": [{"template": "welcome"}]}
+_CONTENT = {"enabled": True, "steps": []}
 _RULE = {"trigger": "lead_welcome", "channel": "email", "audience": "lead"} | _CONTENT
 
 

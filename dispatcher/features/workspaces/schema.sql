@@ -35,7 +35,7 @@ DECLARE
     groups  text[];
     turned  text;
 BEGIN
-    IF coalesce(written, '') !~ '^\+?[0-9][0-9 ().\-/\u00a0]*$' OR length(written) > 100 THEN
+    IF coalesce(written, '') !~ '^\+?\(?[0-9][0-9 ().\-/\u00a0]*$' OR length(written) > 100 THEN
         fault := 'is not a phone number: expected + and its digits';
         RETURN;
     END IF;

@@ -260,22 +260,22 @@ LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     faults  CONSTANT jsonb := dispatcher.event_trigger_faults(p_name, p_said);
     reads   CONSTANT text[] := ARRAY(SELECT jsonb_array_elements_text(coalesce(p_said -> 'variables', '[]')));
-    sample  CONSTANT jsonb := coalesce(p_said -> 'sample', '{}');
-    pairs   CONSTANT jsonb := coalesce(p_said -> 'pairs', '{}');
+    shown   CONSTANT jsonb := coalesce(p_said -> 'sample', '{}');
+    falls   CONSTANT jsonb := coalesce(p_said -> 'pairs', '{}');
     about   CONSTANT text := coalesce(p_said ->> 'description', '');
     held    dispatcher.event_triggers;
     becomes text := 'created';
 BEGIN
     IF faults <> '[]' THEN PERFORM dispatcher.refuse('the trigger cannot be saved: ' || dispatcher.faults_in_words(faults), faults); END IF;
     INSERT INTO dispatcher.event_triggers AS t (tenant_id, workspace_id, name, description, updated_by, variables, sample, pairs)
-    VALUES (p_tenant_id, p_workspace_id, p_name, about, p_actor, reads, sample, pairs)
+    VALUES (p_tenant_id, p_workspace_id, p_name, about, p_actor, reads, shown, falls)
     ON CONFLICT ON CONSTRAINT event_triggers_pkey DO NOTHING RETURNING t.* INTO held;
     IF NOT FOUND THEN
         UPDATE dispatcher.event_triggers t
-           SET description = about, variables = reads, sample = put_event_trigger.sample, pairs = put_event_trigger.pairs,
+           SET description = about, variables = reads, sample = shown, pairs = falls,
                version = t.version + 1, updated_at = statement_timestamp(), updated_by = p_actor
          WHERE t.tenant_id = p_tenant_id AND t.workspace_id = p_workspace_id AND t.name = p_name
-           AND (t.description, t.variables, t.sample, t.pairs) IS DISTINCT FROM (about, reads, put_event_trigger.sample, put_event_trigger.pairs)
+           AND (t.description, t.variables, t.sample, t.pairs) IS DISTINCT FROM (about, reads, shown, falls)
         RETURNING t.* INTO held;
         IF NOT FOUND THEN RETURN 'same'; END IF;
         becomes := 'changed';
