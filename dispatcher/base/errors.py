@@ -6,6 +6,7 @@ DispatcherError
 │   ├── ConfigError
 │   ├── InputError
 │   ├── OtherWorkspace
+│   ├── RulesRefused
 │   ├── ScheduleRefused
 │   ├── TemplateRefused
 │   ├── TriggerRefused
@@ -123,6 +124,10 @@ class InputError(FaultyInput):
 
 class OtherWorkspace(FaultyInput):
     """The key opens another workspace than the one that is named."""
+
+
+class RulesRefused(FaultyInput):
+    """Rules, or an event that they are about, have faults."""
 
 
 class ScheduleRefused(FaultyInput):

@@ -15,6 +15,7 @@ from dispatcher.base.errors import (
     NoRemoteForm,
     OtherWorkspace,
     RestartBudgetSpent,
+    RulesRefused,
     SchemaBehind,
     TemplateRefused,
     TriggerRefused,
@@ -78,7 +79,7 @@ def _failure(error: BaseException) -> Failure | None:
             message, code, faults = "the configuration has faults", UNUSABLE, error.faults
         case InputError():
             message, code, faults = "what was to be sent is refused", REFUSED, error.faults
-        case TemplateRefused() | WorkflowRefused():
+        case RulesRefused() | TemplateRefused() | WorkflowRefused():
             message, code, faults = "nothing was saved: there are faults", REFUSED, error.faults
         case TriggerRefused():
             message, code, faults = error.message, REFUSED, error.faults

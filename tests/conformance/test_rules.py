@@ -270,3 +270,14 @@ async def test_RU_08_ten_connections_with_one_message_id_write_once(
     assert decisions == ["duplicate"] * 9 + ["scheduled"]
     assert len({answer[0]["event_id"] for answer in answers}) == 1
     assert len(await connection.fetch(ALL)) == 1
+
+
+async def test_OB_13_a_rule_that_fails_is_logged_as_a_failure_to_schedule(
+    connection: Connection, templates: None
+) -> None:
+    await put_template(connection, "quote/more", reads=["quote.url"])
+    await put_rule(connection, "quote_sent/email/lead", STEP | {"template": "quote/more"})
+    await notify(connection)
+    (log,) = await connection.fetch("SELECT * FROM dispatcher.rac_notification_logs")
+    assert (log["outbox_id"], log["event"], log["attempt"]) == (None, "schedule failed", 0)
+    assert log["reason"].startswith("quote_sent/email/lead: the rule failed: ")

@@ -68,7 +68,8 @@ LISTS = (
         "/rules",
         "name",
         "SELECT name FROM dispatcher.put_rules('walked', 'here', jsonb_build_array(jsonb_build_object("
-        "'trigger', 'lead_welcome', 'channel', 'sms', 'audience', replace(lower($1::text), '.', '_'))), 'x')",
+        "'trigger', 'lead_welcome', 'channel', 'sms', 'audience', "
+        "'a' || regexp_replace(lower($1::text), '[^a-z0-9]', '_', 'g'))), 'x')",
         f"DELETE FROM dispatcher.rules WHERE {_HERE} AND event_trigger || '/' || channel || '/' || audience = $1",
     ),
     List(

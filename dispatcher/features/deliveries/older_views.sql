@@ -25,7 +25,12 @@ SELECT e.delivery_id, e.ended_at,
           FROM dispatcher.delivery_state
         UNION ALL
         SELECT delivery_id, ended_at, attempt, called, status, error FROM dispatcher.reopened_ends) AS e
- WHERE e.status = 'failed' OR e.status = 'skipped' AND e.error = 'expired';
+ WHERE e.status = 'failed' OR e.status = 'skipped' AND e.error = 'expired'
+UNION ALL
+-- A rule that could not be scheduled has no delivery.
+SELECT NULL, e.created_at, 'schedule failed', 0::smallint, NULL, concat_ws('/', e.event_trigger, d.channel, d.audience) || ': ' || d.reason
+  FROM dispatcher.event_decisions d JOIN dispatcher.events e ON e.id = d.event_id WHERE d.failed;
 COMMENT ON VIEW dispatcher.rac_notification_logs IS
     'retry scheduled; exhausted; failed (its provider refused it, or an operator said so); schedule failed (it could not be '
-    'given to its provider at all: what it says is faulty, nobody serves its channel, it kills its worker, it expired)';
+    'given to its provider at all: what it says is faulty, nobody serves its channel, it kills its worker, it expired; or a rule '
+    'failed, which has no delivery)';

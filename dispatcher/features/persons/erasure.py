@@ -113,6 +113,7 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
             await after(database, erasure)
     await database.fetch(_SQL["receipts"], erasure.person.terms, erasure.person.pattern, *place, erasure.person.forms)
     await database.fetch(_SQL["answers"], *place, erasure.person.terms, erasure.person.pattern)
+    await database.fetch(_SQL["events"], *place, erasure.person.terms, erasure.person.pattern)
     return True
 
 

@@ -145,6 +145,19 @@ UPDATE dispatcher.api_answers a SET answer = '{"erased":true}', key = dispatcher
  WHERE a.tenant_id = $1 AND a.workspace_id = $2 AND a.key = kept.key
    AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(kept.says, term) > 0) AND kept.says ~ $4;
 
+-- name: events
+-- Message ids of events that speak of an address become their hashes, and what a caller's own code has raised is forgotten.
+-- Decisions themselves name no address.
+WITH found AS (
+    UPDATE dispatcher.events e SET message_id = dispatcher.erased(e.message_id)
+     WHERE e.tenant_id = $1 AND e.workspace_id = $2 AND lower(e.message_id) ~ $4
+       AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(lower(e.message_id), term) > 0)
+)
+UPDATE dispatcher.event_decisions d SET error = 'erased'
+  FROM dispatcher.events e
+ WHERE e.tenant_id = $1 AND e.workspace_id = $2 AND d.event_id = e.id AND lower(d.error) ~ $4
+   AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(lower(d.error), term) > 0);
+
 -- name: progress
 -- How far it has come, and how many deliveries it waits for.
 UPDATE dispatcher.erasures e

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from dispatcher.base.errors import InputError
+from dispatcher.base.errors import RulesRefused
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.folders import Compared, paths_of, show_differences, show_others, show_saved
@@ -84,7 +84,7 @@ def _save(caller: Caller, files: list[RuleFile], *, check: bool) -> SavedRules:
     except Problem as problem:
         if problem.kind is not FAULTY:
             raise
-        raise InputError(in_files(files, problem.faults)) from problem
+        raise RulesRefused(in_files(files, problem.faults)) from problem
     return answer
 
 

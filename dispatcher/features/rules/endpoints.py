@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.base.errors import Fault, InputError
+from dispatcher.base.errors import Fault, RulesRefused
 from dispatcher.features.rules import models, store
 from dispatcher.features.rules.rules import OFFSET_WORDS, default_recipients, offset_seconds
 from dispatcher.http.cursors import read_name
@@ -87,7 +87,7 @@ async def _saved(call: Call, rules: list[dict[str, Any]], *, check: bool, at: st
     try:
         # What is wrong elsewhere is said together with the offsets.
         saved = await store.put(call.database, call.workspace, written, call.actor, check=check or bool(faults))
-    except InputError as refused:
+    except RulesRefused as refused:
         faults += [Fault(_below(one.path, at), one.message) for one in refused.faults]
     if faults:
         raise faulty(faults)
@@ -179,7 +179,7 @@ async def put_trigger(call: Call) -> Done:
     }
     try:
         answer = await store.put_trigger(call.database, call.workspace, call.named("trigger"), said, call.actor)
-    except InputError as refused:
+    except RulesRefused as refused:
         raise faulty(refused.faults) from refused
     return Done(await _trigger(call), 201 if answer == "created" else 200)
 

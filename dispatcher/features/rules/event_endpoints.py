@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.base.errors import InputError, TemplateError
+from dispatcher.base.errors import RulesRefused, TemplateError
 from dispatcher.features.rules import models, store
 from dispatcher.features.rules.models import Decision, ExplainedMessage
 from dispatcher.features.rules.rules import with_sample
@@ -66,7 +66,7 @@ async def _notified(call: Call, events: str, count: int, path: str) -> list[list
     await call.served.shed(None)
     try:
         return await store.notify(call.database, call.workspace, events, count, path)
-    except InputError as refused:
+    except RulesRefused as refused:
         raise faulty(refused.faults) from refused
 
 
@@ -125,7 +125,7 @@ async def explain(call: Call) -> Done:
             (decisions,) = await store.notify(call.database, call.workspace, text, 1, store.ONE, explain=True)
             ids = [number for one in decisions for number in one.delivery_ids]
             rows = await store.messages(call.database, ids, RENDERED_MAX)
-    except InputError as refused:
+    except RulesRefused as refused:
         raise faulty(refused.faults) from refused
     whose = {number: one for one in decisions for number in one.delivery_ids}
     messages = [await _rendered(call, row, whose[row["id"]]) for row in rows]

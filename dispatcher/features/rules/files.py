@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dispatcher.base.errors import Fault, InputError
+from dispatcher.base.errors import Fault, RulesRefused
 from dispatcher.cli.folders import content_of, same_names
 from dispatcher.plans.definition.definition import read_definition
 
@@ -23,7 +23,7 @@ class RuleFile(Struct, frozen=True):
 
 
 def read_all(paths: Iterable[tuple[Path, str]]) -> list[RuleFile]:
-    """Return the rules of files, each under the path that is shown. Raises InputError with the faults of all."""
+    """Return the rules of files, each under the path that is shown. Raises RulesRefused with the faults of all."""
     found: list[RuleFile] = []
     faults: list[Fault] = []
     for path, shown in paths:
@@ -36,7 +36,7 @@ def read_all(paths: Iterable[tuple[Path, str]]) -> list[RuleFile]:
             found.append(RuleFile(shown, name, definition))
     faults += [Fault(f"{path}: $", words) for path, words in same_names((one.name, one.path) for one in found)]
     if faults:
-        raise InputError(faults)
+        raise RulesRefused(faults)
     return found
 
 

@@ -8,7 +8,7 @@ import asyncpg
 import msgspec
 from msgspec import Raw
 
-from dispatcher.base.errors import Fault, InputError
+from dispatcher.base.errors import Fault, RulesRefused
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
@@ -27,7 +27,7 @@ ONE = "$"
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Raise InputError with all faults where a function of the schema refuses, or JSON cannot be stored."""
+    """Raise RulesRefused with all faults where a function of the schema refuses, or JSON cannot be stored."""
     try:
         yield
     except asyncpg.DataError as refused:
@@ -38,20 +38,20 @@ def _refusals() -> Iterator[None]:
             faults = [Fault(one["path"], one["words"]) for one in _details(detail or "")]
         except (msgspec.MsgspecError, KeyError):
             faults = []
-        raise InputError(faults or [Fault("$", message)]) from refused
+        raise RulesRefused(faults or [Fault("$", message)]) from refused
 
 
 async def notify(
     database: Database, here: Workspace, events: str, count: int, path: str = MANY, *, explain: bool = False
 ) -> list[list[Decision]]:
-    """Take events, a JSON list; return the decisions of each. Raises InputError with every fault."""
+    """Take events, a JSON list; return the decisions of each. Raises RulesRefused with every fault."""
     try:
         with _refusals():
             async with database.savepoint():
                 rows = await database.fetch(_SQL["notify"], *_place(here), events, path, explain)
-    except InputError as refused:
+    except RulesRefused as refused:
         names = [one.name for one in await triggers(database, here)]
-        raise InputError(hinted(list(refused.faults), names)) from refused
+        raise RulesRefused(hinted(list(refused.faults), names)) from refused
     answers: list[list[Decision]] = [[] for _ in range(count)]
     for row in rows:
         facts = dict(row)
@@ -93,15 +93,15 @@ async def messages(database: Database, ids: Sequence[int], count: int) -> Sequen
 async def put(
     database: Database, here: Workspace, rules: Sequence[Mapping[str, Any]], actor: str, *, check: bool = False
 ) -> list[SavedRule]:
-    """Save rules, all or none; return what was done with each. Raises InputError with every fault."""
+    """Save rules, all or none; return what was done with each. Raises RulesRefused with every fault."""
     given = msgspec.json.encode(rules).decode()
     try:
         with _refusals():
             async with database.savepoint():
                 rows = await database.fetch(_SQL["put"], *_place(here), given, actor, check)
-    except InputError as refused:
+    except RulesRefused as refused:
         names = [one.name for one in await triggers(database, here)]
-        raise InputError(hinted(list(refused.faults), names)) from refused
+        raise RulesRefused(hinted(list(refused.faults), names)) from refused
     return [SavedRule(row["name"], row["answer"], row["version"]) for row in rows]
 
 
@@ -159,7 +159,7 @@ def _pair(name: str, fallback: Any) -> Pair:  # noqa: ANN401 - one of three word
 
 
 async def put_trigger(database: Database, here: Workspace, name: str, said: Mapping[str, Any], actor: str) -> str:
-    """Save an entry of the catalogue; return created, changed or same. Raises InputError with every fault."""
+    """Save an entry of the catalogue; return created, changed or same. Raises RulesRefused with every fault."""
     given = msgspec.json.encode(said).decode()
     with _refusals():
         async with database.savepoint():

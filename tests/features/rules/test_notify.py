@@ -51,10 +51,12 @@ async def test_a_lock_time_out_in_the_middle_is_raised_and_no_fallback(
 
 @pytest.mark.parametrize("code", ["40001", "40P01", "53100", "55P03", "57014", "P0001", "XX000"])
 async def test_what_is_not_about_data_is_raised_and_no_fallback(connection: Connection, code: str) -> None:
+    """Only the rule's own message is refused: the built-in one would be written."""
     await connection.execute(f"""
         CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN RAISE EXCEPTION 'broken' USING ERRCODE = '{code}'; END $$;
-        CREATE TRIGGER broken BEFORE INSERT ON dispatcher.deliveries FOR EACH ROW EXECUTE FUNCTION broken()""")
+        CREATE TRIGGER broken BEFORE INSERT ON dispatcher.deliveries FOR EACH ROW
+          WHEN (NEW.template_name IS NOT NULL) EXECUTE FUNCTION broken()""")
     with pytest.raises(asyncpg.PostgresError) as raised:
         await notify(connection, message_id="one")
     assert raised.value.sqlstate == code
@@ -190,3 +192,23 @@ async def test_what_is_checked_is_what_is_sent(connection: Connection) -> None:
     assert row is not None
     assert (row["locale"], row["template_version"] is not None) == ("en", True)
     assert json.loads(row["variables"])["event"]["trigger"] == "quote_sent"
+
+
+async def test_an_erased_message_id_stays_a_duplicate(connection: Connection, rival: Connection, url: str) -> None:
+    """Also where the event comes again while its id is being erased."""
+    erase = "UPDATE dispatcher.events SET message_id = dispatcher.erased(message_id)"
+    first = await notify(connection, message_id="ann@example.org")
+    transaction = rival.transaction()
+    await transaction.start()
+    await rival.execute(erase)
+    waiting = asyncio.create_task(notify(connection, message_id="ann@example.org"))
+    watcher = await asyncpg.connect(url)
+    try:
+        await until_waits(watcher, connection)
+    finally:
+        await watcher.close()
+    await transaction.commit()
+    for answer in (await waiting, await notify(connection, message_id="ann@example.org")):
+        assert (answer[0]["decision"], answer[0]["event_id"]) == ("duplicate", first[0]["event_id"])
+    assert len(await connection.fetch(ALL)) == 1
+    assert await _count(connection, "events") == 1

@@ -336,12 +336,25 @@ BEGIN
         SELECT array_agg(CASE WHEN d.ids ? a.id::text THEN a.id ELSE fresh[a.place] END ORDER BY a.place) INTO taken
           FROM asked a, done d;
         fresh := taken;
-        SELECT array_agg(coalesce(fresh[e.ordinality], v.id) ORDER BY e.ordinality) INTO known
+        -- A message id that was erased is its hash from then on. That is looked for behind the insert, which waits for whoever
+        -- erases just now: then ours goes again, and that one is known.
+        SELECT array_agg(coalesce(h.id, fresh[e.ordinality], v.id) ORDER BY e.ordinality), array_agg(h.id ORDER BY e.ordinality)
+          INTO known, taken
           FROM jsonb_array_elements(p_events) WITH ORDINALITY AS e
           LEFT JOIN LATERAL (
             SELECT v.id FROM dispatcher.events v
              WHERE fresh[e.ordinality] IS NULL AND v.tenant_id = p_tenant_id AND v.workspace_id = p_workspace_id
-               AND v.source = coalesce(e.value ->> 'source', 'default') AND v.message_id = names[e.ordinality]) AS v ON true;
+               AND v.source = coalesce(e.value ->> 'source', 'default') AND v.message_id = names[e.ordinality]) AS v ON true
+          LEFT JOIN LATERAL (
+            SELECT v.id FROM dispatcher.events v
+             WHERE fresh[e.ordinality] IS NOT NULL AND v.tenant_id = p_tenant_id AND v.workspace_id = p_workspace_id
+               AND v.source = coalesce(e.value ->> 'source', 'default')
+               AND v.message_id = 'sha256:' || encode(sha256(convert_to(names[e.ordinality], 'UTF8')), 'hex')) AS h ON true;
+        IF cardinality(array_remove(taken, NULL)) > 0 THEN
+            DELETE FROM dispatcher.events v USING unnest(fresh, taken) AS u (ours, theirs) WHERE v.id = u.ours AND u.theirs IS NOT NULL;
+            fresh := ARRAY(SELECT CASE WHEN u.theirs IS NULL THEN u.ours END
+                             FROM unnest(fresh, taken) WITH ORDINALITY AS u (ours, theirs, place) ORDER BY u.place);
+        END IF;
     END LOOP;
     IF cardinality(array_remove(fresh, NULL)) > 0 THEN
         BEGIN
