@@ -29,7 +29,8 @@
 --        dead       it could not be expanded; its deliveries have failed
 --   run  completed  all jobs are completed
 --        failed     none is completed or partial
---        partial    otherwise. A run that was cancelled is partial if anything was sent, else failed.
+--        partial    otherwise. A run of which deliveries were skipped since it was cancelled is partial if anything was
+--                   sent, else failed.
 --
 -- Pause and cancel are flags on the run, and a row in `pauses`, which stops the marks; the rate and the window are read by
 -- the senders as well. What is left of a cancelled run is skipped in pages.
