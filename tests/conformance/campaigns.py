@@ -50,13 +50,13 @@ class Live(Stage):
         return status
 
     async def until_counted(self, run_id: int, **counters: int) -> None:
-        """Wait until a run says so of itself."""
+        """Wait until a run says that of itself, or more."""
 
         async def there() -> bool:
             run = await self.run(run_id)
-            return all(run[name] == count for name, count in counters.items())
+            return all(run[name] >= count for name, count in counters.items())
 
-        await until(there, f"run {run_id} has {counters}")
+        await until(there, f"run {run_id} has {counters} at least")
 
     async def unsound(self, run_id: int) -> list[str]:
         """What the contract says of a run that has ended, and is not so: each item has one terminal row, by its key."""

@@ -76,6 +76,7 @@ class Expander:
         """Close what is done, and expand one job. Return for how long there is nothing to do."""
         closed = await expansion.close(self._database, CLOSED_AT_ONCE)
         skipped = await expansion.skip_cancelled(self._database, SKIPPED_AT_ONCE)
+        await expansion.space(self._database)
         epoch = self._current()
         if epoch is None:
             return self.settings.poll_seconds

@@ -204,6 +204,11 @@ class Stage:
             total += skipped
         return total
 
+    async def space(self) -> None:
+        """Let the moment pass after which a rate that was changed holds for what is written."""
+        await self.database.fetch("UPDATE dispatcher.campaign_runs SET respace_at = now() WHERE respace_at IS NOT NULL")
+        assert await self.value("SELECT dispatcher.space_campaigns()") == 1
+
     async def take_back(self) -> tuple[int, int]:
         """Take back the jobs of the dead; answers how many are queued again, and how many are dead."""
         (row,) = await self.database.fetch("SELECT * FROM dispatcher.take_back_jobs($1, 0, 100)", self.scene.epoch)

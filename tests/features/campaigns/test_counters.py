@@ -128,7 +128,10 @@ class Chance:
                 await pauses.unpark(stage.database, 100)
                 return "resume"
             case 4:
-                await stage.database.fetch("SELECT dispatcher.set_campaign_rate($1, $2)", self.run_id, 1000.0)
+                rate = self.dice.choice([1000.0, 5000.0])
+                await stage.database.fetch("SELECT dispatcher.set_campaign_rate($1, $2)", self.run_id, rate)
+                await stage.database.fetch("UPDATE dispatcher.campaign_runs SET respace_at = respace_at - interval '1 s'")
+                await stage.database.fetch("SELECT dispatcher.space_campaigns()")
                 return "rate"
             case 5:
                 await stage.value(REPLAY, self.run_id)

@@ -115,12 +115,15 @@ async def test_a_rate_that_changes_acts_on_what_is_written_and_on_what_comes(cam
     assert await campaigns.expand_all() == 1
     assert await campaigns.value(RATE, run_id, 1.0) == "done"
     assert await campaigns.value(RATE, run_id, 1.0) == "same"
+    assert await campaigns.value("SELECT dispatcher.space_campaigns()") == 0
+    await campaigns.space()
     ((spread, _),) = await campaigns.database.fetch(SPREAD, run_id)
     assert spread == pytest.approx(9, abs=0.01)
     assert await campaigns.expand_all() == 1
     ((spread, _),) = await campaigns.database.fetch(SPREAD, run_id)
     assert spread == pytest.approx(19, abs=5)
     assert await campaigns.value("SELECT dispatcher.set_campaign_rate($1, NULL)", run_id) == "done"
+    await campaigns.space()
     ((spread, _),) = await campaigns.database.fetch(SPREAD, run_id)
     assert spread == 0
     assert await campaigns.send() == 20

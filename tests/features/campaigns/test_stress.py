@@ -47,6 +47,7 @@ class Stress:
         await stage.value("SELECT dispatcher.close_jobs(200)")
         await stage.value("SELECT dispatcher.skip_cancelled(100)")
         await stage.value("SELECT dispatcher.count_deferred(5)")
+        await stage.value("SELECT dispatcher.space_campaigns()")
         await stage.take_back()
         if (job_id := await stage.lock(60)) is not None:
             await stage.expand(job_id)

@@ -79,6 +79,7 @@ CREATE TABLE dispatcher.campaign_runs (
     cancelled_at     timestamptz,
     checked_at       timestamptz,
     next_at          timestamptz,
+    respace_at       timestamptz,
     counted_at       timestamptz,
     frozen_at        xid8 NOT NULL,
     template_version bigint NOT NULL,
@@ -121,6 +122,7 @@ CREATE TABLE dispatcher.campaign_runs (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 COMMENT ON COLUMN dispatcher.campaign_runs.checked_at IS 'when its counters were compared with its deliveries';
 COMMENT ON COLUMN dispatcher.campaign_runs.next_at IS 'with a rate: when the next delivery that is written is due';
+COMMENT ON COLUMN dispatcher.campaign_runs.respace_at IS 'when what is written gets the times of a rate that was changed';
 COMMENT ON COLUMN dispatcher.campaign_runs.frozen_at IS 'the oldest transaction that was open when its contacts were chosen';
 COMMENT ON COLUMN dispatcher.campaign_runs.pace IS 'deliveries that end a second, of late';
 COMMENT ON COLUMN dispatcher.campaign_runs.expanded IS 'deliveries that are written';
