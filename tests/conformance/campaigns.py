@@ -44,7 +44,7 @@ class Live(Stage):
         return str(await until(there, f"run {run_id} is {' or '.join(statuses)}"))
 
     async def ended(self, run_id: int) -> str:
-        """Wait for the end of a run; answers what it is, and sees that each item has its row and the counters are right."""
+        """Wait for the end of a run; each item has its row then, and the counters are right. Answers what it is."""
         status = await self.until_status(run_id, *ENDS)
         assert await self.unsound(run_id) == []
         return status
@@ -64,7 +64,8 @@ class Live(Stage):
             """SELECT i.contact_id, count(s.id) AS terminal, count(d.id) AS rows
                  FROM dispatcher.campaign_runs r JOIN dispatcher.job_queue q ON q.run_id = r.id
                 CROSS JOIN LATERAL unnest(q.contact_ids) AS i (contact_id)
-                 LEFT JOIN dispatcher.deliveries d ON d.run_id = r.id AND d.job_id = q.id AND d.contact_id = i.contact_id
+                 LEFT JOIN dispatcher.deliveries d
+                   ON d.run_id = r.id AND d.job_id = q.id AND d.contact_id = i.contact_id
                       AND starts_with(d.idempotency_key, dispatcher.campaign_key(
                           r.id, i.contact_id::text, r.template_version, r.scheduled_for))
                  LEFT JOIN dispatcher.channel_outbox s ON s.id = d.id AND s.status <> 'queued'
@@ -78,7 +79,8 @@ class Live(Stage):
     async def written_to(self, run_id: int) -> Counter[int]:
         """How often the capture provider was given each delivery of a run."""
         rows = await self.database.fetch(
-            """SELECT m.delivery_id FROM dispatcher.captured_messages m JOIN dispatcher.deliveries d ON d.id = m.delivery_id
+            """SELECT m.delivery_id
+                 FROM dispatcher.captured_messages m JOIN dispatcher.deliveries d ON d.id = m.delivery_id
                 WHERE d.run_id = $1 AND d.job_id IS NOT NULL""",
             run_id,
         )

@@ -44,7 +44,8 @@ async def _quick(campaigns: Live, number: int, job_size: int = 0) -> int:
 async def _quiet(campaigns: Live, run_id: int) -> None:
     """Wait until nothing of a run is on its way."""
     moving = """SELECT count(*) = 0 FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
-                 WHERE d.run_id = $1 AND d.job_id IS NOT NULL AND s.status = 'queued' AND (s.ready OR s.marked OR s.token IS NOT NULL)"""
+                 WHERE d.run_id = $1 AND d.job_id IS NOT NULL AND s.status = 'queued'
+                   AND (s.ready OR s.marked OR s.token IS NOT NULL)"""
 
     async def quiet() -> bool:
         return bool(await campaigns.value(moving, run_id))
@@ -113,7 +114,8 @@ async def test_CA_07_a_run_begins_when_it_is_scheduled(campaigns: Live, applicat
     assert await campaigns.ended(other) == "completed"
     assert await campaigns.ended(run_id) == "completed"
     early = """SELECT count(*) FROM dispatcher.captured_messages m JOIN dispatcher.deliveries d ON d.id = m.delivery_id
-                 JOIN dispatcher.campaign_runs r ON r.id = d.run_id WHERE r.id = $1 AND m.captured_at < r.scheduled_for"""
+                 JOIN dispatcher.campaign_runs r ON r.id = d.run_id
+                WHERE r.id = $1 AND m.captured_at < r.scheduled_for"""
     assert await campaigns.value(early, run_id) == 0
     run = await campaigns.run(run_id)
     assert run["started_at"] >= run["scheduled_for"]
@@ -285,7 +287,8 @@ async def test_CA_03_a_replay_reopens_item_job_and_run_and_is_audited(campaigns:
 
 
 async def _ended_again(campaigns: Live, run_id: int) -> bool:
-    ends = "SELECT count(*) FROM dispatcher.operator_actions o JOIN dispatcher.deliveries d ON d.id = o.delivery_id WHERE d.run_id = $1"
+    ends = """SELECT count(*) FROM dispatcher.operator_actions o JOIN dispatcher.deliveries d ON d.id = o.delivery_id
+               WHERE d.run_id = $1"""
     left = "SELECT count(*) FROM dispatcher.job_results"
     return (
         await campaigns.value(ends, run_id) == 1

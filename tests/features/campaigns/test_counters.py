@@ -114,12 +114,20 @@ class Chance:
     async def disturb(self) -> str:
         """What happens to a run, or to the process that sends it."""
         stage = self.stage
-        match self.dice.randrange(7):
-            case 0 | 1:
-                self.forgotten += [(stage.scene, item) for item in (*self.claimed, *self.marked)]
-                self.claimed, self.marked = [], []
-                await stage.die()
-                return "death"
+        if self.dice.randrange(4) == 0:
+            self.forgotten += [(stage.scene, item) for item in (*self.claimed, *self.marked)]
+            self.claimed, self.marked = [], []
+            await stage.die()
+            return "death"
+        if self.dice.randrange(15) == 0:
+            await stage.database.fetch("SELECT dispatcher.quarantine_deliveries(now(), 'ann', 'restored')")
+            return "quarantine"
+        return await self.operate()
+
+    async def operate(self) -> str:
+        """What an operator does to the run."""
+        stage = self.stage
+        match self.dice.randrange(2, 7):
             case 2:
                 await stage.value(PAUSE, self.run_id)
                 return "pause"
@@ -130,16 +138,15 @@ class Chance:
             case 4:
                 rate = self.dice.choice([1000.0, 5000.0])
                 await stage.database.fetch("SELECT dispatcher.set_campaign_rate($1, $2)", self.run_id, rate)
-                await stage.database.fetch("UPDATE dispatcher.campaign_runs SET respace_at = respace_at - interval '1 s'")
+                await stage.database.fetch(
+                    "UPDATE dispatcher.campaign_runs SET respace_at = respace_at - interval '1 s'"
+                )
                 await stage.database.fetch("SELECT dispatcher.space_campaigns()")
                 return "rate"
             case 5:
                 await stage.value(REPLAY, self.run_id)
                 return "replay"
             case _:
-                if self.dice.random() < 0.3:
-                    await stage.database.fetch("SELECT dispatcher.quarantine_deliveries(now(), 'ann', 'restored')")
-                    return "quarantine"
                 if self.dice.random() < 0.3:
                     await stage.value(CANCEL, self.run_id)
                 await stage.skip_cancelled()

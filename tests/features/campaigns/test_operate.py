@@ -3,6 +3,7 @@
 import pytest
 
 from dispatcher.engine.rules.life import Failed
+from dispatcher.engine.store import pauses as engine_pauses
 from dispatcher.features.pauses import store as pauses
 from tests.features.campaigns.stage import CANCEL, PAUSE, RATE, REPLAY, RESUME, Stage
 
@@ -74,6 +75,19 @@ async def test_a_pause_stops_expansion_and_a_resume_goes_on(campaigns: Stage) ->
     assert await campaigns.send() == 30
     await campaigns.sound()
     assert (await campaigns.run(run_id))["status"] == "completed"
+
+
+@pytest.mark.parametrize("stop", [PAUSE, CANCEL])
+async def test_what_is_claimed_of_a_run_that_is_stopped_is_not_marked(campaigns: Stage, stop: str) -> None:
+    """What a mark asks before anything of the run is skipped."""
+    run_id = await campaigns.expanded(3)
+    await campaigns.expanded(2)
+    before = await engine_pauses.current(campaigns.database)
+    assert await campaigns.value(stop, run_id) == "done"
+    after = await engine_pauses.current(campaigns.database)
+    items = await campaigns.claim()
+    assert [before.parks(item) for item in items] == [None] * 5
+    assert [after.parks(item) is not None for item in items] == [True] * 3 + [False] * 2
 
 
 async def test_only_its_own_door_ends_the_pause_of_a_run(campaigns: Stage) -> None:

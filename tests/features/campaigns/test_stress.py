@@ -19,7 +19,9 @@ SECONDS = 3.0
 OUTCOMES: tuple[Outcome, ...] = (ACCEPTED, Failed("no"), Skipped("suppressed: bounce"), Held("?"), Again(0.0, "later"))
 HELD = "SELECT id FROM dispatcher.delivery_state WHERE held ORDER BY random() LIMIT 5"
 SOME = "SELECT id FROM dispatcher.delivery_state WHERE job_id IS NOT NULL ORDER BY random() LIMIT 5"
-SETTLE_PAGE = "SELECT count(dispatcher.settle_held(id, $2, 'ann', '')) FROM (SELECT unnest($1::bigint[]) AS id ORDER BY 1) s"
+SETTLE_PAGE = (
+    "SELECT count(dispatcher.settle_held(id, $2, 'ann', '')) FROM (SELECT unnest($1::bigint[]) AS id ORDER BY 1) s"
+)
 # An application that keeps rows of ours for a moment.
 HOLD = "SELECT pg_sleep(0.02) FROM dispatcher.{table} WHERE id = $1 FOR UPDATE"
 

@@ -3,7 +3,9 @@
 from dispatcher.engine.rules.life import Failed
 from tests.features.campaigns.stage import SETTLE, SETTLE_NOW, Stage, wrong_books
 
-FALSIFY = "UPDATE dispatcher.job_queue SET sent = sent - 2, failed = failed + 1, skipped = skipped + 1 WHERE run_id = $1"
+FALSIFY = (
+    "UPDATE dispatcher.job_queue SET sent = sent - 2, failed = failed + 1, skipped = skipped + 1 WHERE run_id = $1"
+)
 
 
 async def test_a_run_is_compared_once(campaigns: Stage) -> None:
