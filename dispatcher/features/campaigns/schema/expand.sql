@@ -34,6 +34,8 @@ BEGIN
                    AND r.expanded - r.sent - r.failed - r.skipped - r.cancelled - r.expired - r.held - r.deferred
                        < CASE WHEN r.rate IS NULL THEN p_ahead ELSE least(p_ahead, greatest(1, r.rate * 60)) END
                    AND dispatcher.window_wait(r.send_window, statement_timestamp()) = 0)
+           AND EXISTS (SELECT FROM dispatcher.job_queue w
+                        WHERE w.run_id = r.id AND w.status = 'queued' AND w.available_at <= statement_timestamp())
          ORDER BY r.expanded
     LOOP
         CONTINUE WHEN NOT dispatcher.reach_campaign_run(run.id);
