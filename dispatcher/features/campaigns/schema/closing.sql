@@ -141,8 +141,8 @@ END $$;
 
 -- Compare the counters of the run that ended first of those that were not compared yet with its deliveries, and correct them.
 -- Answers how many jobs were wrong, which must be none; null where there is no such run. (What was erased counts as it
--- was: its reason is gone. Jobs of which old deliveries were deleted are not compared. Nobody counts meanwhile: closers need
--- the run's row.)
+-- was: its reason is gone. A job of which deliveries were deleted since is left as it is. Nobody counts meanwhile: closers
+-- need the run's row.)
 CREATE FUNCTION dispatcher.check_campaign_counters() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
