@@ -222,11 +222,12 @@ async def test_an_orderly_end_frees_what_is_locked(case: Case) -> None:
 # Poison
 
 
-@pytest.mark.parametrize("raises", ["RAISE EXCEPTION 'no'", "NEW.lane := 9; RETURN NEW"])
-async def test_a_job_that_cannot_be_expanded_stops_neither_others_nor_the_process(case: Case, raises: str) -> None:
+async def test_a_job_that_cannot_be_expanded_stops_neither_others_nor_the_process(case: Case) -> None:
     status, ids = await case.live.people(2)
     async with case.live.database.session() as session:
-        await session.execute(f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {raises}; END $$")
+        await session.execute(
+            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$"
+        )
         await session.execute(
             f"""CREATE TRIGGER no BEFORE INSERT ON dispatcher.deliveries FOR EACH ROW
                 WHEN (NEW.contact_id = {ids[0]} AND NEW.ended IS NULL) EXECUTE FUNCTION no()"""

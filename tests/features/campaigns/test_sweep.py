@@ -61,3 +61,29 @@ async def test_what_was_deleted_of_an_old_run_is_not_repaired(campaigns: Stage) 
     await campaigns.close()
     assert await campaigns.statuses(run_id) == ("completed", ["completed"])
     assert (await campaigns.run(run_id))["sent"] == 4
+
+
+RESTORED = """
+CREATE TABLE public.deliveries AS SELECT * FROM dispatcher.deliveries;
+CREATE TABLE public.states AS SELECT * FROM dispatcher.delivery_state;
+SET session_replication_role = replica;
+DELETE FROM dispatcher.delivery_state;
+DELETE FROM dispatcher.deliveries;
+SET session_replication_role = origin;
+INSERT INTO dispatcher.deliveries SELECT * FROM public.deliveries;
+INSERT INTO dispatcher.delivery_state SELECT * FROM public.states;
+"""
+
+
+async def test_what_a_restore_holds_is_counted(campaigns: Stage) -> None:
+    run_id = await campaigns.expanded(5)
+    await campaigns.send(wanted=2)
+    await campaigns.close()
+    async with campaigns.database.session() as session:
+        await session.execute(RESTORED)
+    await campaigns.close()
+    run = await campaigns.run(run_id)
+    assert (run["status"], run["sent"], run["held"]) == ("running", 2, 3)
+    await campaigns.database.fetch(SETTLE, await campaigns.ids(run_id), "sent")
+    await campaigns.sound()
+    assert await campaigns.statuses(run_id) == ("completed", ["completed"])
