@@ -114,6 +114,3 @@ async def resolve_all_held(call: Call) -> Done:
         return [NotDone(one, answers[one], _why_not(one, answers[one], now.get(one))) for one in left]
 
     return Done(await sweep([row["id"] for row in some], act, more))
-
-
-ENDPOINTS = (list_held, get_held, resolve_held, resolve_all_held)

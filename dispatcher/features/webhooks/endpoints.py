@@ -156,14 +156,3 @@ def _endpoint(call: Call, name: str, given: models.NewWebhook | models.ChangedWe
     if faults:
         raise faulty(faults)
     return store.Endpoint(name, given.url, tuple(dict.fromkeys(given.events)), given.enabled)
-
-
-ENDPOINTS = (
-    list_webhooks,
-    create_webhook,
-    get_webhook,
-    change_webhook,
-    rotate_webhook,
-    delete_webhook,
-    get_webhook_log,
-)
