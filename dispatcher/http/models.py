@@ -1,7 +1,6 @@
 """Models: what requests say and what answers say, as the program and its OpenAPI document know them."""
 
-from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, defstruct
@@ -25,6 +24,9 @@ InWorkspace = Annotated[ShortText, Meta(description="Of another workspace: for o
 # What the number of a version can be.
 VERSION_MAX = 2**31 - 1
 Before = Annotated[int, Meta(ge=1, le=ID_MAX, description="Only those with a smaller id.")]
+# The times of examples in the OpenAPI document.
+BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +66,7 @@ class OwnKey(Struct, frozen=True):
     workspace_id: str
 
 
-def page_model(name: str, rows: str, row: Any, words: str) -> Callable[..., Struct]:  # noqa: ANN401 - a struct, or Raw
+def page_model(name: str, rows: str, row: Any, words: str) -> type[Any]:  # noqa: ANN401 - a struct, or Raw
     """The model of a page of a list, described by `words`: a field of its rows, and the cursor of the next page."""
     fields = [(rows, list[row]), ("next_cursor", str | None)]
     return defstruct(name, fields, frozen=True, namespace={"__doc__": words})

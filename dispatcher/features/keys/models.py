@@ -1,12 +1,13 @@
 """Models of the requests and answers about keys."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from dispatcher.http.bearer import KEY_NAME
 from dispatcher.http.models import (
+    BEGUN,
     Asked,
     Cursor,
     InWorkspace,
@@ -132,7 +133,6 @@ class KeyAction(Struct, frozen=True, kw_only=True):
 KeyActions = page_model("KeyActions", "actions", KeyAction, "A page, the newest first.")
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _PREFIX = "dsp_a1B2c3D4e5F6"
 _SECRET = {
     "name": "shop",
@@ -148,10 +148,10 @@ _KEY = ApiKey(
     name="shop",
     role="triggerOperator",
     state="live",
-    created_at=_AT,
+    created_at=BEGUN,
     expires_at=None,
     revoked_at=None,
-    last_used_at=_AT,
+    last_used_at=BEGUN,
     prefixes=[_PREFIX],
     old_secret_until=None,
 )
@@ -159,7 +159,7 @@ _ACTION = KeyAction(
     id=9,
     name="shop",
     role="triggerOperator",
-    at=_AT,
+    at=BEGUN,
     actor="key ann",
     action="create",
     prefix=_PREFIX,

@@ -27,7 +27,7 @@ COUNTS = {"all": 3, "queued": 2, "held": 1, "failed": 0, "skipped": 0, "attempts
 
 
 def run(**changes: object) -> Run:
-    (found,) = RUNS.runs
+    found: Run = RUNS.runs[0]
     return structs.replace(found, **{"execution_id": 7, "status": "running"} | changes)
 
 
