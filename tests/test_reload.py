@@ -98,7 +98,7 @@ def test_a_merge_applies_what_the_diff_says_and_nothing_else(old: Config, new: C
 
 @unhurried
 @given(CONFIGS, CONFIGS)
-def test_what_a_merge_leaves_over_is_what_needs_a_restart(old: Config, new: Config) -> None:
+def test_a_merge_returns_the_options_that_need_a_restart(old: Config, new: Config) -> None:
     assert diff(merge(old, new), new) == Changes(applied=(), needs_restart=diff(old, new).needs_restart)
 
 

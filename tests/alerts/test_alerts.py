@@ -46,7 +46,7 @@ def test_kinds_are_bounded_and_what_is_over_is_counted() -> None:
     assert (len(batch.kinds), batch.left_out, batch.errors) == (KINDS_MAX, 3, KINDS_MAX + 4)
 
 
-def test_what_is_put_back_is_together_with_what_came_meanwhile() -> None:
+def test_alerts_put_back_are_merged_with_newer_ones() -> None:
     collected = Collected()
     collected.add(CRASH, 1.0)
     batch = collected.take()
@@ -55,7 +55,7 @@ def test_what_is_put_back_is_together_with_what_came_meanwhile() -> None:
     assert collected.take() == Batch({CRASH: Seen(2, 1.0, 5.0)})
 
 
-def test_what_is_put_back_comes_before_what_came_meanwhile_where_there_is_no_room_for_both() -> None:
+def test_alerts_put_back_take_precedence_when_there_is_no_room() -> None:
     collected = Collected()
     collected.add(CRASH, 1.0)
     batch = collected.take()
@@ -152,7 +152,7 @@ def test_the_class_is_that_of_the_exception_itself(handled: list[Kind], how: str
     assert kind.place.startswith("test_alerts.py:")
 
 
-def test_what_others_log_as_an_error_is_collected_without_its_words(handled: list[Kind]) -> None:
+def test_errors_logged_by_libraries_are_collected_without_their_text(handled: list[Kind]) -> None:
     logging.getLogger("asyncio").error(SECRET)
     assert handled == [Kind(LIBRARY_EVENT, "asyncio")]
 
@@ -166,7 +166,7 @@ def test_no_warning_is_collected_and_nothing_that_users_have_saved(handled: list
     assert handled == [Kind("run.poison")]
 
 
-def test_what_is_not_told_is_still_logged_by_somebody() -> None:
+def test_errors_without_an_alert_are_still_logged() -> None:
     source = "".join(path.read_text() for path in (ROOT / "dispatcher").rglob("*.py") if path.name != "ear.py")
     assert [event for event in IGNORED_EVENTS if f'("{event}"' not in source] == []
 
@@ -239,7 +239,7 @@ async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_mean
 @pytest.mark.parametrize(
     "trouble", [dropped, says(500), says(404, raw=b"no_service"), says(302, Location="https://example.org")]
 )
-async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhile(posted: Slack, trouble: Any) -> None:
+async def test_a_failed_alert_is_repeated_a_period_later_with_newer_ones(posted: Slack, trouble: Any) -> None:
     posted.far.next.append(trouble)
     posted.alerts.add(CRASH)
     await posted.after(0)
@@ -266,7 +266,7 @@ async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url
     assert posted.last().startswith("production: one has 1 error")
 
 
-async def test_who_may_not_be_connected_to_is_not(posted: Slack) -> None:
+async def test_a_forbidden_address_is_not_connected_to(posted: Slack) -> None:
     posted.set(allow_addresses="")
     posted.alerts.add(CRASH)
     await posted.after(0)

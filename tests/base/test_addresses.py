@@ -88,7 +88,9 @@ def test_an_international_domain_is_looked_for_in_both_ways_to_write_it() -> Non
         ("a" * 500 + "@example.org", None, "has more than 500 characters"),
     ],
 )
-def test_what_a_person_gives_is_an_address_or_a_sentence(text: str, kind: str | None, complaint: str) -> None:
+def test_a_given_text_is_read_as_an_address_or_refused_with_a_sentence(
+    text: str, kind: str | None, complaint: str
+) -> None:
     with pytest.raises(ValueError, match=complaint):
         parse_address(text, kind)  # type: ignore[arg-type]  # a kind by name
 
@@ -102,5 +104,5 @@ def test_what_a_person_gives_is_an_address_or_a_sentence(text: str, kind: str | 
         ("Token", "other", Address("other", "Token")),
     ],
 )
-def test_what_a_person_gives_has_the_form_that_deliveries_have(text: str, kind: str | None, found: Address) -> None:
+def test_a_given_address_gets_the_form_that_deliveries_store(text: str, kind: str | None, found: Address) -> None:
     assert parse_address(text, kind) == found  # type: ignore[arg-type]  # a kind by name

@@ -41,7 +41,7 @@ def test_months_are_told_from_minutes(text: str, has: bool) -> None:
 
 
 @given(st.integers(0, 10**10))
-def test_what_is_said_is_read(milliseconds: int) -> None:
+def test_formatted_durations_are_read_back(milliseconds: int) -> None:
     assert duration(format_duration(milliseconds / 1_000)) == pytest.approx(milliseconds / 1_000)
 
 

@@ -73,7 +73,7 @@ async def test_a_call_that_kills_its_process_or_never_ends_is_lost_and_the_next_
     assert (await offload.call("a", _who, 2))[2] == 2
 
 
-async def test_what_is_not_heavy_is_done_here() -> None:
+async def test_light_work_is_done_in_this_process() -> None:
     offload = Offload()
     assert await offload.call_if_heavy("a", _heavy, 1) == (os.getpid(), 1)
     there, number = await offload.call_if_heavy("a", _heavy, 2)

@@ -77,7 +77,7 @@ def rows_of(output: bytes) -> list[dict[str, Any]]:
         (("delete", "nobody"), 1, "there is no contact 'nobody'"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_in_a_sentence(
+async def test_impossible_actions_are_refused_with_a_sentence(
     program: Program, words: tuple[str, ...], code: int, fault: str
 ) -> None:
     ended = program.run("contacts", *words)

@@ -76,7 +76,7 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
         ),
     ],
 )
-async def test_what_another_program_answers_is_said_in_our_words(remote: RemoteCli, answer: bytes, words: str) -> None:
+async def test_answers_of_another_program_are_explained(remote: RemoteCli, answer: bytes, words: str) -> None:
     async with answering(answer) as address:
         done = await asyncio.to_thread(remote.run, "runs", "list", "--json", DISPATCHER_URL=address)
     assert said(done, 1)["message"].endswith(words)

@@ -98,7 +98,7 @@ async def sent(connection: Connection, ids: list[int]) -> int:
     return (await lives(connection, ids)).count("sent")
 
 
-async def test_what_was_held_is_listed_shown_and_resolved_in_each_of_the_three_ways(
+async def test_held_deliveries_are_listed_shown_and_settled_in_three_ways(
     program: Program, second: Program, connection: Connection
 ) -> None:
     ids = await put(connection, 3)
@@ -375,7 +375,7 @@ REFUSALS = [
 ]
 
 
-async def test_what_cannot_be_done_is_said_with_an_exit_code(program: Program) -> None:
+async def test_impossible_commands_end_with_their_exit_code(program: Program) -> None:
     results = await asyncio.gather(*(asyncio.to_thread(program.run, *given.split()) for given, _, _ in REFUSALS))
     for result, (given, code, words) in zip(results, REFUSALS, strict=True):
         assert words in talk(result, code), given

@@ -46,7 +46,7 @@ def test_every_answer_but_settled_is_a_sentence(answer: str) -> None:
     assert said != f"delivery 7 {answer}"
 
 
-def test_who_settled_it_before_is_named() -> None:
+def test_the_actor_of_an_earlier_settlement_is_named() -> None:
     sent = refusal_sentence("sent", state("sent", "ann", "sent"))
     assert sent == "delivery 7 is sent already: ann settled it as sent at 2030-01-01 12:00:00 UTC (seen)"
     again = refusal_sentence("not held", state("claimed", "ann", "requeue"))
@@ -64,12 +64,12 @@ def test_every_invariant_has_its_sentence(invariant: str) -> None:
     assert "SELECT" not in says(invariant)
 
 
-def test_what_reads_whole_tables_is_planned_freely() -> None:
+def test_slow_statements_are_planned_freely() -> None:
     assert not {name for name in SESSION if name.startswith("enable_")} & set(SLOW_SESSION)
 
 
 @pytest.mark.parametrize("words", ["", "  ", "a\0b", "\udcff"])
-def test_what_is_kept_for_others_has_to_say_something(words: str) -> None:
+def test_a_stored_reason_must_not_be_blank(words: str) -> None:
     with pytest.raises(typer.BadParameter):
         require_words("--reason", words)
     with pytest.raises(typer.BadParameter):

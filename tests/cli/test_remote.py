@@ -42,7 +42,7 @@ async def test_a_key_that_is_not_good_is_said(serving: Program, remote: RemoteCl
     assert "there is no workflow 'nobody'" in talk(operator.run("trigger", "nobody"), 3)
 
 
-async def test_what_a_key_does_not_open_is_refused_before_anything_is_done(remote: RemoteCli, serving: Program) -> None:
+async def test_a_workspace_outside_the_key_is_refused_before_any_change(remote: RemoteCli, serving: Program) -> None:
     elsewhere = said(remote.run("trigger", "any", "--tenant", "acme", "--workspace", "main", "--json"), 2)
     assert elsewhere["error"] == "OtherWorkspace"
     assert [fault["path"] for fault in elsewhere["faults"]] == ["--tenant", "--workspace"]
@@ -60,7 +60,7 @@ async def test_what_a_key_does_not_open_is_refused_before_anything_is_done(remot
     assert "there is no delivery" in talk(remote.run("deliveries", "show", str(sent["id"])), 1)
 
 
-async def test_what_only_a_database_can_do_is_said(remote: RemoteCli) -> None:
+async def test_commands_that_need_a_database_say_so(remote: RemoteCli) -> None:
     for words, why in (
         ("migrate --check", "unset DISPATCHER_URL"),
         ("check", "unset DISPATCHER_URL"),

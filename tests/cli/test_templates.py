@@ -104,7 +104,7 @@ async def test_a_diff_is_between_versions_or_with_a_file(program: Program, file:
         ("send --channel sms --to +49 --body x --locale de", 3, "locale: goes with a stored template"),
     ],
 )
-async def test_what_cannot_be_done_is_said_in_a_sentence(
+async def test_impossible_commands_are_explained_in_a_sentence(
     program: Program, connection: Connection, database: Database, command: str, code: int, words: str
 ) -> None:
     await save(database, draft())
@@ -132,7 +132,7 @@ async def test_lines_of_a_file_are_refused_one_by_one(program: Program, file: Pa
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.deliveries") == 2
 
 
-async def test_what_drives_a_terminal_reaches_a_file_and_no_terminal(program: Program, file: Path) -> None:
+async def test_control_characters_reach_a_file_but_no_terminal(program: Program, file: Path) -> None:
     file.write_text(WELCOME + "\t\x1b[31mred\n")
     text(program.run("templates", "put", str(file)))
     assert "\t\x1b[31mred" in text(program.run("templates", "show", "welcome", "--source"))

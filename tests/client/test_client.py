@@ -60,7 +60,7 @@ async def test_a_connection_that_has_gone_idle_and_away_is_no_trouble(client: Cl
     assert (await client.trigger("greeting")).id != first.id
 
 
-async def test_nobody_there_is_said_with_where(place: Running) -> None:
+async def test_an_unreachable_server_is_named_with_its_address(place: Running) -> None:
     async with Client("http://127.0.0.1:9/some/where", "dsp_a_b", timeout=5) as client:
         with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:9/some/where"):
             await client.status(1)

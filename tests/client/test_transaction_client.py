@@ -53,7 +53,7 @@ async def orders(application: Connection) -> AsyncIterator[None]:
     await application.execute("DROP TABLE orders")
 
 
-async def test_what_is_done_is_visible_inside_and_rolled_back_with_it(
+async def test_writes_are_visible_inside_their_transaction_and_roll_back_with_it(
     application: Connection, inside: TransactionClient, watcher: Connection, key: str
 ) -> None:
     transaction = application.transaction()
@@ -102,7 +102,7 @@ async def test_a_run_is_not_waited_for_inside(application: Connection, inside: T
         assert (await inside.status(run.id)).status == "pending"
 
 
-async def test_who_waits_for_a_lock_too_long_is_told_and_goes_on(
+async def test_a_lock_timeout_is_raised_and_the_transaction_goes_on(
     application: Connection, inside: TransactionClient, watcher: Connection
 ) -> None:
     run = (await inside.trigger("paying")).id
@@ -191,7 +191,7 @@ async def test_a_database_without_the_functions_is_told_from_a_bad_call(empty_ur
         await connection.close()
 
 
-async def test_what_the_transaction_has_to_mind_comes_as_it_is(
+async def test_errors_of_the_transaction_are_raised_unchanged(
     application: Connection, inside: TransactionClient
 ) -> None:
     transaction = application.transaction()

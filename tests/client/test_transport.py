@@ -88,7 +88,7 @@ async def test_a_call_says_what_it_asks_and_reads_what_is_answered(far: FakeServ
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_what_may_pass_is_asked_again_with_the_same_key(
+async def test_passing_errors_are_retried_with_the_same_key(
     far: FakeServer, client: Transport, waits: Waits, trouble: Behaviour, method: transport.Method
 ) -> None:
     far.next.extend([trouble, trouble])
@@ -107,7 +107,7 @@ async def test_each_call_has_a_key_of_its_own(far: FakeServer, client: Transport
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 500, 501, 301, 307, 418])
-async def test_what_will_not_pass_is_asked_once(far: FakeServer, client: Transport, status: int) -> None:
+async def test_permanent_errors_are_not_retried(far: FakeServer, client: Transport, status: int) -> None:
     far.next.extend([says(status, location=far.url)])
     with pytest.raises(ClientError) as raised:
         await client.ask("POST", "/x", body={})
@@ -117,7 +117,7 @@ async def test_what_will_not_pass_is_asked_once(far: FakeServer, client: Transpo
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 @pytest.mark.parametrize("trouble", [dropped, _problem(problems.UNAVAILABLE)])
-async def test_what_has_no_key_is_asked_once(
+async def test_requests_without_a_key_are_not_retried(
     far: FakeServer, client: Transport, method: transport.Method, trouble: Behaviour
 ) -> None:
     far.next.extend([trouble, trouble])
@@ -144,7 +144,7 @@ async def test_it_waits_for_as_long_as_it_is_told(
     assert 7 <= waited <= 7 + transport.WAIT_SECONDS
 
 
-async def test_what_is_to_wait_for_too_long_is_raised_with_how_long(far: FakeServer, waits: Waits) -> None:
+async def test_a_too_long_retry_after_is_raised_with_its_seconds(far: FakeServer, waits: Waits) -> None:
     far.next.append(_problem(problems.TOO_MANY, retry_after="60"))
     async with aclosing(Transport(far.url, KEY, seconds=50, pause=waits)) as client:
         with pytest.raises(errors.TooMany) as raised:
@@ -162,7 +162,7 @@ async def test_a_call_has_an_end(far: FakeServer) -> None:
     assert isinstance(raised.value, errors.TimedOut)
 
 
-async def test_who_does_not_answer_is_asked_again_before_the_call_ends(
+async def test_a_silent_server_is_retried_within_the_call(
     far: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "ATTEMPT_SECONDS_MAX", 0.05)
@@ -223,7 +223,7 @@ async def test_a_problem_is_an_error_of_its_kind(
         (says(500, {"type": "about:blank"}), "500, and not by Dispatcher"),
     ],
 )
-async def test_what_somebody_else_answers_is_said_to_be_that(
+async def test_answers_of_a_proxy_are_named_as_such(
     far: FakeServer, client: Transport, says: Behaviour, words: str
 ) -> None:
     far.next.append(says)
@@ -344,14 +344,14 @@ async def test_the_key_is_in_no_error_and_in_no_repr(far: FakeServer) -> None:
         "h:1",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_server_addresses_are_refused(url: str) -> None:
     with pytest.raises(errors.Refused) as raised:
         Transport(url, KEY)
     assert [fault.path for fault in raised.value.faults] == ["url"]
 
 
 @pytest.mark.parametrize("body", [object(), {1j: 2}, "\ud800"])
-async def test_what_is_no_json_is_refused_before_it_is_sent(far: FakeServer, client: Transport, body: Any) -> None:
+async def test_invalid_json_is_refused_before_it_is_sent(far: FakeServer, client: Transport, body: Any) -> None:
     with pytest.raises(errors.Refused):
         await client.ask("POST", "/x", body=body)
     assert far.requests == []

@@ -116,7 +116,7 @@ def test_the_annotated_file_names_every_key() -> None:
     assert named == LEAVES.keys() - {("instance", "name")}
 
 
-def test_what_the_annotated_file_only_shows_is_sound_and_at_its_defaults() -> None:
+def test_commented_options_of_the_annotated_file_are_the_defaults() -> None:
     shown = loaded(_shown())
     (function,), (webhook,) = shown.functions.values(), shown.webhooks.values()
     assert function == Function(url=function.url)
@@ -158,7 +158,7 @@ def test_built_in_channels_always_exist(toml: str) -> None:
         ('[channels.webhook]\nprovider = "capture"', Channel()),
     ],
 )
-def test_what_is_told_to_endpoints_is_captured_only_where_somebody_says_so(toml: str, expected: Channel) -> None:
+def test_webhook_deliveries_are_captured_only_where_configured(toml: str, expected: Channel) -> None:
     assert loaded(toml).channels["webhook"] == expected
     assert loaded(toml, {"DISPATCHER_CHANNELS__WEBHOOK__PROVIDER": "capture"}).channels["webhook"].provider == "capture"
 

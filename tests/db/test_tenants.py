@@ -68,7 +68,7 @@ async def test_everything_that_a_request_may_touch_is_isolated(connection: Conne
     assert not found, f"CALL dispatcher.isolate for these in a migration, or grant nothing: {found}"
 
 
-async def test_what_a_request_may_call_it_may_call_to_the_end(connection: Connection) -> None:
+async def test_functions_granted_to_requests_run_to_their_end(connection: Connection) -> None:
     """A function that runs with the rights of who calls it needs them for what it calls in turn."""
     broken = r"""
         SELECT a.proname || ' calls ' || b.proname FROM pg_proc a
@@ -106,7 +106,7 @@ async def test_with_other_rules_for_texts_it_is_bound_as_well(url: str) -> None:
         await database.close()
 
 
-async def test_who_is_bound_to_nothing_sees_nothing(connection: Connection, database: Database) -> None:
+async def test_a_connection_without_a_workspace_sees_nothing(connection: Connection, database: Database) -> None:
     await deliveries.insert(database, [_new("one"), _new("two", ACME)])
     for bound in ("", "SET LOCAL dispatcher.tenant = 'default'", "SET LOCAL dispatcher.workspace = 'default'"):
         async with connection.transaction():
@@ -142,7 +142,7 @@ async def test_no_request_says_what_a_node_of_a_run_has_sent(connection: Connect
 @pytest.mark.parametrize(
     "relation", ["instances", "claims", "clusters", "delivery_life", "channel_outbox", "webhook_events"]
 )
-async def test_what_is_nobodys_is_not_seen(database: Database, relation: str) -> None:
+async def test_rows_without_a_workspace_are_not_visible(database: Database, relation: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match=relation):
         async with tenants.transaction(database, HOME) as inside:
             await inside.fetch(f"SELECT * FROM dispatcher.{relation}")
@@ -165,13 +165,13 @@ async def _attempts(inside: tenants.Transaction) -> None:
         await _fails(inside)
 
 
-async def test_what_a_failed_statement_has_undone_is_not_answered_for(database: Database) -> None:
+async def test_a_failed_statement_in_a_transaction_fails_the_request(database: Database) -> None:
     with pytest.raises(RuntimeError, match="nothing was done"):
         await _survives(database)
     assert await database.value("SELECT count(*) FROM dispatcher.deliveries") == 0
 
 
-async def test_what_fails_in_an_attempt_is_undone_alone(database: Database) -> None:
+async def test_a_failed_attempt_rolls_back_alone(database: Database) -> None:
     async with tenants.transaction(database, HOME) as inside:
         await deliveries.insert(inside, [_new("one")])
         with pytest.raises(asyncpg.DivisionByZeroError):

@@ -157,7 +157,7 @@ async def test_a_lost_claim_is_forgotten_and_can_be_claimed_again(scene: Scene) 
     assert await claims.older_than(scene.database, scene.epoch, 0.0) == []
 
 
-async def test_what_was_marked_is_never_forgotten(scene: Scene) -> None:
+async def test_marked_deliveries_are_never_claimed_again(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert await claims.forget(scene.database, scene.epoch, item.token) == 0
     assert await scene.life(item.id) == "sending"

@@ -19,7 +19,7 @@ class _One:
         self.item = claimed(number)
 
 
-def test_who_is_alone_uses_all_at_once() -> None:
+def test_a_single_instance_uses_the_whole_rate() -> None:
     shares = Shares(BEAT, 0.0)
     assert shares.current(0.0) == 0.0
     shares.see(0.1, 1)

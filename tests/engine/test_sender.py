@@ -72,9 +72,7 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
 
 
 @pytest.mark.parametrize("whose", ["channel", "recipient"])
-async def test_what_was_claimed_before_its_promise_changed_is_claimed_anew_before_it_is_called(
-    troubled: Troubled, whose: str
-) -> None:
+async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(troubled: Troubled, whose: str) -> None:
     """Who recovers a claim goes by what stands in it: each call is covered by a claim of its own terms."""
     stage = Stage(troubled, channel(marked_max=10))
     stage.sms.holds = lambda _: True
@@ -245,7 +243,7 @@ class Twice(Script):
             report(envelope, Refused("no, after all"))
 
 
-async def test_what_a_channel_that_raised_had_not_reported_is_held(troubled: Troubled) -> None:
+async def test_calls_without_a_result_are_held_when_the_channel_raises(troubled: Troubled) -> None:
     stage = Stage(troubled, scripts={"sms": Raising()})
     ids = await stage.write(3)
     async with stage.playing() as running:
@@ -267,7 +265,7 @@ async def test_a_second_report_is_logged_and_changes_nothing(troubled: Troubled)
     assert [line["delivery_id"] for line in logs if line["event"] == "channel.reported_twice"] == ids
 
 
-async def test_what_is_not_reported_is_held(stage: Stage) -> None:
+async def test_unreported_calls_are_held(stage: Stage) -> None:
     stage.sms.answer = lambda envelope: None if envelope.parts["body"] == "silence" else accepted(envelope)
     quiet, heard = await stage.write(1, body="silence"), await stage.write(1)
     async with stage.playing():
@@ -344,9 +342,7 @@ async def test_every_verdict_has_its_end(stage: Stage, verdict: Verdict, life: s
     await stage.sound()
 
 
-async def test_what_a_provider_answered_goes_along_with_its_success(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_success_keeps_the_providers_answer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     put, outcomes = stage.pipeline.inbox.put, list[Outcome]()
 
     def noted(item: Claimed, outcome: Outcome) -> None:
@@ -395,7 +391,7 @@ async def test_a_pause_stops_marks_at_once_and_ends(stage: Stage, scope: pauses.
         await stage.until_empty()
 
 
-async def test_what_waited_for_postgres_is_not_marked_after_a_pause(stage: Stage) -> None:
+async def test_a_delivery_that_waited_for_postgres_is_not_marked_after_a_pause(stage: Stage) -> None:
     stage.pipeline.inbox.high_water = 2
     async with stage.playing():
         flushing = stage.database.hold_answers("flushes.accepted")
@@ -410,7 +406,7 @@ async def test_what_waited_for_postgres_is_not_marked_after_a_pause(stage: Stage
         assert await stage.lives(second) == ["pending"] * 3
 
 
-async def test_what_waited_for_its_connection_is_not_marked_after_a_pause(stage: Stage) -> None:
+async def test_a_delivery_that_waited_for_a_connection_is_not_marked_after_a_pause(stage: Stage) -> None:
     stage.sms.ready.clear()
     ids = await stage.write(2)
     async with stage.playing():

@@ -68,7 +68,7 @@ async def test_crashes_before_the_window_are_forgotten() -> None:
     assert part.starts == 5
 
 
-async def test_who_is_told_to_stop_is_not_started_again() -> None:
+async def test_a_stopped_actor_is_not_restarted() -> None:
     part = Part(0)
 
     async def waits() -> None:

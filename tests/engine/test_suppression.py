@@ -66,7 +66,7 @@ async def test_whatever_is_queued_and_not_marked_is_skipped(scene: Scene, stand:
     await _sound(scene)
 
 
-async def test_what_is_claimed_and_suppressed_is_not_marked(scene: Scene) -> None:
+async def test_a_claimed_delivery_that_is_suppressed_is_not_marked(scene: Scene) -> None:
     await scene.write(1)
     (item,) = await scene.claim()
     await _suppress(scene)
@@ -128,7 +128,7 @@ async def test_a_claim_that_is_under_way_is_settled_when_it_has_committed(
     assert await scene.life(delivery) == "skipped"
 
 
-async def test_what_is_inserted_later_is_known_by_its_claim(scene: Scene) -> None:
+async def test_a_later_insert_to_a_suppressed_address_is_found_at_its_claim(scene: Scene) -> None:
     await scene.write(1)
     (before,) = await scene.claim()
     assert before.watched is False
@@ -140,7 +140,7 @@ async def test_what_is_inserted_later_is_known_by_its_claim(scene: Scene) -> Non
     assert await suppression.reasons(scene.database, [item]) == {item.id: "suppressed: operator: asked"}
 
 
-async def test_what_may_have_arrived_is_held_and_not_skipped(scene: Scene) -> None:
+async def test_a_delivery_that_may_have_arrived_is_held_and_not_skipped(scene: Scene) -> None:
     """An unknown attempt that may be repeated with the provider's key: nobody knows that it was not sent."""
     (item,) = await scene.marked(resend=KEYED)
     await scene.flush((item, Again(0.0, "unknown: no answer", KEYED)))
@@ -195,7 +195,7 @@ async def test_one_that_was_cut_in_half_is_completed_by_whoever_looks_next(scene
 
 
 @pytest.mark.parametrize("written", ["+49 170 12345", "004917012345", "+49/170-12345", "tel:+4917012345"])
-async def test_what_is_queued_is_found_however_its_address_is_written(scene: Scene, written: str) -> None:
+async def test_queued_deliveries_are_found_in_any_form_of_their_address(scene: Scene, written: str) -> None:
     (delivery,) = await _write(scene, "voice", written)
     await _suppress(scene)
     await _catch_up(scene)
@@ -230,7 +230,7 @@ async def test_another_tenants_list_is_not_ours(scene: Scene) -> None:
     assert await scene.life(delivery) == "pending"
 
 
-async def test_what_is_over_counts_no_more(scene: Scene) -> None:
+async def test_expired_suppressions_do_not_count(scene: Scene) -> None:
     await _suppress(scene)
     await scene.database.fetch("UPDATE dispatcher.suppressions SET expires_at = now() - interval '1 s'")
     (delivery,) = await scene.write(1)

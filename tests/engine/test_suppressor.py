@@ -37,7 +37,7 @@ async def test_one_that_was_cut_in_half_is_completed_though_nobody_says_so(stage
         await stage.until_all(ids, "skipped")
 
 
-async def test_what_comes_later_is_seen_without_being_told(stage: Stage) -> None:
+async def test_later_suppressions_are_found_without_a_notification(stage: Stage) -> None:
     """A notification may be lost: it looks again by itself."""
     async with _running(Suppressor(stage.database, asyncio.Event())):
         ids = await stage.write(3)

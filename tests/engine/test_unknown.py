@@ -142,14 +142,16 @@ async def _withheld(scene: Scene, item: Claimed, reason: str) -> None:
 
 @leave
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_may_have_gone_out_is_held_where_it_would_end(scene: Scene, resend: Resend, end: str) -> None:
+async def test_a_delivery_that_may_have_gone_out_is_held_where_it_would_end(
+    scene: Scene, resend: Resend, end: str
+) -> None:
     item = await _unknown(scene, resend)
     await ENDS[end](scene, item)
     await _withheld(scene, item, end.partition(",")[0])
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_was_withheld_can_be_sent_again_by_an_operator(scene: Scene, end: str) -> None:
+async def test_a_withheld_delivery_can_be_retried_by_an_operator(scene: Scene, end: str) -> None:
     item = await _unknown(scene)
     await ENDS[end](scene, item)
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET expires_at = NULL, settle_after = NULL")
@@ -211,7 +213,7 @@ async def test_an_unknown_attempt_is_no_hindrance_to_what_is_known(scene: Scene)
 
 
 @pytest.mark.parametrize("outcome", [EXHAUSTED, Skipped("expired")], ids=["failed", "skipped"])
-async def test_what_was_never_unknown_ends(scene: Scene, outcome: Failed | Skipped) -> None:
+async def test_a_delivery_without_an_unknown_outcome_ends(scene: Scene, outcome: Failed | Skipped) -> None:
     (item,) = await scene.marked(resend=KEY)
     await scene.flush((item, outcome), spent=[item.token])
     assert await scene.life(item.id) == ("failed" if outcome == EXHAUSTED else "skipped")
@@ -226,7 +228,7 @@ async def test_a_flush_that_is_run_again_leaves_what_was_withheld(scene: Scene) 
     assert await scene.row(again.id) == before
 
 
-async def test_what_a_dead_owner_may_still_be_sending_is_not_settled_early(scene: Scene) -> None:
+async def test_a_delivery_is_not_settled_while_its_dead_owner_may_be_sending(scene: Scene) -> None:
     (item,) = await scene.marked(resend=KEY)
     assert (await scene.die()).retried == 1
     assert await deliveries.cancel(scene.database, item.id, "ann", "no") == "stopped"

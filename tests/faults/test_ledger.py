@@ -26,7 +26,7 @@ def kinds(answers: list[dict[str, Any]]) -> Counter[str]:
     return Counter(next(iter(answer)) for answer in answers)
 
 
-async def test_what_was_accepted_is_in_the_books_when_the_answer_comes(path: Path) -> None:
+async def test_accepted_messages_are_recorded_before_the_answer(path: Path) -> None:
     async with Provider(path) as provider:
         client = await provider.connect()
         assert await client.ask(message(1), message(2, attempt=3)) == [
@@ -70,7 +70,7 @@ async def test_a_keyed_one_answers_with_the_first_id_and_counts_that_it_was_aske
     ("fault", "answer"),
     [("refuse", {"refused": "asked_for"}), ("retry", {"retry": "asked_for"}), ("throttle", {"throttled": 0.05})],
 )
-async def test_what_is_not_accepted_is_not_in_the_books(path: Path, fault: str, answer: dict[str, Any]) -> None:
+async def test_refused_messages_are_not_in_the_ledger(path: Path, fault: str, answer: dict[str, Any]) -> None:
     async with Provider(path, f"--{fault}", "1") as provider:
         client = await provider.connect()
         assert await client.ask(message(1)) == [answer]

@@ -359,7 +359,7 @@ async def test_big_answers_and_bulk_loads_go_through_and_are_still_followed(url:
         assert await counter.fetchval("SELECT count(*) FROM counter") == 0
 
 
-def test_what_is_no_postgres_is_not_followed() -> None:
+def test_a_protocol_other_than_postgres_is_not_parsed() -> None:
     talk = follow("postgres")
     assert list(talk.up(b"GET / HTTP/1.1\r\n\r\n")) == []
     assert talk.lost

@@ -52,6 +52,6 @@ def test_each_character_is_chosen_by_itself_out_of_so_many_that_nobody_guesses_t
 @pytest.mark.parametrize(
     "change", [lambda t: t[:-1], lambda t: t + "a", lambda t: t.upper(), lambda t: t + "\n", lambda t: ""]
 )
-def test_what_has_not_the_form_of_a_key_is_none(change: object) -> None:
+def test_a_malformed_key_is_not_a_key(change: object) -> None:
     made = bearer.make(secrets.choice)
     assert bearer.read(change(made.text)) is None  # type: ignore[operator]  # a function on texts

@@ -130,7 +130,7 @@ async def test_chunks_that_are_none_are_refused(admin: Caller, body: bytes) -> N
     assert not admin.program.events("api.failed")
 
 
-async def test_what_follows_a_body_is_no_head(admin: Caller) -> None:
+async def test_bytes_after_a_body_are_not_read_as_a_head(admin: Caller) -> None:
     """A proxy that has looked at the head has not seen it."""
     sound = SIZE[:-2] + b";a=b\r\n" + WHY + b"\r\n0\r\n"
     assert wire.statuses(wire.talk(admin.program, _chunked(admin, sound + b"\r\n", CLOSE))) == [404]
@@ -162,7 +162,7 @@ async def test_requests_in_a_row_are_answered_in_their_order_and_nothing_behind_
     assert garbage.count(b"connection: close") == 1
 
 
-async def test_what_goes_on_behind_its_length_is_no_part_of_it(admin: Caller) -> None:
+async def test_bytes_after_the_content_length_are_not_part_of_the_body(admin: Caller) -> None:
     longer = wire.whole(admin, PAUSE, WHY) + b'{"reason": "y"}'
     assert wire.statuses(wire.talk(admin.program, longer)) == [404]
     hidden = (
@@ -198,7 +198,7 @@ async def test_an_address_of_elsewhere_is_ours(admin: Caller) -> None:
     assert wire.statuses(wire.talk(admin.program, wire.head(admin, "OPTIONS *", CLOSE) + b"\r\n")) == [404]
 
 
-async def test_who_asks_before_it_sends_is_told_to_go_on_or_not(admin: Caller) -> None:
+async def test_expect_continue_is_answered_before_the_body(admin: Caller) -> None:
     asking = f"Content-Length: {len(WHY)}", "Content-Type: application/json", "Expect: 100-continue"
     refused = wire.head(Caller(admin.program, "x"), PAUSE, *asking) + b"\r\n"
     said = wire.talk(admin.program, refused)
@@ -212,7 +212,7 @@ async def test_who_asks_before_it_sends_is_told_to_go_on_or_not(admin: Caller) -
         assert wire.statuses(wire.read(connection)) == [404]
 
 
-async def test_who_sends_too_much_hears_so_while_it_is_still_sending(admin: Caller) -> None:
+async def test_a_too_large_body_is_refused_while_it_is_sent(admin: Caller) -> None:
     large = b'{"reason": "' + b"x" * (6 * 1024 * 1024) + b'"}'
     assert admin.call("POST", "/runs/1/pause", large).status == 413
     with wire.connected(admin.program) as connection:
@@ -221,7 +221,7 @@ async def test_who_sends_too_much_hears_so_while_it_is_still_sending(admin: Call
         assert b"HTTP/1.1 415" in connection.recv(4_096)
 
 
-async def test_who_has_said_everything_hears_the_answer(admin: Caller, inside: Connection) -> None:
+async def test_a_client_that_closes_its_writing_side_gets_the_answer(admin: Caller, inside: Connection) -> None:
     body = json.dumps(delivery("half-closed", scheduled_for=LATER)).encode()
     said = wire.talk(admin.program, wire.whole(admin, "POST /deliveries", body), half_closed=True)
     assert (wire.statuses(said), wire.last(said)["idempotency_key"]) == ([201], "half-closed")
@@ -242,7 +242,7 @@ def _open(program: Program) -> int:
     )
 
 
-async def test_who_goes_away_leaves_all_of_it_or_nothing_and_no_connection(admin: Caller, inside: Connection) -> None:
+async def test_a_disconnected_request_is_whole_or_rolled_back(admin: Caller, inside: Connection) -> None:
     many = {"deliveries": [delivery(f"gone-{number}", scheduled_for=LATER) for number in range(200)]}
     sent = wire.whole(admin, "POST /deliveries/batch", json.dumps(many).encode())
     for number in range(20):

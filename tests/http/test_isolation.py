@@ -291,7 +291,7 @@ async def _reaches(thief: Thief, asked: Asked) -> str | None:
 
 @pytest.mark.parametrize("whose", FOREIGN, ids=_place)
 @pytest.mark.parametrize("asked", _beyond(), ids=str)
-async def test_who_is_taken_for_an_operator_reaches_nothing(asked: Asked, whose: Workspace, trusting: Site) -> None:
+async def test_a_forged_operator_reaches_nothing(asked: Asked, whose: Workspace, trusting: Site) -> None:
     assert await _reaches(await Thief.of(whose, trusting), asked) is None
 
 

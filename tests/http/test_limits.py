@@ -137,7 +137,7 @@ async def test_all_that_is_wrong_with_a_request_is_told_at_once(admin: Caller) -
     assert {"query.now", "$.chanel"} <= set(answer.faults)
 
 
-async def test_what_is_not_there_is_a_problem_too(admin: Caller) -> None:
+async def test_a_missing_resource_is_a_problem(admin: Caller) -> None:
     _is_problem(admin.get("/nothing"), 404, "not-found")
     _is_problem(admin.call("DELETE", "/runs"), 405, "method-not-allowed")
     for number in ("0", "-1", "x", "9" * 30, "1e3", "%00", "\u0663".encode().hex()):
@@ -179,7 +179,7 @@ async def test_long_answers_are_compressed_for_who_can_read_that(admin: Caller) 
         ("", False),
     ],
 )
-async def test_who_says_that_he_cannot_read_it_is_not_sent_it(admin: Caller, said: str, compressed: bool) -> None:
+async def test_a_client_that_does_not_accept_the_type_is_refused(admin: Caller, said: str, compressed: bool) -> None:
     answer = admin.get("/openapi.json", accept_encoding=said)
     assert (answer.headers.get("content-encoding") == "gzip") is compressed
 

@@ -50,7 +50,7 @@ async def test_many_at_once_are_done_once(admin: Caller, inside: Connection) -> 
     assert await inside.fetchval(SIGNALS, run) == 1
 
 
-async def test_what_was_refused_may_be_tried_again(admin: Caller, inside: Connection) -> None:
+async def test_a_refused_trigger_may_be_repeated(admin: Caller, inside: Connection) -> None:
     once = {"idempotency_key": "again"}
     assert admin.post("/deliveries", delivery("again", template_name="nowhere") | {"body": None}, **once).status == 400
     assert admin.post("/deliveries", delivery("again"), **once).status == 201

@@ -185,7 +185,7 @@ async def test_the_program_keeps_to_its_document_in_all_checks(
 
 
 @pytest.mark.parametrize("table", [REFUSED, KNOWN], ids=["refused", "known"])
-def test_what_is_said_of_an_operation_is_said_of_one_that_there_is(table: Mapping[str, object]) -> None:
+def test_documented_operations_exist(table: Mapping[str, object]) -> None:
     assert table.keys() <= OPERATIONS.keys()
 
 

@@ -64,7 +64,7 @@ def _placeless(text: str | Exception) -> str:
 # Making templates takes longer than rendering them, and longer still beside other work.
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), templates, data)
-def test_what_is_compiled_renders_what_the_library_renders(kind: str, text: str, values: dict[str, Any]) -> None:
+def test_compiled_templates_render_as_the_library_does(kind: str, text: str, values: dict[str, Any]) -> None:
     try:
         part = _part(kind, text, PARTIALS, frozenset({RAW_HTML}))
     except TemplateError:
@@ -122,7 +122,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", COMPILED.values(), ids=COMPILED)
-def test_what_templates_are_made_of_is_compiled(kind: str, text: str) -> None:
+def test_common_template_constructs_are_compiled(kind: str, text: str) -> None:
     values = VALUES | {"c": "there", "k1": "<", "out": 1, "__import__": "a word"}
     part = _part(kind, text, PARTIALS)
     compiled = _compiled(part, values)
@@ -146,7 +146,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("text", LEFT.values(), ids=LEFT)
-def test_what_is_not_compiled_is_left_to_the_library(text: str) -> None:
+def test_templates_that_are_not_compiled_are_rendered_by_the_library(text: str) -> None:
     part = _part("text", text, PARTIALS)
     assert not part.compile()
     assert part.render(VALUES) == _library("text", text, VALUES)

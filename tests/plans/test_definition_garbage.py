@@ -66,7 +66,7 @@ def test_a_difference_is_none_only_where_there_is_none(one: Definition, other: A
 
 @settings(no_deadline, max_examples=400)
 @given(spoilt())
-def test_what_was_spoilt_is_a_plan_or_is_refused_precisely(definition: Definition) -> None:
+def test_a_mutated_definition_is_a_plan_or_is_refused_precisely(definition: Definition) -> None:
     made = compile_definition(definition, KNOWN)
     if isinstance(made, Plan):
         assert decode(encode(made)) == made

@@ -38,7 +38,7 @@ def test_it_has_the_environment_that_it_is_given(program: Program) -> None:
     assert b"shown-here" not in program.run("config", "show").stdout
 
 
-def test_what_python_reads_when_it_starts_takes_a_start(program: Program) -> None:
+def test_variables_that_python_reads_at_start_need_a_new_process(program: Program) -> None:
     said = program.run("--version", PYTHONVERBOSE="1").stderr
     assert b"import " in said
 

@@ -124,7 +124,9 @@ def test_a_key_is_the_same_on_every_attempt_and_another_one_in_every_tenant() ->
     ],
     ids=str,
 )
-async def test_what_is_no_object_is_refused_before_the_call(fake: FakeServer, body: str | None, field: str) -> None:
+async def test_an_input_other_than_an_object_is_refused_before_the_call(
+    fake: FakeServer, body: str | None, field: str
+) -> None:
     assert reason(await verdict(function(fake), asked(body=body)), Refused).startswith(field)
     assert fake.requests == []
 
@@ -335,7 +337,7 @@ async def test_a_url_that_is_none_is_refused() -> None:
         assert "hunter2" not in found
 
 
-async def test_what_speaks_for_every_call_with_a_key_says_so(fake: FakeServer) -> None:
+async def test_functions_that_act_for_any_key_are_marked(fake: FakeServer) -> None:
     """An idempotent function's own word does, a proxy's page does not."""
     for behaviour, by_key in ((says(200, FAILED), True), (says(401, raw=b"<html>"), False)):
         fake.next.extend([behaviour, behaviour])
@@ -362,7 +364,7 @@ async def test_one_that_hangs_keeps_no_other_waiting(fake: FakeServer) -> None:
     verdicts.once_each(batch)
 
 
-async def test_who_is_cut_off_says_how_far_each_call_came(fake: FakeServer) -> None:
+async def test_a_cancelled_batch_returns_the_phase_of_each_call(fake: FakeServer) -> None:
     silent, verdicts = Silent(), Verdicts()
     fake.always = silent
     batch = [asked(number) for number in (1, 2, 3)]

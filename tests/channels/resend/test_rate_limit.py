@@ -90,7 +90,7 @@ async def test_without_limits_nothing_waits(limit: RateLimit) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "x", "-1", "nan", "inf", "1e400"])
-async def test_what_is_no_number_is_no_limit(limit: RateLimit, word: str) -> None:
+async def test_a_limit_that_is_not_a_number_is_ignored(limit: RateLimit, word: str) -> None:
     await limit.acquire()
     limit.answered(limits(word))
     assert await begun(limit, 50) == 50

@@ -51,7 +51,7 @@ EVERY_WAY = pytest.mark.parametrize(
 
 
 @EVERY_WAY
-async def test_what_is_sent_lies_in_the_mailbox(postfix: Postfix, given: dict[str, bool]) -> None:
+async def test_sent_mail_is_in_the_mailbox(postfix: Postfix, given: dict[str, bool]) -> None:
     before = len(postfix.mailbox("ann"))
     parts = {"subject": "Für Jörg ✓", "text": "Zeile\n.\n..\nEnde ✓\n", "html": "<p>Grüße</p>"}
     batch = [envelope(number, "ann@example.org", parts=parts) for number in range(1, 6)]

@@ -147,7 +147,7 @@ async def test_a_loss_after_bdat_is_unknown() -> None:
         assert await sent(smtp, [envelope()]) == [Unknown("the connection was lost after the final dot")]
 
 
-async def test_what_stood_behind_an_unknown_one_goes_back_without_an_attempt() -> None:
+async def test_calls_behind_an_unknown_one_go_back_without_an_attempt() -> None:
     async with Scripted(on(DOT=None)) as server, channel(server.port) as smtp:
         verdicts = await sent(smtp, envelopes(2))
     assert [type(one) for one in verdicts] == [Unknown, NotCalled]

@@ -133,7 +133,7 @@ async def test_where_starttls_is_required_and_not_offered_nothing_is_sent() -> N
         assert not any(line.startswith(b"MAIL") for line in server.lines)
 
 
-async def test_what_was_said_before_tls_is_not_believed_after_it() -> None:
+async def test_replies_before_tls_are_forgotten_after_it() -> None:
     """Somebody in the middle who answers beyond STARTTLS is not listened to: the handshake fails instead."""
     offer = EHLO.replace(b"250 8BITMIME", b"250-STARTTLS\r\n250 8BITMIME")
 

@@ -125,7 +125,7 @@ async def test_a_timeline_and_an_export_go_on_from_page_to_page(admin: Caller) -
     assert list(admin.get("/persons/timeline").faults) == ["query.address"]
 
 
-async def test_somebody_is_named_in_a_body_by_addresses_or_as_a_contact(admin: Caller) -> None:
+async def test_a_body_names_a_person_by_addresses_or_contact(admin: Caller) -> None:
     phone, mail = {"kind": "phone", "address": "+4917055555"}, {"kind": "email", "address": "eve@example.org"}
     admin.call("PUT", "/contacts/eve", {"addresses": [mail, phone]})
     keys = [

@@ -47,7 +47,7 @@ def test_everything_is_kept_in_its_one_form() -> None:
     ]
 
 
-def test_what_is_not_said_of_a_whole_one_is_empty_and_of_another_unchanged() -> None:
+def test_omitted_fields_are_emptied_by_put_and_unchanged_by_patch() -> None:
     whole = read({"name": "Ann"}, key="a")
     assert isinstance(whole, ContactInput)
     assert whole.fields == {

@@ -125,7 +125,7 @@ async def test_where_one_address_is_taken_none_of_the_others_is_written(database
     assert await store.by_address(database, HERE, Address("email", "ada@example.org")) is None
 
 
-async def test_who_is_deleted_in_one_workspace_stays_in_another(database: Database) -> None:
+async def test_a_contact_deleted_in_one_workspace_stays_in_another(database: Database) -> None:
     for place in (HERE, THERE):
         await store.put(database, place, [said("ann")], "put", "bob")
     assert await store.delete(database, HERE, "ann") is None

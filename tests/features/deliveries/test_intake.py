@@ -29,7 +29,7 @@ def faults(line: object) -> dict[str, str]:
     return {fault.path: fault.message for fault in caught.value.faults}
 
 
-def test_what_is_left_out_has_the_schema_s_defaults() -> None:
+def test_omitted_fields_get_the_schemas_defaults() -> None:
     assert read(GOOD) == New(
         idempotency_key="k", channel="sms", recipient="+49155", template='{"body":"Hello {{ name }}"}'
     )

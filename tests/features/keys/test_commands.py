@@ -49,7 +49,7 @@ async def test_a_key_is_shown_once_rotated_and_revoked(program: Program) -> None
         (("revoke", "shop", *WHY), 1, "there is no key shop"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_in_a_sentence(
+async def test_impossible_actions_are_refused_with_a_sentence(
     program: Program, words: tuple[str, ...], code: int, fault: str
 ) -> None:
     ended = program.run("keys", *words)

@@ -53,7 +53,7 @@ def test_every_token_counts_and_either_way_to_write_the_port() -> None:
         URL.partition("?")[0],
     ],
 )
-def test_what_was_signed_for_another_url_is_refused(url: str) -> None:
+def test_a_signature_for_another_url_is_refused(url: str) -> None:
     assert isinstance(_answer(FIELDS, url=url), Forged)
 
 

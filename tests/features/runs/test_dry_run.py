@@ -79,7 +79,7 @@ async def test_it_is_refused_as_the_trigger_is(admin: Caller, inside: Connection
     assert Caller(admin.program, make_key(admin.program, "triggerOperator")).post(PLAN, {}).status == 200
 
 
-async def test_what_would_be_sent_is_shown_as_it_would_be(admin: Caller) -> None:
+async def test_a_dry_run_shows_messages_as_they_would_be_sent(admin: Caller) -> None:
     put_text(admin, "shown", "{{ price }} {{ name }}", "+491701", "+491702")
     barred = {"suppressions": [{"address": "+491702"}], "reason": "asked"}
     assert admin.post("/suppressions", barred).status == 200

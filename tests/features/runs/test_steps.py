@@ -58,7 +58,7 @@ def test_a_step_is_ahead_then_here_then_done() -> None:
     assert watched.next == 4
 
 
-def test_what_a_run_was_at_when_it_ended_has_failed_or_stopped() -> None:
+def test_the_current_step_of_an_ended_run_has_failed_or_stopped() -> None:
     watched = Steps(STEPS)
     failed = run(status="failed", finished_at=AT, error="no", error_step="mail")
     both = {"mail": Visit("sending", 0.0), "text": Visit("sending", 0.0)}

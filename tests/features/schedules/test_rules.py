@@ -133,7 +133,7 @@ def test_asked_in_the_second_of_two_hours_it_does_not_go_back() -> None:
         ("*" * (EXPRESSION_MAX + 1), "is longer than"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_its_field(expression: str, words: str) -> None:
+def test_invalid_cron_expressions_are_refused_with_their_field(expression: str, words: str) -> None:
     (fault,) = _faults(expression)
     assert fault.startswith("$.cron: ")
     assert words in fault

@@ -84,7 +84,7 @@ def _text(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-async def test_what_is_due_is_triggered_and_moved_on(clockwork: Clockwork) -> None:
+async def test_due_schedules_trigger_and_advance(clockwork: Clockwork) -> None:
     ticker = await clockwork.ticker()
     at = await clockwork.put()
     await clockwork.put("later", due=None)

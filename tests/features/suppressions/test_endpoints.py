@@ -19,7 +19,7 @@ def check(admin: Caller, address: str, **fields: object) -> Any:
     return admin.post("/suppressions/check", {"address": address} | fields).json
 
 
-async def test_who_is_suppressed_gets_nothing_more_until_it_is_lifted(admin: Caller) -> None:
+async def test_a_suppressed_address_gets_nothing_until_it_is_lifted(admin: Caller) -> None:
     waiting = admin.post("/deliveries", delivery("barred", recipient="+49 170 1111111", scheduled_for=LATER)).json["id"]
     done = add(admin, "+49 170 1111111", "Bob <Bob@Example.org>", "bob@example.org", source="complaint")
     assert done.json["suppressions"] == [
@@ -46,7 +46,7 @@ async def test_who_is_suppressed_gets_nothing_more_until_it_is_lifted(admin: Cal
     assert again["log"][0]["reason"] == "a mistake"
 
 
-async def test_what_one_source_or_channel_said_is_lifted_alone(admin: Caller) -> None:
+async def test_suppressions_are_lifted_by_source_and_channel(admin: Caller) -> None:
     one = "several@example.org"
     for source in ("complaint", "bounce"):
         assert add(admin, one, source=source).status == 200

@@ -116,7 +116,7 @@ PARTS = st.dictionaries(st.sampled_from(["subject", "text", "html"]), SAID, min_
     said=st.dictionaries(st.sampled_from(["en", "de", "pt-BR"]), PARTS, min_size=1),
     raw=st.booleans(),
 )
-def test_what_is_written_is_what_is_read(said: Mapping[str, Mapping[str, str]], raw: bool) -> None:
+def test_written_files_are_read_back(said: Mapping[str, Mapping[str, str]], raw: bool) -> None:
     rights = frozenset({"raw_html"} if raw else ())
     draft = Draft(name="a/b.c", channel="email", default_locale=next(iter(said)), locales=said, rights=rights)
     assert parse(text(draft), "x", "x").draft == draft

@@ -177,7 +177,7 @@ async def test_the_size_is_that_of_the_text_also_where_it_is_stored_compressed(c
         await connection.execute("SELECT dispatcher.trigger_workflow('welcome', input) FROM given")
 
 
-async def test_what_is_not_there_or_not_active_says_so(connection: Connection) -> None:
+async def test_a_missing_or_inactive_workflow_is_refused_by_name(connection: Connection) -> None:
     with pytest.raises(asyncpg.NoDataFoundError, match="there is no workflow 'welcome'"):
         await trigger(connection)
     with pytest.raises(asyncpg.NoDataFoundError, match="there is no workflow null"):

@@ -215,7 +215,7 @@ async def test_nothing_in_the_environment_leads_elsewhere(fake: FakeServer, monk
     assert isinstance(answer, Answer)
 
 
-async def test_what_begins_after_the_close_opens_nothing(fake: FakeServer) -> None:
+async def test_calls_after_close_open_no_connection(fake: FakeServer) -> None:
     client = Client(Guard(LOOPBACK), BOUNDS)
     assert isinstance(await client.post(call(fake.url)), Answer)
     await client.close()
