@@ -134,7 +134,7 @@ def test_which_sections_are_live() -> None:
 
 
 @pytest.mark.parametrize("path", ["unheard_of", "unheard_of.key", "log", "log.level.x", "channels", "channels.sms"])
-def test_a_path_that_nobody_listed_needs_a_restart(path: str) -> None:
+def test_an_unlisted_path_needs_a_restart(path: str) -> None:
     assert not is_live(tuple(path.split(".")))
 
 

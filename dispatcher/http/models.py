@@ -30,7 +30,7 @@ ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a request says: nothing that is not known."""
+    """The base of request models: unknown fields are refused."""
 
 
 class PageQuery(Asked, frozen=True):
@@ -47,7 +47,7 @@ class Why(Asked, frozen=True):
 
 
 class Acted(Struct, frozen=True):
-    """What became of it."""
+    """The result of an action on a delivery."""
 
     id: int
     answer: str
@@ -58,7 +58,7 @@ ACTED = Acted(17, "cancelled", "delivery 17 is cancelled")
 
 
 class OwnKey(Struct, frozen=True):
-    """What a key is called, what it is good for, and which workspace it opens."""
+    """The name, role and workspace of a key."""
 
     name: str
     role: str

@@ -86,7 +86,7 @@ def test_a_message_has_environment_instance_kinds_counts_and_times() -> None:
     ]
 
 
-def test_a_name_is_no_markup_and_no_line_of_its_own() -> None:
+def test_a_name_is_escaped_in_markup_and_lines() -> None:
     said = text(Batch({Kind("a", "<!channel>\n• forged & \udfff"): Seen(1, 0.0, 0.0)}), "", "x" * 5)
     assert "&lt;!channel&gt;• forged &amp;" in said
     assert len(said.splitlines()) == 2
@@ -177,12 +177,12 @@ def test_errors_without_an_alert_are_still_logged() -> None:
 class Slack:
     """Alerts whose time stands still until it is moved, and the Slack that it posts to."""
 
-    def __init__(self, far: FakeServer) -> None:
-        self.far = far
+    def __init__(self, fake: FakeServer) -> None:
+        self.fake = fake
         self.now = 1_000.0
         self.away_since: float | None = None
         self.metrics = Metrics()
-        settings = Alerts(slack=far.url, allow_addresses=LOOPBACK, collect_seconds=5.0, every_seconds=60.0)
+        settings = Alerts(slack=fake.url, allow_addresses=LOOPBACK, collect_seconds=5.0, every_seconds=60.0)
         clock = Clock(monotonic=lambda: self.now)
         self.alerts = SlackAlerts(settings, "one", lambda: self.away_since, clock, self.metrics, lambda: 0.0)
 
@@ -190,7 +190,7 @@ class Slack:
         """How many messages there were once so much time has passed."""
         self.now += seconds
         await self.alerts.run_once()
-        return len(self.far.requests)
+        return len(self.fake.requests)
 
     def set(self, **changed: Any) -> None:
         """Another configuration."""
@@ -198,7 +198,7 @@ class Slack:
 
     def last(self) -> str:
         """The last message."""
-        return str(json_of(self.far.requests[-1])["text"])
+        return str(json_of(self.fake.requests[-1])["text"])
 
     def counted(self, result: str) -> float | None:
         """How many messages came to this end."""
@@ -208,8 +208,8 @@ class Slack:
 @pytest.fixture
 async def posted() -> AsyncIterator[Slack]:
     """Nothing has happened yet."""
-    async with FakeServer(OK) as far:
-        yield Slack(far)
+    async with FakeServer(OK) as fake:
+        yield Slack(fake)
 
 
 async def test_the_first_error_waits_for_others_and_then_there_is_one_message(posted: Slack) -> None:
@@ -240,7 +240,7 @@ async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_mean
     "trouble", [dropped, says(500), says(404, raw=b"no_service"), says(302, Location="https://example.org")]
 )
 async def test_a_failed_alert_is_repeated_a_period_later_with_newer_ones(posted: Slack, trouble: Any) -> None:
-    posted.far.next.append(trouble)
+    posted.fake.next.append(trouble)
     posted.alerts.add(CRASH)
     await posted.after(0)
     assert await posted.after(5) == 1
@@ -253,7 +253,7 @@ async def test_a_failed_alert_is_repeated_a_period_later_with_newer_ones(posted:
 
 
 async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url(posted: Slack) -> None:
-    posted.far.next += [says(429, retry_after="3000")] * 2
+    posted.fake.next += [says(429, retry_after="3000")] * 2
     posted.alerts.add(CRASH)
     await posted.after(0)
     assert await posted.after(5) == 1
@@ -261,7 +261,7 @@ async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url
     assert await posted.after(1) == 2
     posted.set(environment="production")
     assert await posted.after(100) == 2
-    posted.set(slack=posted.far.url + "/other")
+    posted.set(slack=posted.fake.url + "/other")
     assert await posted.after(0) == 3
     assert posted.last().startswith("production: one has 1 error")
 
@@ -294,7 +294,7 @@ async def test_kinds_that_were_forgotten_are_counted_and_told(posted: Slack) -> 
     assert "and 4 of further kinds" in posted.last()
 
 
-async def test_an_outage_is_told_once_and_the_next_one_again(posted: Slack, handled: list[Kind]) -> None:
+async def test_each_outage_is_reported_once(posted: Slack, handled: list[Kind]) -> None:
     posted.away_since = posted.now
     await posted.after(29)
     assert handled == []
@@ -325,20 +325,20 @@ async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(posted: 
         "• process.failed: ValueError",
     ]
     assert "hunter2" not in posted.last()
-    assert len(posted.far.requests) == 1
+    assert len(posted.fake.requests) == 1
 
 
 async def test_an_end_without_an_error_sends_nothing(posted: Slack, handled: list[Kind]) -> None:
     async with posted.alerts.collecting():
         pass
-    assert posted.far.requests == []
+    assert posted.fake.requests == []
 
 
 async def test_no_end_waits_for_a_slack_that_is_silent(
     posted: Slack, handled: list[Kind], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slack, "LAST_MESSAGE_SECONDS_MAX", 0.05)
-    posted.far.always = silent = Silent()
+    posted.fake.always = silent = Silent()
     async with asyncio.timeout(slack.CALL_SECONDS_MAX):
         async with posted.alerts.collecting():
             structlog.get_logger().error("results.unwritten")
@@ -348,7 +348,7 @@ async def test_no_end_waits_for_a_slack_that_is_silent(
 
 async def test_it_goes_on_by_itself(posted: Slack, handled: list[Kind]) -> None:
     posted.set(collect_seconds=0.001)
-    posted.far.always = silent = Silent()
+    posted.fake.always = silent = Silent()
     silent.let_go.set()
     async with posted.alerts.collecting():
         structlog.get_logger().error("results.unwritten")

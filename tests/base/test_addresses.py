@@ -46,7 +46,7 @@ def test_different_addresses_have_different_forms(channel: str, one: str, other:
     assert address(channel, one) != address(channel, other)
 
 
-def test_a_number_that_is_no_phone_number_of_its_channel_is_none() -> None:
+def test_an_invalid_phone_number_of_a_channel_is_refused() -> None:
     """A chat's id of digits must not be stopped by somebody's phone number."""
     assert address("chat", "4917012345").kind == "other"
     assert address("sms", "4917012345") == Address("phone", "+4917012345")

@@ -60,7 +60,7 @@ def test_a_moment_has_its_zone(text: str, seconds: float | None) -> None:
 
 # A moment has fourteen digits. Hypothesis tries texts that it finds in the sources as well, and some are moments.
 @given(st.text().filter(lambda text: sum(letter in digits for letter in text) < len("YYYYMMDDhhmmss")))
-def test_garbage_is_no_time(text: str) -> None:
+def test_garbage_is_not_a_time(text: str) -> None:
     duration(text)
     has_months(text)
     assert moment(text) is None

@@ -53,7 +53,7 @@ async def test_tenants_take_turns_however_many_calls_one_has() -> None:
     assert sorted(ended, key=lambda name: ended[name]).index("other") <= 2
 
 
-async def test_one_who_waits_no_more_keeps_nobody_waiting() -> None:
+async def test_a_cancelled_trigger_does_not_block_others() -> None:
     offload = Offload()
     calls = [asyncio.create_task(offload.call("a", _when, str(number))) for number in range(5)]
     await asyncio.sleep(0)

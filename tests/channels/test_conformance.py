@@ -145,7 +145,7 @@ async def test_a_well_behaved_server_accepts(plain: Channel, post: Post) -> None
 
 
 @each_provider
-async def test_an_empty_batch_is_no_trouble(plain: Channel) -> None:
+async def test_an_empty_batch_is_accepted(plain: Channel) -> None:
     verdicts = Verdicts()
     await plain.deliver([], verdicts)
     assert verdicts.reported == []

@@ -173,7 +173,7 @@ async def test_an_answer_in_pieces_is_put_together(ledger: Ledger, upstream: Ups
     assert await delivering.ended() == [Accepted("a"), Accepted("b")]
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(ledger: Ledger, upstream: Upstream) -> None:
+async def test_an_unexpected_answer_ends_the_connection(ledger: Ledger, upstream: Upstream) -> None:
     streams = await connected(ledger, upstream)
     answer(streams, b'{"accepted":"a"}')
     assert await streams[0].read() == b""
@@ -296,7 +296,7 @@ async def test_cancelled_it_goes_at_once_and_the_connection_with_it(
     assert await connected(ledger, upstream) is not streams
 
 
-async def test_cancelled_it_says_what_had_not_been_called(
+async def test_a_cancelled_batch_names_the_uncalled_deliveries(
     ledger: Ledger, upstream: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "UNANSWERED_MAX", 1)

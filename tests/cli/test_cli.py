@@ -388,7 +388,7 @@ def test_every_command_that_the_page_names_works_as_written(demonstration: Demon
             assert result.stdout, command
 
 
-def test_a_second_demonstration_says_that_one_runs(demonstration: Demonstration) -> None:
+def test_a_second_demonstration_is_refused(demonstration: Demonstration) -> None:
     result = demonstration.shell("./ops/run demo --serve")
     talk = refused(result, 1)
     assert f"process {demonstration.process.pid}" in talk

@@ -76,7 +76,7 @@ async def test_invalid_endpoints_are_refused_in_the_same_words(
     assert remote.run("webhooks", *words).returncode == code
 
 
-async def test_which_addresses_there_may_be_says_the_server(program: Program) -> None:
+async def test_the_server_tells_whether_it_takes_unicode_addresses(program: Program) -> None:
     await program.start(DISPATCHER_CHANNELS__WEBHOOK__OPTIONS__ALLOW_ADDRESSES="10.0.0.0/8")
     remote = RemoteCli(program)
     plain = ("webhooks", "create", "inside", "http://10.0.0.1/", "--event", "run.*", *WHY)

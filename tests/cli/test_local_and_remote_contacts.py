@@ -207,7 +207,7 @@ async def test_an_import_whose_answers_are_lost_counts_everything_once(serving: 
     assert rows(done) == [{"created": 1_500, "changed": 0, "same": 0, "refused": 0}]
 
 
-async def test_an_import_that_ends_in_the_middle_says_how_far_it_came(program: Program) -> None:
+async def test_a_stopped_import_shows_its_position(program: Program) -> None:
     await program.start()
     remote = RemoteCli(program)
     command = [*program.command(), "contacts", "import", "-"]

@@ -53,7 +53,7 @@ def test_the_actor_of_an_earlier_settlement_is_named() -> None:
     assert again.startswith("delivery 7 is not held, it is claimed: ann requeued it at ")
 
 
-def test_too_early_says_until_when() -> None:
+def test_an_early_settlement_names_the_time() -> None:
     assert "before 2030-01-01 12:00:00 UTC (in 42 s)" in refusal_sentence("early", state("held"))
 
 
@@ -77,7 +77,7 @@ def test_a_stored_reason_must_not_be_blank(words: str) -> None:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_without_a_terminal_nobody_is_asked(as_json: bool, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_no_confirmation_prompt(as_json: bool, capfd: pytest.CaptureFixture[str]) -> None:
     confirm(Output(as_json), True, 3, "3 would go")
     with pytest.raises(typer.Exit):
         confirm(Output(as_json), False, 3, "3 would go")

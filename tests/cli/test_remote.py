@@ -26,7 +26,7 @@ def said(done: Done, code: int) -> dict[str, Any]:
     return error
 
 
-async def test_a_key_that_is_not_good_is_said(serving: Program, remote: RemoteCli) -> None:
+async def test_an_invalid_key_is_named(serving: Program, remote: RemoteCli) -> None:
     wrong = said(RemoteCli(serving, NO_KEY).run("runs", "list", "--json"), 1)
     assert (wrong["error"], wrong["message"]) == (
         "Unauthenticated",
@@ -72,7 +72,7 @@ async def test_commands_that_need_a_database_say_so(remote: RemoteCli) -> None:
     assert "DISPATCHER_URL" in talk(remote.run("runs", "list", DISPATCHER_URL="nowhere"), 2)
 
 
-async def test_a_server_that_is_away_is_said_with_its_address(remote: RemoteCli) -> None:
+async def test_an_unreachable_server_is_named_with_its_address(remote: RemoteCli) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{taken.getsockname()[1]}"

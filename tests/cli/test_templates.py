@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_each_command_says_what_it_did(program: Program, file: Path) -> None:
+async def test_each_command_prints_its_result(program: Program, file: Path) -> None:
     assert text(program.run("templates", "list")) == "There are no templates.\n"
     put = ("templates", "put", str(file), "--actor", "ann")
     assert text(program.run(*put)) == "template welcome: version 1 is saved\n"

@@ -58,7 +58,7 @@ async def come_to(program: Program, run_id: int, status: str) -> dict[str, Any]:
     return run
 
 
-async def test_each_workflow_command_says_what_it_did(program: Program, tmp_path: Path) -> None:
+async def test_each_workflow_command_prints_its_result(program: Program, tmp_path: Path) -> None:
     assert text(program.run("workflows", "list")) == "There are no workflows.\n"
     file = tmp_path / "order.yaml"
     file.write_text(json.dumps(graph("order", LETTER)))

@@ -83,7 +83,7 @@ async def test_a_name_may_be_any(client: AnyClient) -> None:
     assert unknown.value.faults == (Fault("$.workflow", "there is no such workflow"),)
 
 
-async def test_a_workflow_that_takes_none_says_so(client: AnyClient, place: Running) -> None:
+async def test_an_inactive_workflow_refuses_triggers(client: AnyClient, place: Running) -> None:
     await place.runs.put(steps(sms(), name="asleep"))
     off = "SELECT dispatcher.set_workflow_active('default', 'default', 'asleep', false, 'ann')"
     await place.runs.connection.execute(off)
@@ -230,7 +230,7 @@ async def test_a_message_is_sent_once_by_either_client(client: AnyClient, other:
     assert tuple(row or ()) == ('{"body": "Hello"}', '{"price": 1.1250}')
 
 
-async def test_a_message_says_all_that_one_can_say(client: AnyClient, place: Running) -> None:
+async def test_a_message_can_have_every_field(client: AnyClient, place: Running) -> None:
     key = _key()
     sent = await client.send(
         Message(

@@ -143,7 +143,7 @@ async def test_a_call_that_is_cancelled_leaves_no_transaction_behind(
     assert await watcher.fetchval(written, key) in (0, len(some) if "fast" not in lanes else 0)
 
 
-async def test_it_keeps_to_its_workspace_and_says_who_it_is(
+async def test_a_key_acts_in_its_workspace_under_its_name(
     application: Connection, inside: TransactionClient, key: str
 ) -> None:
     run = await Client.on(application, actor="the shop").trigger("greeting", key=key)
@@ -169,7 +169,7 @@ async def test_codecs_of_the_application_are_left_alone(shared_url: str, place: 
         assert kept == {"a": 1}
 
 
-async def test_a_role_without_the_right_is_told_so(place: Running, shared_url: str) -> None:
+async def test_a_role_without_the_right_is_refused(place: Running, shared_url: str) -> None:
     role = f"nobody_{uuid4().hex[:8]}"
     await place.runs.connection.execute(f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA dispatcher TO {role}")
     connection = await asyncpg.connect(shared_url)

@@ -86,7 +86,7 @@ async def test_its_end_says_what_was_seen_last_or_why_nothing_was() -> None:
     assert (never.value.run_id, never.value.run) == (7, None)
 
 
-async def test_a_look_that_is_never_answered_is_no_longer_waited_for_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unanswered_poll_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dispatcher.client.waiting.LAST_POLL_SECONDS", 0.0)
 
     async def look(_: int) -> Run:

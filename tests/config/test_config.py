@@ -236,7 +236,7 @@ def test_a_secret_is_read_from_a_file_without_its_last_newline(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff", b"x" * 70_000])
-def test_a_secret_file_that_is_no_use_is_a_fault(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unusable_secret_file_is_a_fault(tmp_path: Path, content: bytes | None) -> None:
     secret = tmp_path / "url"
     if content is not None:
         secret.write_bytes(content)
@@ -345,7 +345,7 @@ def test_an_empty_variable_does_not_mean_the_embedded_database() -> None:
     assert "is empty" in message
 
 
-def test_a_variable_that_is_no_text_is_a_fault() -> None:
+def test_a_variable_other_than_a_text_is_a_fault() -> None:
     assert "not UTF-8" in faults(environ={"DISPATCHER_INSTANCE__NAME": "a\udc80"})["instance.name"]
 
 

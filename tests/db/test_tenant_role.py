@@ -97,7 +97,7 @@ async def test_a_role_without_createrole_is_told_the_statements_and_changes_noth
     assert await _written(url) == 1
 
 
-async def test_a_server_that_is_restored_without_the_role_serves_nobody(
+async def test_a_server_restored_without_the_role_refuses_requests(
     bare: str, url: str, connection: Connection, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("dumps") / "dump"

@@ -26,9 +26,9 @@ BOUND = """
 """
 
 
-def _new(key: str, whose: Workspace = HOME, **fields: str) -> New:
+def _new(key: str, workspace: Workspace = HOME, **fields: str) -> New:
     given = {"channel": "sms", "recipient": "+49", "template": '{"body": "x"}'} | fields
-    return New(idempotency_key=key, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id, **given)  # type: ignore[arg-type]  # texts all
+    return New(idempotency_key=key, tenant_id=workspace.tenant_id, workspace_id=workspace.workspace_id, **given)  # type: ignore[arg-type]  # texts all
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ async def test_functions_granted_to_requests_run_to_their_end(connection: Connec
     assert [row[0] for row in await connection.fetch(broken)] == []
 
 
-async def test_the_role_owns_nothing_and_nobody_logs_in_as_it(connection: Connection) -> None:
+async def test_the_role_owns_nothing_and_cannot_log_in(connection: Connection) -> None:
     (role,) = await connection.fetch("SELECT * FROM pg_roles WHERE rolname = 'dispatcher_tenant'")
     assert not any(role[f"rol{name}"] for name in ("canlogin", "super", "createrole", "createdb", "bypassrls"))
     owned = "SELECT count(*) FROM pg_class WHERE relowner = 'dispatcher_tenant'::regrole"
@@ -181,7 +181,7 @@ async def test_a_failed_attempt_rolls_back_alone(database: Database) -> None:
     assert [row[0] for row in rows] == ["one", "two"]
 
 
-async def test_in_a_batch_nobody_suffers_for_who_is_refused_by_the_database(database: Database) -> None:
+async def test_a_delivery_refused_by_the_database_fails_alone_in_its_batch(database: Database) -> None:
     batch = [_new(f"key-{number}", recipient="bad\0one" if number == 3 else "+49") for number in range(8)]
     async with tenants.transaction(database, HOME) as inside:
         answers = await write(inside, batch)
@@ -240,13 +240,13 @@ async def test_a_table_that_comes_later_is_isolated_by_one_call(connection: Conn
         INSERT INTO dispatcher.visits SELECT id, 'seen' FROM dispatcher.visitors;
         INSERT INTO dispatcher.houses VALUES ('default'), ('acme');
     """)
-    for whose in (HOME, ACME, OTHER):
-        async with tenants.transaction(database, whose) as inside:
+    for workspace in (HOME, ACME, OTHER):
+        async with tenants.transaction(database, workspace) as inside:
             (visitor,) = await inside.fetch("SELECT * FROM dispatcher.visitors")
-            assert (visitor["tenant_id"], visitor["workspace_id"]) == (whose.tenant_id, whose.workspace_id)
+            assert (visitor["tenant_id"], visitor["workspace_id"]) == (workspace.tenant_id, workspace.workspace_id)
             (visit,) = await inside.fetch("SELECT * FROM dispatcher.visits")
             assert visit["visitor_id"] == visitor["id"]
-            assert [row[0] for row in await inside.fetch("SELECT * FROM dispatcher.houses")] == [whose.tenant_id]
+            assert [row[0] for row in await inside.fetch("SELECT * FROM dispatcher.houses")] == [workspace.tenant_id]
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
         async with tenants.transaction(database, ACME) as inside:
             await inside.fetch("INSERT INTO dispatcher.visits VALUES ($1, 'x')", 1)

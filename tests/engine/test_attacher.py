@@ -174,7 +174,7 @@ def hook(number: int, endpoint: object) -> Rendered:
     return Rendered(claimed(number), {"body": "{}"}, {"webhook": endpoint})
 
 
-async def test_an_event_goes_with_where_its_endpoint_is_and_who_is_not_there_is_told_nothing() -> None:
+async def test_an_event_goes_to_its_endpoints_url_and_to_no_deleted_one() -> None:
     desk = Desk({})
     desk.state.provider = PROVIDER
     desk.store.endpoints = {

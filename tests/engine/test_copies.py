@@ -64,7 +64,7 @@ async def test_deliveries_that_are_copied_with_all_their_columns_are_held(
     assert await scene.lives(ids) == ["held"] * 3
 
 
-async def test_through_the_view_nobody_says_when_it_was_created(connection: Connection) -> None:
+async def test_the_view_does_not_accept_a_creation_time(connection: Connection) -> None:
     insert = f"INSERT INTO dispatcher.channel_outbox ({COLUMNS}, created_at) VALUES ({VALUES}, $1)"
     with pytest.raises(asyncpg.CheckViolationError, match="created_at"):
         await connection.execute(insert, await connection.fetchval("SELECT now()"))

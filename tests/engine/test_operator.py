@@ -61,7 +61,7 @@ async def test_actions_on_a_missing_delivery_answer_unknown(scene: Scene) -> Non
     assert await deliveries.reopen(scene.database, 404, "ann", "") == "unknown"
 
 
-async def test_an_action_needs_somebody_who_did_it(scene: Scene) -> None:
+async def test_an_action_needs_an_actor(scene: Scene) -> None:
     (waiting,) = await scene.write(1)
     with pytest.raises(asyncpg.CheckViolationError):
         await deliveries.cancel(scene.database, waiting, "", "no name")
@@ -114,7 +114,7 @@ async def test_the_whole_trace_of_a_delivery_can_be_shown(scene: Scene) -> None:
     assert shown["evidence"] == []
 
 
-async def test_a_batch_answers_who_holds_each_key(scene: Scene) -> None:
+async def test_a_batch_returns_the_holder_of_each_key(scene: Scene) -> None:
     (first,) = await scene.write(1)
     key = await scene.value("SELECT idempotency_key FROM dispatcher.deliveries")
     new = deliveries.New(idempotency_key="new", channel="sms", recipient="+49", template='{"body": "x"}')

@@ -220,7 +220,7 @@ async def test_a_drain_marks_nothing_that_waited_for_postgres(stage: Stage) -> N
         assert await stage.lives([*first, *second]) == ["sent"] * 2 + ["pending"] * 3
 
 
-async def test_a_drain_in_the_middle_of_a_claim_is_nobody_s_death(stage: Stage) -> None:
+async def test_a_drain_during_a_claim_counts_as_no_death(stage: Stage) -> None:
     """A delivery whose owners died often is failed as poison; who was drained has not died."""
     claiming = stage.database.hold_answers("claims.claim")
     async with stage.playing() as running:
@@ -234,7 +234,7 @@ async def test_a_drain_in_the_middle_of_a_claim_is_nobody_s_death(stage: Stage) 
     assert [(await stage.row(one))["recoveries"] for one in ids] == [0, 0, 0]
 
 
-async def test_a_connection_that_never_comes_keeps_nobody_from_draining(troubled: Troubled) -> None:
+async def test_a_connection_that_never_opens_does_not_block_a_drain(troubled: Troubled) -> None:
     stage = Stage(troubled, IMPATIENT)
     stage.sms.ready.clear()
     async with stage.playing() as running:

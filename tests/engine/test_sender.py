@@ -71,8 +71,10 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
         await stage.sent_once(ids)
 
 
-@pytest.mark.parametrize("whose", ["channel", "recipient"])
-async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(troubled: Troubled, whose: str) -> None:
+@pytest.mark.parametrize("source", ["channel", "recipient"])
+async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(
+    troubled: Troubled, source: str
+) -> None:
     """Who recovers a claim goes by what stands in it: each call is covered by a claim of its own terms."""
     stage = Stage(troubled, channel(marked_max=10))
     stage.sms.holds = lambda _: True
@@ -91,7 +93,7 @@ async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(
     async with stage.playing():
         ids = await stage.write(40)
         await until(called_and_claimed, "as many as there are slots are called, and the rest is claimed")
-        if whose == "channel":
+        if source == "channel":
             stage.terms["sms"].settings = Channel(marked_max=10, at_least_once=True)
         else:
             stage.sms.keyed_recipients = frozenset({"+49"})
@@ -158,7 +160,7 @@ async def test_a_lane_that_was_paused_while_it_waited_holds_no_other_back(troubl
         assert Lane.TRANSACTIONAL not in sender._queueing, "others give way to it, and it is not there"
 
 
-async def test_a_tenant_s_limit_puts_off_its_own_and_nobody_else_s(troubled: Troubled) -> None:
+async def test_a_tenants_limit_defers_only_its_own_deliveries(troubled: Troubled) -> None:
     stage = Stage(troubled, channel(tenant_rate_per_second=5.0))
     async with stage.playing():
         greedy = await stage.write(4, tenant_id="greedy")

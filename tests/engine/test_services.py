@@ -120,7 +120,7 @@ async def test_parked_deliveries_are_freed_although_the_first_try_failed(stage: 
         await stage.sent_once(ids)
 
 
-async def test_controls_are_looked_at_when_somebody_says_so(stage: Stage) -> None:
+async def test_controls_are_read_after_a_notification(stage: Stage) -> None:
     task = asyncio.create_task(stage.controls.run())
     try:
         await pauses.pause(stage.database, "channel", "sms", "test", "test")
@@ -189,7 +189,7 @@ async def test_a_beating_instance_is_not_fenced(stage: Stage) -> None:
     assert await instances.beats(stage.database)
 
 
-async def test_time_in_which_nobody_looked_is_nobody_s_silence(stage: Stage) -> None:
+async def test_unobserved_time_does_not_count_as_silence(stage: Stage) -> None:
     await Scene.open(stage.database)
     watcher = Watcher(stage)
     await watcher.rounds(2)
@@ -228,7 +228,7 @@ async def test_replicas_with_another_configuration_are_reported(stage: Stage) ->
     assert sample(watcher.metrics.config_differs) == 0
 
 
-async def test_after_a_reload_nobody_is_reported_as_different_from_itself(stage: Stage) -> None:
+async def test_after_a_reload_no_instance_differs_from_itself(stage: Stage) -> None:
     """Its row says the old configuration until the next heartbeat."""
     await stage.join()
     with capture_logs() as logs:

@@ -55,7 +55,7 @@ async def test_one_crash_too_many_ends_it_and_names_the_part() -> None:
     assert isinstance(spent.value.__cause__, ExceptionGroup)
 
 
-async def test_a_budget_of_none_ends_it_at_once() -> None:
+async def test_a_budget_of_zero_ends_the_process_at_once() -> None:
     part = Part(10)
     with pytest.raises(RestartBudgetSpent):
         await _keeping(part, 0)[0].supervise("part", part.run)

@@ -184,7 +184,7 @@ async def test_an_attempt_that_failed_is_no_reason_to_hold(scene: Scene) -> None
     assert await scene.life(item.id) == "skipped"
 
 
-async def test_one_that_was_cut_in_half_is_completed_by_whoever_looks_next(scene: Scene) -> None:
+async def test_an_interrupted_erasure_is_completed_by_the_next_worker(scene: Scene) -> None:
     (delivery,) = await scene.write(1)
     await _suppress(scene)
     assert await scene.life(delivery) == "pending"
@@ -246,7 +246,7 @@ async def test_expired_suppressions_do_not_count(scene: Scene) -> None:
     ]
 
 
-async def test_a_dead_address_is_suppressed_with_the_result_that_says_so(scene: Scene) -> None:
+async def test_a_dead_address_is_suppressed_by_its_result(scene: Scene) -> None:
     (item,) = await scene.marked()
     (later,) = await scene.write(1)
     await scene.flush((item, Failed("5.1.1: no such number", suppresses=True)))
@@ -258,13 +258,13 @@ async def test_a_dead_address_is_suppressed_with_the_result_that_says_so(scene: 
     assert await _error(scene, later) == f"suppressed: bounce: delivery {item.id}: 5.1.1: no such number"
 
 
-async def test_a_refusal_by_policy_suppresses_nobody(scene: Scene) -> None:
+async def test_a_refusal_by_policy_does_not_suppress(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Failed("5.7.1: not from you")))
     assert await scene.value("SELECT count(*) FROM dispatcher.suppressions") == 0
 
 
-async def test_that_an_address_is_dead_is_evidence_whoever_has_the_claim(scene: Scene) -> None:
+async def test_a_dead_address_is_suppressed_whichever_instance_has_the_claim(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert (await scene.die()).held == 1
     assert len(await scene.flush((item, Failed("gone", suppresses=True)))) == 1
@@ -305,7 +305,7 @@ async def test_topics_stop_their_own_and_nothing_else(scene: Scene) -> None:
     assert await scene.life(more) == "claimed"
 
 
-async def test_every_change_says_who_and_why(scene: Scene) -> None:
+async def test_every_change_has_an_actor_and_a_reason(scene: Scene) -> None:
     await _suppress(scene)
     await suppressions.release(scene.database, "default", [PHONE], "bob", "they called")
     await suppressions.prefer(scene.database, "default", [PHONE], "news", False, "eve", "page")

@@ -183,7 +183,7 @@ async def test_an_operator_may_say_that_it_has_failed(scene: Scene) -> None:
     await _sound(scene)
 
 
-async def test_a_refusal_under_the_key_says_that_no_attempt_has_gone_out(scene: Scene) -> None:
+async def test_a_refusal_under_the_key_proves_that_no_attempt_was_sent(scene: Scene) -> None:
     again = await _marked(scene, await _unknown(scene))
     await scene.flush((again, Failed("recipient: unknown", conclusive=True)), spent=[again.token])
     row = await scene.row(again.id)
@@ -191,7 +191,7 @@ async def test_a_refusal_under_the_key_says_that_no_attempt_has_gone_out(scene: 
     await _sound(scene)
 
 
-async def test_a_refusal_without_a_key_says_nothing_of_the_attempt_before_it(scene: Scene) -> None:
+async def test_a_refusal_without_a_key_leaves_the_earlier_attempt_unknown(scene: Scene) -> None:
     again = await _marked(scene, await _unknown(scene, RESEND), RESEND)
     await scene.flush((again, Failed("recipient: unknown")), spent=[again.token])
     await _withheld(scene, again, "recipient: unknown")

@@ -195,7 +195,7 @@ async def test_it_continues_its_books_and_cuts_a_torn_line_off(path: Path) -> No
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b"{}\n", b'{"key":"a","again":"a"}\n', b"\n", b"x" * 70_000 + b"\n"])
-def test_a_line_in_the_middle_that_is_no_line_is_an_error_with_its_number(path: Path, line: bytes) -> None:
+def test_an_invalid_line_in_the_middle_is_an_error_with_its_number(path: Path, line: bytes) -> None:
     path.write_bytes(b'{"again":"a"}\n' + line + b'{"again":"a"}\n')
     with pytest.raises(ValueError, match="line 2"):
         read_ledger(path)

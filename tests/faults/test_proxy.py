@@ -377,7 +377,7 @@ class Hasty(Proxy):
         return super()._accept()
 
 
-async def test_it_ends_also_when_somebody_comes_at_that_very_moment() -> None:
+async def test_a_drain_ends_although_a_connection_arrives_at_that_moment() -> None:
     async with asyncio.timeout(10), Upstream() as upstream:
         async with Hasty(f"127.0.0.1:{upstream.port}") as proxy:
             connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", proxy.port))

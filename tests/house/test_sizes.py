@@ -57,7 +57,7 @@ def test_every_entry_has_a_reason() -> None:
     assert all(reason.strip() for _, reason in OVER.values())
 
 
-def test_every_file_says_at_its_top_what_it_is() -> None:
+def test_every_file_begins_with_its_purpose() -> None:
     silent = [
         str(path) for path in python_files(FOLDERS) if not ast.get_docstring(ast.parse((ROOT / path).read_text()))
     ]

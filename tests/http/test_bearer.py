@@ -35,7 +35,7 @@ def test_every_byte_of_its_hash_counts() -> None:
         assert not made.matches(made.hash[:at] + bytes([made.hash[at] ^ 1]) + made.hash[at + 1 :])
 
 
-def test_each_character_is_chosen_by_itself_out_of_so_many_that_nobody_guesses_them() -> None:
+def test_secrets_have_enough_independent_characters() -> None:
     characters = itertools.cycle(string.ascii_letters + string.digits)
     asked: list[str] = []
 

@@ -93,7 +93,7 @@ async def test_a_head_that_can_be_read_in_two_ways_is_refused(admin: Caller, hea
         "A" * 5_000,
     ],
 )
-async def test_a_line_that_is_none_of_http_is_refused(admin: Caller, line: str) -> None:
+async def test_an_invalid_line_of_http_is_refused(admin: Caller, line: str) -> None:
     rest = f"\r\nHost: x\r\nAuthorization: Bearer {admin.key}\r\n\r\n"
     _is_refused(wire.talk(admin.program, (line + rest).encode("latin-1")))
 
@@ -125,7 +125,7 @@ async def test_a_head_without_a_host_is_refused_unless_it_is_older(admin: Caller
         b"\r\n" + WHY,
     ],
 )
-async def test_chunks_that_are_none_are_refused(admin: Caller, body: bytes) -> None:
+async def test_invalid_chunks_are_refused(admin: Caller, body: bytes) -> None:
     _is_refused(wire.talk(admin.program, _chunked(admin, body)))
     assert not admin.program.events("api.failed")
 
@@ -289,7 +289,7 @@ def _or_not(holds: object) -> bool:
 
 
 @pytest.mark.parametrize("places", [32, 500])
-async def test_a_crowd_that_says_half_a_word_keeps_nobody_out(program: Program, places: int) -> None:
+async def test_half_open_requests_block_no_others(program: Program, places: int) -> None:
     await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places), DISPATCHER_HTTP__HEAD_SECONDS_MAX="600")
     caller = Caller(program, make_key(program))
     with wire.many(program, CROWD, wire.head(caller)):
@@ -298,7 +298,7 @@ async def test_a_crowd_that_says_half_a_word_keeps_nobody_out(program: Program, 
         await program.until(lambda: _open(program) <= places, "there are no more than have a place")
 
 
-async def test_a_crowd_ends_nobody_who_is_being_served(program: Program, connection: Connection) -> None:
+async def test_a_crowd_of_connections_does_not_end_served_requests(program: Program, connection: Connection) -> None:
     places = 32
     await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places), DISPATCHER_HTTP__HEAD_SECONDS_MAX="600")
     caller = Caller(program, make_key(program))
@@ -314,7 +314,7 @@ async def test_a_crowd_ends_nobody_who_is_being_served(program: Program, connect
 
 
 @pytest.mark.parametrize("places", [32, 500])
-async def test_a_crowd_that_is_refused_and_never_ends_its_body_keeps_nobody_out(program: Program, places: int) -> None:
+async def test_refused_connections_with_endless_bodies_block_no_others(program: Program, places: int) -> None:
     await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places))
     caller = Caller(program, make_key(program))
     nobody = b"POST /deliveries HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
@@ -324,7 +324,7 @@ async def test_a_crowd_that_is_refused_and_never_ends_its_body_keeps_nobody_out(
         await program.until(lambda: _open(program) < places / 2, "who goes on is not listened to for long")
 
 
-async def test_a_crowd_whose_bodies_do_not_come_keeps_no_other_key_out(program: Program) -> None:
+async def test_requests_without_their_bodies_block_no_other_key(program: Program) -> None:
     await program.start(DISPATCHER_API__BODY_SECONDS_MAX="600", DISPATCHER_API__REQUEST_SECONDS_MAX="600")
     crowd, other = (Caller(program, make_key(program)) for _ in range(2))
     half = wire.head(crowd, PAUSE, "Content-Type: application/json", "Content-Length: 15") + b"\r\n{"

@@ -168,7 +168,7 @@ async def test_a_workspace_sharing_half_the_operators_name_is_not_theirs(admin: 
     assert (paused.status, "api.operators" in paused.json["detail"]) == (403, True), paused
 
 
-async def test_without_operators_nobody_reaches_beyond_his_workspace(program: Program, tmp_path: Path) -> None:
+async def test_without_operators_keys_reach_only_their_workspace(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "dispatcher.toml"
     file.write_text('[api]\noperators = ""\n')
     await program.start("--config", str(file))

@@ -65,7 +65,7 @@ async def test_a_key_is_of_one_workspace(admin: Caller) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256])
-async def test_a_key_that_is_none_is_refused(admin: Caller, key: str) -> None:
+async def test_an_invalid_key_is_refused(admin: Caller, key: str) -> None:
     answer = admin.post("/runs/1/pause", {"reason": "x"}, idempotency_key=key)
     assert list(answer.faults) == ["header.Idempotency-Key"]
 

@@ -56,7 +56,7 @@ def test_a_sound_body_becomes_its_model() -> None:
     assert reading.read(b'{"name": "a", "inner": [{"size": 2}]}', Outer) == Outer("a", [Inner(2)])
 
 
-def test_every_fault_is_told_with_its_path() -> None:
+def test_every_fault_has_its_path() -> None:
     faults = _refused(b'{"inner": [{"size": 0}, {"sise": 1}, 3], "nmae": "x", "limit": "1", "a b": 1}')
     assert set(faults) == {
         "$.name",
@@ -193,7 +193,7 @@ def test_parameters_are_read_as_what_they_are() -> None:
     assert {fault.path for fault in caught.value.faults} == {"query.name", "query.limit", "query.nane"}
 
 
-def test_a_null_is_no_parameter() -> None:
+def test_a_null_is_not_a_parameter() -> None:
     with pytest.raises(Problem) as caught:
         reading.read_query([("name", "null"), ("size", "null")], Maybe)
     assert [fault.path for fault in caught.value.faults] == ["query.size"]

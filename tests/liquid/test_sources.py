@@ -11,7 +11,7 @@ def _renderer() -> Renderer:
     return Renderer(Bounds(262_144, 262_144, 100_000, 100))
 
 
-def test_every_fault_of_every_part_is_told_with_its_line() -> None:
+def test_every_fault_of_every_part_has_its_line() -> None:
     sources = Sources(
         {
             "subject": "{{ a | nope }}",

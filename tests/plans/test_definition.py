@@ -268,7 +268,7 @@ def test_a_node_whose_fields_do_not_fit_its_type_is_refused(wrong: Definition, p
 
 
 @pytest.mark.parametrize(("wrong", "place", "words"), STEPS)
-def test_a_step_that_says_no_call_is_refused(wrong: Definition, place: str, words: str) -> None:
+def test_a_step_without_a_call_is_refused(wrong: Definition, place: str, words: str) -> None:
     found = refused(steps(STEP, wrong))
     assert [path for path, said in found if words in said] == [f"$.steps[1]{place}"], found
 

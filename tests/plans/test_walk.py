@@ -284,7 +284,7 @@ def test_one_walk_orders_no_more_than_it_may() -> None:
     assert ordered == [["n2", "n3"], ["n4", "n5"], ["n6"]]
 
 
-def test_a_walk_that_was_cut_short_says_so_where_only_a_join_is_left() -> None:
+def test_a_shortened_walk_is_reported_where_only_a_join_is_left() -> None:
     nodes = {"start": Join(step=1), "one": send(2), "rest": Join(step=3), "end": send(4), "more": send(5)}
     ways: Ways = {"start": ["one", "rest"], "one": ["end", "more"], "rest": ["end"]}
     world = World(plan(nodes, ways), bounds=Bounds(deliveries_max=1))

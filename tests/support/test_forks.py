@@ -21,7 +21,7 @@ def program() -> Program:
 
 @pytest.mark.parametrize("words", ["--version", "keys --help", "nonsense", "config show --json", "config check"])
 @pytest.mark.parametrize("level", ["error", "no such level"])
-def test_a_fork_says_what_a_program_says(program: Program, words: str, level: str) -> None:
+def test_a_fork_prints_what_a_process_prints(program: Program, words: str, level: str) -> None:
     forked = program.run(*words.split(), DISPATCHER_LOG__LEVEL=level)
     environment = program.environment_with({"DISPATCHER_LOG__LEVEL": level})
     anew = subprocess.run(program.command(*words.split()), env=environment, capture_output=True, check=False)

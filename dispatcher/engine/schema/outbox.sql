@@ -6,7 +6,7 @@
 --   delivery_attempts   earlier attempts that did not succeed; the last one stands on the state row
 --   delivery_evidence   results that came from a claim that no longer owned the delivery
 --   reopened_ends       how a delivery had ended before it was reopened
---   operator_actions    who reopened, cancelled, settled or moved what, and why
+--   operator_actions    actor, reason and time of each reopening, cancelling, settling and moving
 --   captured_messages   what the capture provider was given
 --   instances           one row per running pipeline: its epoch and its heartbeat (engine.sql)
 --   claims              one row per claimed batch (token, owner, ids): what recovery reads (engine.sql)

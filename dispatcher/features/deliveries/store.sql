@@ -58,7 +58,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version WHERE d.id = $1;
 
 -- name: claimed
--- Who has claimed a delivery, and by which claim.
+-- The owner and the token of a delivery's claim.
 SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
 
 -- name: find

@@ -39,7 +39,7 @@ def _end(row: Mapping[str, Any]) -> str:
 
 @endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.HELD_STATE, problems=(NOT_FOUND,))
 async def get_held(call: Call) -> Done:
-    """Show the state of a delivery that is or was held, and who settled it last."""
+    """Show the state of a delivery that is or was held, and its last settlement."""
     delivery_id = await _named(call)
     now = (await store.state(call.database, [delivery_id]))[delivery_id]
     return Done(msgspec.convert(now, models.HeldState))

@@ -59,7 +59,7 @@ HeldDeliveries = page_model(
 
 
 class HeldState(Struct, frozen=True, kw_only=True):
-    """The state of a delivery, when it can be settled, and who settled it last."""
+    """The state of a delivery, when it can be settled, and its last settlement."""
 
     id: int
     life: str

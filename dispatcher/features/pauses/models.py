@@ -55,7 +55,7 @@ Pauses = page_model("Pauses", "pauses", Pause, "A page, the oldest first.")
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
-    """What was resumed."""
+    """The pause that was resumed."""
 
     id: int
     scope: str

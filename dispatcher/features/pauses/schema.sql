@@ -1,4 +1,4 @@
--- Pauses: who stopped a channel, provider, tenant, workspace, template or run, why, and until when.
+-- Pauses of channels, providers, tenants, workspaces, templates and runs: actor, reason and time.
 --
 -- The map
 --   pauses       one row a pause; an open one has no end

@@ -128,7 +128,7 @@ async def delete_webhook(call: Call) -> Done:
     problems=(NOT_FOUND,),
 )
 async def get_webhook_log(call: Call) -> Done:
-    """Show who created, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    """Show the actions on the endpoints of a name, with actor and reason."""
     asked: models.WebhookLogQuery = call.query
     name, at = _name(call), read_id(LOG_NOUN, asked.cursor)
     rows = await store.actions(call.database, call.workspace, name, asked.limit + 1, at)

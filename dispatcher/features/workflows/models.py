@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field, structs
 from dispatcher.base.errors import Fault
 from dispatcher.http.models import BEGUN, ENDED, VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, page_model
 
-# One transaction saves them all; nobody maintains more by hand.
+# One transaction saves them all.
 DEFINITIONS_MAX = 2_000
 
 

@@ -146,7 +146,7 @@ async def test_an_unknown_function_is_refused_by_its_field(fake: FakeServer) -> 
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "5", True, None, [], float("nan")])
-async def test_a_time_out_that_is_none_is_refused_by_its_field(fake: FakeServer, seconds: object) -> None:
+async def test_an_invalid_timeout_is_refused_with_its_field(fake: FakeServer, seconds: object) -> None:
     found = await verdict(function(fake), asked(options={"timeout_seconds": seconds}))
     assert reason(found, Refused).startswith("options.timeout_seconds: ")
     assert fake.requests == []
@@ -286,7 +286,7 @@ async def test_nothing_of_the_delivery_is_in_a_reason(fake: FakeServer) -> None:
 @pytest.mark.parametrize(
     "behaviour", [dropped, half(200), says(502, raw=b"<html>"), says(504, raw=b""), says(524, raw=b"")]
 )
-async def test_without_a_whole_answer_nobody_knows(fake: FakeServer, behaviour: Behaviour) -> None:
+async def test_an_incomplete_answer_is_unknown(fake: FakeServer, behaviour: Behaviour) -> None:
     fake.next.append(behaviour)
     assert isinstance(await verdict(function(fake, retry="never")), Unknown)
 
@@ -330,7 +330,7 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused(fake: FakeSe
     assert reason(found, Refused).startswith("recipient: its URL leads to an address that is not public")
 
 
-async def test_a_url_that_is_none_is_refused() -> None:
+async def test_an_invalid_url_is_refused() -> None:
     for url in ("", "https://", "ftp://h/", "https://u:hunter2@h/"):
         found = reason(await verdict(Function(url=url)), Refused)
         assert found.startswith("recipient: ")

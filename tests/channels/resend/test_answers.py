@@ -132,7 +132,7 @@ async def test_an_attempt_meets_an_earlier_one_that_is_still_at_work(
     assert await first == await delivered(other, [again]) == [Accepted(fake.sent[0].id)]
 
 
-async def test_where_nobody_listens_nothing_is_marked_and_nothing_is_unknown(opened: Opened, post: Post) -> None:
+async def test_without_a_connection_nothing_is_marked(opened: Opened, post: Post) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         channel = opened(url=f"http://127.0.0.1:{nobody.getsockname()[1]}")
@@ -299,7 +299,7 @@ async def test_an_unavailable_api_is_left_alone_for_as_long_as_it_says(
         ("daily_quota_exceeded", "daily", "600", 600.0),
     ],
 )
-async def test_a_spent_quota_is_parked_and_said(
+async def test_a_spent_quota_is_parked_with_the_reason(
     fake: FakeResend, opened: Opened, post: Post, name: str, quota: str, retry_after: str, seconds: float
 ) -> None:
     fake.every = says(

@@ -238,7 +238,7 @@ def test_a_key_cannot_be_two_headers(key: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["shop", "shop@example.org\r\nBcc: eve@example.org", "a@b, c@d"])
-def test_an_address_that_is_none_is_a_fault_of_the_configuration(address: str) -> None:
+def test_an_invalid_address_is_a_fault_of_the_configuration(address: str) -> None:
     for field in ("from", "reply_to"):
         with pytest.raises(msgspec.ValidationError, match=f"{field}: "):
             options(**{field: address})

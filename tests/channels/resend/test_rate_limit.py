@@ -109,7 +109,7 @@ async def test_when_every_answer_was_lost_one_goes_alone(limit: RateLimit, hands
     assert await begun(limit) == 1
 
 
-async def test_closed_for_long_nobody_waits_and_then_one_goes_alone(limit: RateLimit, hands: Hands) -> None:
+async def test_a_long_closed_limit_refuses_waiters_and_then_admits_one(limit: RateLimit, hands: Hands) -> None:
     await limit.acquire()
     limit.answered(limits(4))
     limit.close(60.0)

@@ -39,12 +39,12 @@ async def unready(port: int, **given: object) -> str:
     ],
     ids=["http", "bytes", "long", "refused", "busy", "closes", "endless", "silent"],
 )
-async def test_a_server_that_cannot_be_begun_with_says_why(server: Scripted, words: str) -> None:
+async def test_an_unusable_server_is_refused_with_the_reason(server: Scripted, words: str) -> None:
     async with server:
         assert words in await unready(server.port)
 
 
-async def test_a_port_where_nobody_listens_is_named() -> None:
+async def test_a_closed_port_is_named() -> None:
     async with Scripted() as server:
         port = server.port
     assert f"127.0.0.1:{port} cannot be reached" in await unready(port)

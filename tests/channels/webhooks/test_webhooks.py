@@ -84,7 +84,7 @@ async def verdict(delivery: Envelope, books: Books | None = None, at: float = NO
     return verdicts.once_each([delivery])[delivery.delivery_id]
 
 
-async def test_a_message_is_signed_so_that_anybody_with_the_secret_can_tell(fake: FakeServer) -> None:
+async def test_a_message_is_signed_with_the_secret(fake: FakeServer) -> None:
     told = await verdict(asked(fake.url))
     (request,) = fake.requests
     assert verify(request, SECRET, NOW) == {
@@ -125,7 +125,7 @@ async def test_any_2xx_is_taken(fake: FakeServer, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 299])
-async def test_a_status_says_enough_where_the_rest_is_lost(fake: FakeServer, status: int) -> None:
+async def test_a_status_alone_decides_where_the_body_is_lost(fake: FakeServer, status: int) -> None:
     fake.next.append(half(status))
     assert isinstance(await verdict(asked(fake.url)), Accepted)
 
@@ -186,7 +186,7 @@ async def test_an_endpoint_that_is_gone_is_disabled(fake: FakeServer) -> None:
     assert books.gone == [(7, fake.url)]
 
 
-async def test_that_somebody_is_gone_says_nothing_of_an_earlier_attempt(fake: FakeServer) -> None:
+async def test_a_gone_recipient_proves_nothing_about_an_earlier_attempt(fake: FakeServer) -> None:
     fake.next.append(says(410))
     assert isinstance(await verdict(asked(fake.url, attempt=2)), RetryAfter)
 
@@ -207,7 +207,7 @@ async def test_nothing_leaves_for_an_address_that_is_not_public(fake: FakeServer
     assert fake.requests == []
 
 
-async def test_a_delivery_that_nobody_has_addressed_is_refused() -> None:
+async def test_a_delivery_without_a_recipient_is_refused() -> None:
     bare = envelope(1, "crm", parts={"body": BODY})
     for options in ({}, {"webhook": 7}):
         told = await verdict(structs.replace(bare, options=options))

@@ -116,7 +116,7 @@ async def test_a_claim_stands_until_its_last_result_is_written(scene: Scene, mon
     assert await scene.lives([accepted.id, unknown.id]) == ["held", "held"]
 
 
-async def test_an_end_is_final_unless_somebody_reopens_it(scene: Scene) -> None:
+async def test_an_end_is_final_unless_it_is_reopened(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("p")))
     again = "UPDATE dispatcher.delivery_state SET status = 'queued', finished_at = NULL WHERE id = $1"

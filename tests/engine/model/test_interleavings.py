@@ -240,7 +240,7 @@ async def test_a_claim_waits_for_its_forgetting_and_is_forgotten_by_the_next(sce
     assert await scene.life(waiting) == "pending"
 
 
-async def test_a_late_result_waits_for_an_operator_and_stands_beside_his_word(scene: Scene, pair: Pair) -> None:
+async def test_a_late_result_is_stored_beside_an_operators_settlement(scene: Scene, pair: Pair) -> None:
     item = await _held(scene)
     met = await pair.meet(_settle(item.id, "failed"), _late(item))
     assert (met.waited, met.first, met.second) == (True, [("settled",)], [("kept",)])

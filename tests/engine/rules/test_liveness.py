@@ -21,7 +21,7 @@ def test_an_instance_that_beats_between_two_checks_is_never_stale(gaps: list[flo
 
 @settings(deadline=None)
 @given(pauses)
-def test_our_own_pauses_condemn_nobody(gaps: list[float]) -> None:
+def test_our_own_pauses_make_no_instance_stale(gaps: list[float]) -> None:
     """However long we were stopped, it takes as many looks as fit the lease before silence means death."""
     watch = Watch(GAP_MAX)
     watch.stale(0.0, {1: (7, LEASE)})

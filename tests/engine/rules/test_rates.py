@@ -54,7 +54,7 @@ senders = st.lists(
 
 @unhurried
 @given(senders, st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from([0.0, 1.0, 2.0]))
-def test_each_goes_or_waits_and_nobody_is_lost(
+def test_each_delivery_is_sent_or_deferred(
     batch: list[tuple[str, str]], tenant_rate: float, domain_rate: float
 ) -> None:
     rates = Rates(0.0, 0.0, 0.0, tenant_rate, domain_rate)
@@ -112,7 +112,7 @@ def test_a_waiting_tenant_returns_the_providers_tokens() -> None:
 
 @unhurried
 @given(st.integers(1, 20))
-def test_over_time_everybody_goes_at_the_rate(rate: int) -> None:
+def test_over_time_all_replicas_keep_the_rate(rate: int) -> None:
     rates = Rates(0.0, 0.0, 0.0, float(rate), 0.0)
     waiting: list[tuple[float, One]] = [(0.0, _one()) for _ in range(5 * rate)]
     gone: list[float] = []

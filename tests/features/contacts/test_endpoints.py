@@ -228,7 +228,7 @@ async def test_an_answer_that_is_given_again_has_its_etag(admin: Caller) -> None
         ("POST", "/pauses", {"scope": "template", "name": "a", "reason": "x"}, "If-Match"),
     ],
 )
-async def test_a_condition_that_nobody_heeds_is_refused(
+async def test_an_ignored_condition_is_refused(
     admin: Caller, method: str, path: str, body: object, header: str
 ) -> None:
     """Passed over, it would let its sender overwrite what it protects."""

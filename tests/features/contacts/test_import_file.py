@@ -35,7 +35,7 @@ def test_a_line_with_a_fault_is_named_and_the_next_one_is_read() -> None:
     assert isinstance(sound, ContactInput)
 
 
-def test_columns_that_are_not_known_are_said_and_nothing_is_read() -> None:
+def test_unknown_columns_are_named_and_nothing_is_read() -> None:
     file = ContactFile()
     faults = file.read(Line(1, b"kay,name"))
     assert isinstance(faults, list)

@@ -97,7 +97,7 @@ def test_every_fault_has_its_path(fields: dict[str, Any], path: str, words: str)
     assert words in _faults(**fields)[path]
 
 
-def test_all_faults_are_said_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     assert list(_faults(time_zone="x", tags=[1, "ok", 2], addresses=[{"address": "?"}])) == [
         "$.time_zone",
         "$.tags[0]",

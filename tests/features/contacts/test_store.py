@@ -45,7 +45,7 @@ def _mail(*texts: str) -> list[dict[str, str]]:
     return [{"kind": "email", "address": text} for text in texts]
 
 
-async def test_each_mode_does_what_it_says(database: Database) -> None:
+async def test_each_import_mode_has_its_effect(database: Database) -> None:
     assert (await put(database, "a", "update", name="x")).answer == "unknown"
     assert (await put(database, "a", "create", name="Ann", tags=["x"])).answer == "created"
     assert (await put(database, "a", "create")).answer == "exists"

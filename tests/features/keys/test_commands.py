@@ -57,7 +57,7 @@ async def test_impossible_actions_are_refused_with_a_sentence(
     assert fault in ended.stderr.decode()
 
 
-async def test_a_name_that_is_taken_is_said(program: Program) -> None:
+async def test_a_taken_name_is_refused(program: Program) -> None:
     create = ("keys", "create", "shop", "--role", "systemAdmin", *WHY)
     (made,) = rows(program.run(*create, "--json"))
     shown = bearer.read(made["key"])

@@ -92,7 +92,7 @@ async def test_of_a_key_that_is_over_no_secret_is_listed_as_good(
     assert (row["prefixes"], row["old_secret_until"]) == ([], None)
 
 
-async def test_two_who_rotate_at_once_leave_two_secrets(database: Database, connection: Connection) -> None:
+async def test_concurrent_rotations_leave_two_secrets(database: Database, connection: Connection) -> None:
     await _made(database)
     made = await asyncio.gather(*(keys.rotate(database, ACME, "shop", 3600, by=WHO) for _ in range(4)))
     assert all(isinstance(one, Bearer) for one in made)

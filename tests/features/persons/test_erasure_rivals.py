@@ -44,7 +44,9 @@ async def test_an_insert_of_a_key_under_erasure_waits_and_is_a_duplicate(
     assert await connection.fetchval(KEYS, key) == (0 if end == "COMMIT" else 1)
 
 
-async def test_an_erasure_waits_for_who_has_met_a_key(scene: Scene, connection: Connection, rival: Connection) -> None:
+async def test_an_erasure_waits_for_transactions_that_read_a_key(
+    scene: Scene, connection: Connection, rival: Connection
+) -> None:
     number, key = await _sent(scene, connection)
     await rival.execute("BEGIN")
     assert await rival.fetch(INSERT, key) == []

@@ -78,7 +78,7 @@ async def test_an_answer_of_which_the_key_alone_speaks_of_them_is_erased(scene: 
     )
 
 
-async def test_a_run_that_had_failed_is_no_dead_letter_afterwards(scene: Scene, connection: Connection) -> None:
+async def test_a_replayed_run_is_not_a_dead_letter(scene: Scene, connection: Connection) -> None:
     await flows.put(connection)
     run = (await flows.trigger(connection, {"mail": ANN.text}))["execution_id"]
     await connection.execute("SELECT dispatcher.bury_run($1, 'mail', 'x')", run)

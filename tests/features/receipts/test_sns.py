@@ -206,7 +206,7 @@ def test_a_key_that_signs_anything_is_refused(sns: Sns, exponent: int) -> None:
         ({"Timestamp": "yesterday"}, False),
     ],
 )
-def test_an_id_or_a_time_that_is_none_is_refused_however_well_it_is_signed(
+def test_an_invalid_id_or_time_is_refused_although_signed(
     sns: Sns, provider: Provider, fields: dict[str, str], counts: bool
 ) -> None:
     assert isinstance(_answer(provider, sns.notification(support.ses("Delivery"), AT, **fields)), Accepted) is counts

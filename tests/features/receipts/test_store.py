@@ -453,7 +453,7 @@ async def test_a_hard_bounce_and_a_complaint_suppress_and_nothing_else_does(
     assert [tuple(row) for row in rows] == ([(*entry, f"delivery {delivery}: why")] if entry else [])
 
 
-async def test_a_mailbox_that_is_gone_is_gone_for_every_channel_and_said_once(scene: Scene) -> None:
+async def test_a_missing_mailbox_is_suppressed_once_for_every_channel(scene: Scene) -> None:
     written = await deliveries.insert(
         scene.database,
         [

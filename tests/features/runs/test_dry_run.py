@@ -98,8 +98,10 @@ async def test_a_bomb_is_an_error_of_its_message(admin: Caller) -> None:
     assert "loop iteration limit reached" in message["error"]
 
 
-@pytest.mark.parametrize("whose", [{"tenant": "acme"}, {"workspace": "other"}])
-async def test_another_workspaces_workflow_is_none(admin: Caller, inside: Connection, whose: dict[str, str]) -> None:
-    theirs = Caller(admin.program, make_key(admin.program, **whose))
+@pytest.mark.parametrize("scope", [{"tenant": "acme"}, {"workspace": "other"}])
+async def test_another_workspaces_workflow_is_not_found(
+    admin: Caller, inside: Connection, scope: dict[str, str]
+) -> None:
+    theirs = Caller(admin.program, make_key(admin.program, **scope))
     answer = theirs.post(PLAN, {})
     assert (answer.status, json.loads(answer.body)["detail"]) == (404, "there is no workflow 'welcome'")

@@ -83,7 +83,7 @@ def test_a_replay_takes_back_what_had_failed() -> None:
         (Visit("waiting", 0.0), COUNTS, ""),
     ],
 )
-def test_a_step_says_how_far_it_is(visit: Visit, counts: dict[str, int], note: str) -> None:
+def test_a_step_shows_its_progress(visit: Visit, counts: dict[str, int], note: str) -> None:
     row = Steps(STEPS).rows(run(), {"mail": visit}, {"mail": counts})[0]
     assert (row.is_here, row.note) == (True, note)
 

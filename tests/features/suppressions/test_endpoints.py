@@ -86,7 +86,7 @@ async def test_all_of_the_faulty_addresses_are_named_and_none_is_added(admin: Ca
     ]
 
 
-async def test_a_look_says_what_is_wrong_and_writes_nothing(admin: Caller) -> None:
+async def test_a_check_names_faults_and_writes_nothing(admin: Caller) -> None:
     looked = add(admin, "Looked@Example.org", check=True)
     assert looked.json["suppressions"] == [{"address": "looked@example.org", "kind": "email", "suppressed": False}]
     found = check(admin, "looked@example.org")

@@ -100,7 +100,7 @@ def test_every_fault_has_its_line(content: str, found: list[str]) -> None:
     assert faults(content) == found
 
 
-def test_yaml_that_is_none_is_a_fault_with_its_line() -> None:
+def test_invalid_yaml_is_a_fault_with_its_line() -> None:
     (fault,) = faults("---\nchannel: sms\nname: [a\n---\nx")
     assert fault.startswith("x.liquid:")
     assert "is no YAML" in fault

@@ -28,7 +28,7 @@ async def _row(connection: Connection, key: str) -> Any:
     return row
 
 
-async def test_each_save_is_a_version_and_the_same_again_is_none(database: Database) -> None:
+async def test_a_changed_save_makes_a_version_and_an_equal_one_does_not(database: Database) -> None:
     first = await save(database, draft(), publish=False)
     again = await save(database, draft(), publish=False)
     other = await save(database, draft(body="Good day {{ title }}"), publish=False)
@@ -290,7 +290,7 @@ async def test_a_version_that_was_frozen_before_is_kept_and_anothers_is_refused(
         "locale) VALUES ('k', 'sms', '+49', 'de'",
     ],
 )
-async def test_a_delivery_says_something_and_one_thing_only(connection: Connection, columns: str) -> None:
+async def test_a_delivery_has_exactly_one_content(connection: Connection, columns: str) -> None:
     with pytest.raises(asyncpg.CheckViolationError, match="deliveries_say_something"):
         await connection.execute(f"INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, {columns})")
 

@@ -43,7 +43,7 @@ async def test_called_and_posted_deliveries_are_sent_events(scene: Scene, channe
     assert await hooks.events(scene.database) == [("delivery.sent", items[0].id)]
 
 
-async def test_an_attempt_is_no_end(scene: Scene) -> None:
+async def test_a_retried_attempt_is_not_an_end(scene: Scene) -> None:
     await hooks.make(scene.database)
     (item,) = await scene.marked()
     await scene.flush((item, Again(0.0, "busy")))

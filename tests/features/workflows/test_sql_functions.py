@@ -161,9 +161,7 @@ async def test_WF_06_one_answer_names_everything_that_is_missing(connection: Con
         ('{"a": 99999999999999999999}', "has a number of more than 64 bits: write it as a text"),
     ],
 )
-async def test_an_input_that_nobody_could_walk_with_is_refused(
-    connection: Connection, given: str | None, words: str
-) -> None:
+async def test_an_unusable_input_is_refused(connection: Connection, given: str | None, words: str) -> None:
     await put(connection)
     with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
         await connection.fetchrow(TRIGGER, "welcome", given, None)

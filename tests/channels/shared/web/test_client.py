@@ -161,7 +161,7 @@ async def test_silence_ends_with_the_time_out(fake: FakeServer, head: bool) -> N
         assert answer == Lost(written=True, why="TimeoutError")
 
 
-async def test_a_connection_that_is_lost_says_whether_the_request_had_left(fake: FakeServer) -> None:
+async def test_a_lost_connection_tells_whether_the_request_was_sent(fake: FakeServer) -> None:
     fake.next.append(dropped)
     (answer,) = await posted(call(fake.url))
     assert isinstance(answer, Lost)
