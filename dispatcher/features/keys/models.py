@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from dispatcher.http.bearer import KEY_NAME
+from dispatcher.http.bearer import KEY_NAME, KEY_NAME_FORM
 from dispatcher.http.models import (
     BEGUN,
     Asked,
@@ -77,7 +77,9 @@ class KeyChange(Asked, frozen=True, kw_only=True):
 class NewKey(KeyChange, frozen=True, kw_only=True):
     """A key to make."""
 
-    name: Annotated[str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", description="Its holder, or the application.")]
+    name: Annotated[
+        str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", extra=KEY_NAME_FORM, description="Its holder, or the application.")
+    ]
     role: Annotated[Role, Meta(description="What the key may do.")]
     expires_at: Annotated[Moment | None, Meta(description="When it ends; never without it.")] = None
 

@@ -6,14 +6,15 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from dispatcher.base.values.addresses import Kind
-from dispatcher.engine.rules.suppression import Source
+from dispatcher.engine.rules.suppression import TOPIC_WORDS, Source
 from dispatcher.http.models import BEGUN, Asked, Limit, LongCursor, Moment, Reason, Text, page_model
 
 ADDRESSES_MAX = 5_000
 AddressText = Annotated[str, Meta(min_length=1, max_length=4_096, description="An e-mail address, a phone number …")]
 OfKind = Annotated[Kind | None, Meta(description="Derived from the address without it.")]
 Addresses = Annotated[list[AddressText], Meta(min_length=1, max_length=ADDRESSES_MAX)]
-Topic = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", description="Of messages.")]
+TOPIC_FORM = {"form": TOPIC_WORDS}
+Topic = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", extra=TOPIC_FORM, description="Of messages.")]
 
 
 class SuppressionQuery(Asked, frozen=True):

@@ -38,7 +38,7 @@ async def test_a_key_is_shown_once_rotated_and_revoked(program: Program) -> None
     ("words", "code", "fault"),
     [
         (("create", "shop", "--role", "root", *WHY), 2, "triggerOperator"),
-        (("create", "a b", "--role", "systemAdmin", *WHY), 3, "$.name: "),
+        (("create", "a b", "--role", "systemAdmin", *WHY), 3, "$.name: expected 1 to 100 letters"),
         (("create", "shop", "--role", "systemAdmin", "--reason", " "), 3, "$.reason: "),
         (("create", "shop", "--role", "systemAdmin", "--expires-at", "2001-01-01T00:00:00Z", *WHY), 3, "in the past"),
         (("create", "shop", "--role", "systemAdmin", "--expires-at", "soon", *WHY), 3, "RFC3339"),
