@@ -101,7 +101,7 @@ async def test_a_diff_is_between_versions_or_with_a_file(program: Program, file:
         ("templates publish welcome --actor ''", 2, "is empty"),
         ("send --channel sms --to +49 --template-name nobody", 3, "template_name: there is no template 'nobody'"),
         ("send --channel push --to x --template-name welcome", 3, "'welcome' is for sms, not for push"),
-        ("send --channel sms --to +49 --body x --locale de", 3, "locale: goes with a stored template"),
+        ("send --channel sms --to +49 --body x --locale de", 3, "locale: goes with template_name"),
     ],
 )
 async def test_impossible_commands_are_explained_in_a_sentence(

@@ -296,14 +296,14 @@ CREATE TRIGGER deliveries_go_whole AFTER DELETE ON dispatcher.deliveries
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_go_whole();
 
 -- A DELETE takes along what belongs to a delivery, and leaves alone what is not finished; TRUNCATE could do neither.
-CREATE FUNCTION dispatcher.refuse() RETURNS trigger
+CREATE FUNCTION dispatcher.refuse_statement() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'object_not_in_prerequisite_state', HINT = TG_ARGV[1];
 END $$;
 
 CREATE TRIGGER deliveries_are_deleted BEFORE TRUNCATE ON dispatcher.deliveries
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.refuse(
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.refuse_statement(
         'deliveries are not truncated, since where they stand would stay behind: DELETE FROM dispatcher.deliveries instead',
         'Cancel those first that are not finished.');
 

@@ -48,7 +48,7 @@ CREATE TRIGGER states_wait BEFORE INSERT ON dispatcher.delivery_state
 
 -- A state row goes with its delivery, and in no other way: without it the sending of a message would be forgotten.
 CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_state
-    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse(
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse_statement(
         'where deliveries stand is not deleted by itself', 'Delete from dispatcher.deliveries.');
 
 -- Where this database lives: which server, on which timeline; and which database and schema of it, since a copy within
