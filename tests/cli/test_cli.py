@@ -238,7 +238,7 @@ async def test_a_newer_schema_is_refused(program: Program, connection: Connectio
 
 
 def program_talk(result: Done) -> str:
-    """What a command that failed says last; `serve` has logged before."""
+    """The last line of a failed command; `serve` has logged before."""
     assert result.returncode == 1
     assert b"Traceback" not in result.stderr
     return result.stderr.decode().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""What can go wrong between a command and a server: each is said in a sentence, and nothing is done twice."""
+"""Failures between a command and a server: each is said in a sentence, and nothing is done twice."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ SEND = ("send", "--channel", "sms", "--to", "1", "--body", "x", "--at", "2040-01
 
 
 def said(done: Done, code: int) -> dict[str, Any]:
-    """The one error of a command that did nothing, as JSON."""
+    """The error of a command that did nothing, as JSON."""
     error: dict[str, Any] = json.loads(talk(done, code))
     return error
 

@@ -211,7 +211,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
 
 
 def _target(keys: Keys) -> dict[str, str]:
-    """What a function or a webhook cannot be without."""
+    """The required options of a function or a webhook."""
     return {f"DISPATCHER_{keys[0].upper()}__EMAIL__URL": URL} if keys[0] in ("functions", "webhooks") else {}
 
 

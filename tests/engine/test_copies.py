@@ -1,4 +1,4 @@
-"""What is new and what is a copy: a delivery is due where its own transaction created it, and held anywhere else."""
+"""New deliveries and copies: a delivery is due where its own transaction created it, and held anywhere else."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an operator may do to a delivery, until when, and what is kept of it."""
+"""Actions of operators on a delivery: until when they are possible, and their log."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -207,7 +207,7 @@ async def _resume(stage: Stage, chosen: Sequence[Pause], run: int) -> None:
 
 
 def _marked(stage: Stage, asked: int) -> set[int]:
-    """What marks were asked for since there had been so many."""
+    """The marks that were requested after so many."""
     return {one for _, ids, _ in stage.database.arguments("marks.mark")[asked:] for one in ids}  # type: ignore[attr-defined]  # a list
 
 

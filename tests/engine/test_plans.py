@@ -1,4 +1,4 @@
-"""What the hot statements cost: the index that they use, the pages that they write, and what they wait for."""
+"""The cost of the hot statements: the index that they use, the pages that they write, and what they wait for."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

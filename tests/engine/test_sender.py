@@ -75,7 +75,7 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
 async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(
     troubled: Troubled, source: str
 ) -> None:
-    """Who recovers a claim goes by what stands in it: each call is covered by a claim of its own terms."""
+    """Recovery goes by the terms in the claim: each call is covered by a claim of its own terms."""
     stage = Stage(troubled, channel(marked_max=10))
     stage.sms.holds = lambda _: True
     (lanes, slots) = stage.pipeline.lanes, stage.pipeline.senders["sms"].slots

@@ -50,7 +50,7 @@ async def scene(protocol: ProtocolName = "lines") -> AsyncIterator[Scene]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
-    """What is left is nothing but the end, or a reset."""
+    """The rest of a connection is its end, or a reset."""
     try:
         return await reader.read() == b""
     except ConnectionError:

@@ -32,7 +32,7 @@ def stages() -> list[list[Step]]:
 
 
 def final(word: str) -> list[str]:
-    """What the last stage says with this word."""
+    """The instructions of the last stage with this word."""
     return [step.rest for step in stages()[-1] if step.word == word]
 
 

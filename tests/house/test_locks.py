@@ -28,7 +28,7 @@ def pins(lock: str) -> dict[str, set[str]]:
 
 
 def wanted(*extras: str) -> list[Requirement]:
-    """What pyproject.toml asks for."""
+    """The requirements of pyproject.toml."""
     table = project()["project"]
     lists = [table["dependencies"], *(table["optional-dependencies"][extra] for extra in extras)]
     return [Requirement(line) for lines in lists for line in lines]

@@ -19,7 +19,7 @@ HOUR = 3_600.0
 
 
 class Hall:
-    """An admission whose configuration and clock are in the hands of a test, and a key."""
+    """An admission with a configuration and a clock that a test sets, and a key."""
 
     def __init__(self, database: Database, api: Api) -> None:
         self.config = Config(api=api)

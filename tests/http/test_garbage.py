@@ -131,7 +131,7 @@ def _numbers(operation: str) -> tuple[str, int]:
 async def test_no_number_in_a_cursor_makes_it_crash(
     operation: str, number: int, admin: Caller, inside: Connection
 ) -> None:
-    """Nobody signs them: whoever likes makes one up."""
+    """They are not signed: any text may be tried."""
     noun, count = _numbers(operation)
     told = {
         "run_id": str(admin.post("/workflows/welcome/triggers", {"input": {}}).json["execution_id"]),

@@ -255,7 +255,7 @@ async def test_operators_reach_nothing_but_keys_and_pauses(one: Endpoint, shared
 
 
 def _beyond() -> list[Asked]:
-    """What operators may ask, and nobody else."""
+    """The requests that only operators may make."""
     there = {"tenant_id": HOME.tenant_id, "workspace_id": HOME.workspace_id}
     why = {"reason": "a test"}
     stops: list[dict[str, Any]] = [

@@ -38,7 +38,7 @@ def _head(key: str | None) -> str:
 
 
 def _talk(program: Program, sent: bytes, half_closed: bool = False) -> bytes:
-    """What is answered to these bytes, up to the end of the head."""
+    """The answer to these bytes, up to the end of the head."""
     place = urlsplit(program.address)
     with socket.create_connection((place.hostname, place.port), timeout=20) as connection:
         connection.sendall(sent)

@@ -145,7 +145,7 @@ checks = {{ positive_data_acceptance = {{ expected-statuses = {json.dumps(status
 
 
 def _run(admin: Caller, folder: Path) -> tuple[dict[str, Any], str]:
-    """What it found, as its report says it, and in words."""
+    """Its findings, as a report and in words."""
     (folder / "settings.toml").write_text(_settings())
     assert admin.key is not None
     ended = subprocess.run(

@@ -33,14 +33,14 @@ def _part(kind: str, text: str, partials: dict[str, str] | None = None, rights: 
 
 
 def _compiled(part: Part, values: dict[str, Any]) -> str | None:
-    """What compiled code alone says."""
+    """The output of compiled code alone."""
     if not part.compile():
         return None
     return part._by_function(values)
 
 
 def _bounded(part: Part, values: dict[str, Any]) -> str | TemplateError:
-    """What the library says within our bounds."""
+    """The output of the library within our bounds."""
     try:
         return part._by_library(values)
     except TemplateError as fault:
@@ -48,7 +48,7 @@ def _bounded(part: Part, values: dict[str, Any]) -> str | TemplateError:
 
 
 def _library(kind: str, text: str, values: dict[str, Any]) -> str | Exception:
-    """What the library says as anybody has it."""
+    """The output of the library by itself."""
     environment = Environment(undefined=StrictUndefined, autoescape=kind == "html", loader=DictLoader(dict(PARTIALS)))
     try:
         return environment.from_string(text).render(values)

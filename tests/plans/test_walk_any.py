@@ -176,7 +176,7 @@ def _bring_to_its_end(world: Checked) -> None:
 
 
 def _check_log(world: World, *, replayed: bool) -> None:
-    """Who was visited, and in which order."""
+    """The visited nodes, in their order."""
     started = [one.node for one in world.log if one.event == "started"]
     skipped = [one.node for one in world.log if one.event == "skipped"]
     assert len(skipped) == len(set(skipped))

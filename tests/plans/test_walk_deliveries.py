@@ -1,4 +1,4 @@
-"""What nodes order: recipients, templates, variables and bodies, out of the context."""
+"""The deliveries that nodes order: recipients, templates, variables and bodies, out of the context."""
 
 from typing import Any
 

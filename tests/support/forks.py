@@ -151,7 +151,7 @@ class Forks:
 
 @cache
 def forks() -> Forks:
-    """The one of this process; it is started when it is first needed."""
+    """The forking process of this process; it is started when it is first needed."""
     return Forks()
 
 

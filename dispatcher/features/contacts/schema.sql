@@ -6,7 +6,7 @@
 --
 -- An address is kept twice: in the form in which addresses are compared (that of suppressions), and as it is written to.
 --
--- Which index is whose
+-- Indexes and their queries
 --   contacts_key       one by its key; a workspace in the order of its keys, page by page
 --   contacts_company, contacts_status  a filter over a workspace, for enrolments and campaigns, which read it in one
 --                      statement. What is asked for leads: did the tenant, then a plan that was made while the table was

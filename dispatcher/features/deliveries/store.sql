@@ -70,7 +70,7 @@ SELECT d.id
                  LIMIT 1) AS d;
 
 -- name: owner
--- Whose a delivery is.
+-- The tenant and workspace of a delivery.
 SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = $1;
 
 -- name: attempts

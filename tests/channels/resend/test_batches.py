@@ -70,7 +70,7 @@ async def test_one_alone_goes_under_its_own_key(fake: FakeResend, opened: Opened
 
 
 async def test_no_later_attempt_and_no_file_goes_with_others(fake: FakeResend, opened: Opened, post: Post) -> None:
-    """What may have gone out alone is repeated alone, under its own key."""
+    """A message that may have gone out alone is repeated alone, under its own key."""
     first, second, third, *rest = await post.envelopes(8)
     files = structs.replace(third, options={"attachments": [FILE]})
     await delivered(opened(), [second])
@@ -227,7 +227,7 @@ async def test_a_licence_that_ends_before_the_first_byte_leaves_all_uncalled(
 async def test_cut_off_in_the_middle_of_a_call_nothing_is_said_of_its_messages(
     fake: FakeResend, opened: Opened, post: Post
 ) -> None:
-    """What is not reported counts as unknown."""
+    """A message without a report counts as unknown."""
     envelopes, verdicts, hanging = await post.envelopes(5), Verdicts(), Hanging()
     fake.every = hanging
     calling = asyncio.create_task(opened(batch=True).deliver(envelopes, verdicts))

@@ -31,7 +31,7 @@ ENDS = [
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom the tests trust."""
+    """The certificate authority of the tests."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 

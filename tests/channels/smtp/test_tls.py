@@ -24,7 +24,7 @@ PASSWORD = "correct-horse"
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom the tests trust."""
+    """The certificate authority of the tests."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -134,7 +134,7 @@ async def test_where_starttls_is_required_and_not_offered_nothing_is_sent() -> N
 
 
 async def test_replies_before_tls_are_forgotten_after_it() -> None:
-    """Somebody in the middle who answers beyond STARTTLS is not listened to: the handshake fails instead."""
+    """Plain replies after STARTTLS are ignored: the handshake fails instead."""
     offer = EHLO.replace(b"250 8BITMIME", b"250-STARTTLS\r\n250 8BITMIME")
 
     def script(line: bytes) -> bytes | None:

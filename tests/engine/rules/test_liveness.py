@@ -1,4 +1,4 @@
-"""Who is dead: nobody because of our own pause, and everybody who stays silent while we watch."""
+"""Liveness: our own pause makes no instance stale, and silence while we watch does."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

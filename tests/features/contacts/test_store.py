@@ -21,7 +21,7 @@ THERE = Workspace("default", "other")
 
 
 def said(key: str, *, whole: bool = False, **fields: Any) -> ContactInput:
-    """What is said of a contact, sound."""
+    """The sound fields of a contact."""
     found = read(fields, key=key, whole=whole)
     assert isinstance(found, ContactInput), found
     return found

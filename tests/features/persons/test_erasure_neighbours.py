@@ -43,7 +43,7 @@ async def _look(scene: Scene, number: int) -> Erasure:
 
 
 async def _told(scene: Scene, about: str, **where: str) -> int:
-    """Somebody else was to be told of an address, and is not."""
+    """An event for another endpoint names an address, and is erased."""
     variables = json.dumps({"about": about})
     number = await write(scene.database, "told", "bob@example.org", variables=variables, **where)
     await scene.database.fetch("SELECT dispatcher.cancel_delivery_by_id($1, 'bob', 'x')", number)

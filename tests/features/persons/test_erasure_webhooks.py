@@ -29,7 +29,7 @@ PHONE = Address("phone", "+4917012345")
 
 @pytest.fixture(autouse=True)
 async def endpoint(scene: Scene) -> None:
-    """Somebody who is told everything."""
+    """An endpoint that gets every event."""
     await hooks.make(scene.database)
 
 

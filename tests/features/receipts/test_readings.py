@@ -1,4 +1,4 @@
-"""What Resend, SES and our own form say, read as receipts."""
+"""Messages of Resend, SES and our own form, read as receipts."""
 
 import base64
 import json

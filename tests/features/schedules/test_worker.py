@@ -61,7 +61,7 @@ class Clockwork:
         return await self.connection.fetchrow("SELECT * FROM dispatcher.schedules WHERE name = $1", name)
 
     async def runs(self) -> Sequence[Any]:
-        """What was triggered."""
+        """The triggered runs."""
         query = (
             "SELECT id, idempotency_key, triggered_by, input->>'scheduled_for' AS at FROM dispatcher.runs ORDER BY id"
         )
@@ -178,7 +178,7 @@ async def test_a_crash_after_the_commit_has_triggered_and_moved_on(clockwork: Cl
 
 
 async def test_a_tick_that_has_a_run_has_no_other_one(clockwork: Clockwork) -> None:
-    """Somebody puts the clock of a schedule back."""
+    """The clock of a schedule is put back."""
     ticker = await clockwork.ticker()
     at = await clockwork.put()
     await ticker.run_once()

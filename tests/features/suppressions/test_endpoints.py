@@ -15,7 +15,7 @@ def add(admin: Caller, *addresses: str, **fields: object) -> Answer:
 
 
 def check(admin: Caller, address: str, **fields: object) -> Any:
-    """What is known of one."""
+    """The entries about an address."""
     return admin.post("/suppressions/check", {"address": address} | fields).json
 
 

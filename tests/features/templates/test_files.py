@@ -30,7 +30,7 @@ Bestellung
 
 
 def faults(content: str) -> list[str]:
-    """What is wrong with a file."""
+    """The faults of a file."""
     with pytest.raises(TemplateRefused) as refused:
         parse(content, "x.liquid", "x")
     return [str(fault) for fault in refused.value.faults]

@@ -21,7 +21,7 @@ def draft(body: str = "x", channel: str | None = "sms", **fields: object) -> Dra
 
 
 def flaws(one: Draft, library: Mapping[str, Partial] = NO_PARTIALS) -> list[Flaw]:
-    """What is wrong with a draft."""
+    """The faults of a draft."""
     found = freeze(one, library, BYTES_MAX)
     assert isinstance(found, list), found
     return found
