@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a Postgres server for the session, a database of its own for each test, and the real program."""
+"""Fixtures of all tests: a Postgres server for the session, a database for each test, and the real program."""
 
 import gc
 import os

@@ -135,7 +135,7 @@ class Protocol:
         self.parked: dict[int, int] = {}
 
     def claimable(self, channel: str, lane: Lane | None, step: int) -> list[int]:
-        """The deliveries that a claim may take: of one lane, or, where it is suspected of killing its owners, of any."""
+        """Deliveries that a claim may take: of one lane, or, where it is suspected of killing its owners, of any."""
         return [
             one.id
             for one in self.deliveries.values()
