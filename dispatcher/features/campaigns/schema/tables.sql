@@ -35,7 +35,8 @@
 -- Pause and cancel are flags on the run, and a row in `pauses`, which stops the marks; the rate and the window are read by
 -- the senders as well. What is left of a cancelled run is skipped in pages.
 --
--- Lock order: instance, then runs, then jobs. The closer takes only what is not locked.
+-- Lock order: instance, then runs, then jobs. The closer takes only what is not locked, and an expander waits for a run for a
+-- moment only: whoever gives up a job has its row already.
 
 CREATE TABLE dispatcher.campaigns (
     id            text PRIMARY KEY DEFAULT gen_random_uuid()::text,
