@@ -36,6 +36,8 @@ FILES = (
     "features/campaigns/schema/expand",
     "features/campaigns/schema/closing",
     "features/campaigns/schema/operate",
+    "features/campaigns/schema/restores",
+    "features/campaigns/schema/erasure",
     "features/campaigns/schema/views",
     "features/deliveries/older_views",
 )

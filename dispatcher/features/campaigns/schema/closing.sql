@@ -78,7 +78,9 @@ END $$;
 CREATE FUNCTION dispatcher.close_jobs(p_page integer) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    asked  bigint[] := ARRAY(SELECT DISTINCT j.job_id FROM dispatcher.job_results j LIMIT p_page);
+    -- A job whose rows are being restored may come behind its results.
+    asked  bigint[] := ARRAY(SELECT DISTINCT j.job_id FROM dispatcher.job_results j
+                              WHERE EXISTS (SELECT FROM dispatcher.job_queue q WHERE q.id = j.job_id) LIMIT p_page);
     runs   bigint[];
     mine   bigint[];
     result jsonb;

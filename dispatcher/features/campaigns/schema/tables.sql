@@ -71,7 +71,7 @@ CALL dispatcher.isolate('dispatcher.campaigns');
 CREATE TABLE dispatcher.campaign_runs (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     scheduled_for    timestamptz NOT NULL,
-    created_at       timestamptz NOT NULL DEFAULT statement_timestamp(),
+    created_at       timestamptz NOT NULL DEFAULT now(),
     started_at       timestamptz,
     finished_at      timestamptz,
     paused_at        timestamptz,
@@ -111,6 +111,7 @@ CREATE TABLE dispatcher.campaign_runs (
     reads            text[] NOT NULL,
     topic            text,
     send_window      jsonb,
+    note             text,
     created_by       text NOT NULL CHECK (created_by <> ''),
     CONSTRAINT campaign_runs_key UNIQUE (tenant_id, workspace_id, idempotency_key),
     CONSTRAINT campaign_runs_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 255),
@@ -118,6 +119,9 @@ CREATE TABLE dispatcher.campaign_runs (
     CONSTRAINT campaign_runs_end_has_time CHECK ((status IN ('queued', 'running')) = (finished_at IS NULL)),
     CONSTRAINT campaign_runs_rate_positive CHECK (rate > 0)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+COMMENT ON COLUMN dispatcher.campaign_runs.created_at IS
+    'the time of its transaction. A row in which it is anything else is a copy, and is paused';
+COMMENT ON COLUMN dispatcher.campaign_runs.note IS 'why it is paused, where it came out of a backup';
 COMMENT ON COLUMN dispatcher.campaign_runs.checked_at IS 'when its counters were compared with its deliveries';
 COMMENT ON COLUMN dispatcher.campaign_runs.next_at IS 'with a rate: when the next delivery that is written is due';
 COMMENT ON COLUMN dispatcher.campaign_runs.frozen_at IS 'the oldest transaction that was open when its contacts were chosen';
