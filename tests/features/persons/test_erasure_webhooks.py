@@ -106,7 +106,7 @@ async def test_who_tells_it_just_now_is_waited_for_and_what_they_tell_is_erased_
     async with rival.transaction():
         ids, wanted = await events.take(rival, 9)
         subjects = await events.subjects(rival, wanted)
-        await events.write(rival, [message(one, subjects[False, one.subject]) for one in wanted])
+        await events.write(rival, [message(one, subjects["delivery", one.subject]) for one in wanted])
         await events.forget(rival, ids)
         erasing = asyncio.create_task(_erase(scene))
         await until_blocked(connection)

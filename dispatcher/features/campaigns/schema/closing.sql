@@ -102,7 +102,8 @@ BEGIN
 
     UPDATE dispatcher.job_queue q
        SET sent = q.sent + d.sent, failed = q.failed + d.failed, skipped = q.skipped + d.skipped,
-           cancelled = q.cancelled + d.cancelled, expired = q.expired + d.expired, held = q.held + d.held
+           cancelled = q.cancelled + d.cancelled, expired = q.expired + d.expired, held = q.held + d.held,
+           discarded_at = CASE WHEN d.failed <= 0 THEN q.discarded_at END
       FROM (SELECT r.job, coalesce(sum(r.count) FILTER (WHERE r.class = 'sent'), 0) AS sent,
                    coalesce(sum(r.count) FILTER (WHERE r.class = 'failed'), 0) AS failed,
                    coalesce(sum(r.count) FILTER (WHERE r.class = 'skipped'), 0) AS skipped,

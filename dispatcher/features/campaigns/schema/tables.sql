@@ -170,12 +170,13 @@ CREATE TABLE dispatcher.job_queue (
     CONSTRAINT job_queue_intended_counted CHECK (intended = cardinality(coalesce(recipients, contact_ids::text[])))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 COMMENT ON COLUMN dispatcher.job_queue.locked_by IS 'the epoch of the instance that expands it';
+COMMENT ON COLUMN dispatcher.job_queue.discarded_at IS 'since when its failed deliveries are no dead letter';
 COMMENT ON COLUMN dispatcher.job_queue.given_up IS 'it could not be expanded';
 COMMENT ON COLUMN dispatcher.job_queue.recipients IS 'of a test: the addresses';
 CREATE INDEX job_queue_of_run ON dispatcher.job_queue (run_id, id);
 CREATE INDEX job_queue_waiting ON dispatcher.job_queue (run_id, id) WHERE status = 'queued';
 CREATE INDEX job_queue_locked ON dispatcher.job_queue (locked_at) WHERE status = 'locked' AND expanded_at IS NULL;
-CREATE INDEX job_queue_dead ON dispatcher.job_queue (finished_at) WHERE failed > 0 AND discarded_at IS NULL;
+CREATE INDEX job_queue_dead ON dispatcher.job_queue (id) WHERE failed > 0 AND discarded_at IS NULL;
 CALL dispatcher.isolate('dispatcher.job_queue');
 
 CREATE TABLE dispatcher.campaign_run_reasons (
@@ -198,8 +199,9 @@ CREATE TABLE dispatcher.campaign_events (
     status        text,
     reason        text NOT NULL DEFAULT ''
 );
-COMMENT ON COLUMN dispatcher.campaign_events.event IS 'status (a transition), or what an operator did: pause, resume, cancel, rate, replay';
+COMMENT ON COLUMN dispatcher.campaign_events.event IS 'status (a transition), or what an operator did: pause, resume, cancel, rate, replay, discard';
 CREATE INDEX campaign_events_of_run ON dispatcher.campaign_events (run_id, id);
+CREATE INDEX campaign_events_replays ON dispatcher.campaign_events (job_id) WHERE event = 'replay' AND job_id IS NOT NULL;
 CREATE INDEX campaign_events_by_people ON dispatcher.campaign_events (at, run_id) WHERE event <> 'status';
 CALL dispatcher.isolate('dispatcher.campaign_events', 'run_id', 'dispatcher.campaign_runs');
 
