@@ -128,8 +128,8 @@ async def dead_job(connection: Connection) -> int:
     job: int = await connection.fetchval(
         """WITH run AS (
                INSERT INTO dispatcher.campaign_runs
-                      (campaign_id, tenant_id, workspace_id, campaign, channel, template_name, template_version, variables,
-                       reads, scheduled_for, frozen_at, lane, created_by, paused_at)
+                      (campaign_id, tenant_id, workspace_id, campaign, channel, template_name, template_version,
+                       variables, reads, scheduled_for, frozen_at, lane, created_by, paused_at)
                VALUES ('of-home', 'default', 'default', 'of-home', 'sms', 'welcome', 1, '{}', '{}', now(), '0', 2,
                        'of-home', now()) RETURNING id)
            INSERT INTO dispatcher.job_queue

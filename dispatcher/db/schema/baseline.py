@@ -36,6 +36,7 @@ FILES = (
     "features/campaigns/schema/expand",
     "features/campaigns/schema/closing",
     "features/campaigns/schema/operate",
+    "features/campaigns/schema/actions",
     "features/campaigns/schema/announcing",
     "features/campaigns/schema/restores",
     "features/campaigns/schema/erasure",

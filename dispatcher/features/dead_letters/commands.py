@@ -70,7 +70,9 @@ def _filter(
     if channel is not None:
         kinds -= {"run"}
     if not kinds:
-        words = "runs have a workflow, deliveries a channel and a template, jobs a channel and a campaign"
+        words = (
+            "a run has a workflow, a delivery a channel and template, a job a channel and campaign: nothing has both"
+        )
         raise typer.BadParameter(words, param_hint="--kind, --workflow, --channel, --template, --campaign")
     return Filter(
         kinds=tuple(one for one in KINDS if one in kinds),

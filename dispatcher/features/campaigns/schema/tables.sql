@@ -9,6 +9,7 @@
 --   campaign_run_reasons  why deliveries of a run have failed or were skipped, counted by reason
 --   campaign_events       every transition of runs and jobs, and what operators did; campaign_audit_log shows it with the
 --                         history of the deliveries
+--   campaign_actions      who saved or deleted which campaign
 --
 -- A run's life
 --   deploy_campaign writes the run (queued) and its jobs in the caller's transaction, and nothing else. An expander locks a
@@ -38,7 +39,7 @@
 
 CREATE TABLE dispatcher.campaigns (
     id            text PRIMARY KEY DEFAULT gen_random_uuid()::text,
-    created_at    timestamptz NOT NULL DEFAULT statement_timestamp(),
+    created_at    timestamptz NOT NULL DEFAULT now(),
     updated_at    timestamptz NOT NULL DEFAULT statement_timestamp(),
     version       integer NOT NULL DEFAULT 1,
     lane          smallint NOT NULL DEFAULT 2,
@@ -202,7 +203,8 @@ CREATE TABLE dispatcher.campaign_events (
 COMMENT ON COLUMN dispatcher.campaign_events.event IS 'status (a transition), or what an operator did: pause, resume, cancel, rate, replay, discard';
 CREATE INDEX campaign_events_of_run ON dispatcher.campaign_events (run_id, id);
 CREATE INDEX campaign_events_replays ON dispatcher.campaign_events (job_id) WHERE event = 'replay' AND job_id IS NOT NULL;
-CREATE INDEX campaign_events_by_people ON dispatcher.campaign_events (at, run_id) WHERE event <> 'status';
+CREATE INDEX campaign_events_by_people ON dispatcher.campaign_events (at, id)
+    WHERE event <> 'status' OR status_before IS NULL AND job_id IS NULL;
 CALL dispatcher.isolate('dispatcher.campaign_events', 'run_id', 'dispatcher.campaign_runs');
 
 -- What a job is called in the contract, by its channel.
