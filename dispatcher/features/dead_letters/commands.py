@@ -70,9 +70,7 @@ def _filter(
     if channel is not None:
         kinds -= {"run"}
     if not kinds:
-        words = (
-            "a run has a workflow, a delivery a channel and template, a job a channel and campaign: nothing has both"
-        )
+        words = "runs have workflows, deliveries channels and templates, jobs channels and campaigns: nothing has both"
         raise typer.BadParameter(words, param_hint="--kind, --workflow, --channel, --template, --campaign")
     return Filter(
         kinds=tuple(one for one in KINDS if one in kinds),
