@@ -99,7 +99,8 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
     place = erasure.workspace.tenant_id, erasure.workspace.workspace_id
     kinds, texts = [one.kind for one in erasure.person.addresses], [one.text for one in erasure.person.addresses]
     erasure.contacts = await database.value(_SQL["contacts"], *place, kinds, texts, erasure.asked_at, erasure.id)
-    # Behind the deletion: an expansion that begins now finds no contact, and what others have written is seen below.
+    await _erase_from_campaigns(database, erasure)
+    # Behind both: an expansion that begins now finds nothing, and what others have written is seen below.
     await database.fetch(_SQL["expansions"], *place)
     await database.fetch(_SQL["suppressions"], erasure.workspace.tenant_id, kinds, texts)
     await _cancel_queued(database, erasure)
@@ -114,10 +115,16 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
             return False
         if after is not None:
             await after(database, erasure)
-    await database.fetch(_SQL["campaigns"], *place, erasure.person.terms, erasure.person.pattern)
+    # Again: what was cancelled and what has failed meanwhile has left its reasons there.
+    await _erase_from_campaigns(database, erasure)
     await database.fetch(_SQL["receipts"], erasure.person.terms, erasure.person.pattern, *place, erasure.person.forms)
     await database.fetch(_SQL["answers"], *place, erasure.person.terms, erasure.person.pattern)
     return True
+
+
+async def _erase_from_campaigns(database: Database, erasure: Erasure) -> None:
+    place = erasure.workspace.tenant_id, erasure.workspace.workspace_id
+    await database.fetch(_SQL["campaigns"], *place, erasure.person.terms, erasure.person.pattern)
 
 
 async def _erase_runs(database: Database, erasure: Erasure) -> bool:

@@ -58,14 +58,16 @@ SELECT dispatcher.erase_suppressions($1, asked.kind, asked.address)
 
 -- name: sent
 -- Deliveries of a workspace to addresses that look like these, behind a number, that were there when it was asked for; and those
--- of campaigns to contacts that are gone: their expansion may have read one that was deleted since.
+-- of campaigns to contacts that are gone, or of tests that are as old: their expansion may have read what was deleted since.
 SELECT d.id, CASE WHEN d.node IS NOT NULL THEN d.run_id END AS run_id, d.channel, d.recipient, s.status, s.held, s.marked
   FROM (SELECT DISTINCT dispatcher.address_hash(form) AS hash FROM unnest($3::text[]) AS form) AS asked
   JOIN dispatcher.deliveries d ON dispatcher.address_hash(d.recipient) = asked.hash
   JOIN dispatcher.delivery_state s USING (id)
  WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
    AND (d.created_at <= $5 OR d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
-                              AND NOT EXISTS (SELECT FROM dispatcher.contacts c WHERE c.id = d.contact_id))
+                              AND (NOT EXISTS (SELECT FROM dispatcher.contacts c WHERE c.id = d.contact_id)
+                                   OR EXISTS (SELECT FROM dispatcher.job_queue q
+                                               WHERE q.id = d.job_id AND q.recipients IS NOT NULL AND q.created_at <= $5)))
  ORDER BY d.id LIMIT $6;
 
 -- name: of_runs

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dispatcher.db import checks
 from dispatcher.engine.rules.life import Failed, Succeeded
 from dispatcher.features.dead_letters import store
 from dispatcher.features.dead_letters.models import DeadLetterFilter
@@ -115,3 +116,18 @@ async def test_a_delivery_of_a_campaign_says_which(scene: Scene, failed: tuple[i
     (plain,) = await scene.write()
     shown = await scene.database.fetch(deliveries._SQL["show"], plain)
     assert (shown[0]["run_id"], shown[0]["job_id"], shown[0]["campaign"]) == (None, None, None)
+
+
+async def test_deliveries_that_were_deleted_leave_the_counters_as_they_were(
+    scene: Scene, failed: tuple[int, int]
+) -> None:
+    """An application deletes old deliveries; the sweep would count none, and open the run again."""
+    run, _ = failed
+    await scene.database.fetch("DELETE FROM dispatcher.deliveries WHERE run_id = $1", run)
+    await scene.database.fetch("UPDATE dispatcher.campaign_runs SET finished_at = finished_at - interval '1 minute'")
+    assert await scene.value("SELECT dispatcher.check_campaign_counters()") == 0
+    await close(scene)
+    row = await run_row(scene, run)
+    assert (row["status"], row["sent"], row["failed"]) == ("partial", 1, 2)
+    assert await _acted(scene, "replay", failed[1]) == "none"
+    assert [found for name in checks.invariants() if (found := await checks.check(scene.database, name))] == []

@@ -141,6 +141,26 @@ async def test_tests_to_an_erased_address_are_not_sent(
     await _sound(scene)
 
 
+async def test_an_erasure_takes_what_a_test_has_written_beside_it(
+    scene: Scene, campaigns: Campaigns, connection: Connection, rival: Connection
+) -> None:
+    await campaigns.make(contacts=2)
+    who = rules.person_of([Address("phone", phone_of(77))])
+    await campaigns.test(phone_of(77))
+    job = await lock(scene)
+    await connection.execute("SELECT dispatcher.keep_erased_keys()")
+    number = await erasure.request(scene.database, HERE, who, "bob", "asked by letter")
+    await rival.execute("BEGIN")
+    assert await rival.fetchval("SELECT dispatcher.expand_job($1, $2)", job, scene.epoch) == 1
+    erasing = asyncio.create_task(erasure.advance(scene.database, number))
+    await until_blocked(connection)
+    await rival.execute("COMMIT")
+    looked = await erasing
+    assert looked is not None
+    assert (looked.finished, looked.deliveries) == (True, 1)
+    assert await traces(connection, phone_of(77)) == []
+
+
 async def test_what_a_test_says_of_an_erased_contact_goes_as_well(
     scene: Scene, campaigns: Campaigns, connection: Connection
 ) -> None:

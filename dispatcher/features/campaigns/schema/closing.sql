@@ -159,12 +159,14 @@ BEGIN
                c.sent AS is_sent, c.failed AS is_failed, c.skipped AS is_skipped, c.held AS is_held
           FROM dispatcher.job_queue q
          CROSS JOIN LATERAL (
-               SELECT count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
+               SELECT count(*) AS rows,
+                      count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
                       count(*) FILTER (WHERE s.status = 'failed') AS failed,
                       count(*) FILTER (WHERE s.status = 'skipped') AS skipped,
                       count(*) FILTER (WHERE s.held) AS held
                  FROM dispatcher.delivery_state s WHERE s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id) AS c
-         WHERE q.run_id = run.id
+         -- Of one whose deliveries were deleted nothing can be compared any more.
+         WHERE q.run_id = run.id AND c.rows = q.intended
            AND (q.sent, q.failed, q.skipped + q.cancelled + q.expired, q.held) IS DISTINCT FROM (c.sent, c.failed, c.skipped, c.held)
            AND NOT EXISTS (SELECT FROM dispatcher.job_results j WHERE j.job_id = q.id)
          ORDER BY q.id FOR NO KEY UPDATE OF q
