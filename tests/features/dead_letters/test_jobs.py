@@ -118,9 +118,7 @@ async def test_a_delivery_of_a_campaign_says_which(scene: Scene, failed: tuple[i
     assert (shown[0]["run_id"], shown[0]["job_id"], shown[0]["campaign"]) == (None, None, None)
 
 
-async def test_deliveries_that_were_deleted_leave_the_counters_as_they_were(
-    scene: Scene, failed: tuple[int, int]
-) -> None:
+async def test_deleted_deliveries_leave_the_counters_as_they_were(scene: Scene, failed: tuple[int, int]) -> None:
     """An application deletes old deliveries; the sweep would count none, and open the run again."""
     run, _ = failed
     await scene.database.fetch("DELETE FROM dispatcher.deliveries WHERE run_id = $1", run)
