@@ -52,7 +52,7 @@ SELECT dispatcher.await_expansions($1, $2);
 SELECT dispatcher.erase_from_campaigns($1, $2, $3, $4);
 
 -- name: suppressions
--- Keep what they may not be sent, and forget who they are.
+-- Keep suppressions as hashes, and delete the addresses.
 SELECT dispatcher.erase_suppressions($1, asked.kind, asked.address)
   FROM unnest($2::text[], $3::text[]) AS asked (kind, address);
 
@@ -146,7 +146,7 @@ SELECT dispatcher.erase_runs($1) AS runs,
        dispatcher.erase_deliveries($2, false) + dispatcher.erase_deliveries($3, true) AS deliveries;
 
 -- name: settle
--- Nobody will look up any more what became of a held one. Answers settled, or early where a call may still be going on.
+-- Settle the held deliveries of an erased person. Answers settled, or early where a call may still be going on.
 SELECT dispatcher.settle_held(d.id, 'failed', $2, 'erased') AS answer FROM dispatcher.deliveries d WHERE d.id = $1;
 
 -- name: receipts
