@@ -102,7 +102,8 @@ BEGIN
 
     UPDATE dispatcher.job_queue q
        SET sent = q.sent + d.sent, failed = q.failed + d.failed, skipped = q.skipped + d.skipped,
-           cancelled = q.cancelled + d.cancelled, expired = q.expired + d.expired, held = q.held + d.held
+           cancelled = q.cancelled + d.cancelled, expired = q.expired + d.expired, held = q.held + d.held,
+           discarded_at = CASE WHEN d.failed <= 0 THEN q.discarded_at END
       FROM (SELECT r.job, coalesce(sum(r.count) FILTER (WHERE r.class = 'sent'), 0) AS sent,
                    coalesce(sum(r.count) FILTER (WHERE r.class = 'failed'), 0) AS failed,
                    coalesce(sum(r.count) FILTER (WHERE r.class = 'skipped'), 0) AS skipped,
@@ -135,7 +136,8 @@ BEGIN
                jobs_dead = r.jobs_dead + one.count * ((one.status = 'dead')::int - (one.was = 'dead')::int)
          WHERE r.id = one.run_id;
     END LOOP;
-    PERFORM dispatcher.close_campaign_run(r.id, result) FROM unnest(runs) AS r (id);
+    PERFORM dispatcher.close_campaign_run(r.run_id, result)
+       FROM (SELECT DISTINCT q.run_id FROM dispatcher.job_queue q WHERE q.id = ANY (mine) ORDER BY 1) AS r;
     RETURN cardinality(mine);
 END $$;
 

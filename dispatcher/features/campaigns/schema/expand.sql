@@ -128,6 +128,8 @@ BEGIN
                         ELSE $1.variables || jsonb_build_object('contact', %s) END,
                    CASE WHEN $6 IS NOT NULL THEN $6
                         WHEN k.taken_by IS NOT NULL THEN 'skipped: duplicate: delivery ' || k.taken_by || ' has its key'
+                        -- An address that was erased is its hash.
+                        WHEN i.recipient ~ '^sha256:[0-9a-f]{64}$' THEN 'skipped: contact is gone'
                         WHEN i.recipient IS NOT NULL THEN NULL
                         WHEN c.id IS NULL THEN 'skipped: contact is gone'
                         WHEN a.written IS NULL THEN 'skipped: no address'
@@ -230,6 +232,7 @@ BEGIN
          WHERE q.status = 'locked' AND q.expanded_at IS NULL
            AND q.locked_at < statement_timestamp() - make_interval(secs => p_lock_seconds)
            AND NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = q.locked_by)
+           AND EXISTS (SELECT FROM dispatcher.campaign_runs r WHERE r.id = q.run_id)
          ORDER BY q.id LIMIT p_page FOR UPDATE OF q SKIP LOCKED
     LOOP
         became := dispatcher.retry_job(stale, p_epoch, 'its worker died', 0);

@@ -90,7 +90,7 @@ BEGIN
     IF run.finished_at IS NOT NULL THEN RETURN run.status; END IF;
     IF run.cancelled_at IS NOT NULL THEN RETURN 'cancelled'; END IF;
     IF run.paused_at IS NULL THEN RETURN 'same'; END IF;
-    UPDATE dispatcher.campaign_runs r SET paused_at = NULL WHERE r.id = p_run_id;
+    UPDATE dispatcher.campaign_runs r SET paused_at = NULL, note = NULL WHERE r.id = p_run_id;
     PERFORM dispatcher.resume('campaign_run', p_run_id::text, p_tenant_id, p_workspace_id, actor);
     PERFORM dispatcher.note_campaign(p_run_id, NULL, actor, 'resume', NULL, NULL, '');
     IF run.rate IS NOT NULL THEN PERFORM dispatcher.space_campaign_run(run); END IF;
