@@ -27,10 +27,6 @@ BEGIN
         NEW.held_at := statement_timestamp();
         NEW.settle_after := statement_timestamp();
         NEW.error := 'quarantined: it was restored, and may have been sent since';
-        -- Its job has not counted it as held. (Results come out of a dump with their ids: this one must have none of theirs.)
-        IF NEW.job_id IS NOT NULL THEN
-            INSERT INTO dispatcher.job_results (id, job_id, class, count) OVERRIDING SYSTEM VALUE VALUES (-NEW.id, NEW.job_id, 'held', 1);
-        END IF;
     END IF;
     DELETE FROM dispatcher.delivery_state WHERE id = NEW.id AND held AND token = 0;
     replaced := FOUND;
