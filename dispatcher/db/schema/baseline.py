@@ -37,6 +37,8 @@ FILES = (
     "features/campaigns/schema/closing",
     "features/campaigns/schema/operate",
     "features/campaigns/schema/views",
+    "features/campaigns/schema/definitions",
+    "features/campaigns/schema/check",
     "features/deliveries/older_views",
 )
 

@@ -61,7 +61,8 @@ END $$;
 
 -- Let a run go on. Answers done, same, unknown, cancelled, or its end.
 CREATE FUNCTION dispatcher.resume_campaign_run(
-    p_run_id bigint, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default', p_actor text DEFAULT session_user
+    p_run_id bigint, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default', p_actor text DEFAULT session_user,
+    p_reason text DEFAULT ''
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -74,7 +75,7 @@ BEGIN
     IF run.paused_at IS NULL THEN RETURN 'same'; END IF;
     UPDATE dispatcher.campaign_runs r SET paused_at = NULL WHERE r.id = p_run_id;
     PERFORM dispatcher.resume('campaign_run', p_run_id::text, p_tenant_id, p_workspace_id, actor);
-    PERFORM dispatcher.note_campaign(p_run_id, NULL, actor, 'resume', NULL, NULL, '');
+    PERFORM dispatcher.note_campaign(p_run_id, NULL, actor, 'resume', NULL, NULL, p_reason);
     IF run.rate IS NOT NULL THEN PERFORM dispatcher.space_campaign_run(run); END IF;
     PERFORM pg_notify('dispatcher_campaigns', '');
     RETURN 'done';
