@@ -133,8 +133,8 @@ async def _campaign_run(connection: Connection) -> int:
     )
     await connection.execute(
         """WITH job AS (UPDATE dispatcher.job_queue SET error = 'of-home', failed = 1 WHERE run_id = $1 RETURNING id),
-                item AS (INSERT INTO dispatcher.deliveries (run_id, job_id, contact_id, idempotency_key, channel, recipient,
-                                                            template)
+                item AS (INSERT INTO dispatcher.deliveries
+                                     (run_id, job_id, contact_id, idempotency_key, channel, recipient, template)
                          SELECT $1, id, 0, 'of-home-item-' || $1, 'email', '+4917012345', '{"body": "x"}' FROM job
                          RETURNING id)
            SELECT id FROM item""",

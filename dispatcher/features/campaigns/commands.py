@@ -1,5 +1,6 @@
 """The `campaigns` commands: one message to many contacts."""
 
+import math
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import uuid4
@@ -128,7 +129,7 @@ def _show_plan(output: Output, found: PlannedCampaign) -> None:
     if found.limit_per_second is None or found.seconds is None:
         output.text("No rate is set: it goes as fast as its channel.")
     else:
-        took = format_duration(round(found.seconds, 1))
+        took = format_duration(math.ceil(found.seconds))
         output.text(f"At {found.limit_per_second:g} a second sending takes {took}.")
     for message in found.messages:
         _show_message(output, message)

@@ -147,7 +147,8 @@ def _audited(row: Any) -> CampaignEvent:  # noqa: ANN401 - asyncpg's record
 
 async def check(database: Database, run_id: int, here: Workspace, after: int, jobs: int) -> Part | None:
     """Check jobs of a run behind an id, with the first ones also the run as a whole; None: there is no such run."""
-    (row,) = await database.fetch(_SQL["check"], run_id, here.tenant_id, here.workspace_id, after, jobs)
-    if row["status"] is None:
+    rows = await database.fetch(_SQL["check"], run_id, here.tenant_id, here.workspace_id, after, jobs)
+    if not rows:
         return None
+    row = rows[0]
     return Part(row["status"], row["jobs"], row["items"], row["last_job"], row["broken"], _breaches(row["breaches"]))

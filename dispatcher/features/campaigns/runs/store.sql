@@ -66,14 +66,14 @@ SELECT e.id, e.at, CASE WHEN e.job_id IS NULL THEN 'run' ELSE 'job' END AS entit
 -- name: histories
 -- What happened to deliveries of a run, from delivery $3 of job $2 on without the first $4 entries, up to $5. Each delivery has an
 -- entry at least, so that as many deliveries are enough.
-WITH some AS MATERIALIZED (
+WITH next AS MATERIALIZED (
     SELECT d.id FROM dispatcher.job_queue q
       JOIN dispatcher.deliveries d ON d.id BETWEEN q.first_id AND q.last_id AND d.job_id = q.id
      WHERE q.run_id = $1 AND q.id >= $2 AND (q.id > $2 OR d.id >= $3) ORDER BY q.id, d.id LIMIT $5
 )
 SELECT l.at, l.entity, l.job_id, l.delivery_id, l.event, l.status_before, l.status, l.actor, l.reason
   FROM dispatcher.campaign_audit_log l
- WHERE l.delivery_id = ANY (ARRAY(SELECT s.id FROM some s))
+ WHERE l.delivery_id = ANY (ARRAY(SELECT n.id FROM next n))
  ORDER BY l.job_id, l.delivery_id, l.at, l.event, l.status LIMIT $5 OFFSET $4;
 
 -- name: check

@@ -67,7 +67,7 @@ def counts(run: Run) -> str:
     if run.finished_at is None:
         words.append(f"{run.pace:,.0f} a second")
         if run.seconds_left is not None:
-            words.append(f"{format_duration(round(run.seconds_left, 1))} left")
+            words.append(f"{format_duration(round(run.seconds_left))} left")
     return ", ".join(words)
 
 

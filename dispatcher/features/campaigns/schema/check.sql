@@ -71,12 +71,11 @@ $$;
 
 -- Check a run, up to p_jobs of its jobs behind p_after (null: all of them); with the first ones also the run as a whole. Answers
 -- its status, how many jobs and items were looked at, the last of the jobs (null: there are no more), how many break each
--- sentence, and the first of those that do. No status: there is no such run.
+-- sentence, and the first of those that do. No row: there is no such run.
 CREATE FUNCTION dispatcher.check_campaign_run(
     p_run_id bigint, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default', p_after bigint DEFAULT 0,
-    p_jobs integer DEFAULT NULL, OUT status text, OUT jobs bigint, OUT items bigint, OUT last_job bigint, OUT broken bigint[],
-    OUT breaches jsonb
-)
+    p_jobs integer DEFAULT NULL
+) RETURNS TABLE (status text, jobs bigint, items bigint, last_job bigint, broken bigint[], breaches jsonb)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -113,6 +112,7 @@ BEGIN
         last_job := job.id;
     END LOOP;
     IF more IS NOT TRUE THEN last_job := NULL; END IF;
+    RETURN NEXT;
 END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.job_breaches, dispatcher.run_breaches, dispatcher.check_campaign_run FROM PUBLIC;

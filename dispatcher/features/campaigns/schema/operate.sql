@@ -198,6 +198,7 @@ BEGIN
 END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.lock_campaign_run, dispatcher.space_campaign_run, dispatcher.skip_cancelled,
-    dispatcher.count_deferred FROM PUBLIC;
+    dispatcher.count_deferred, dispatcher.pause_campaign_run, dispatcher.resume_campaign_run, dispatcher.set_campaign_rate,
+    dispatcher.cancel_campaign_run, dispatcher.replay_campaign_run FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.pause_campaign_run, dispatcher.resume_campaign_run, dispatcher.set_campaign_rate,
     dispatcher.cancel_campaign_run, dispatcher.replay_campaign_run TO dispatcher_tenant;
