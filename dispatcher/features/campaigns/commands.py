@@ -120,8 +120,8 @@ def plan(caller: Caller, name: Name) -> None:
 def _show_plan(output: Output, found: PlannedCampaign) -> None:
     if found.refused is not None:
         output.text(plain(f"It would be refused: {found.refused}"))
-    more = "at least " if found.at_least else ""
-    output.text(f"{more}{found.contacts:,} contacts, of whom {found.recipients:,} would get a message")
+    whom = f"the first {found.looked_at:,}" if found.looked_at < found.contacts else "whom"
+    output.text(f"{found.contacts:,} contacts, of {whom} {found.recipients:,} would get a message")
     for one in found.skipped:
         output.text(plain(f"  {one.count:,} skipped: {one.reason}"))
     for lack in found.lacking:

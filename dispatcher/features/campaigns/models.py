@@ -133,12 +133,12 @@ class PlannedCampaign(Struct, frozen=True, kw_only=True):
     campaign: str
     template_version: int
     contacts: int
-    at_least: Annotated[bool, Meta(description="There are more: of these the first were looked at.")]
-    recipients: Annotated[int, Meta(description="Those of them who would get a message.")]
+    looked_at: Annotated[int, Meta(description="The first of them, to which all other figures but the time refer.")]
+    recipients: Annotated[int, Meta(description="Those who would get a message.")]
     skipped: list[SkippedContacts]
     lacking: list[LackingVariable]
     limit_per_second: Annotated[float | None, Meta(description="The lowest rate that is set; null: there is none.")]
-    seconds: Annotated[float | None, Meta(description="Of sending at this limit; null: no limit is set.")]
+    seconds: Annotated[float | None, Meta(description="Of sending to all at this limit; null: no limit is set.")]
     refused: Annotated[str | None, Meta(description="Why it would be refused as it stands.")]
     messages: Annotated[list[PlannedMessage], Meta(description="Of up to ten contacts.")]
 
@@ -189,7 +189,7 @@ PLANNED = PlannedCampaign(
     campaign="spring-sale",
     template_version=3,
     contacts=12_000,
-    at_least=False,
+    looked_at=12_000,
     recipients=10_796,
     skipped=[SkippedContacts("unsubscribed: from news", 1_204)],
     lacking=[LackingVariable("contact.attributes.plan", 2, ["customer-17", "customer-18"])],

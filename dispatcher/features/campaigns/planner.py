@@ -18,8 +18,8 @@ from dispatcher.http.endpoints import Call
 from dispatcher.liquid.template import Bounds
 from dispatcher.plans.simulation.planned import PlannedMessage
 
-# Those that are looked at: more would take longer than a request may.
-CONTACTS_MAX = 1_000_000
+# More of them would take longer than a request may.
+LOOKED_AT_MAX = 500_000
 SAMPLE = 10
 EXAMPLES = 3
 
@@ -32,23 +32,23 @@ async def plan(call: Call, campaign: dict[str, Any]) -> PlannedCampaign:
     refused += await contacts.audience_faults(call.database, here, "$.audience", bytes(campaign["audience"]).decode())
     given = msgspec.json.decode(campaign["variables"])
     reads = rules.reads([] if template is None else template.variables, given)
-    found = store.Plan(0, [], [], [])
+    found = store.Plan(0, 0, [], [], [])
     if not refused:
-        found = await store.plan(call.database, here, name, reads, CONTACTS_MAX + 1, SAMPLE) or found
+        found = await store.plan(call.database, here, name, reads, LOOKED_AT_MAX, SAMPLE) or found
         refused += [] if found.contacts else [Fault("$.audience", "nobody is in it")]
-    recipients = found.contacts - sum(one.count for one in found.skipped)
+    recipients = found.looked_at - sum(one.count for one in found.skipped)
     limit = _limit(config, campaign)
     messages = await _messages(call, campaign, template, found.sample)
     return PlannedCampaign(
         campaign=name,
         template_version=0 if template is None else template.version,
-        contacts=min(found.contacts, CONTACTS_MAX),
-        at_least=found.contacts > CONTACTS_MAX,
+        contacts=found.contacts,
+        looked_at=found.looked_at,
         recipients=recipients,
         skipped=found.skipped,
         lacking=[*_nowhere(reads.nowhere, recipients, found.sample), *found.lacking],
         limit_per_second=limit,
-        seconds=None if limit is None else recipients / limit,
+        seconds=None if limit is None else recipients / limit * found.contacts / max(found.looked_at, 1),
         refused="; ".join(map(str, refused)) or None,
         messages=messages,
     )

@@ -56,9 +56,10 @@ class Deleted(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """How many contacts a deployment would have, who of them would get nothing, what they lack, and a sample."""
+    """How many contacts a deployment would have; of the first who would get nothing and what they lack; a sample."""
 
     contacts: int
+    looked_at: int
     skipped: list[SkippedContacts]
     lacking: list[LackingVariable]
     sample: list[Recipient]
@@ -132,7 +133,7 @@ def _shown(row: Any) -> dict[str, Any]:  # noqa: ANN401 - asyncpg's record
 
 
 async def plan(database: Database, here: Workspace, name: str, reads: Reads, most: int, shown: int) -> Plan | None:
-    """Return what a deployment would come to, by its first `most` contacts; None where there is no such campaign."""
+    """Return what a deployment would come to, looking at `most` contacts; None where there is no such campaign."""
     paths = msgspec.json.encode(reads.paths).decode()
     found = await database.value(_SQL["plan"], *_place(here), name, reads.names, paths, most, shown)
     return None if found is None else _plan(found)

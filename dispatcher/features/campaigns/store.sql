@@ -28,7 +28,7 @@ SELECT id, name, channel, template_name AS template, variables::text, audience::
   FROM dispatcher.campaigns WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3;
 
 -- name: plan
--- What a deployment would come to, of the first $6 contacts with $7 of them as a sample, as JSON.
+-- What a deployment would come to, by the first $6 contacts, with $7 of them as a sample, as JSON.
 SELECT dispatcher.plan_campaign($1, $2, $3, $4::text[], $5::jsonb, $6, $7)::text;
 
 -- name: deploy

@@ -46,7 +46,7 @@ async def test_a_plan_has_messages_sizes_reasons_and_the_time(admin: Caller) -> 
     for key in ("planned-3", "planned-4"):
         assert admin.call("PATCH", f"/contacts/{key}", {"attributes": {"plan": "gold"}}).status == 200
     found = plan(admin, "planned")
-    assert (found["contacts"], found["at_least"], found["refused"]) == (13, False, None)
+    assert (found["contacts"], found["looked_at"], found["refused"]) == (13, 13, None)
     skipped = {one["reason"]: one["count"] for one in found["skipped"]}
     assert skipped == {"no address": 1, "unsubscribed: from t": 1, "suppressed: operator": 1}
     assert found["recipients"] == 13 - sum(skipped.values())
@@ -134,6 +134,7 @@ async def test_suppressions_count_as_the_engine_decides(database: Database, conn
         found = await store.plan(database, HERE, "c", Reads([], [], []), 1_000, 100)
         assert found is not None
         assert {one.reason: one.count for one in found.skipped} == expected, (lane, topic)
+        assert (found.contacts, found.looked_at) == (len(numbers), len(numbers))
         assert len(found.sample) == len(numbers) - sum(expected.values())
 
 

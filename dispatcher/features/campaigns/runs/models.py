@@ -199,7 +199,7 @@ class CampaignCheckQuery(Asked, frozen=True):
     """A part of the check of a run."""
 
     cursor: Cursor | None = None
-    limit: Annotated[int, Meta(ge=1, le=500, description="How many jobs are checked with this request.")] = JOBS_CHECKED
+    limit: Annotated[int, Meta(ge=1, le=200, description="How many jobs are checked with this request.")] = JOBS_CHECKED
 
 
 class CampaignBreach(Struct, frozen=True, kw_only=True):
