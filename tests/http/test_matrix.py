@@ -156,7 +156,7 @@ ROWS = (
     "* FROM dispatcher.webhook_endpoints",
     "* FROM dispatcher.contacts",
     "* FROM dispatcher.campaigns",
-    "* FROM dispatcher.campaign_runs",
+    "id, rate, paused_at, cancelled_at FROM dispatcher.campaign_runs",
 )
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"

@@ -34,7 +34,7 @@ class SendWindow(Asked, frozen=True, omit_defaults=True):
 
     opens: Annotated[str, Meta(pattern=rf"^{_HOUR}$(?!\n)", examples=["09:00"])] = field(name="from")
     closes: Annotated[str, Meta(pattern=rf"^({_HOUR}|24:00)$(?!\n)", examples=["18:00"])] = field(name="to")
-    days: Annotated[list[Day] | None, Meta(description="On these; every day without them.")] = None
+    days: Annotated[list[Day], Meta(min_length=1, description="On these; every day without them.")] | None = None
     time_zone: Annotated[str, Meta(min_length=1, max_length=ZONE_MAX)] = "UTC"
 
 

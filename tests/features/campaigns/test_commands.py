@@ -1,5 +1,6 @@
 """The `campaigns` commands as whoever types them sees them, on a database and through a server."""
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -145,6 +146,13 @@ async def test_what_is_there_looks_the_same(
     for audience in ('{"tags": ["looked-at"]}', '{"tag": 1}', '{"contacts": ["nobody"]}', "{}"):
         await same(serving, remote, "contacts", "audience", audience)
     assert "3 contacts" in await same(serving, remote, "contacts", "audience", '{"tags": ["looked-at"], "exclude": []}')
+
+
+async def test_a_terminal_has_a_progress_bar(admin: Caller, serving: Program) -> None:
+    prepare(admin, "bar", 3)
+    shown = await asyncio.to_thread(serving.on_terminal, "campaigns", "deploy", "bar", "--wait", "--poll", "0.1")
+    assert "3/3" in shown
+    assert "completed; 3 of 3 sent" in shown
 
 
 def test_progress_is_one_line() -> None:

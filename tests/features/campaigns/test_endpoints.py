@@ -113,6 +113,8 @@ FAULTS: list[tuple[dict[str, Any], set[str]]] = [
         },
     ),
     ({"audience": {"attributes": {}}}, {"$.audience.attributes"}),
+    ({"send_window": {"from": "09:00", "to": "10:00", "days": []}}, {"$.send_window.days"}),
+    ({"send_window": {"from": "09:00", "to": "09:00"}}, {"$.send_window.to"}),
     ({"audience": {"contacts": [*range(1, 100_002)]}}, {"$.audience.contacts"}),
     ({"variables": {"n": 2**70}}, {"$.variables"}),
 ]

@@ -130,12 +130,12 @@ async def replay_campaign_run(call: Call) -> Done:
 
     The run and their jobs are open again until they have ended.
     """
+    asked: models.CampaignReplay = call.given
+    after = 0 if asked.cursor is None else read_numbers(REPLAY_NOUN, asked.cursor, 1, "$.cursor")[0]
     run_id, owner = await _visible(call)
     if owner["cancelled"]:
         words = f"campaign run {run_id} was cancelled: what it has not sent is not sent; deploy the campaign again"
         raise Problem(CONFLICT, words, answer="cancelled")
-    asked: models.CampaignReplay = call.given
-    after = 0 if asked.cursor is None else read_numbers(REPLAY_NOUN, asked.cursor, 1, "$.cursor")[0]
     replayed, looked = 0, 0
     while looked < asked.limit:
         size = min(PAGE, asked.limit - looked)
