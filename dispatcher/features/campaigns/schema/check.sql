@@ -43,10 +43,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
        AND d.idempotency_key NOT IN (SELECT i.key FROM items i)
 $$;
 
--- What is wrong with a run as a whole: its status, rows beyond its jobs, addresses and messages that are there twice.
+-- What is wrong with a run as a whole: its status, rows beyond its jobs, addresses and messages that are there twice. (It reads all
+-- deliveries of the run, which the settings of the program's sessions are not made for.)
 CREATE FUNCTION dispatcher.run_breaches(p_run dispatcher.campaign_runs)
 RETURNS TABLE (sentence integer, job_id bigint, item text, delivery_id bigint, fault text)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = on SET enable_hashjoin = on SET enable_mergejoin = on AS $$
     SELECT 1, NULL::bigint, NULL::text, NULL::bigint, format('the run is %s', (p_run).status)
      WHERE (p_run).status NOT IN ('completed', 'partial', 'failed')
     UNION ALL
@@ -78,7 +80,7 @@ CREATE FUNCTION dispatcher.check_campaign_run(
     p_run_id bigint, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default', p_after bigint DEFAULT 0,
     p_jobs integer DEFAULT NULL
 ) RETURNS TABLE (status text, jobs bigint, items bigint, last_job bigint, broken bigint[], breaches jsonb)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     breaches_max CONSTANT integer := 100;
