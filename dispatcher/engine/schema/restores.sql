@@ -23,6 +23,10 @@ BEGIN
         NEW.held_at := statement_timestamp();
         NEW.settle_after := statement_timestamp();
         NEW.error := 'quarantined: it was restored, and may have been sent since';
+        -- Its job has not counted it as held. (Results come out of a dump with their ids: this one must have none of theirs.)
+        IF NEW.job_id IS NOT NULL THEN
+            INSERT INTO dispatcher.job_results (id, job_id, class, count) OVERRIDING SYSTEM VALUE VALUES (-NEW.id, NEW.job_id, 'held', 1);
+        END IF;
     END IF;
     DELETE FROM dispatcher.delivery_state WHERE id = NEW.id AND held AND token = 0;
     IF EXISTS (SELECT FROM dispatcher.delivery_state WHERE id = NEW.id) THEN
@@ -35,7 +39,7 @@ CREATE TRIGGER state_restored BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_restored();
 
 -- A restore with several jobs brings both tables at the same time. Each would wait for rows of the other's: so the states
--- wait until nobody is inserting deliveries, and nobody begins to before they are there.
+-- wait until no transaction is inserting deliveries, and none begins to before they are there.
 CREATE FUNCTION dispatcher.states_wait() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -46,9 +50,9 @@ END $$;
 CREATE TRIGGER states_wait BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.states_wait();
 
--- A state row goes with its delivery, and in no other way: without it nobody would know that a message has gone out.
+-- A state row goes with its delivery, and in no other way: without it the sending of a message would be forgotten.
 CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_state
-    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse(
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse_statement(
         'where deliveries stand is not deleted by itself', 'Delete from dispatcher.deliveries.');
 
 -- Where this database lives: which server, on which timeline; and which database and schema of it, since a copy within
@@ -97,7 +101,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 AND NOT jsonb_path_exists(r.state, '$.cursor.* ? (@.standing != "delaying")'))
 $$;
 
--- They rest until somebody looks at them. (What a walk changes meanwhile is locked, and rests as it is then.)
+-- They rest until an operator resumes them. (What a walk changes meanwhile is locked, and rests as it is then.)
 CREATE FUNCTION dispatcher.quarantine_runs(
     p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
 ) RETURNS bigint
@@ -137,7 +141,7 @@ BEGIN
            AND d.created_at < p_before
          ORDER BY s.id FOR UPDATE OF s
     ), kept AS (
-        -- A call may be going on at this very moment: as long as it can, nobody settles what it does.
+        -- A call may be going on at this very moment: as long as it can, its delivery is not settled.
         UPDATE dispatcher.delivery_state s
            SET ready = false, held = true, token = 0, held_at = statement_timestamp(),
                settle_after = greatest(s.settle_after, statement_timestamp() + make_interval(

@@ -1,1 +1,1 @@
-"""Campaigns: one message to many contacts."""
+"""Campaigns: one message to many contacts, with a ledger of one row for each."""

@@ -30,14 +30,6 @@ RETRY_SECONDS = 5.0
 RELEASE_SECONDS_MAX = 2.0
 REASON_CHARACTERS_MAX = 300
 
-# What the rows of one job can cause: it must not keep the others from being expanded.
-OF_DATA: tuple[type[Exception], ...] = (
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-    asyncpg.NoDataFoundError,
-)
-
 
 class Expander:
     """Expands and closes for one process. `woken` ends its sleep; `ordered` tells the claimer that there is work."""
@@ -84,6 +76,7 @@ class Expander:
         """Close what is done, and expand one job. Return for how long there is nothing to do."""
         closed = await expansion.close(self._database, CLOSED_AT_ONCE)
         skipped = await expansion.skip_cancelled(self._database, SKIPPED_AT_ONCE)
+        await expansion.space(self._database)
         epoch = self._current()
         if epoch is None:
             return self.settings.poll_seconds
@@ -106,7 +99,10 @@ class Expander:
                 written = await expansion.expand(connection, epoch, job_id)
                 if fault_points.ARMED:
                     fault_points.passing("expand.before_commit")
-        except OF_DATA as fault:
+        except PASSING:
+            raise
+        except asyncpg.PostgresError as fault:
+            # Its rows, or a trigger of an application's: it must not keep other jobs from being expanded.
             reason = f"expansion: {type(fault).__name__}: {fault}"[:REASON_CHARACTERS_MAX]
             became = await expansion.fail(self._database, epoch, job_id, reason, RETRY_SECONDS)
             self._metrics.campaign_jobs.labels("dead" if became == "dead" else "failed").inc()

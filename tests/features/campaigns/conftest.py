@@ -1,9 +1,17 @@
-"""What the tests of campaigns share: the command line, on a database and through a server."""
+"""What the tests of campaigns share: a stage, and the command line on a database and through a server."""
 
 import pytest
 
+from dispatcher.db.database import Database
+from tests.features.campaigns.stage import Stage
 from tests.support.program import Program
 from tests.support.remote_cli import Cli, RemoteCli
+
+
+@pytest.fixture
+async def campaigns(database: Database) -> Stage:
+    """A template on the test's database, and an epoch that expands."""
+    return await Stage.open(database)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ $$;
 CREATE FUNCTION dispatcher.campaign_run_end(p_run dispatcher.campaign_runs) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN (p_run).jobs_completed + (p_run).jobs_partial + (p_run).jobs_failed + (p_run).jobs_dead < (p_run).jobs THEN NULL
-                WHEN (p_run).cancelled > 0 THEN CASE WHEN (p_run).sent > 0 THEN 'partial' ELSE 'failed' END
+                WHEN (p_run).cancelled_at IS NOT NULL AND (p_run).cancelled > 0 THEN CASE WHEN (p_run).sent > 0 THEN 'partial' ELSE 'failed' END
                 WHEN (p_run).jobs_completed = (p_run).jobs THEN 'completed'
                 WHEN (p_run).jobs_completed + (p_run).jobs_partial = 0 THEN 'failed'
                 ELSE 'partial' END
@@ -78,18 +78,20 @@ END $$;
 CREATE FUNCTION dispatcher.close_jobs(p_page integer) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    asked  bigint[] := ARRAY(SELECT DISTINCT j.job_id FROM dispatcher.job_results j LIMIT p_page);
     runs   bigint[];
     mine   bigint[];
     result jsonb;
     one    record;
 BEGIN
-    IF asked = '{}' THEN RETURN 0; END IF;
+    -- A page of what can be locked: what cannot must not keep the others out of it.
     runs := ARRAY(SELECT r.id FROM dispatcher.campaign_runs r
-                   WHERE r.id IN (SELECT q.run_id FROM dispatcher.job_queue q WHERE q.id = ANY (asked))
+                   WHERE r.id IN (SELECT q.run_id FROM dispatcher.job_queue q
+                                   WHERE q.id IN (SELECT j.job_id FROM dispatcher.job_results j))
                    ORDER BY r.id FOR NO KEY UPDATE SKIP LOCKED);
-    mine := ARRAY(SELECT q.id FROM dispatcher.job_queue q WHERE q.id = ANY (asked) AND q.run_id = ANY (runs)
-                   ORDER BY q.id FOR NO KEY UPDATE SKIP LOCKED);
+    IF runs = '{}' THEN RETURN 0; END IF;
+    mine := ARRAY(SELECT q.id FROM dispatcher.job_queue q
+                   WHERE q.run_id = ANY (runs) AND q.id IN (SELECT j.job_id FROM dispatcher.job_results j)
+                   ORDER BY q.id LIMIT p_page FOR NO KEY UPDATE SKIP LOCKED);
     IF mine = '{}' THEN RETURN 0; END IF;
     -- Locked first and looked at afterwards: the statements below see what was committed before.
     WITH gone AS (
@@ -139,7 +141,8 @@ END $$;
 
 -- Compare the counters of the run that ended first of those that were not compared yet with its deliveries, and correct them.
 -- Answers how many jobs were wrong, which must be none; null where there is no such run. (What was erased counts as it
--- was: its reason is gone. A job of which deliveries were deleted since is left as it is.)
+-- was: its reason is gone. A job of which deliveries were deleted since is left as it is. Nobody counts meanwhile: closers
+-- need the run's row.)
 CREATE FUNCTION dispatcher.check_campaign_counters() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -164,7 +167,7 @@ BEGIN
          WHERE q.run_id = run.id AND c.rows = q.intended
            AND (q.sent, q.failed, q.skipped + q.cancelled + q.expired, q.held) IS DISTINCT FROM (c.sent, c.failed, c.skipped, c.held)
            AND NOT EXISTS (SELECT FROM dispatcher.job_results j WHERE j.job_id = q.id)
-         ORDER BY q.id FOR NO KEY UPDATE OF q
+         ORDER BY q.id
     LOOP
         wrong := wrong + 1;
         INSERT INTO dispatcher.job_results (job_id, class, reason, count)

@@ -29,12 +29,14 @@
 --        dead       it could not be expanded; its deliveries have failed
 --   run  completed  all jobs are completed
 --        failed     none is completed or partial
---        partial    otherwise. A run that was cancelled is partial if anything was sent, else failed.
+--        partial    otherwise. A run of which deliveries were skipped since it was cancelled is partial if anything was
+--                   sent, else failed.
 --
 -- Pause and cancel are flags on the run, and a row in `pauses`, which stops the marks; the rate and the window are read by
 -- the senders as well. What is left of a cancelled run is skipped in pages.
 --
--- Lock order: instance, then runs, then jobs. The closer takes only what is not locked.
+-- Lock order: instance, then runs, then jobs. The closer takes only what is not locked, and an expander waits for a run for a
+-- moment only: whoever gives up a job has its row already.
 
 CREATE TABLE dispatcher.campaigns (
     id            text PRIMARY KEY DEFAULT gen_random_uuid()::text,
@@ -78,6 +80,7 @@ CREATE TABLE dispatcher.campaign_runs (
     cancelled_at     timestamptz,
     checked_at       timestamptz,
     next_at          timestamptz,
+    respace_at       timestamptz,
     counted_at       timestamptz,
     frozen_at        xid8 NOT NULL,
     template_version bigint NOT NULL,
@@ -120,6 +123,7 @@ CREATE TABLE dispatcher.campaign_runs (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 COMMENT ON COLUMN dispatcher.campaign_runs.checked_at IS 'when its counters were compared with its deliveries';
 COMMENT ON COLUMN dispatcher.campaign_runs.next_at IS 'with a rate: when the next delivery that is written is due';
+COMMENT ON COLUMN dispatcher.campaign_runs.respace_at IS 'when what is written gets the times of a rate that was changed';
 COMMENT ON COLUMN dispatcher.campaign_runs.frozen_at IS 'the oldest transaction that was open when its contacts were chosen';
 COMMENT ON COLUMN dispatcher.campaign_runs.pace IS 'deliveries that end a second, of late';
 COMMENT ON COLUMN dispatcher.campaign_runs.expanded IS 'deliveries that are written';
