@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, Entry] = {
         "List, subscribe and unsubscribe addresses by topic.",
     ),
     "contacts": _of("contacts", "Write, look at, import, export and erase contacts: the people of a workspace."),
+    "campaigns": _of("campaigns", "Send one message to many contacts: plan, test, deploy, watch and check."),
     "schedules": _of(
         "schedules",
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from datetime import datetime
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import msgspec
 
 from dispatcher.base.errors import Fault
 from dispatcher.base.schema_name import render
-from dispatcher.client.answers import Delivery, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Deployed, Run, Sent, Triggered
 from dispatcher.client.encoding import refused
 from dispatcher.client.errors import Conflict, NotFound, Refused, TimedOut
 from dispatcher.client.interface import AnyClient
@@ -68,6 +69,10 @@ class TransactionClient(AnyClient):
     async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered:
         (row,) = await self._fetch("trigger", workflow, data.decode(), key, *self._where, self._actor)
         return msgspec.convert(row, Triggered)
+
+    async def _deploy(self, campaign: str, scheduled_for: datetime | None, key: str | None) -> Deployed:
+        (row,) = await self._fetch("deploy", campaign, scheduled_for, key, *self._where, self._actor)
+        return msgspec.convert(row, Deployed)
 
     async def _send(self, message: bytes) -> Sent:
         return (await self._insert([message]))[0]

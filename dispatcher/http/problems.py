@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from dispatcher.base.errors import Fault
+from dispatcher.base.errors import Fault, TriggerRefused
 
 # More do not help; their number is given.
 FAULTS_SHOWN_MAX = 100
@@ -109,6 +109,17 @@ def faulty(faults: Iterable[Fault], detail: str | None = None) -> Problem:
 def not_found(what: str) -> Problem:
     """Return the problem of what does not exist, or belongs to another workspace: the answer does not tell which."""
     return Problem(NOT_FOUND, f"there is no {what}")
+
+
+def refusal(refused: TriggerRefused) -> Problem:
+    """Return the problem of a call that the database refuses."""
+    match refused.why:
+        case "unknown":
+            return Problem(NOT_FOUND, refused.message, refused.faults)
+        case "not now":
+            return Problem(CONFLICT, refused.message, refused.faults)
+        case "faulty":
+            return faulty(refused.faults, refused.message)
 
 
 class Refused(Struct, frozen=True, kw_only=True):

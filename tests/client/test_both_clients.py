@@ -1,6 +1,7 @@
 """Both clients: each does the same, answers the same and refuses the same, against the real program."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -114,6 +115,66 @@ async def test_everything_that_is_missing_is_named_at_once(
         await client.trigger("strict", given)
     assert str(refused.value) == words
     assert (refused.value.kind, set(refused.value.faults)) == ("faulty-request", faults)
+
+
+async def _campaign(place: Running, name: str, *, template: bool = True) -> None:
+    """A campaign to one contact, with its template."""
+    put = """SELECT dispatcher.put_templates(jsonb_build_array(jsonb_build_object('tenant_id', 'default',
+                 'workspace_id', 'default', 'name', $1::text, 'channel', 'sms', 'default_locale', 'en', 'rights',
+                 '[]'::jsonb, 'variables', '[]'::jsonb, 'sources',
+                 '{"en": {"parts": {"body": "x"}, "partials": {}}}'::jsonb)), true, 'test')"""
+    connection = place.runs.connection
+    if template:
+        await connection.execute(put, name)
+    await connection.execute(
+        "SELECT dispatcher.put_contact('default', 'default', $1, $2, 'put', NULL, 'x')", name, "{}"
+    )
+    said = {"channel": "sms", "template_name": name, "variables": {}, "audience": {"contacts": [name]}, "lane": 2}
+    put = "SELECT dispatcher.put_campaign('default', 'default', $1, $2, 'test')"
+    await connection.execute(put, name, json.dumps(said))
+
+
+async def test_a_deployment_answers_its_run_and_its_key_the_same_run_by_the_other_client(
+    client: AnyClient, other: AnyClient, place: Running
+) -> None:
+    name, key = _key(), _key()
+    await _campaign(place, name)
+    first = await client.deploy_campaign(name, scheduled_for=LATER, key=key)
+    assert (first.campaign, first.status, first.intended, first.jobs, first.duplicate) == (name, "queued", 1, 1, False)
+    for one in (other, client):
+        again = await one.deploy_campaign(name, key=key)
+        assert (again.id, again.duplicate, again.intended) == (first.id, True, 1)
+    separate = [await client.deploy_campaign(name, scheduled_for=LATER) for _ in range(2)]
+    assert len({first.id, *(one.id for one in separate)}) == 3
+    at = "SELECT scheduled_for FROM dispatcher.campaign_runs WHERE id = $1"
+    assert await place.runs.connection.fetchval(at, first.id) == LATER
+
+
+async def test_a_deployment_that_cannot_be_says_why(client: AnyClient, place: Running) -> None:
+    name, taken, key = _key(), _key(), _key()
+    with pytest.raises(NotFound, match="there is no campaign") as unknown:
+        await client.deploy_campaign(name)
+    assert (unknown.value.kind, unknown.value.faults) == (
+        "not-found",
+        (Fault("$.campaign", "there is no such campaign"),),
+    )
+    await _campaign(place, name, template=False)
+    with pytest.raises(Refused, match="template") as refused:
+        await client.deploy_campaign(name)
+    assert (refused.value.kind, _paths(refused.value)) == ("faulty-request", {"$.template"})
+    await _campaign(place, taken)
+    await _campaign(place, name)
+    await client.deploy_campaign(taken, key=key)
+    with pytest.raises(Conflict, match="was used for run") as used:
+        await client.deploy_campaign(name, key=key)
+    assert (used.value.kind, _paths(used.value)) == ("conflict", {"$.idempotency_key"})
+    await place.runs.connection.execute("DELETE FROM dispatcher.contacts WHERE key = $1", name)
+    with pytest.raises(Refused, match="unknown contacts") as gone:
+        await client.deploy_campaign(name)
+    assert _paths(gone.value) == {"$.audience.contacts"}
+    for wrong in ({"key": ""}, {"scheduled_for": LATER.replace(tzinfo=None)}):
+        with pytest.raises(Refused):
+            await client.deploy_campaign(name, **wrong)
 
 
 async def test_a_status_has_all_that_is_known(client: AnyClient, other: AnyClient) -> None:

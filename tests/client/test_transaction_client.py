@@ -53,6 +53,26 @@ async def orders(application: Connection) -> AsyncIterator[None]:
     await application.execute("DROP TABLE orders")
 
 
+async def test_a_deployment_is_rolled_back_with_its_transaction(
+    application: Connection, inside: TransactionClient, watcher: Connection, key: str
+) -> None:
+    await watcher.execute(
+        """SELECT dispatcher.put_templates('[{"tenant_id": "default", "workspace_id": "default", "name": "t",
+               "channel": "sms", "default_locale": "en", "rights": [], "variables": [],
+               "sources": {"en": {"parts": {"body": "x"}, "partials": {}}}}]', true, 'test');
+           SELECT dispatcher.put_contact('default', 'default', 'c', '{}', 'put', NULL, 'test');
+           SELECT dispatcher.put_campaign('default', 'default', 'c', '{"channel": "sms", "template_name": "t",
+               "variables": {}, "audience": {"all": true}, "lane": 2}', 'test')"""
+    )
+    transaction = application.transaction()
+    await transaction.start()
+    deployed = await inside.deploy_campaign("c", key=key)
+    assert (deployed.intended, deployed.duplicate) == (1, False)
+    assert (await inside.deploy_campaign("c", key=key)).duplicate
+    await transaction.rollback()
+    assert await watcher.fetchval("SELECT count(*) FROM dispatcher.campaign_runs WHERE idempotency_key = $1", key) == 0
+
+
 async def test_writes_are_visible_inside_their_transaction_and_roll_back_with_it(
     application: Connection, inside: TransactionClient, watcher: Connection, key: str
 ) -> None:

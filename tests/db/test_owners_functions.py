@@ -11,6 +11,19 @@ from tests.support.scene import Connection
 
 # A call of each, for a row of the workspace at home. {place} is the workspace that it names.
 CALLS = {
+    "audience": """({place}, '{{"all": true}}')""",
+    "audience_count": """({place}, '{{"all": true}}')""",
+    "audience_faults": """({place}, '$', '{{"contacts": ["nobody"]}}')""",
+    "campaign_faults": """({place}, '{{"template_name": "welcome", "channel": "email"}}')""",
+    "cancel_campaign_run": "({campaign_run}, '', {place})",
+    "check_campaign_run": "({campaign_run}, {place})",
+    "deploy_campaign": "('welcome', NULL, NULL, {place})",
+    "pause_campaign_run": "({campaign_run}, '', {place})",
+    "plan_campaign": "({place}, 'welcome', '{{}}', '[]', 10, 10)",
+    "replay_campaign_run": "(p_after => 0, p_page => 10, p_run_id => {campaign_run}, {named})",
+    "resume_campaign_run": "({paused}, {place})",
+    "set_campaign_rate": "({campaign_run}, 5, {place})",
+    "test_campaign": "('welcome', '{{+4917012345}}', {place})",
     "cancel_delivery": "({waits}, NULL, '', {place})",
     "cancel_run": "({goes}, '', {place})",
     "delivery_status": "({waits}, NULL, {place})",
@@ -77,7 +90,10 @@ def _call(name: str, home: Home, place: str) -> str:
     rows = {"waits": home.deliveries[""], "dead": home.deliveries["discardDeadDelivery"]}
     rows |= {"goes": home.runs[""], "rests": home.runs["resumeRun"], "buried": home.runs["discardDeadRun"]}
     rows |= {"job": home.job}
-    return f"SELECT t::text FROM dispatcher.{name}{CALLS[name].format(place=place, **rows)} AS t"
+    rows |= {"campaign_run": home.campaign_runs[""], "paused": home.campaign_runs["resumeCampaignRun"]}
+    tenant, workspace = place.split(", ")
+    named = f"p_tenant_id => {tenant}, p_workspace_id => {workspace}"
+    return f"SELECT t::text FROM dispatcher.{name}{CALLS[name].format(place=place, named=named, **rows)} AS t"
 
 
 async def _bind(connection: Connection, tenant: str, workspace: str) -> None:
@@ -101,6 +117,8 @@ async def test_every_one_of_them_is_called_below_or_is_nobodys(place: tuple[Conn
     for row in await place[0].fetch(OF_THE_OWNER.format("<>")):
         grantees.setdefault(row["proname"], set()).add(row["grantee"])
     assert set(grantees) == {*CALLS, *NOBODYS}
+    # An application's role may call what it was granted, and nothing else.
+    assert not {name for name, whose in grantees.items() if "-" in whose}
     owner = await place[0].fetchval("SELECT current_user")
     assert {name: grantees[name] for name in NOBODYS} == {name: {owner} for name in NOBODYS}
 

@@ -113,6 +113,25 @@ ABOUT: dict[str, str | None] = {
     "createPause": "pauses",
     "getPause": "pauses",
     "resumePause": "pauses",
+    "listCampaigns": "campaigns",
+    "getCampaign": "campaigns",
+    "putCampaign": "campaigns",
+    "deleteCampaign": "campaigns",
+    "planCampaign": "campaigns",
+    "deployCampaign": "campaigns",
+    "testCampaign": "campaigns",
+    "listCampaignRuns": "campaigns",
+    "getCampaignRun": "campaigns",
+    "pauseCampaignRun": "campaigns",
+    "resumeCampaignRun": "campaigns",
+    "cancelCampaignRun": "campaigns",
+    "setCampaignRunRate": "campaigns",
+    "replayCampaignRun": "campaigns",
+    "listCampaignRunJobs": "campaigns",
+    "traceCampaignRun": "campaigns",
+    "getCampaignRunAudit": "campaigns",
+    "checkCampaignRun": "campaigns",
+    "seeAudience": "campaigns",
     "listContacts": "contacts",
     "createContact": "contacts",
     "getContact": "contacts",
@@ -142,6 +161,8 @@ ROWS = (
     "* FROM dispatcher.objects",
     "* FROM dispatcher.webhook_endpoints",
     "* FROM dispatcher.contacts",
+    "* FROM dispatcher.campaigns",
+    "id, rate, paused_at, cancelled_at FROM dispatcher.campaign_runs",
 )
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"
@@ -182,6 +203,12 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     assert admin.call("PUT", f"/objects/{fresh}", file).status == 201
     own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects")}
     assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
+    text = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello"}}}, "publish": True}
+    assert admin.call("PUT", f"/templates/{fresh}.sent", text).status == 201
+    campaign = {"channel": "sms", "template": f"{fresh}.sent", "audience": {"contacts": [fresh]}}
+    assert admin.call("PUT", f"/campaigns/{fresh}", campaign).status == 201
+    deployed = admin.post(f"/campaigns/{fresh}/deploy", {"scheduled_for": LATER}).json["run_id"]
+    own |= {"campaigns.name": fresh, "campaign_run_id": str(deployed)}
     erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
     own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
     own["job_id"] = str(await dead_job(inside))
@@ -225,7 +252,7 @@ async def test_things_of_another_workspace_do_not_exist(
             assert (answer.json["tenant_id"], answer.json["workspace_id"]) == place
         elif one.method == "GET":
             assert names["templates.name"].encode() not in answer.body
-            here = {"deliveries": "delivery_id", "runs": "run_id"}.get(one.tag)
+            here = {"deliveries": "delivery_id", "runs": "run_id", "campaign-runs": "campaign_run_id"}.get(one.tag)
             assert here is None or names[here] not in {
                 str(row.get("id", row.get("execution_id"))) for row in _listed(answer)
             }

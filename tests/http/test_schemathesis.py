@@ -56,6 +56,10 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
         ("addSuppressions", "removeSuppressions", "checkAddress", "subscribeToTopic", "unsubscribeFromTopic"),
         _OF_ADDRESSES,
     ),
+    "putCampaign": {400: "there is its template, of its channel and published, and the contacts that it names"},
+    "deployCampaign": {400: "somebody is in its audience"},
+    "seeAudience": {400: "there are the contacts that it names, and it chooses somebody"},
+    "replayCampaignRun": {400: "a cursor is one that a replay has answered, and 1.0 as with publishTemplate"},
     "createPause": {
         400: "which channels and providers there are is configured, and what is said has to be of its scope"
     },
@@ -103,6 +107,12 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
             "listPauses": cursor("pauses", 7),
             "listObjects": cursor("objects", "a"),
             "listAudit": cursor("audit", 1, 1, 7, 1),
+            "listCampaigns": cursor("campaigns", "a"),
+            "listCampaignRuns": cursor("campaign_runs", 7),
+            "listCampaignRunJobs": cursor("campaign_jobs", 7),
+            "traceCampaignRun": cursor("campaign_trace", 1, 7),
+            "getCampaignRunAudit": cursor("campaign_audit", 1, 1, 1, 1),
+            "checkCampaignRun": cursor("campaign_check", 7),
         }.items()
     },
     "getWebhookLog": {"query.cursor": cursor("webhook_actions", 7)},

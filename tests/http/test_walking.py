@@ -65,6 +65,13 @@ LISTS = (
         f"DELETE FROM dispatcher.schedules WHERE {_HERE} AND name = $1",
     ),
     List(
+        "/campaigns",
+        "name",
+        "INSERT INTO dispatcher.campaigns (tenant_id, workspace_id, name, channel, template_name, audience, "
+        "updated_by) VALUES ('walked', 'here', $1, 'sms', 'x', '{\"all\": true}', 'x') RETURNING name",
+        f"DELETE FROM dispatcher.campaigns WHERE {_HERE} AND name = $1",
+    ),
+    List(
         "/suppressions",
         "address",
         _ADDRESS,

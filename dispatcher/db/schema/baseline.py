@@ -42,6 +42,8 @@ FILES = (
     "features/campaigns/schema/erasure",
     "features/campaigns/schema/views",
     "features/dead_letters/jobs",
+    "features/campaigns/schema/definitions",
+    "features/campaigns/schema/check",
     "features/deliveries/older_views",
 )
 

@@ -157,5 +157,6 @@ BEGIN
     run_id := run.id;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.open_campaign_run, dispatcher.count_campaign_jobs, dispatcher.lock_campaign FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.open_campaign_run, dispatcher.count_campaign_jobs, dispatcher.lock_campaign,
+    dispatcher.deploy_campaign, dispatcher.test_campaign FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.deploy_campaign, dispatcher.test_campaign TO dispatcher_tenant;

@@ -79,7 +79,8 @@ END $$;
 
 -- Let a run go on. Answers done, same, unknown, cancelled, or its end.
 CREATE FUNCTION dispatcher.resume_campaign_run(
-    p_run_id bigint, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default', p_actor text DEFAULT session_user
+    p_run_id bigint, p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default', p_actor text DEFAULT session_user,
+    p_reason text DEFAULT ''
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -92,7 +93,7 @@ BEGIN
     IF run.paused_at IS NULL THEN RETURN 'same'; END IF;
     UPDATE dispatcher.campaign_runs r SET paused_at = NULL, note = NULL WHERE r.id = p_run_id;
     PERFORM dispatcher.resume('campaign_run', p_run_id::text, p_tenant_id, p_workspace_id, actor);
-    PERFORM dispatcher.note_campaign(p_run_id, NULL, actor, 'resume', NULL, NULL, '');
+    PERFORM dispatcher.note_campaign(p_run_id, NULL, actor, 'resume', NULL, NULL, p_reason);
     IF run.rate IS NOT NULL THEN PERFORM dispatcher.space_campaign_run(run); END IF;
     PERFORM pg_notify('dispatcher_campaigns', '');
     RETURN 'done';
@@ -220,6 +221,7 @@ BEGIN
 END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.lock_campaign_run, dispatcher.space_campaign_run, dispatcher.space_campaigns, dispatcher.skip_cancelled,
-    dispatcher.count_deferred FROM PUBLIC;
+    dispatcher.count_deferred, dispatcher.pause_campaign_run, dispatcher.resume_campaign_run, dispatcher.set_campaign_rate,
+    dispatcher.cancel_campaign_run, dispatcher.replay_campaign_run FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.pause_campaign_run, dispatcher.resume_campaign_run, dispatcher.set_campaign_rate,
     dispatcher.cancel_campaign_run, dispatcher.replay_campaign_run TO dispatcher_tenant;
