@@ -81,7 +81,7 @@ class Expander:
             return
 
     async def run_once(self) -> float:
-        """Close what is done, and expand one job. Return for how long there is nothing to do."""
+        """Close what is done, and expand jobs for a while. Return for how long there is nothing to do."""
         closed = await expansion.close(self._database, CLOSED_AT_ONCE)
         skipped = await expansion.skip_cancelled(self._database, SKIPPED_AT_ONCE)
         epoch = self._current()
@@ -91,14 +91,22 @@ class Expander:
             await self._release()
         self._epoch = epoch
         await self._look(epoch)
-        job_id = await expansion.lock(self._database, epoch, self.settings.ahead_max)
-        if job_id is not None:
+        if await self._expand_some(epoch) or skipped:
+            return 0.0
+        return OPEN_SECONDS if closed or await expansion.some_open(self._database) else self.settings.poll_seconds
+
+    async def _expand_some(self, epoch: int) -> int:
+        """Expand jobs until results are due to be counted again; return how many."""
+        until = self._clock.monotonic() + OPEN_SECONDS
+        done = 0
+        while (job_id := await expansion.lock(self._database, epoch, self.settings.ahead_max)) is not None:
             if fault_points.ARMED:
                 fault_points.passing("expand.locked")
             await self._expand(epoch, job_id)
-        if job_id is not None or skipped:
-            return 0.0
-        return OPEN_SECONDS if closed or await expansion.some_open(self._database) else self.settings.poll_seconds
+            done += 1
+            if self._clock.monotonic() >= until:
+                break
+        return done
 
     async def _expand(self, epoch: int, job_id: int) -> None:
         try:
