@@ -139,7 +139,7 @@ END $$;
 
 -- Compare the counters of the run that ended first of those that were not compared yet with its deliveries, and correct them.
 -- Answers how many jobs were wrong, which must be none; null where there is no such run. (What was erased counts as it
--- was: its reason is gone.)
+-- was: its reason is gone. A job of which deliveries were deleted since is left as it is.)
 CREATE FUNCTION dispatcher.check_campaign_counters() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -156,12 +156,12 @@ BEGIN
                c.sent AS is_sent, c.failed AS is_failed, c.skipped AS is_skipped, c.held AS is_held
           FROM dispatcher.job_queue q
          CROSS JOIN LATERAL (
-               SELECT count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
+               SELECT count(*) AS rows, count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
                       count(*) FILTER (WHERE s.status = 'failed') AS failed,
                       count(*) FILTER (WHERE s.status = 'skipped') AS skipped,
                       count(*) FILTER (WHERE s.held) AS held
                  FROM dispatcher.delivery_state s WHERE s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id) AS c
-         WHERE q.run_id = run.id
+         WHERE q.run_id = run.id AND c.rows = q.intended
            AND (q.sent, q.failed, q.skipped + q.cancelled + q.expired, q.held) IS DISTINCT FROM (c.sent, c.failed, c.skipped, c.held)
            AND NOT EXISTS (SELECT FROM dispatcher.job_results j WHERE j.job_id = q.id)
          ORDER BY q.id FOR NO KEY UPDATE OF q

@@ -1,5 +1,11 @@
 -- Expansion: a job is locked in one transaction, and becomes deliveries in another.
 
+-- How many deliveries of a run may wait: a minute of its rate at most.
+CREATE FUNCTION dispatcher.campaign_ahead(p_rate double precision, p_ahead bigint) RETURNS double precision
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN p_rate IS NULL THEN p_ahead ELSE least(p_ahead, greatest(1, p_rate * 60)) END
+$$;
+
 -- Lock a job for an instance, of the run that has the fewest deliveries; answers its id, null where no run has room. What is
 -- written of a run and has neither ended nor is deferred is p_ahead deliveries at most, or a minute of its rate.
 CREATE FUNCTION dispatcher.lock_job(p_epoch bigint, p_ahead bigint) RETURNS bigint
@@ -20,7 +26,7 @@ BEGIN
            AND (r.cancelled_at IS NOT NULL
                 OR r.paused_at IS NULL AND r.scheduled_for <= statement_timestamp()
                    AND r.expanded - r.sent - r.failed - r.skipped - r.cancelled - r.expired - r.held - r.deferred
-                       < CASE WHEN r.rate IS NULL THEN p_ahead ELSE least(p_ahead, greatest(1, r.rate * 60)) END
+                       < dispatcher.campaign_ahead(r.rate, p_ahead)
                    AND dispatcher.window_wait(r.send_window, statement_timestamp()) = 0)
          ORDER BY r.expanded
     LOOP

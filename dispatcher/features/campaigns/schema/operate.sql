@@ -151,22 +151,25 @@ BEGIN
     RETURN (SELECT count(*) FROM dispatcher.bar(ids, array_fill('cancelled: its run was cancelled'::text, ARRAY[cardinality(ids)])));
 END $$;
 
--- Count what waits for a later time of runs that have no room: retries, mostly. Answers how many runs have some.
+-- Count what waits for a later time of runs that have no room: retries, mostly, and not what waits for its turn by the rate.
+-- Answers how many runs have another number.
 CREATE FUNCTION dispatcher.count_deferred(p_ahead bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     counted bigint;
 BEGIN
     WITH crowded AS (
-        SELECT r.id, r.deferred FROM dispatcher.campaign_runs r
-         WHERE r.finished_at IS NULL AND r.cancelled_at IS NULL AND r.rate IS NULL
-           AND (r.deferred > 0 OR r.expanded - r.sent - r.failed - r.skipped - r.cancelled - r.expired - r.held >= p_ahead)
+        SELECT r.id, r.rate, r.deferred FROM dispatcher.campaign_runs r
+         WHERE r.finished_at IS NULL AND r.cancelled_at IS NULL
+           AND (r.deferred > 0 OR r.expanded - r.sent - r.failed - r.skipped - r.cancelled - r.expired - r.held
+                                  >= dispatcher.campaign_ahead(r.rate, p_ahead))
          ORDER BY r.id FOR NO KEY UPDATE SKIP LOCKED
     ), found AS (
         SELECT f.id, f.deferred AS was, least(count(s.id), p_ahead * 5) AS deferred
           FROM crowded f JOIN dispatcher.job_queue q ON q.run_id = f.id AND q.finished_at IS NULL
           LEFT JOIN dispatcher.delivery_state s ON s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id
                 AND s.status = 'queued' AND NOT s.held AND s.run_at > statement_timestamp() + interval '5 seconds'
+                AND (f.rate IS NULL OR s.attempt > 0)
          GROUP BY 1, 2
     )
     UPDATE dispatcher.campaign_runs r SET deferred = n.deferred FROM found n WHERE r.id = n.id AND n.was <> n.deferred;
