@@ -133,10 +133,10 @@ SELECT g.id FROM dispatcher.digests g
  WHERE g.is_open AND NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = g.run_id AND r.finished_at IS NULL);
 
 -- name: dead_deliveries_are_listed
--- A delivery of no run is a dead letter if it has failed, and only then.
+-- A delivery of no run is a dead letter if it has failed, and only then. An item of a job never is: its job is.
 SELECT s.id FROM dispatcher.delivery_state s
   LEFT JOIN dispatcher.dead_deliveries l ON l.delivery_id = s.id
- WHERE s.wakes IS NULL AND (s.status = 'failed') <> (l.delivery_id IS NOT NULL);
+ WHERE s.wakes IS NULL AND (s.status = 'failed' AND s.job_id IS NULL) <> (l.delivery_id IS NOT NULL);
 
 -- name: channels_have_one_provider
 -- All instances that may claim from a channel have the same provider for it.
