@@ -41,13 +41,13 @@ class Sent(Struct, frozen=True):
 
 
 async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
-    """Measure the campaign and the drain alternately."""
+    """Measure the drain and the campaign alternately, the drain first and last: noise hits both."""
     drained = min(DRAINED_MAX, deliveries)
     sent: list[Sent] = []
-    drains: list[throughput.Drain] = []
+    drains = [await throughput.dispatcher(server, drained, throughput.SETTINGS)]
     for _ in range(rounds):
-        drains.append(await throughput.dispatcher(server, drained, throughput.SETTINGS))
         sent.append(await _campaign(server, deliveries))
+        drains.append(await throughput.dispatcher(server, drained, throughput.SETTINGS))
     method = METHOD.format(contacts=deliveries, rounds=rounds, drained=drained)
     lines = (
         ("campaign", "deliveries/s", "rate", method),
