@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CALL_SECONDS_MAX = 30.0
 REASON_CHARACTERS_MAX = 1_000
 ID_MAX = 2**63 - 1
-# Beyond these nobody reads on.
+# More are not read.
 FAULTS_MAX = 100
 
 
@@ -138,7 +138,7 @@ class TransactionClient(AnyClient):
         """Open a transaction, or a savepoint, that is rolled back.
 
         It is begun and ended whole: a BEGIN or a ROLLBACK that is cancelled half-way leaves the connection in a
-        transaction that nobody ends, and what is sent later would never be committed.
+        transaction that is never ended, and what is sent later would never be committed.
         """
         transaction = self._connection.transaction()
         begun = asyncio.ensure_future(transaction.start())

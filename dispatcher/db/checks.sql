@@ -27,7 +27,7 @@ SELECT s.id FROM dispatcher.delivery_state s
    AND NOT EXISTS (SELECT FROM dispatcher.parked p WHERE p.delivery_id = s.id);
 
 -- name: attempts_are_bounded
--- Nobody is tried more often than was asked for.
+-- No delivery has more attempts than it may have.
 SELECT s.id FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
  WHERE s.attempt - s.attempt_base > d.max_attempts OR s.attempt < s.attempt_base;
 
@@ -94,7 +94,7 @@ SELECT r.id FROM dispatcher.runs r
                     WHERE d.run_id = r.id AND r.state -> 'cursor' ? d.node AND s.status = 'queued');
 
 -- name: ended_runs_send_nothing
--- What a run had queued ends with it, unless somebody has reopened it since.
+-- Queued deliveries of a run end with it, unless an operator has reopened them since.
 SELECT s.id FROM dispatcher.runs r
   JOIN dispatcher.deliveries d ON d.run_id = r.id AND d.node IS NOT NULL
   JOIN dispatcher.delivery_state s ON s.id = d.id
@@ -111,7 +111,7 @@ SELECT r.id FROM dispatcher.runs r
     OR e.first <> 0 OR e.last <> e.kept - 1;
 
 -- name: failed_runs_are_explained
--- A failed run says why, and is a dead letter until somebody discards it.
+-- A failed run has its reason, and is a dead letter until it is discarded.
 SELECT r.id FROM dispatcher.runs r
  WHERE (r.status = 'failed' AND (coalesce(r.error, '') = '' OR r.dead <> (r.discarded_at IS NULL)))
     OR (r.status <> 'failed' AND r.dead);
@@ -128,7 +128,7 @@ SELECT w.id FROM dispatcher.walks w
  WHERE NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = ANY (w.run_ids));
 
 -- name: digests_are_led
--- Nobody leaves an item with a run that will not come to it.
+-- No item is left with a run that will not collect it.
 SELECT g.id FROM dispatcher.digests g
  WHERE g.is_open AND NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = g.run_id AND r.finished_at IS NULL);
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dispatcher.base.errors import Fault
 
-# More help nobody; their number is given.
+# More do not help; their number is given.
 FAULTS_SHOWN_MAX = 100
 MEDIA_TYPE = "application/problem+json"
 KIND_PREFIX = "urn:dispatcher:problem:"
@@ -112,7 +112,7 @@ def not_found(what: str) -> Problem:
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """What callers of the older interface get."""
+    """The problem in the envelope of the older interface."""
 
     success: Literal[False] = False
     error: str

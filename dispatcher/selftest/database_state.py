@@ -33,7 +33,7 @@ SELECT NOT EXISTS (SELECT FROM dispatcher.delivery_state WHERE ready)
 
 
 class Work(Struct, frozen=True):
-    """What an instance has claimed, and how much of that is marked."""
+    """The numbers of deliveries that an instance has claimed and marked."""
 
     epoch: int
     claimed: int

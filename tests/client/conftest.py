@@ -1,4 +1,4 @@
-"""What the tests of the client share: a program at work, workflows of its own, and both clients to it."""
+"""Fixtures of the tests of the client: a program at work, workflows of its own, and both clients to it."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any

@@ -83,7 +83,7 @@ async def test_a_name_may_be_any(client: AnyClient) -> None:
     assert unknown.value.faults == (Fault("$.workflow", "there is no such workflow"),)
 
 
-async def test_a_workflow_that_takes_none_says_so(client: AnyClient, place: Running) -> None:
+async def test_an_inactive_workflow_refuses_triggers(client: AnyClient, place: Running) -> None:
     await place.runs.put(steps(sms(), name="asleep"))
     off = "SELECT dispatcher.set_workflow_active('default', 'default', 'asleep', false, 'ann')"
     await place.runs.connection.execute(off)
@@ -164,7 +164,7 @@ async def test_waiting_ends_in_time_and_names_the_run(client: AnyClient) -> None
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_what_a_callback_raises_ends_the_waiting(client: AnyClient, is_async: bool) -> None:
+async def test_an_error_of_the_callback_ends_the_wait(client: AnyClient, is_async: bool) -> None:
     run = (await client.trigger("paying")).id
 
     def broken(_: Run) -> None:
@@ -196,7 +196,7 @@ async def test_a_run_is_cancelled_and_what_is_over_takes_nothing_more(client: An
 
 
 @pytest.mark.parametrize("number", [0, 10**15, 2**70])
-async def test_what_is_not_there_is_not_found(client: AnyClient, number: int) -> None:
+async def test_missing_runs_are_not_found(client: AnyClient, number: int) -> None:
     for call in (
         client.status(number),
         client.wait(number),
@@ -230,7 +230,7 @@ async def test_a_message_is_sent_once_by_either_client(client: AnyClient, other:
     assert tuple(row or ()) == ('{"body": "Hello"}', '{"price": 1.1250}')
 
 
-async def test_a_message_says_all_that_one_can_say(client: AnyClient, place: Running) -> None:
+async def test_a_message_can_have_every_field(client: AnyClient, place: Running) -> None:
     key = _key()
     sent = await client.send(
         Message(
@@ -328,7 +328,7 @@ async def test_a_delivery_is_cancelled_by_its_id_or_its_key(client: AnyClient, o
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-async def test_what_nobody_can_keep_is_refused(client: AnyClient, text: str) -> None:
+async def test_texts_that_cannot_be_stored_are_refused(client: AnyClient, text: str) -> None:
     run = (await client.trigger("paying")).id
     for call in (
         client.trigger("greeting", {"a": text}),

@@ -133,7 +133,7 @@ def _interrupted(server: str, number: signal.Signals, folder: Path) -> "subproce
 
 
 def _left(folder: Path) -> list[str]:
-    """What was left behind: files, and processes (replicas, providers) whose command line names the folder."""
+    """The remains of a run: files, and processes (replicas, providers) whose command line names the folder."""
     found = [str(path) for path in folder.iterdir()]
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

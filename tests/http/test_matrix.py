@@ -187,7 +187,7 @@ def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
 
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
-async def test_who_may_is_let_through_and_who_may_not_is_not(
+async def test_requests_are_allowed_by_the_rights_of_their_key(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
     names = await _names(admin)
@@ -201,7 +201,7 @@ async def test_who_may_is_let_through_and_who_may_not_is_not(
 
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
-async def test_what_is_elsewhere_is_not_there(
+async def test_things_of_another_workspace_do_not_exist(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
     names = await _names(admin)

@@ -145,7 +145,7 @@ checks = {{ positive_data_acceptance = {{ expected-statuses = {json.dumps(status
 
 
 def _run(admin: Caller, folder: Path) -> tuple[dict[str, Any], str]:
-    """What it found, as its report says it, and in words."""
+    """Its findings, as a report and in words."""
     (folder / "settings.toml").write_text(_settings())
     assert admin.key is not None
     ended = subprocess.run(
@@ -185,7 +185,7 @@ async def test_the_program_keeps_to_its_document_in_all_checks(
 
 
 @pytest.mark.parametrize("table", [REFUSED, KNOWN], ids=["refused", "known"])
-def test_what_is_said_of_an_operation_is_said_of_one_that_there_is(table: Mapping[str, object]) -> None:
+def test_documented_operations_exist(table: Mapping[str, object]) -> None:
     assert table.keys() <= OPERATIONS.keys()
 
 

@@ -98,7 +98,7 @@ class Home(Struct):
 
 
 class Answer(Struct):
-    """What came back."""
+    """An answer."""
 
     status: int = 0
     body: bytes = b""

@@ -6,7 +6,7 @@
 --   delivery_attempts   earlier attempts that did not succeed; the last one stands on the state row
 --   delivery_evidence   results that came from a claim that no longer owned the delivery
 --   reopened_ends       how a delivery had ended before it was reopened
---   operator_actions    who reopened, cancelled, settled or moved what, and why
+--   operator_actions    actor, reason and time of each reopening, cancelling, settling and moving
 --   captured_messages   what the capture provider was given
 --   instances           one row per running pipeline: its epoch and its heartbeat (engine.sql)
 --   claims              one row per claimed batch (token, owner, ids): what recovery reads (engine.sql)
@@ -312,14 +312,14 @@ CREATE TRIGGER deliveries_go_whole AFTER DELETE ON dispatcher.deliveries
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_go_whole();
 
 -- A DELETE takes along what belongs to a delivery, and leaves alone what is not finished; TRUNCATE could do neither.
-CREATE FUNCTION dispatcher.refuse() RETURNS trigger
+CREATE FUNCTION dispatcher.refuse_statement() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'object_not_in_prerequisite_state', HINT = TG_ARGV[1];
 END $$;
 
 CREATE TRIGGER deliveries_are_deleted BEFORE TRUNCATE ON dispatcher.deliveries
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.refuse(
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.refuse_statement(
         'deliveries are not truncated, since where they stand would stay behind: DELETE FROM dispatcher.deliveries instead',
         'Cancel those first that are not finished.');
 

@@ -35,7 +35,7 @@ CREATE TRIGGER state_restored BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_restored();
 
 -- A restore with several jobs brings both tables at the same time. Each would wait for rows of the other's: so the states
--- wait until nobody is inserting deliveries, and nobody begins to before they are there.
+-- wait until no transaction is inserting deliveries, and none begins to before they are there.
 CREATE FUNCTION dispatcher.states_wait() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -46,9 +46,9 @@ END $$;
 CREATE TRIGGER states_wait BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.states_wait();
 
--- A state row goes with its delivery, and in no other way: without it nobody would know that a message has gone out.
+-- A state row goes with its delivery, and in no other way: without it the sending of a message would be forgotten.
 CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_state
-    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse(
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse_statement(
         'where deliveries stand is not deleted by itself', 'Delete from dispatcher.deliveries.');
 
 -- Where this database lives: which server, on which timeline; and which database and schema of it, since a copy within
@@ -97,7 +97,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 AND NOT jsonb_path_exists(r.state, '$.cursor.* ? (@.standing != "delaying")'))
 $$;
 
--- They rest until somebody looks at them. (What a walk changes meanwhile is locked, and rests as it is then.)
+-- They rest until an operator resumes them. (What a walk changes meanwhile is locked, and rests as it is then.)
 CREATE FUNCTION dispatcher.quarantine_runs(
     p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
 ) RETURNS bigint
@@ -137,7 +137,7 @@ BEGIN
            AND d.created_at < p_before
          ORDER BY s.id FOR UPDATE OF s
     ), kept AS (
-        -- A call may be going on at this very moment: as long as it can, nobody settles what it does.
+        -- A call may be going on at this very moment: as long as it can, its delivery is not settled.
         UPDATE dispatcher.delivery_state s
            SET ready = false, held = true, token = 0, held_at = statement_timestamp(),
                settle_after = greatest(s.settle_after, statement_timestamp() + make_interval(

@@ -17,7 +17,7 @@ from dispatcher.cli.options import one_of, second
 from dispatcher.cli.terminal.output import show_facts, show_list, tell
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.contacts import endpoints
-from dispatcher.features.contacts.import_file import import_contacts, in_words
+from dispatcher.features.contacts.import_file import import_contacts
 from dispatcher.features.contacts.models import Contact, SavedContact
 from dispatcher.features.persons.commands import erase, erasures, export_person, timeline
 from dispatcher.http.endpoints import Endpoint
@@ -160,9 +160,9 @@ def import_(
     company, status, time_zone, locale, tags, email, phone, push, chat, social (separated by ; in a cell),
     attributes (JSON) or attributes.NAME. An empty cell is left out.
     """
-    counts = import_contacts(caller, file, mode)
-    tell(caller, counts, in_words(counts))
-    if counts["refused"]:
+    tally = import_contacts(caller, file, mode)
+    tell(caller, tally.counts, str(tally))
+    if tally.counts["refused"]:
         raise typer.Exit(REFUSED)
 
 

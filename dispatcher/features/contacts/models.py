@@ -1,6 +1,6 @@
 """Models of the requests and answers about contacts."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
@@ -8,7 +8,7 @@ from msgspec import Meta, Raw, Struct
 from dispatcher.base.errors import Fault
 from dispatcher.base.values.locales import LOCALE
 from dispatcher.features.contacts.rules import ADDRESSES_MAX, KEY_FORM, TAGS_MAX, TEXT_MAX, WORD_MAX, ContactKind
-from dispatcher.http.models import SEEN, Asked, Json, Limit, Text, page_model
+from dispatcher.http.models import BEGUN, ENDED, SEEN, Asked, Json, Limit, Text, page_model
 
 IMPORT_MAX = 1_000
 LongCursor = Annotated[str, Meta(max_length=400, description="next_cursor of the answer before.")]
@@ -156,8 +156,6 @@ class Imported(Struct, frozen=True):
     contacts: list[SavedContact]
 
 
-_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 CONTACT = Contact(
     id=17,
     key="customer-17",
@@ -170,8 +168,8 @@ CONTACT = Contact(
     attributes=Raw(b'{"plan":"gold"}'),
     addresses=Raw(b'[{"kind":"email","address":"Ann@example.org"}]'),
     version=2,
-    created_at=_BEGUN,
-    updated_at=_ENDED,
+    created_at=BEGUN,
+    updated_at=ENDED,
     updated_by="key shop",
 )
 CONTACTS = Contacts([CONTACT], next_cursor=None)

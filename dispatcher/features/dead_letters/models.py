@@ -1,13 +1,13 @@
 """Models of dead letters: requests and answers."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from dispatcher.http.bulk import AtOnce
 from dispatcher.http.cursors import ID_MAX
-from dispatcher.http.models import Asked, Before, Cursor, Limit, Reason, ShortText, Text
+from dispatcher.http.models import BEGUN, ENDED, Asked, Before, Cursor, Limit, Reason, ShortText, Text, page_model
 
 Kind = Literal["run", "delivery"]
 Verb = Literal["replay", "discard"]
@@ -61,11 +61,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     retries: int
 
 
-class DeadLetters(Struct, frozen=True):
-    """A page of dead letters, the newest first."""
-
-    dead_letters: list[DeadLetter]
-    next_cursor: str | None
+DeadLetters = page_model("DeadLetters", "dead_letters", DeadLetter, "A page of dead letters, the newest first.")
 
 
 class DeadLetterActed(Struct, frozen=True):
@@ -88,8 +84,8 @@ _DEAD_LETTER = DeadLetter(
     recipient="+4917012345",
     idempotency_key="order-19:shipped",
     error="exhausted",
-    created_at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
-    failed_at=datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC),
+    created_at=BEGUN,
+    failed_at=ENDED,
     retries=0,
 )
 DEAD_LETTERS = DeadLetters([_DEAD_LETTER], next_cursor=None)

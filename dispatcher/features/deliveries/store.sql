@@ -58,7 +58,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version WHERE d.id = $1;
 
 -- name: claimed
--- Who has claimed a delivery, and by which claim.
+-- The owner and the token of a delivery's claim.
 SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
 
 -- name: find
@@ -70,7 +70,7 @@ SELECT d.id
                  LIMIT 1) AS d;
 
 -- name: owner
--- Whose a delivery is.
+-- The tenant and workspace of a delivery.
 SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = $1;
 
 -- name: attempts

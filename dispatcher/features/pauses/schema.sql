@@ -1,11 +1,11 @@
--- Pauses: who stopped a channel, provider, tenant, workspace, template or run, why, and until when.
+-- Pauses of channels, providers, tenants, workspaces, templates and runs: actor, reason and time.
 --
 -- The map
 --   pauses       one row a pause; an open one has no end
 --   parked       deliveries that wait for a pause to end
 --
 -- A pause says where it holds: `tenant_id` and `workspace_id`, or nowhere in particular, which is everywhere. That of a run
--- says whose the run is.
+-- names the run's workspace.
 
 CREATE TABLE dispatcher.pauses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -23,7 +23,7 @@ CREATE TABLE dispatcher.pauses (
                CASE WHEN scope = 'workspace' THEN workspace_id IS NOT NULL AND name = workspace_id
                     WHEN scope IN ('provider', 'tenant') THEN workspace_id IS NULL ELSE true END)
 );
-COMMENT ON COLUMN dispatcher.pauses.tenant_id IS 'in whose workspace it holds; null: everywhere';
+COMMENT ON COLUMN dispatcher.pauses.tenant_id IS 'the tenant in which it applies; null: everywhere';
 CREATE UNIQUE INDEX pauses_open ON dispatcher.pauses (scope, name, tenant_id, workspace_id) NULLS NOT DISTINCT
     WHERE ended_at IS NULL;
 CREATE INDEX pauses_by_time ON dispatcher.pauses (since, id);

@@ -37,7 +37,7 @@ DELETE FROM dispatcher.contacts c
                  WHERE a.tenant_id = $1 AND a.workspace_id = $2);
 
 -- name: suppressions
--- Keep what they may not be sent, and forget who they are.
+-- Keep suppressions as hashes, and delete the addresses.
 SELECT dispatcher.erase_suppressions($1, asked.kind, asked.address)
   FROM unnest($2::text[], $3::text[]) AS asked (kind, address);
 
@@ -122,7 +122,7 @@ SELECT dispatcher.erase_runs($1) AS runs,
        dispatcher.erase_deliveries($2, false) + dispatcher.erase_deliveries($3, true) AS deliveries;
 
 -- name: settle
--- Nobody will look up any more what became of a held one. Answers settled, or early where a call may still be going on.
+-- Settle the held deliveries of an erased person. Answers settled, or early where a call may still be going on.
 SELECT dispatcher.settle_held(d.id, 'failed', $2, 'erased') AS answer FROM dispatcher.deliveries d WHERE d.id = $1;
 
 -- name: receipts

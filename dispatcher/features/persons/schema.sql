@@ -1,7 +1,7 @@
 -- Erasures: what is known of a person is removed, wherever it stands in a workspace.
 --
 -- The map
---   erasures             who asked for it, when and why; the addresses only until it is done, their hashes for ever
+--   erasures             actor, time and reason; the addresses only until it is done, their hashes for ever
 --   erased_suppressions  what an erased address may not be sent, by its hash
 --
 -- What stays

@@ -205,18 +205,3 @@ def _done(verb: str, run_id: int, answer: str) -> Done:
     if not done:
         raise Problem(CONFLICT, words, answer=answer)
     return Done(Acted(run_id, answer, words))
-
-
-ENDPOINTS = (
-    trigger_workflow,
-    list_runs,
-    get_run,
-    get_run_log,
-    list_run_deliveries,
-    get_run_progress,
-    pause_run,
-    resume_run,
-    cancel_run,
-    replay_run,
-    signal_run,
-)

@@ -112,7 +112,7 @@ def list_(caller: Caller) -> None:
 
 @command(app, "log", limit=100, after=False)
 def log(caller: Caller, name: Name) -> None:
-    """Show who created, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    """Show the actions on the endpoints of a name, with actor and reason."""
     found = caller.listed(endpoints.get_webhook_log, name)
     show_list(caller, found, ("at", "what", "by", "why"), _of_action, "")
 

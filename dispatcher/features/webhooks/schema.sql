@@ -3,7 +3,7 @@
 -- The map
 --   webhook_endpoints  one row an endpoint: where it is, and what it wants to know
 --   webhook_secrets    what its messages are signed with; two while it is rotated
---   webhook_actions    who made, changed, rotated, disabled and deleted which endpoint, and why
+--   webhook_actions    actor and reason of each creation, change, rotation, disabling and deletion
 --   events         what has happened, once for each endpoint that wants to know it: notes for the announcer
 --
 -- How an event becomes a message
@@ -12,9 +12,9 @@
 --   transaction; from there on it is a delivery like all others. Its key is made of the endpoint, the event, what it is
 --   about, and the event's number.
 --
--- What it costs where nobody listens
---   An insert of deliveries looks up once a row, by an index, whether somebody wants to know what becomes of it, and writes
---   that on the state row (`announced`, null where nobody does, so that the row is no wider). The trigger on state rows has
+-- What it costs without an endpoint
+--   An insert of deliveries looks up once a row, by an index, whether an endpoint wants its events, and writes
+--   that on the state row (`announced`, null where none does, so that the row is no wider). The trigger on state rows has
 --   that in its condition. So nothing is told of deliveries that were written before their workspace had an endpoint, and
 --   nothing of deliveries on the channel `webhook` itself.
 --
@@ -141,7 +141,7 @@ END $$;
 CREATE TRIGGER receipt_announced AFTER INSERT ON dispatcher.delivery_receipts
     FOR EACH ROW WHEN (NEW.kind <> 'sent') EXECUTE FUNCTION dispatcher.receipt_announced();
 
--- Whatever ends a run is told. Most workspaces listen to nothing: all else is done where somebody does.
+-- Announce the end of a run. Most workspaces have no endpoint: the rest is done where there is one.
 CREATE FUNCTION dispatcher.run_announced() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -10,7 +10,7 @@ from dispatcher.db.database import Database
 from dispatcher.features.webhooks import events
 from dispatcher.features.webhooks.rules import is_run_event, message
 
-# Happenings in one transaction: some milliseconds.
+# Events in one transaction: some milliseconds.
 PAGE = 500
 
 

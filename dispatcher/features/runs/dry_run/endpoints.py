@@ -37,6 +37,3 @@ async def plan_workflow(call: Call) -> Done:
         raise refusal(refused) from refused
     except AssumptionRefused as refused:
         raise faulty(refused.faults) from refused
-
-
-ENDPOINTS = (plan_workflow,)
