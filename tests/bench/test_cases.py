@@ -47,7 +47,7 @@ SHORT = [
     pytest.param("campaign", 2_000, 1, ["", ".cpu_worker", ".cpu_postgres", ".rss"]),
     pytest.param("campaign.deploy", 2_000, 1, ["", ".first"]),
     pytest.param("campaign.counters", 2_000, 1, [""]),
-    pytest.param("campaign.progress", 2_000, 1, ["", ".p50", ".after"]),
+    pytest.param("campaign.progress", 2_000, 1, ["", ".p50", ".p99", ".after"]),
     pytest.param("campaign.fair", 2_000, 1, [""]),
     pytest.param("campaign.isolation", 2_000, 1, ["", ".p50", ".count"]),
     pytest.param("api", 100, 1, ["", ".p99", ".batch", ".batch.rows", ".dispatch"]),
