@@ -50,6 +50,6 @@ COMMANDS: Mapping[str, Entry] = {
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",
     ),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
-    "webhooks": _of("webhooks", "Send events of deliveries and runs to endpoints, in signed messages."),
+    "webhooks": _of("webhooks", "Send events of deliveries, runs and campaigns to endpoints, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),
 }

@@ -14,11 +14,13 @@ CALLS = {
     "cancel_delivery": "({waits}, NULL, '', {place})",
     "cancel_run": "({goes}, '', {place})",
     "delivery_status": "({waits}, NULL, {place})",
+    "discard_dead_job": "({job}, '', {place})",
     "discard_delivery": "({dead}, '', {place})",
     "discard_run": "({buried}, '', {place})",
     "enqueue_delivery": """('sms', '+49', 'key', '{{"body": "x"}}', NULL, '{{}}', '{{}}', 'bulk', NULL, NULL, 5, NULL,
                             NULL, {place})""",
     "pause_run": "({goes}, '', {place})",
+    "replay_dead_job": "({job}, '', {place})",
     "replay_run": "({buried}, '', {place})",
     "resume_run": "({rests}, '', {place})",
     "run_status": "({goes}, {place})",
@@ -74,6 +76,7 @@ def home(place: tuple[Connection, Home]) -> Home:
 def _call(name: str, home: Home, place: str) -> str:
     rows = {"waits": home.deliveries[""], "dead": home.deliveries["discardDeadDelivery"]}
     rows |= {"goes": home.runs[""], "rests": home.runs["resumeRun"], "buried": home.runs["discardDeadRun"]}
+    rows |= {"job": home.job}
     return f"SELECT t::text FROM dispatcher.{name}{CALLS[name].format(place=place, **rows)} AS t"
 
 

@@ -12,6 +12,7 @@ from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.roles import Right, Role
 from tests.http.test_roles import AGREED
 from tests.support.caller import Answer, Caller, delivery, make_key
+from tests.support.home import dead_job
 from tests.support.program import Program
 from tests.support.scene import Connection
 
@@ -34,6 +35,11 @@ ABOUT: dict[str, str | None] = {
     "resolveHeld": "held",
     "listDeadRuns": "dead_letters",
     "listDeadDeliveries": "dead_letters",
+    "listDeadJobs": "dead_letters",
+    "replayDeadJob": "dead_letters",
+    "discardDeadJob": "dead_letters",
+    "replayDeadJobs": "dead_letters",
+    "discardDeadJobs": "dead_letters",
     "replayDeadRun": "dead_letters",
     "discardDeadRun": "dead_letters",
     "replayDeadDelivery": "dead_letters",
@@ -158,7 +164,7 @@ def _call(caller: Caller, one: Endpoint, names: dict[str, str], headers: Sequenc
     return caller.call(one.method, path, dict(one.example) | own, headers)
 
 
-async def _names(admin: Caller) -> dict[str, str]:
+async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     """Something of each kind in the default workspace, by what stands for it in paths."""
     waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
     endpoint = {"name": "welcome", "url": "https://example.org/", "events": ["run.*"], "reason": "a test"}
@@ -178,6 +184,7 @@ async def _names(admin: Caller) -> dict[str, str]:
     assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
     erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
     own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
+    own["job_id"] = str(await dead_job(inside))
     return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
 
 
@@ -190,7 +197,7 @@ def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
 async def test_requests_are_allowed_by_the_rights_of_their_key(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
-    names = await _names(admin)
+    names = await _names(admin, inside)
     for role, rights in AGREED.items():
         answer = _call(Caller(admin.program, keys[role]), one, names)
         if ABOUT[one.operation] in (None, *rights):
@@ -204,7 +211,7 @@ async def test_requests_are_allowed_by_the_rights_of_their_key(
 async def test_things_of_another_workspace_do_not_exist(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
-    names = await _names(admin)
+    names = await _names(admin, inside)
     before = await _state(inside)
     for place in FOREIGN:
         answer = _call(Caller(admin.program, keys["/".join(place)]), one, names)
@@ -227,7 +234,7 @@ async def test_things_of_another_workspace_do_not_exist(
 
 @pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.method == "POST"], ids=lambda one: one.operation)
 async def test_every_post_is_done_once_under_its_key(one: Endpoint, admin: Caller, inside: Connection) -> None:
-    names = await _names(admin)
+    names = await _names(admin, inside)
     fresh, spent = ([("idempotency-key", uuid4().hex)] for _ in range(2))
     assert admin.call("POST", "/suppressions/check", {"address": "x@example.org"}, spent).status == 200
     assert _call(admin, one, names, spent).status == 422

@@ -84,6 +84,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
             "listHeld": cursor("held", 1, 7),
             "listDeadRuns": cursor("dead_runs", 7),
             "listDeadDeliveries": cursor("dead_deliveries", 7),
+            "listDeadJobs": cursor("dead_jobs", 7),
             "listWorkflows": cursor("workflows", "a"),
             "listTemplates": cursor("templates", "a"),
             "listTemplateVersions": cursor("versions", 7),

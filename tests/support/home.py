@@ -76,6 +76,7 @@ class Home(Struct):
     runs: dict[str, int]
     pause: int
     erasure: int
+    job: int
 
     def ask(self, one: Endpoint) -> Asked:
         """A request for what is here."""
@@ -83,6 +84,7 @@ class Home(Struct):
             "delivery_id": str(self.deliveries.get(one.operation, self.deliveries[""])),
             "run_id": str(self.runs.get(one.operation, self.runs[""])),
             "pause_id": str(self.pause),
+            "job_id": str(self.job),
             "erasure_id": str(self.erasure),
             "key": "customer-17",
             "name": _NAMES.get(one.tag, "welcome"),
@@ -121,6 +123,37 @@ async def _run(connection: Connection, key: str, done: str = "") -> int:
     return run
 
 
+async def dead_job(connection: Connection) -> int:
+    """A job of a campaign's run with an item that has failed."""
+    job: int = await connection.fetchval(
+        """WITH run AS (
+               INSERT INTO dispatcher.campaign_runs
+                      (campaign_id, tenant_id, workspace_id, campaign, channel, template_name, template_version,
+                       variables, reads, scheduled_for, frozen_at, lane, created_by, paused_at)
+               VALUES ('of-home', 'default', 'default', 'of-home', 'sms', 'welcome', 1, '{}', '{}', now(), '0', 2,
+                       'of-home', now()) RETURNING id)
+           INSERT INTO dispatcher.job_queue
+                  (run_id, tenant_id, workspace_id, job_type, intended, contact_ids, failed, error, expanded_at,
+                   finished_at, status)
+           SELECT id, 'default', 'default', 'sms_send_batch', 1, '{0}', 1, 'of-home', now(), now(), 'failed' FROM run
+           RETURNING id"""
+    )
+    item = await connection.fetchval(
+        """INSERT INTO dispatcher.deliveries
+                  (run_id, job_id, contact_id, idempotency_key, channel, recipient, template, scheduled_for)
+           SELECT run_id, id, 0, 'of-home-item-of-' || id, 'sms', '+4917012345', '{"body": "x"}', '2040-01-01'
+             FROM dispatcher.job_queue WHERE id = $1 RETURNING id""",
+        job,
+    )
+    await connection.execute(
+        """UPDATE dispatcher.delivery_state SET ready = false, status = 'failed', finished_at = now(), error = 'of-home'
+            WHERE id = $1""",
+        item,
+    )
+    await connection.execute("UPDATE dispatcher.job_queue SET first_id = $2, last_id = $2 WHERE id = $1", job, item)
+    return job
+
+
 async def furnish(connection: Connection) -> Home:
     """Of everything that the API shows or changes one."""
     await flows.put(connection, author="of-home")
@@ -149,6 +182,7 @@ async def furnish(connection: Connection) -> Home:
         {"": goes, "resumeRun": rests, "replayRun": buried, "replayDeadRun": buried, "discardDeadRun": buried},
         pause,
         erasure,
+        await dead_job(connection),
     )
 
 

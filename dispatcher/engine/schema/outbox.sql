@@ -244,9 +244,17 @@ CALL dispatcher.isolate('dispatcher.captured_messages');
 -- it is held until its own state row follows, or an operator settles it. No clock is compared with another: the column's
 -- default is the transaction's own time, and any other value came from elsewhere.
 -- (LIMIT keeps Postgres from reading all webhook endpoints for each statement, to hash them.)
+-- What is held here counts as held for its job, unless its state row has come before.
 CREATE FUNCTION dispatcher.deliveries_become_due() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF EXISTS (SELECT FROM fresh WHERE job_id IS NOT NULL AND contact_id IS NOT NULL AND created_at <> now()) THEN
+        INSERT INTO dispatcher.job_results (job_id, id, class, count)
+        SELECT f.job_id, -nextval('dispatcher.job_results_id_seq'), 'held', count(*) FROM fresh f
+         WHERE f.job_id IS NOT NULL AND f.contact_id IS NOT NULL AND f.created_at <> now() AND f.ended IS NULL
+           AND NOT EXISTS (SELECT FROM dispatcher.delivery_state s WHERE s.id = f.id)
+         GROUP BY 1;
+    END IF;
     INSERT INTO dispatcher.delivery_state
            (id, channel, lane, run_at, expires_at, ready, held, token, held_at, settle_after, status, finished_at, error, wakes,
             job_id, announced)

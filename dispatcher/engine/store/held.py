@@ -15,6 +15,7 @@ class QuarantineCounts(Struct, frozen=True):
 
     deliveries: int
     runs: int
+    campaign_runs: int = 0
 
 
 async def counts(database: Database) -> dict[str, int]:

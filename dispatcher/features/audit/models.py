@@ -11,7 +11,9 @@ from dispatcher.http.models import BEGUN, Asked, Cursor, Limit, page_model
 ACTOR_CHARACTERS_MAX = 309
 _ACTOR = "`key NAME`, or --actor of a command; operators of other workspaces: `key NAME of TENANT/WORKSPACE`."
 
-Kind = Literal["delivery", "run", "workflow", "template", "schedule", "suppression", "pause", "key"]
+Kind = Literal[
+    "delivery", "run", "workflow", "template", "schedule", "suppression", "pause", "key", "campaign", "campaign_run"
+]
 Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]
 
 

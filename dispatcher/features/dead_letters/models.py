@@ -9,18 +9,22 @@ from dispatcher.http.bulk import AtOnce
 from dispatcher.http.cursors import ID_MAX
 from dispatcher.http.models import BEGUN, ENDED, Asked, Before, Cursor, Limit, Reason, ShortText, Text, page_model
 
-Kind = Literal["run", "delivery"]
+Kind = Literal["run", "delivery", "job"]
 Verb = Literal["replay", "discard"]
 # In the order of the list.
-KINDS: tuple[Kind, ...] = ("run", "delivery")
+KINDS: tuple[Kind, ...] = ("run", "delivery", "job")
 VERBS: tuple[Verb, ...] = ("replay", "discard")
-MANY = {"run": "runs", "delivery": "deliveries"}
+MANY = {"run": "runs", "delivery": "deliveries", "job": "jobs"}
+# A job has up to 1,000 deliveries, and a request is one transaction: some seconds.
+JOBS_AT_ONCE = 10
 
 
 class DeadLetterFilter(Asked, frozen=True, kw_only=True):
     """A filter of dead letters: all of its fields must match."""
 
-    name: Annotated[ShortText | None, Meta(description="A run's workflow, or a delivery's template.")] = None
+    name: Annotated[
+        ShortText | None, Meta(description="Its workflow (run), template (delivery) or campaign (job).")
+    ] = None
     channel: Text | None = None
     error: Annotated[Text | None, Meta(description="A text in its error.")] = None
     since: Annotated[datetime, Meta(description="Failed then or later.", tz=True)] | None = None
@@ -44,7 +48,7 @@ class SweepDeadLetters(DeadLetterFilter, frozen=True, kw_only=True):
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
-    """A run or a delivery that has failed for good, until it is replayed or discarded."""
+    """A run, a delivery, or a job of a campaign that has failed for good, until it is replayed or discarded."""
 
     kind: Kind
     id: int

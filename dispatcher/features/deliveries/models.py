@@ -109,6 +109,9 @@ class Delivery(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
     provider_message_id: str | None
     error: str | None
+    run_id: Annotated[int | None, Meta(description="Its run: of a campaign, if it has one; else of a workflow.")]
+    job_id: Annotated[int | None, Meta(description="Its job of a run of a campaign.")]
+    campaign: str | None
 
 
 Deliveries = page_model("Deliveries", "deliveries", Delivery, "A page of deliveries, the newest first.")
@@ -175,8 +178,6 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
     variables: Raw
     options: Raw
     topic: str | None
-    run_id: int | None
-    job_id: int | None
     scheduled_for: datetime
     expires_at: datetime | None
     created_at: datetime
@@ -237,6 +238,9 @@ _DELIVERY = Delivery(
     finished_at=ENDED,
     provider_message_id="m-4711",
     error=None,
+    run_id=None,
+    job_id=None,
+    campaign=None,
 )
 WHOLE_DELIVERY = WholeDelivery(
     **structs.asdict(_DELIVERY),
@@ -247,8 +251,6 @@ WHOLE_DELIVERY = WholeDelivery(
     variables=Raw(b'{"id":17}'),
     options=Raw(b"{}"),
     topic=None,
-    run_id=None,
-    job_id=None,
     scheduled_for=BEGUN,
     expires_at=None,
     created_at=BEGUN,

@@ -14,7 +14,7 @@ EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are p
 class PauseQuery(Asked, frozen=True):
     """Which pauses."""
 
-    scope: Annotated[Scope | Literal["run"] | None, Meta(description="Of the pause.")] = None
+    scope: Annotated[Scope | Literal["run", "campaign_run"] | None, Meta(description="Of the pause.")] = None
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None
     cursor: Cursor | None = None
@@ -36,7 +36,7 @@ class Pause(Struct, frozen=True, kw_only=True):
     """An open pause: what is paused, where, since when, by whom and why."""
 
     id: int
-    scope: Annotated[str, Meta(description="channel, template, workspace, provider, tenant, or run.")]
+    scope: Annotated[str, Meta(description="channel, template, workspace, provider, tenant, run, or campaign_run.")]
     name: str
     tenant_id: Annotated[str | None, Meta(description="Of the workspace; null: everywhere.")]
     workspace_id: str | None

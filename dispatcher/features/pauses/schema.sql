@@ -5,7 +5,8 @@
 --   parked       deliveries that wait for a pause to end
 --
 -- A pause says where it holds: `tenant_id` and `workspace_id`, or nowhere in particular, which is everywhere. That of a run
--- names the run's workspace.
+-- names the run's workspace. That of a campaign's run is opened and ended by functions of the owner alone (features/campaigns), since
+-- it stops the run by its number in any workspace.
 
 CREATE TABLE dispatcher.pauses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -21,6 +22,7 @@ CREATE TABLE dispatcher.pauses (
     CONSTRAINT pauses_place
         CHECK ((tenant_id IS NULL) = (workspace_id IS NULL) AND
                CASE WHEN scope = 'workspace' THEN workspace_id IS NOT NULL AND name = workspace_id
+                    WHEN scope = 'campaign_run' THEN workspace_id IS NOT NULL
                     WHEN scope IN ('provider', 'tenant') THEN workspace_id IS NULL ELSE true END)
 );
 COMMENT ON COLUMN dispatcher.pauses.tenant_id IS 'the tenant in which it applies; null: everywhere';
@@ -40,6 +42,11 @@ CREATE POLICY tenant ON dispatcher.pauses AS RESTRICTIVE TO dispatcher_tenant
     WITH CHECK (current_setting('dispatcher.operators', true) = 'yes'
              OR tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
             AND workspace_id = nullif(current_setting('dispatcher.workspace', true), ''));
+
+CREATE POLICY opened_by_its_run ON dispatcher.pauses AS RESTRICTIVE FOR INSERT TO dispatcher_tenant
+    WITH CHECK (scope <> 'campaign_run');
+CREATE POLICY ended_by_its_run ON dispatcher.pauses AS RESTRICTIVE FOR UPDATE TO dispatcher_tenant
+    USING (scope <> 'campaign_run');
 
 CREATE TABLE dispatcher.parked (
     delivery_id bigint PRIMARY KEY,

@@ -1,4 +1,4 @@
-"""The `webhooks` commands: endpoints that receive events of deliveries and runs."""
+"""The `webhooks` commands: endpoints that receive events of deliveries, runs and campaigns."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from dispatcher.features.webhooks.models import Webhook, WebhookAction, WebhookC
 from dispatcher.features.webhooks.rules import EVENTS, OVERLAP_SECONDS_MAX, WILDCARDS, events_faults, is_name
 from dispatcher.http.problems import Problem
 
-app = group(help="Send events of deliveries and runs to endpoints, in signed messages.")
+app = group(help="Send events of deliveries, runs and campaigns to endpoints, in signed messages.")
 
 _WANTED = ", ".join((*WILDCARDS, *EVENTS))
 

@@ -11,6 +11,7 @@ from dispatcher.features.webhooks.rules import (
     OVERLAP_SECONDS_MAX,
     URL_CHARACTERS_MAX,
     EventType,
+    Wildcard,
 )
 from dispatcher.http.models import BEGUN, Asked, Cursor, Limit, LongCursor, Reason, ShortText, page_model
 
@@ -27,7 +28,7 @@ Url = Annotated[
     ),
 ]
 EventPatterns = Annotated[
-    list[EventType | Literal["delivery.*", "run.*"]],
+    list[EventType | Wildcard],
     Meta(min_length=1, max_length=EVENTS_MAX, description="Types of events; delivery.* is all of that kind."),
 ]
 

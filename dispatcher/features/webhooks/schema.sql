@@ -1,4 +1,4 @@
--- Webhooks of our own: what happens to deliveries and runs is told to the endpoints of their workspace.
+-- Webhooks of our own: what happens to deliveries, runs and campaigns is told to the endpoints of their workspace.
 --
 -- The map
 --   webhook_endpoints  one row an endpoint: where it is, and what it wants to know
@@ -11,6 +11,11 @@
 --   triggers. An announcer takes events out and writes a delivery on the channel `webhook` for each, both in one
 --   transaction; from there on it is a delivery like all others. Its key is made of the endpoint, the event, what it is
 --   about, and the event's number.
+--
+-- Campaigns
+--   What becomes of a campaign's deliveries is told by the end of their job, with its counters, and by the end of the run: the
+--   closer announces both in its transaction (features/campaigns). Their receipts are told one by one, like all others. Tests
+--   announce nothing.
 --
 -- What it costs without an endpoint
 --   An insert of deliveries looks up once a row, by an index, whether an endpoint wants its events, and writes
@@ -84,7 +89,7 @@ CREATE TABLE dispatcher.webhook_events (
     type         text NOT NULL,
     facts        jsonb NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN dispatcher.webhook_events.subject IS 'the delivery, or the run';
+COMMENT ON COLUMN dispatcher.webhook_events.subject IS 'the delivery, the run, or the job or the run of a campaign';
 COMMENT ON COLUMN dispatcher.webhook_events.facts IS 'what may be another by the time at which it is told';
 
 -- Something has happened: a note for each endpoint of the workspace that wants to know it.
@@ -134,7 +139,7 @@ BEGIN
                            'receipt', jsonb_build_object('kind', NEW.kind, 'at', NEW.said_at, 'provider', NEW.provider,
                                                          'reason', NEW.reason)))
        FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
-      WHERE s.id = NEW.delivery_id AND s.announced;
+      WHERE s.id = NEW.delivery_id AND (s.announced OR s.job_id IS NOT NULL);
     RETURN NULL;
 END $$;
 

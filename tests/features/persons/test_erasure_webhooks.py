@@ -104,7 +104,7 @@ async def test_an_erasure_waits_for_uncommitted_events_and_erases_them(
     async with rival.transaction():
         ids, wanted = await events.take(rival, 9)
         subjects = await events.subjects(rival, wanted)
-        await events.write(rival, [message(one, subjects[False, one.subject]) for one in wanted])
+        await events.write(rival, [message(one, subjects["delivery", one.subject]) for one in wanted])
         await events.forget(rival, ids)
         erasing = asyncio.create_task(_erase(scene))
         await until_blocked(connection)
