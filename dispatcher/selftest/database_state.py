@@ -27,6 +27,8 @@ SELECT NOT EXISTS (SELECT FROM dispatcher.delivery_state WHERE ready)
    AND NOT EXISTS (SELECT FROM dispatcher.claims c
                      JOIN dispatcher.delivery_state s ON s.id = ANY (c.ids) AND s.token = c.token
                     WHERE s.status = 'queued' AND NOT s.held)
+   AND NOT EXISTS (SELECT FROM dispatcher.job_queue WHERE expanded_at IS NULL)
+   AND NOT EXISTS (SELECT FROM dispatcher.job_results)
 """
 
 

@@ -84,6 +84,9 @@ $$;
 -- with the reason. All of them or none. Answers how many; null where the job is not this instance's any more, or somebody keeps
 -- it or its run locked. (The run's row is locked: expansions of a run come one behind another, so that each sees to whom the
 -- others have written.)
+-- Its commit waits for no disk. What it writes is marked before anything is sent, and the commit of a mark writes all that was
+-- committed before it. An expansion that a crash of the server takes along leaves its job locked and not expanded, without a row
+-- of it and without a counter: its owner, or who takes the job back, expands it again, under the same keys.
 CREATE FUNCTION dispatcher.expand_job(p_job_id bigint, p_epoch bigint, p_dead text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -99,6 +102,7 @@ BEGIN
     PERFORM FROM dispatcher.instances i WHERE i.epoch = p_epoch FOR KEY SHARE;
     IF NOT FOUND THEN RETURN NULL; END IF;
     IF NOT dispatcher.reach_campaign_run((SELECT q.run_id FROM dispatcher.job_queue q WHERE q.id = p_job_id)) THEN RETURN NULL; END IF;
+    PERFORM set_config('synchronous_commit', 'off', true);
     SELECT r.* INTO run FROM dispatcher.campaign_runs r JOIN dispatcher.job_queue q ON q.run_id = r.id
      WHERE q.id = p_job_id FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN RETURN NULL; END IF;

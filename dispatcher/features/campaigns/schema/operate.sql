@@ -153,12 +153,20 @@ END $$;
 CREATE FUNCTION dispatcher.skip_cancelled(p_page integer) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    -- OFFSET 0 keeps the order: runs, jobs, deliveries. Planned freely, it has looked at every delivery of every open job to
+    -- find that no run is cancelled: 200 ms, ten times a second.
     ids bigint[] := ARRAY(
-        SELECT s.id FROM dispatcher.campaign_runs r
-          JOIN dispatcher.job_queue q ON q.run_id = r.id AND q.finished_at IS NULL
-          JOIN dispatcher.delivery_state s ON s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id
-         WHERE r.finished_at IS NULL AND r.cancelled_at IS NOT NULL AND s.status = 'queued' AND NOT s.marked AND NOT s.held
-         ORDER BY s.id LIMIT p_page);
+        SELECT found.id FROM (
+            SELECT w.id
+              FROM (SELECT q.id, q.first_id, q.last_id FROM dispatcher.campaign_runs r
+                      JOIN dispatcher.job_queue q ON q.run_id = r.id AND q.finished_at IS NULL
+                     WHERE r.finished_at IS NULL AND r.cancelled_at IS NOT NULL OFFSET 0) AS j
+             CROSS JOIN LATERAL (
+                   SELECT s.id FROM dispatcher.delivery_state s
+                    WHERE s.id BETWEEN j.first_id AND j.last_id AND s.job_id = j.id AND s.status = 'queued'
+                      AND NOT s.marked AND NOT s.held OFFSET 0) AS w
+             LIMIT p_page) AS found
+         ORDER BY found.id);
 BEGIN
     IF ids = '{}' THEN RETURN 0; END IF;
     RETURN (SELECT count(*) FROM dispatcher.bar(ids, array_fill('cancelled: its run was cancelled'::text, ARRAY[cardinality(ids)])));

@@ -174,6 +174,8 @@ CREATE TABLE dispatcher.job_queue (
     CONSTRAINT job_queue_lock_has_owner CHECK (status <> 'locked' OR locked_by IS NOT NULL OR expanded_at IS NOT NULL),
     CONSTRAINT job_queue_intended_counted CHECK (intended = cardinality(coalesce(recipients, contact_ids::text[])))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+-- Compressing the ids took two thirds of a deployment's time: 0.4 seconds of a million contacts.
+ALTER TABLE dispatcher.job_queue ALTER contact_ids SET STORAGE EXTERNAL;
 COMMENT ON COLUMN dispatcher.job_queue.locked_by IS 'the epoch of the instance that expands it';
 COMMENT ON COLUMN dispatcher.job_queue.discarded_at IS 'since when its failed deliveries are no dead letter';
 COMMENT ON COLUMN dispatcher.job_queue.given_up IS 'it could not be expanded';
