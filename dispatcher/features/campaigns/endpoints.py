@@ -121,7 +121,7 @@ async def delete_campaign(call: Call) -> Done:
     """Delete a campaign that has no open run; its runs stay."""
     name = call.named("campaign")
     await _require_version(call, name)
-    deleted = await store.delete(call.database, call.workspace, name)
+    deleted = await store.delete(call.database, call.workspace, name, call.actor)
     if deleted.answer == "unknown":
         raise not_found(f"campaign {name}")
     if deleted.answer == "open":

@@ -98,9 +98,9 @@ def _json(said: Fields) -> str:
     return msgspec.json.encode(said).decode()
 
 
-async def delete(database: Database, here: Workspace, name: str) -> Deleted:
+async def delete(database: Database, here: Workspace, name: str, actor: str) -> Deleted:
     """Delete a campaign."""
-    (row,) = await database.fetch(_SQL["delete"], *_place(here), name)
+    (row,) = await database.fetch(_SQL["delete"], *_place(here), name, actor)
     return Deleted(*row)
 
 

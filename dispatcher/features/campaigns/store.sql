@@ -8,7 +8,7 @@ SELECT dispatcher.campaign_faults($1, $2, $3::jsonb)::text;
 
 -- name: delete
 -- Delete a campaign.
-SELECT answer, open_run FROM dispatcher.delete_campaign($1, $2, $3);
+SELECT answer, open_run FROM dispatcher.delete_campaign($1, $2, $3, $4);
 
 -- name: lock_version
 -- The version of a campaign, which is locked.

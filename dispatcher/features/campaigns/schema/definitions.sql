@@ -50,7 +50,7 @@ END $$;
 
 -- Delete a campaign; its runs stay. Answers deleted or unknown; or open, and which run it is.
 CREATE FUNCTION dispatcher.delete_campaign(
-    p_tenant_id text, p_workspace_id text, p_name text, OUT answer text, OUT open_run bigint
+    p_tenant_id text, p_workspace_id text, p_name text, p_actor text, OUT answer text, OUT open_run bigint
 )
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -63,6 +63,7 @@ BEGIN
     open_run := dispatcher.open_run_of_campaign(was.id);
     answer := 'open';
     IF open_run IS NOT NULL THEN RETURN; END IF;
+    PERFORM set_config('dispatcher.actor', p_actor, true);
     DELETE FROM dispatcher.campaigns c WHERE c.id = was.id;
     answer := 'deleted';
 END $$;
