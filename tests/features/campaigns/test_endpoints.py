@@ -28,6 +28,8 @@ async def test_a_campaign_is_saved_seen_changed_and_deleted(admin: Caller) -> No
     assert (shown.json["audience"], shown.json["send_window"]) == ({"tags": ["saved"]}, None)
     assert shown.json["updated_by"].startswith("key systemAdmin.")
     assert admin.call("DELETE", "/campaigns/saved").json == {"name": "saved", "answer": "deleted"}
+    done = [row for row in admin.get("/audit?limit=50").json["entries"] if row["subject"] == "saved"]
+    assert [(row["action"], row["actor"]) for row in done][:1] == [("delete", shown.json["updated_by"])]
     for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/plan")):
         assert admin.call(method, f"/campaigns/saved{path}").status == 404
     assert admin.post("/campaigns/saved/deploy", {}).status == 404
