@@ -3,11 +3,14 @@
 import asyncio
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from dispatcher.config.settings import Limits
-from dispatcher.engine.rules.life import Failed, Skipped
+from dispatcher.engine.renderer import BATCH_MAX
+from dispatcher.engine.rules.life import Failed, Lane, Skipped
 from dispatcher.engine.rules.unsubscribe_links import Links, Subscription
+from dispatcher.engine.streams import Pipe
 from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
 from tests.engine.stage import CONFIG, Stage, claimed
@@ -160,3 +163,18 @@ async def test_a_mail_about_a_topic_has_its_link_and_what_was_given_stays(stage:
     everything = renderer.links.url(Subscription("default", "email", "ann@example.org", None))
     assert found[4].options["list_unsubscribe"] == everything
     assert (found[5].options, found[6].options) == ({}, {})
+
+
+async def test_a_lane_waits_for_a_part_of_another_one_and_not_for_all_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer, order = stage.pipeline.renderer, list[Lane]()
+    monkeypatch.setattr(renderer, "_send", lambda rendered: order.append(rendered[0].item.lane))
+    pipe = Pipe.of(10)
+    pipe.send.send_nowait([claimed(number, lane=Lane.BULK) for number in range(20 * BATCH_MAX)])
+    pipe.send.send_nowait([claimed(-1, lane=Lane.TRANSACTIONAL)])
+    pipe.send.close()
+    await renderer.run(pipe.receive)
+    pipe.receive.close()
+    assert order.index(Lane.TRANSACTIONAL) <= 1
+    assert order.count(Lane.BULK) == 20
