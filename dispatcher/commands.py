@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, Entry] = {
         "List, subscribe and unsubscribe addresses by topic.",
     ),
     "contacts": _of("contacts", "Write, look at, import, export and erase contacts: the people of a workspace."),
+    "campaigns": _of("campaigns", "Send one message to many contacts: plan, test, deploy, watch and check."),
     "schedules": _of(
         "schedules",
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",
@@ -53,6 +54,6 @@ COMMANDS: Mapping[str, Entry] = {
     "rules": _of("rules", "Say who is told what about an event, by which channel."),
     "settings": _of("workspaces", "Show and save the phone region and the time zone of a workspace."),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
-    "webhooks": _of("webhooks", "Send events of deliveries and runs to endpoints, in signed messages."),
+    "webhooks": _of("webhooks", "Send events of deliveries, runs and campaigns to endpoints, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),
 }

@@ -21,6 +21,7 @@ MODULES = (
     "dispatcher.features.workspaces.endpoints",
     "dispatcher.features.contacts.endpoints",
     "dispatcher.features.persons.endpoints",
+    "dispatcher.features.campaigns.endpoints",
     "dispatcher.features.runs.older_interface.endpoints",
     "dispatcher.features.webhooks.endpoints",
     "dispatcher.http.own_key",

@@ -45,7 +45,7 @@ _LIVE = re.compile(
 
 
 class Changes(Struct, frozen=True):
-    """What differs, by dotted path: in force after the reload, or unchanged until a restart."""
+    """The differences by dotted path: in force after the reload, or unchanged until a restart."""
 
     applied: tuple[str, ...]
     needs_restart: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the tests of the client share: a program at work, workflows of its own, and both clients to it."""
+"""Fixtures of the tests of the client: a program at work, workflows of its own, and both clients to it."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -18,6 +18,7 @@ GRANTS = """
     GRANT USAGE ON SCHEMA dispatcher TO {role};
     GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow, dispatcher.enqueue_delivery, dispatcher.signal_run,
         dispatcher.cancel_run, dispatcher.run_status, dispatcher.delivery_status, dispatcher.cancel_delivery,
+        dispatcher.deploy_campaign,
         dispatcher.notify_events, dispatcher.note_fallback TO {role};
 """
 # One channel on which nothing arrives.

@@ -65,7 +65,7 @@ def failed(run: Run, words: str) -> Advance:
 
 
 class _Walk:
-    """One walk of one run."""
+    """A walk of a run."""
 
     def __init__(self, walkable: Walkable, run: Run, facts: Facts) -> None:
         self._walkable = walkable

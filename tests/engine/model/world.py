@@ -128,7 +128,7 @@ class World:
 
 
 def seen(model: Protocol) -> list[tuple[object, ...]]:
-    """What the database's view should say."""
+    """The expected rows of the database's view."""
     return [
         (
             one.id,
