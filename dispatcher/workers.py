@@ -13,6 +13,7 @@ from dispatcher.features.campaigns.worker import Expander
 from dispatcher.features.persons.worker import erase
 from dispatcher.features.receipts.providers.receipt import Candidate
 from dispatcher.features.receipts.worker import Matcher
+from dispatcher.features.rules import store as rules
 from dispatcher.features.runs.walk.poison_worker import PoisonWorker
 from dispatcher.features.runs.walk.worker import Walker
 from dispatcher.features.schedules.worker import Ticker
@@ -21,7 +22,7 @@ from dispatcher.features.webhooks.worker import Announcer
 from dispatcher.http.server import idempotency
 
 # What the janitor does for features in each of its rounds.
-CHORES = (idempotency.drop, erase)
+CHORES = (idempotency.drop, erase, rules.forget)
 
 
 class WalkWorker(Protocol):

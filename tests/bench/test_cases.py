@@ -37,6 +37,7 @@ SHORT = [
     pytest.param("expensive", 16, 1, [".p50", ".p99", ".health", ".hold"]),
     pytest.param("protocol_cost", 500, 1, ["", ".at_20"]),
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
+    pytest.param("notify", 40, 1, ["", ".batch", ".rules", ".batch_rules"]),
     pytest.param("drain", 5_000, 2, ["", ".p50"]),
     pytest.param("email", 300, 1, ["", ".plain"], marks=NO_SINK),
     pytest.param("email_delay", 12, 1, [""], marks=NO_SINK),

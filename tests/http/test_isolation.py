@@ -41,10 +41,20 @@ from tests.support.scene import Connection
 # by a function of the owner's that is told the workspace: the test says nothing about them.
 SILENT = {
     *("putWorkflow", "triggerWorkflow", "planWorkflow", "workflowEnqueue", "putSchedule", "createContact", "getOwnKey"),
-    *("getTimeline", "putCampaign", "deployCampaign", "testCampaign"),
+    *("getTimeline", "putCampaign", "deployCampaign", "testCampaign", "noteOutcome", "putRule", "putTrigger"),
 }
 # What these name comes to be where it is not there yet, whatever others have.
-MAKING = {"putCampaign", "putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact", "putObject"}
+MAKING = {
+    "putCampaign",
+    "putWorkflow",
+    "triggerWorkflow",
+    "putTemplate",
+    "putSchedule",
+    "putContact",
+    "putObject",
+    "putTrigger",
+    "putRule",
+}
 BAD = 400
 NOT_FOUND = 404
 BROKEN = 500

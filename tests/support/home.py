@@ -25,7 +25,7 @@ SHARED = {
 }
 ONCE = "once"
 _NAMES = {
-    "rules": "lead_welcome/sms/lead",
+    "rules": "lead_welcome%2Fsms%2Flead",
     "triggers": "invoice_due",
     "webhooks": "crm",
     "schedules": "nightly",

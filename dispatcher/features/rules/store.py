@@ -21,6 +21,8 @@ _steps = msgspec.json.Decoder(list[EventStep]).decode
 _details = msgspec.json.Decoder(list[dict[str, str]]).decode
 _pairs = msgspec.json.Decoder(dict[str, Any]).decode
 
+# How long the inbox knows a message id: whoever repeats an event does so within days.
+INBOX_SECONDS = 90 * 86_400.0
 MANY = "$.events[%s]"
 ONE = "$"
 
@@ -77,6 +79,11 @@ class _UndoError(Exception):
 
 def _undo() -> NoReturn:
     raise _UndoError
+
+
+async def forget(database: Database, page: int) -> int:
+    """Delete a page of old events with their decisions; returns their number. Their deliveries stay."""
+    return int(await database.value(_SQL["forget"], INBOX_SECONDS, page))
 
 
 async def note(database: Database, here: Workspace, event_id: int, channel: str, audience: str, **said: Any) -> str:  # noqa: ANN401 - texts

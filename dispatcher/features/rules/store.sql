@@ -8,6 +8,16 @@ SELECT n.place, n.event_id, n.channel, n.audience, n.decision, n.reason, n.fallb
 -- Write down what became of a caller's own code.
 SELECT dispatcher.note_fallback($1, $2, $3, $4, $5, $6, $7);
 
+-- name: forget
+-- Forget events that are older than so many seconds, $2 at most: of the first ids, which are the oldest.
+WITH gone AS (
+    DELETE FROM dispatcher.events WHERE id IN (
+        SELECT o.id FROM (SELECT e.id, e.created_at FROM dispatcher.events e ORDER BY e.id LIMIT $2) AS o
+         WHERE o.created_at < statement_timestamp() - make_interval(secs => $1))
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
+
 -- name: messages
 -- Deliveries as they were just written, with the content of their templates.
 SELECT d.id, d.channel, d.recipient, d.scheduled_for, d.expires_at, d.template::text, d.template_name, v.number,

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from dispatcher.db.database import Database
+from dispatcher.features.rules import store
 from tests.support.rules import ALL, LEAD, STEP, by_pair, notify, put_rule, put_template
 from tests.support.scene import Connection
 from tests.support.waits import until_waits
@@ -212,3 +214,16 @@ async def test_an_erased_message_id_stays_a_duplicate(connection: Connection, ri
         assert (answer[0]["decision"], answer[0]["event_id"]) == ("duplicate", first[0]["event_id"])
     assert len(await connection.fetch(ALL)) == 1
     assert await _count(connection, "events") == 1
+
+
+async def test_old_events_are_forgotten_and_their_deliveries_stay(connection: Connection, database: Database) -> None:
+    for name in ("old", "new"):
+        await notify(connection, message_id=name)
+    await connection.execute(
+        "UPDATE dispatcher.events SET created_at = now() - interval '91 days' WHERE message_id = 'old'"
+    )
+    assert await store.forget(database, 10) == 1
+    assert await store.forget(database, 10) == 0
+    assert await connection.fetchval("SELECT message_id FROM dispatcher.events") == "new"
+    assert len(await connection.fetch(ALL)) == 2
+    assert await _count(connection, "event_decisions") == 2
