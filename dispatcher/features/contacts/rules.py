@@ -48,6 +48,9 @@ def contact_address(kind: ContactKind, text: str) -> tuple[Address, str]:
     found = addresses.parse_address(text, suppressed_as(kind))
     if len(text.strip()) > addresses.CHARACTERS_MAX:
         raise ValueError(f"has more than {addresses.CHARACTERS_MAX} characters")
+    if kind == "phone" and found.text.startswith("+0"):
+        # No calling code begins with 0: it is a number within a country, and nobody says which.
+        raise ValueError("has no country: write + or 00 and the calling code before it")
     if kind != "email":
         return found, found.text
     # Servers may tell upper from lower case before the @: it is compared in lower case, and sent as it was given.

@@ -11,6 +11,7 @@ from dispatcher.features.contacts.rules import (
     ATTRIBUTES_DEPTH_MAX,
     TAGS_MAX,
     ContactInput,
+    contact_address,
     read,
 )
 
@@ -113,3 +114,8 @@ def test_attributes_are_as_deep_as_they_may_be() -> None:
         deep = {"x": deep}
     assert _sound(attributes=deep).fields["attributes"] == deep
     assert "nested" in _faults(attributes={"x": deep})["$.attributes"]
+
+
+def test_a_phone_number_without_a_country_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no country"):
+        contact_address("phone", "0171 2345678")

@@ -40,7 +40,7 @@ async def test_a_rule_is_saved_seen_switched_and_deleted(admin: Caller) -> None:
     assert [one["enabled"] for one in admin.get("/rules?trigger=quote_sent").json["rules"]] == [False]
     assert admin.call("POST", f"{RULE}/enable").json["answer"] == "done"
     assert admin.call("DELETE", RULE).status == 200
-    audited = [one["action"] for one in admin.get("/audit?kind=rule&limit=4").json[""]]
+    audited = [one["action"] for one in admin.get("/audit?kind=rule&limit=4").json["entries"]]
     assert audited == ["delete", "enable", "disable", "put"]
     assert (admin.get(RULE).status, admin.call("DELETE", RULE).status) == (404, 404)
 
