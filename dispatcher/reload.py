@@ -19,6 +19,7 @@ LIVE = (
     "claim.**",
     "flush.**",
     "walk.**",
+    "campaigns.**",
     "janitor.**",
     "unsubscribe.**",
     "receipts.**",

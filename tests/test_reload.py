@@ -119,6 +119,7 @@ def test_which_sections_are_live() -> None:
         "claim",
         "flush",
         "walk",
+        "campaigns",
         "janitor",
         "unsubscribe",
         "receipts",

@@ -135,6 +135,7 @@ async def test_no_number_in_a_cursor_makes_it_crash(
     noun, count = _numbers(operation)
     told = {
         "run_id": str(admin.post("/workflows/welcome/triggers", {"input": {}}).json["execution_id"]),
+        "campaign_run_id": "1",
         "name": "welcome",
         "cursor": cursor(noun, *[number] * count),
     }

@@ -118,7 +118,7 @@ class World:
 
     def violations(self) -> set[tuple[str, int]]:
         """Invariants that do not hold, each with an id."""
-        return {(row["invariant"], row["id"]) for row in self.run(self.operator.fetch(_checks()))}
+        return {(row["invariant"], row["id"]) for row in self.run(self.operator.fetch(_checks(), 300.0))}
 
     def close(self) -> None:
         """Let everything go."""
