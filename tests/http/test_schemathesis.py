@@ -60,6 +60,18 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     "deployCampaign": {400: "somebody is in its audience"},
     "seeAudience": {400: "there are the contacts that it names, and it chooses somebody"},
     "replayCampaignRun": {400: "a cursor is one that a replay has answered, and 1.0 as with publishTemplate"},
+    **dict.fromkeys(
+        ("notify", "notifyMany", "explain"),
+        {400: "there is its trigger, addresses can be read, and rules that fail have a fallback"},
+    ),
+    **dict.fromkeys(
+        ("putRule", "saveRules"),
+        {
+            400: "its name is trigger/channel/audience, and there are its trigger and its templates, which read what it promises"
+        },
+    ),
+    "putTrigger": {400: "its name and pairs are words, and messages are built in for some only"},
+    "putSettings": {400: "there is its time zone, and its region has phone numbers"},
     "createPause": {
         400: "which channels and providers there are is configured, and what is said has to be of its scope"
     },

@@ -35,7 +35,7 @@ def notify(  # noqa: PLR0913 - each is an option of the command line
     message_id: Annotated[str | None, typer.Option(help="Its key: the same one is handled once.")] = None,
     source: Annotated[str | None, typer.Option(help="Who tells it; message ids are its own.")] = None,
 ) -> None:
-    """Tell an event to whom the rules say, and show what was decided."""
+    """Tell an event to whom the rules say."""
     people = {"lead": lead, "partner": partner, "agent": agent}
     body = event_of(trigger, data, var, people, event_at)
     body |= {name: text for name, text in (("message_id", message_id), ("source", source)) if text is not None}
