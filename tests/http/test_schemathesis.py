@@ -21,6 +21,8 @@ SEED = 20_301
 SECONDS_MAX = 300
 OPERATIONS = {one.operation: one for one in ENDPOINTS}
 
+_OF_EVENTS = {400: "there is its trigger, addresses can be read, and rules that fail have a fallback"}
+_OF_RULES = {400: "there are its trigger, channel and templates, which read what the trigger promises"}
 _OF_PERSONS = {400: "an address is of its kind, and there is such a time zone"}
 _OF_SOMEBODY = {400: "as above, and somebody has an address or is a contact"}
 _OF_ADDRESSES = {400: "an address is of its kind, and which channels there are is configured"}
@@ -60,16 +62,8 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     "deployCampaign": {400: "somebody is in its audience"},
     "seeAudience": {400: "there are the contacts that it names, and it chooses somebody"},
     "replayCampaignRun": {400: "a cursor is one that a replay has answered, and 1.0 as with publishTemplate"},
-    **dict.fromkeys(
-        ("notify", "notifyMany", "explain"),
-        {400: "there is its trigger, addresses can be read, and rules that fail have a fallback"},
-    ),
-    **dict.fromkeys(
-        ("putRule", "saveRules"),
-        {
-            400: "its name is trigger/channel/audience, and there are its trigger and its templates, which read what it promises"
-        },
-    ),
+    **dict.fromkeys(("notify", "notifyMany", "explain"), _OF_EVENTS),
+    **dict.fromkeys(("putRule", "saveRules"), _OF_RULES),
     "putTrigger": {400: "its name and pairs are words, and messages are built in for some only"},
     "putSettings": {400: "there is its time zone, and its region has phone numbers"},
     "createPause": {

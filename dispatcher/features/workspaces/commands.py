@@ -10,7 +10,7 @@ from dispatcher.cli.terminal.output import tell
 from dispatcher.features.workspaces import endpoints
 from dispatcher.features.workspaces.models import Settings
 
-app = group(help="Show and save the settings of a workspace: its phone region and its time zone.")
+app = group(help="Show and save the phone region and the time zone of a workspace.")
 
 
 @command(app, "show")
