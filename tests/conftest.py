@@ -52,6 +52,7 @@ REPEATED = (
     "tests/conformance/test_outbox",
     "tests/conformance/test_persons",
     "tests/conformance/test_results",
+    "tests/conformance/test_rules",
     "tests/conformance/test_signals",
     "tests/conformance/test_triggers",
     "tests/conformance/test_walkers",
