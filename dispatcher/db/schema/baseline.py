@@ -48,6 +48,7 @@ FILES = (
     "features/rules/schema/tables",
     "features/rules/schema/catalogue",
     "features/rules/schema/rules",
+    "features/rules/schema/decide",
     "features/rules/schema/notify",
     "features/deliveries/older_views",
 )
