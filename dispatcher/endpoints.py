@@ -17,6 +17,7 @@ MODULES = (
     "dispatcher.features.runs.dry_run.endpoints",
     "dispatcher.features.schedules.endpoints",
     "dispatcher.features.contacts.endpoints",
+    "dispatcher.features.sequences.endpoints",
     "dispatcher.features.persons.endpoints",
     "dispatcher.features.runs.older_interface.endpoints",
     "dispatcher.features.webhooks.endpoints",

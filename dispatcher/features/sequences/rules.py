@@ -138,10 +138,11 @@ def _node(step: Step, settings: Settings, node: str) -> dict[str, Any]:
         made["topic"] = settings.topic
     if step.template is not None:
         return made | {"template": step.template}
-    return made | {"parts": _parts(step)}
+    return made | {"parts": parts_of(step)}
 
 
-def _parts(step: Step) -> Mapping[str, str]:
+def parts_of(step: Step) -> Mapping[str, str]:
+    """The parts of what a step has to say."""
     if not isinstance(step.content, str):
         return step.content or {}
     known = channel_parts.of(step.channel)
@@ -172,7 +173,7 @@ def _reads(step: Step, path: str) -> tuple[tuple[str, ...], list[Fault]]:
     reader = Reader(faults)
     found = [
         one
-        for part, text in ({} if step.content is None else _parts(step)).items()
+        for part, text in ({} if step.content is None else parts_of(step)).items()
         for one in reader.text(_content_path(step, path, part), text, part)
     ]
     fields = {one.read.at[1] if one.read.at[1:] else "" for one in found if one.name == CONTACT}

@@ -101,3 +101,8 @@ SELECT e.id, e.sequence, e.contact_id, c.key AS contact, e.version, e.status, e.
 -- What the steps of an enrolment have sent, in order.
 SELECT l.id, l.step_id, l.channel, l.content_snapshot, l.status, l.sent_at, l.error, l.held, l.created_at
   FROM dispatcher.sequence_step_logs l WHERE l.enrollment_id = $1 ORDER BY l.id;
+
+-- name: contact
+-- The id of a contact of a workspace, by its key or its id.
+SELECT c.id FROM dispatcher.contacts c
+ WHERE c.tenant_id = $3 AND c.workspace_id = $4 AND CASE WHEN $1::text IS NOT NULL THEN c.key = $1 ELSE c.id = $2::bigint END;

@@ -49,15 +49,20 @@ async def load(connection: Connection, rows: Sequence[Row]) -> Enrolments:
     if parked:
         await connection.execute(_SQL["park"], *map(list, zip(*parked, strict=True)))
     walked = [row for row in enrolled if row["workflow_id"] not in still]
-    return Enrolments(await _contacts(connection, walked), over, frozenset(run for run, _ in parked))
+    return Enrolments(await _keep(connection, walked), over, frozenset(run for run, _ in parked))
 
 
-async def _contacts(connection: Connection, rows: Sequence[Row]) -> dict[int, Contact]:
+async def _keep(connection: Connection, rows: Sequence[Row]) -> dict[int, Contact]:
+    """Return the contacts of enrolments, which no erasure passes over before this walk is written."""
     if not rows:
         return {}
     places = {(row["tenant_id"], row["workspace_id"]) for row in rows}
     await connection.execute(_SQL["keep_contacts"], *map(list, zip(*places, strict=True)))
-    found = await connection.fetch(_SQL["contacts"], [row["contact_id"] for row in rows])
+    return await contacts(connection, [row["contact_id"] for row in rows])
+
+
+async def contacts(connection: Connection, ids: Sequence[int]) -> dict[int, Contact]:
+    """Return contacts by id; those that are gone are left out."""
     return {
         row["id"]: Contact(
             id=row["id"],
@@ -66,7 +71,7 @@ async def _contacts(connection: Connection, rows: Sequence[Row]) -> dict[int, Co
             zone=row["time_zone"],
             locale=row["locale"],
         )
-        for row in found
+        for row in await connection.fetch(_SQL["contacts"], ids)
     }
 
 
