@@ -49,6 +49,16 @@ class Triggered(Struct, frozen=True):
     duplicate: bool
 
 
+class Enrolled(Struct, frozen=True):
+    """The enrolment of a contact in a sequence; `duplicate` if it was in it before."""
+
+    id: int
+    status: str
+    version: int
+    next_step_at: datetime | None
+    duplicate: bool
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """A run. Its status is `pending`, `running`, `waiting`, `paused`, `completed`, `failed` or `cancelled`.
 

@@ -2,12 +2,14 @@
 
 import ssl
 from collections.abc import Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
-from dispatcher.client.answers import Delivery, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Enrolled, Run, Sent, Triggered
 from dispatcher.client.errors import NotFound
 from dispatcher.client.in_transaction import CALL_SECONDS_MAX as TRANSACTION_SECONDS_MAX
 from dispatcher.client.in_transaction import TransactionClient
@@ -24,6 +26,18 @@ class _SentMany(Struct, frozen=True):
 
 class _Deliveries(Struct, frozen=True):
     deliveries: list[Delivery]
+
+
+class _Enrolled(Struct, frozen=True, rename="camel"):
+    id: int
+    status: str
+    version: int
+    next_step_at: datetime | None
+    duplicate: bool
+
+
+class _Cancelled(Struct, frozen=True):
+    cancelled: int
 
 
 class Client(AnyClient):
@@ -80,6 +94,16 @@ class Client(AnyClient):
     async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]:
         body = b'{"deliveries":[' + b",".join(messages) + b"]}"
         return (await self._post("/deliveries/batch", body)).read(_SentMany).deliveries
+
+    async def enrol(self, sequence: str, contact: int | str) -> Enrolled:
+        """Enrol a contact."""
+        reply = await self._post(f"/sequences/{segment(sequence)}/enrolments", {"contactId": contact})
+        return Enrolled(*astuple(reply.read(_Enrolled)))
+
+    async def contact_event(self, event: str, contact: int | str) -> int:
+        """Tell of an event of a contact."""
+        reply = await self._post("/contact-events", {"event": event, "contactId": contact})
+        return reply.read(_Cancelled).cancelled
 
     async def status(self, run: int) -> Run:
         """Return the run."""

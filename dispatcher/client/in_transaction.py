@@ -12,7 +12,7 @@ import msgspec
 
 from dispatcher.base.errors import Fault
 from dispatcher.base.schema_name import render
-from dispatcher.client.answers import Delivery, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Enrolled, Run, Sent, Triggered
 from dispatcher.client.encoding import refused
 from dispatcher.client.errors import Conflict, NotFound, Refused, TimedOut
 from dispatcher.client.interface import AnyClient
@@ -96,6 +96,15 @@ class TransactionClient(AnyClient):
             if len(faults) >= FAULTS_MAX:
                 break
         return faults
+
+    async def enrol(self, sequence: str, contact: int | str) -> Enrolled:
+        """Enrol a contact."""
+        (row,) = await self._fetch("enrol", sequence, *_contact(contact), *self._where, self._actor)
+        return msgspec.convert(row, Enrolled)
+
+    async def contact_event(self, event: str, contact: int | str) -> int:
+        """Tell of an event of a contact."""
+        return int(await self._value("contact_event", event, *_contact(contact), *self._where, self._actor))
 
     async def status(self, run: int) -> Run:
         """Return the run."""
@@ -181,6 +190,11 @@ def _named(delivery: int | str) -> tuple[object, ...]:
     if isinstance(delivery, int):
         return f"delivery {delivery}", _id(delivery, "delivery"), None
     return "delivery with this key", None, delivery
+
+
+def _contact(contact: int | str) -> tuple[str | None, int | None]:
+    """Return a contact's key and its id."""
+    return (None, _id(contact, "contact")) if isinstance(contact, int) else (contact, None)
 
 
 def _id(number: int, noun: str) -> int:

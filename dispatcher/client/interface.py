@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, overload
 
-from dispatcher.client.answers import Delivery, Message, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Enrolled, Message, Run, Sent, Triggered
 from dispatcher.client.encoding import json_of
 from dispatcher.client.messages import encoded
 from dispatcher.client.waiting import OnProgress, wait
@@ -37,6 +37,17 @@ class AnyClient(ABC):
         if isinstance(messages, Message):
             return await self._send(*encoded([messages]))
         return await self._send_all(encoded(messages))
+
+    @abstractmethod
+    async def enrol(self, sequence: str, contact: int | str) -> Enrolled:
+        """Enrol a contact, by its id (a number) or its key (a text), in an active sequence.
+
+        A contact is in a sequence once at a time: the enrolment that it has is answered as a duplicate.
+        """
+
+    @abstractmethod
+    async def contact_event(self, event: str, contact: int | str) -> int:
+        """Tell of an event of a contact; return how many of its enrolments have ended because they stop on it."""
 
     @abstractmethod
     async def status(self, run: int) -> Run:

@@ -42,9 +42,12 @@ from tests.support.scene import Connection
 SILENT = {
     *("putWorkflow", "triggerWorkflow", "planWorkflow", "workflowEnqueue", "putSchedule", "createContact", "getOwnKey"),
     "getTimeline",
+    *("putSequence", "pauseSequence", "resumeSequence", "deleteSequence", "enrolContact"),
+    *("enrolContacts", "changeEnrolments", "pauseEnrolment", "resumeEnrolment", "cancelEnrolment", "previewMove"),
+    *("moveEnrolments", "tellContactEvent"),
 }
 # What these name comes to be where it is not there yet, whatever others have.
-MAKING = {"putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact", "putObject"}
+MAKING = {"putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact", "putObject", "putSequence"}
 BAD = 400
 NOT_FOUND = 404
 BROKEN = 500

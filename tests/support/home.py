@@ -24,7 +24,7 @@ SHARED = {
     f"dispatcher.{name}" for name in ("suppressions", "suppression_log", "topic_preferences", "erased_suppressions")
 }
 ONCE = "once"
-_NAMES = {"webhooks": "crm", "schedules": "nightly", "objects": "contract.pdf", "keys": "shop"}
+_NAMES = {"sequences": "drip", "webhooks": "crm", "schedules": "nightly", "objects": "contract.pdf", "keys": "shop"}
 _ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
 # It would tell what it was told.
 _OF_HOME = {"findPerson": {"addresses": [], "contact": "customer-17"}}
@@ -57,6 +57,19 @@ _FURNITURE = """
 """
 
 
+_SEQUENCE = "".join(
+    f"""
+    SELECT dispatcher.put_sequence('default', 'default', 'drip', '{{"timeZone": "UTC", "topic": "of-home"}}',
+        '[{{"dayOffset": {revision}, "stepOrder": 1, "channel": "sms", "content": "of-home", "name": "of-home"}}]',
+        NULL, 'of-home');
+    SELECT dispatcher.publish_sequence('default', 'default', 'drip', {revision}, '{{}}', '{{"name": "drip",
+        "entry": "day-1", "nodes": {{"day-1": {{"kind": "day", "step": 0, "days": 3}}}}}}',
+        '{{"node": "day-1", "days": 3, "hour": null, "zone": "UTC", "contact_zone": false}}', 2::smallint, 'of-home');
+    """
+    for revision in (1, 3)
+)
+
+
 class Asked(Struct, frozen=True):
     """A request."""
 
@@ -76,6 +89,8 @@ class Home(Struct):
     runs: dict[str, int]
     pause: int
     erasure: int
+    enrolment: int
+    step: int
 
     def ask(self, one: Endpoint) -> Asked:
         """A request for what is here."""
@@ -84,6 +99,8 @@ class Home(Struct):
             "run_id": str(self.runs.get(one.operation, self.runs[""])),
             "pause_id": str(self.pause),
             "erasure_id": str(self.erasure),
+            "enrolment_id": str(self.enrolment),
+            "step": str(self.step),
             "key": "customer-17",
             "name": _NAMES.get(one.tag, "welcome"),
         }
@@ -121,6 +138,20 @@ async def _run(connection: Connection, key: str, done: str = "") -> int:
     return run
 
 
+async def _enrolment(connection: Connection) -> tuple[int, int]:
+    """A sequence with an enrolment; answers that and the id of its step."""
+    await connection.execute(_SEQUENCE)
+    await connection.execute(
+        """SELECT dispatcher.put_sequence('default', 'default', 'drip', '{"topic": "of-home"}',
+               '[{"dayOffset": 5, "stepOrder": 1, "channel": "sms", "content": "of-home", "name": "of-home"}]',
+               NULL, 'of-home')"""
+    )
+    enrolment = "SELECT enrollment_id FROM dispatcher.enrol('drip', 'customer-17', actor => 'of-home')"
+    found: int = await connection.fetchval(enrolment)
+    step: int = await connection.fetchval("SELECT id FROM dispatcher.sequence_steps")
+    return found, step
+
+
 async def furnish(connection: Connection) -> Home:
     """Of everything that the API shows or changes one."""
     await flows.put(connection, author="of-home")
@@ -149,6 +180,7 @@ async def furnish(connection: Connection) -> Home:
         {"": goes, "resumeRun": rests, "replayRun": buried, "replayDeadRun": buried, "discardDeadRun": buried},
         pause,
         erasure,
+        *await _enrolment(connection),
     )
 
 

@@ -105,7 +105,7 @@ async def _act(call: Call, verb: str, done: str) -> Done:
     what = f"enrolment {number}"
     if answer == "unknown":
         raise not_found(what)
-    if answer not in ("done", "same", "cancelled"):
+    if answer not in (("cancelled",) if verb == "cancel" else ("done", "same")):
         raise Problem(CONFLICT, f"{what} is {answer}", answer=answer)
     return Done(Acted(number, answer, f"{what} {'was so before' if answer == 'same' else done}"))
 

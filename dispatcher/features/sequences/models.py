@@ -9,7 +9,7 @@ from dispatcher.base.errors import Fault
 from dispatcher.base.values.time_zones import ZONE_MAX
 from dispatcher.features.sequences.rules import DAYS_MAX, ORDER_MAX, STEPS_MAX, Anchor, OnFailure, Settings, Step
 from dispatcher.http.cursors import ID_MAX
-from dispatcher.http.models import VERSION_MAX, Asked, Cursor, Json, Limit, LongCursor, Reason, ShortText, Text
+from dispatcher.http.models import VERSION_MAX, Asked, Cursor, Json, Limit, LongCursor, Moment, Reason, ShortText, Text
 
 # One statement has its time; the command asks again until there is nothing left.
 CHANGED_MAX = 1_000
@@ -190,7 +190,7 @@ class PreviewQuery(Asked, frozen=True, rename="camel"):
     """For whom, and as if enrolled when."""
 
     contact_id: ContactId
-    enrolled_at: Annotated[datetime | None, Meta(tz=True, description="Now, without it.")] = None
+    enrolled_at: Moment | None = None
 
 
 class PreviewedStep(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -60,7 +60,7 @@ SELECT seen, moved, completed, last FROM dispatcher.move_enrollments($1, $2, $3,
 -- The versions of a sequence, newest first: when, by whom, and how many open enrolments each has, counted to $2.
 SELECT v.number, v.author, v.created_at, (v.total_steps / 2)::integer AS steps,
        (SELECT count(*) FROM (SELECT FROM dispatcher.runs r WHERE r.workflow_id = $1 AND r.finished_at IS NULL
-                                 AND r.version_id = v.id LIMIT $2) AS some) AS enrolled
+                                 AND r.version_id = v.id LIMIT $2) AS few) AS enrolled
   FROM dispatcher.plan_versions v WHERE v.workflow_id = $1 ORDER BY v.number DESC LIMIT $3;
 
 -- name: funnel

@@ -47,7 +47,7 @@ BEGIN
     SELECT p_sequence.id, p_sequence.current, c.id, now(), d.at, 'waiting', p_sequence.lane, p_sequence.tenant_id,
            p_sequence.workspace_id, p_sequence.name, p_actor, '{}', d.state
       FROM dispatcher.contacts c
-      JOIN days d ON d.zone = CASE WHEN by_contact AND c.time_zone <> ALL (unknown_zones) THEN c.time_zone ELSE own_zone END
+      JOIN days d ON d.zone = CASE WHEN by_contact AND c.time_zone IS NOT NULL AND c.time_zone <> ALL (unknown_zones) THEN c.time_zone ELSE own_zone END
      WHERE c.id = ANY (p_ids) AND c.tenant_id = p_sequence.tenant_id AND c.workspace_id = p_sequence.workspace_id
      ORDER BY c.id
     ON CONFLICT (contact_id, workflow_id) WHERE contact_id IS NOT NULL AND finished_at IS NULL DO NOTHING;

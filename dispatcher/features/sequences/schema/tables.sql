@@ -157,6 +157,6 @@ BEGIN
     RETURN said;
 END $$;
 
-GRANT EXECUTE ON FUNCTION dispatcher.enrollment_status TO dispatcher_tenant;
 REVOKE ALL ON FUNCTION dispatcher.step_as_json, dispatcher.steps_of_json, dispatcher.gap_end, dispatcher.step_time, dispatcher.is_time_zone, dispatcher.sequence_of FROM PUBLIC;
 GRANT SELECT ON dispatcher.sequences, dispatcher.sequence_steps TO dispatcher_tenant;
+GRANT EXECUTE ON FUNCTION dispatcher.enrollment_status, dispatcher.step_as_json TO dispatcher_tenant;
