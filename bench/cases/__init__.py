@@ -22,6 +22,7 @@ from bench.cases import (
 )
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
+from bench.cases.sequences import enrol, storm, waiting
 from bench.measure import Measure
 from bench.server import Server
 
@@ -52,6 +53,9 @@ CASES = {
         ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),
+        ("sequence.enrol", enrol),
+        ("sequence.storm", storm),
+        ("sequence.waiting", waiting),
         ("fuzz", fuzz),
         ("api", api),
     )

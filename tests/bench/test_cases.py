@@ -43,6 +43,9 @@ SHORT = [
     pytest.param("workflows", 100, 1, ["", ".cpu_worker", ".cpu_postgres", ".least"], marks=NO_PEER),
     pytest.param("timers", 500, 3, ["", ".idle"]),
     pytest.param("triggers", 20, 1, ["", ".p99"]),
+    pytest.param("sequence.enrol", 200, 1, [""]),
+    pytest.param("sequence.storm", 200, 1, ["", ".first"]),
+    pytest.param("sequence.waiting", 200, 5, ["", ".idle", ".pause"]),
     pytest.param("fuzz", 800, 1, ["", ".rate", ".failed"], marks=NO_SCHEMATHESIS),
     pytest.param("api", 100, 1, ["", ".p99", ".batch", ".batch.rows", ".dispatch"]),
 ]
@@ -55,6 +58,7 @@ MAY_BE_NOTHING = {
     "throughput.cpu_postgres",
     "workflows.cpu_postgres",
     "timers.idle",
+    "sequence.waiting.idle",
     "triggers",
     "fuzz",
     "fuzz.failed",

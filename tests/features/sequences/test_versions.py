@@ -40,7 +40,7 @@ async def test_a_moved_enrolment_goes_on_behind_what_it_has_got(drip: Sequences)
     await drip.stage.play()
     await drip.days(2)
     await drip.stage.play()
-    # Two steps that it has got, in another order; one whose day has passed, and one that comes earlier than the old next.
+    # Two steps that it has got, in another order; one whose day has passed, and one that comes before the old next.
     await drip.publish(
         sms(1, 0, name="s2"),
         sms(2, 0, name="s1"),
