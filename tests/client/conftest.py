@@ -17,7 +17,8 @@ from tests.support.scene import Connection
 GRANTS = """
     GRANT USAGE ON SCHEMA dispatcher TO {role};
     GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow, dispatcher.enqueue_delivery, dispatcher.signal_run,
-        dispatcher.cancel_run, dispatcher.run_status, dispatcher.delivery_status, dispatcher.cancel_delivery TO {role};
+        dispatcher.cancel_run, dispatcher.run_status, dispatcher.delivery_status, dispatcher.cancel_delivery,
+        dispatcher.enrol, dispatcher.contact_event TO {role};
 """
 # One channel on which nothing arrives.
 BROKEN: Mapping[str, str] = {"DISPATCHER_CHANNELS__PUSH__FAULTS__REFUSE": "1.0"}

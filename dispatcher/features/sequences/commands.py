@@ -15,10 +15,10 @@ from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.output import cell, show_facts, show_list, tell
 from dispatcher.features.sequences import endpoints, enrolment_commands
 from dispatcher.features.sequences import enrolment_endpoints as enrolments
+from dispatcher.features.sequences.enrolment_models import BatchEnrolled
 from dispatcher.features.sequences.files import SUFFIXES, SequenceFile, read_all
 from dispatcher.features.sequences.models import (
     DEFINITIONS_MAX,
-    BatchEnrolled,
     FunnelStep,
     Previewed,
     PreviewedStep,

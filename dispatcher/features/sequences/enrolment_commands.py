@@ -13,7 +13,7 @@ from dispatcher.cli.options import Reason, require_reason, second
 from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.output import cell, show_facts, show_list, tell
 from dispatcher.features.sequences import enrolment_endpoints as endpoints
-from dispatcher.features.sequences.models import (
+from dispatcher.features.sequences.enrolment_models import (
     ChangedEnrolments,
     Enrolment,
     Moved,

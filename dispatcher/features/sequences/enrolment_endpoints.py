@@ -1,7 +1,8 @@
 """The endpoints of enrolments: enrol one contact or many; list, show, pause, resume, cancel and move enrolments."""
 
 from dispatcher.base.errors import TriggerRefused
-from dispatcher.features.sequences import enrolment_store, models, store
+from dispatcher.features.sequences import enrolment_models as models
+from dispatcher.features.sequences import enrolment_store, store
 from dispatcher.http.cursors import read_id
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, cut
@@ -27,9 +28,15 @@ def _refusal(refused: TriggerRefused) -> Problem:
 
 
 @endpoint(
-    "POST", _OF, _RIGHT, given=models.Enrol, example={"contactId": "customer-17"}, answered=models.ENROLLED,
-    status=201, problems=_REFUSED,
-)  # fmt: skip
+    "POST",
+    _OF,
+    _RIGHT,
+    given=models.Enrol,
+    example={"contactId": "customer-17"},
+    answered=models.ENROLLED,
+    status=201,
+    problems=_REFUSED,
+)
 async def enrol_contact(call: Call) -> Done:
     """Enrol a contact in an active sequence.
 

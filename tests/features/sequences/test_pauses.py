@@ -87,14 +87,15 @@ async def test_a_pause_within_a_pause_counts_once(drip: Sequences) -> None:
 
 async def test_resuming_a_sequence_leaves_what_was_paused_by_hand(drip: Sequences) -> None:
     await drip.publish(sms(1, 1))
-    by_hand, other = await drip.enrolled("ann", "bob")
+    by_hand, other, parked = await drip.enrolled("ann", "bob", "cid")
     await _pause(drip, by_hand)
     await _pause(drip, None)
     await drip.days(2)
     await drip.stage.walk_on()
+    await _pause(drip, parked)
     await _resume(drip, None)
     await drip.stage.play()
-    assert (await drip.status(by_hand), await drip.status(other)) == ("paused", "completed")
+    assert [await drip.status(one) for one in (by_hand, other, parked)] == ["paused", "completed", "paused"]
     await _resume(drip, by_hand)
     await drip.stage.play()
     assert await drip.logs(by_hand) == [("s1", "completed")]

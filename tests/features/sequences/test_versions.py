@@ -43,7 +43,7 @@ async def test_a_moved_enrolment_goes_on_behind_what_it_has_got(drip: Sequences)
     # Two steps that it has got, in another order; one whose day has passed, and one that comes before the old next.
     await drip.publish(
         sms(1, 0, name="s2"),
-        sms(2, 0, name="s1"),
+        sms(2, 7, name="s1"),
         sms(3, 1, name="missed"),
         sms(4, 5, name="new"),
         sms(5, 9, name="s4"),
