@@ -1,4 +1,4 @@
-"""`python -m bench CASE`: runs a case on a Postgres of its own and prints what it measured."""
+"""`python -m bench CASE…`: runs cases on a Postgres of their own and prints what they measured."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def _list() -> None:
 
 
 def main(
-    case: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
+    cases: Annotated[list[str], typer.Argument(metavar="CASE...", help=f"Of {', '.join(NAMES)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     deliveries: Annotated[
         int,
@@ -53,25 +53,30 @@ def main(
     rounds: Annotated[int, typer.Option(min=0, help="Another number of rounds; 0 is the case's own.")] = 0,
 ) -> None:
     """Measure something. `list` says what there is."""
-    if case == "list":
+    if "list" in cases:
         _list()
         return
-    if case == "micro":
+    if "micro" in cases:
         raise typer.Exit(subprocess.run([*MICRO, "bench/micro"], cwd=ROOT, check=False).returncode)
-    if case not in CASES:
-        raise typer.BadParameter(f"{case}: there are {', '.join(NAMES)}")
-    chosen = CASES[case]
+    if unknown := [case for case in cases if case not in CASES]:
+        raise typer.BadParameter(f"{', '.join(unknown)}: there are {', '.join(NAMES)}")
     try:
         with Server() as server:
-            measures = uvloop.run(chosen.run(server, deliveries or chosen.deliveries, rounds or chosen.rounds))
+            for case in cases:
+                chosen = CASES[case]
+                measures = uvloop.run(chosen.run(server, deliveries or chosen.deliveries, rounds or chosen.rounds))
+                _tell(measures, as_json)
     except BenchError as fault:
         print(fault, file=sys.stderr)
         raise typer.Exit(1) from None
-    if as_json:
-        for one in measures:
-            print(msgspec.json.encode(one).decode())
-    else:
+
+
+def _tell(measures: list[Measure], as_json: bool) -> None:
+    if not as_json:
         _show(measures)
+        return
+    for one in measures:
+        print(msgspec.json.encode(one).decode(), flush=True)
 
 
 if __name__ == "__main__":

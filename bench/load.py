@@ -26,7 +26,7 @@ _LENGTH = b"content-length: "
 
 
 class Load(Struct, frozen=True):
-    """What is asked for, how often, and over how many connections at a time."""
+    """The request of a load, its rate and its number of connections."""
 
     address: str
     path: str

@@ -1,4 +1,4 @@
-"""What a case reports: a value beside a reference, with the method by which both were got."""
+"""The report of a case: a value beside a reference, with the method by which both were measured."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -10,7 +10,7 @@ SENDER = "Shop <shop@shop.example>"
 
 
 def variables(number: int) -> dict[str, Any]:
-    """What one order's mail is filled with."""
+    """The variables of one order's mail."""
     return VALUES | {"name": f"Ann {number}", "order": f"A-{number}"}
 
 

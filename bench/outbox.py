@@ -46,7 +46,7 @@ async def fill(connection: Connection, channel: str, deliveries: int, due_second
 
 
 async def settle(connection: Connection) -> None:
-    """What autovacuum and the checkpointer would do some time, done now and not during a measurement."""
+    """Vacuum and checkpoint now, and not during a measurement."""
     await connection.execute("VACUUM (ANALYZE) dispatcher.deliveries, dispatcher.delivery_state")
     await connection.execute("CHECKPOINT")
 

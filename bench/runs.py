@@ -60,7 +60,7 @@ async def trigger(connection: Connection, runs: int) -> None:
 
 
 async def settle(connection: Connection) -> None:
-    """What autovacuum and the checkpointer would do some time, done now and not during a measurement."""
+    """Vacuum and checkpoint now, and not during a measurement."""
     await connection.execute("VACUUM (ANALYZE) dispatcher.runs, dispatcher.deliveries, dispatcher.delivery_state")
     await connection.execute("CHECKPOINT")
 

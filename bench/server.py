@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -30,6 +30,7 @@ class Server:
         self._server = embedded.start(str(self._folder))
         self._url: str = self._server.get_uri()
         self._names = (f"bench_{number}" for number in count(1))
+        self._templates: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -41,15 +42,29 @@ class Server:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @asynccontextmanager
-    async def database(self) -> AsyncIterator[str]:
-        """The URL of an empty database, which is dropped afterwards."""
+    async def database(self, template: str = "template0") -> AsyncIterator[str]:
+        """The URL of a database, empty or a copy of a template, which is dropped afterwards."""
         name = next(self._names)
         async with connected(self._url) as admin:
-            await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+            # A copy through the log would be a gigabyte of it; an empty one is small.
+            how = "WAL_LOG" if template == "template0" else "FILE_COPY"
+            await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY {how}")
             try:
-                yield self._url.replace("/postgres?", f"/{name}?", 1)
+                yield self._of(name)
             finally:
                 await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    async def template(self, name: str, fill: Callable[[str], Awaitable[None]]) -> str:
+        """The name of a database that others are copies of; it is filled when it is asked for first."""
+        if name not in self._templates:
+            async with connected(self._url) as admin:
+                await admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+            await fill(self._of(name))
+            self._templates.add(name)
+        return name
+
+    def _of(self, name: str) -> str:
+        return self._url.replace("/postgres?", f"/{name}?", 1)
 
     def cpu_seconds(self) -> float:
         """CPU that the server has used so far: its living processes, and those that have ended."""

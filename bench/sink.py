@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from bench.measure import BenchError
 
-# Debian keeps them off the PATH of those who are not root.
+# Debian has them on root's PATH only.
 FOLDERS = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/lib/postfix/sbin"))
 START_SECONDS_MAX = 10.0
 STEP_SECONDS = 0.02

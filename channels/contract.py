@@ -1,4 +1,4 @@
-"""What a channel is: the sealed envelope that it gets, the verdicts that it gives, and what it must do.
+"""The contract of a channel: the sealed envelope that it gets, the verdicts that it gives, and what it must do.
 
 A channel MUST
  1. take nothing but envelopes: they exist only for deliveries that were claimed and marked;
@@ -119,7 +119,7 @@ EXPIRED = NotCalled("the licence ran out")
 CUT_OFF = NotCalled("cut off before the call")
 
 
-class Unready(OSError):  # noqa: N818 - what the channel is, to who asked it to prepare
+class Unready(OSError):  # noqa: N818 - an adjective: the state of the channel
     """No call can begin. Its text says why, and where it is a person's fault what to change; it names no secret."""
 
 
@@ -139,7 +139,7 @@ def unexpired(batch: Sequence[Envelope], report: Report) -> list[Envelope]:
 
 
 class Channel(Protocol):
-    """What the sender of a channel drives."""
+    """The interface that the sender calls."""
 
     @property
     def idempotency_key_seconds(self) -> float:

@@ -35,7 +35,7 @@ class Targets(Struct, frozen=True):
 
 
 class Environment(Struct, frozen=True):
-    """What a channel may use beside its options."""
+    """The services that a channel may use beside its options."""
 
     connect: Connect
     named: Targets

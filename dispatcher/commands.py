@@ -46,11 +46,12 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "sequences": _of("sequences", "Write and publish sequences, enrol contacts, and operate on enrolments."),
     "contacts": _of("contacts", "Write, look at, import, export and erase contacts: the people of a workspace."),
+    "campaigns": _of("campaigns", "Send one message to many contacts: plan, test, deploy, watch and check."),
     "schedules": _of(
         "schedules",
         "Trigger workflows by the clock: one run for each tick, whatever dies and however many replicas there are.",
     ),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
-    "webhooks": _of("webhooks", "Send events of deliveries and runs to endpoints, in signed messages."),
+    "webhooks": _of("webhooks", "Send events of deliveries, runs and campaigns to endpoints, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),
 }

@@ -19,6 +19,7 @@ MODULES = (
     "dispatcher.features.contacts.endpoints",
     "dispatcher.features.sequences.endpoints",
     "dispatcher.features.persons.endpoints",
+    "dispatcher.features.campaigns.endpoints",
     "dispatcher.features.runs.older_interface.endpoints",
     "dispatcher.features.webhooks.endpoints",
     "dispatcher.http.own_key",

@@ -19,6 +19,7 @@ LIVE = (
     "claim.**",
     "flush.**",
     "walk.**",
+    "campaigns.**",
     "janitor.**",
     "unsubscribe.**",
     "receipts.**",
@@ -45,7 +46,7 @@ _LIVE = re.compile(
 
 
 class Changes(Struct, frozen=True):
-    """What differs, by dotted path: in force after the reload, or unchanged until a restart."""
+    """The differences by dotted path: in force after the reload, or unchanged until a restart."""
 
     applied: tuple[str, ...]
     needs_restart: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What tests share: a Postgres server for the session, a database of its own for each test, and the real program."""
+"""Fixtures of all tests: a Postgres server for the session, a database for each test, and the real program."""
 
 import gc
 import os
@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays: the collector of garbage, which would go through all of it again and again, passes."""
+    """Collected tests are frozen, so that the garbage collector does not scan them again and again."""
     gc.collect()
     gc.freeze()
 

@@ -98,7 +98,7 @@ def test_a_merge_applies_what_the_diff_says_and_nothing_else(old: Config, new: C
 
 @unhurried
 @given(CONFIGS, CONFIGS)
-def test_what_a_merge_leaves_over_is_what_needs_a_restart(old: Config, new: Config) -> None:
+def test_a_merge_returns_the_options_that_need_a_restart(old: Config, new: Config) -> None:
     assert diff(merge(old, new), new) == Changes(applied=(), needs_restart=diff(old, new).needs_restart)
 
 
@@ -119,6 +119,7 @@ def test_which_sections_are_live() -> None:
         "claim",
         "flush",
         "walk",
+        "campaigns",
         "janitor",
         "unsubscribe",
         "receipts",
@@ -134,7 +135,7 @@ def test_which_sections_are_live() -> None:
 
 
 @pytest.mark.parametrize("path", ["unheard_of", "unheard_of.key", "log", "log.level.x", "channels", "channels.sms"])
-def test_a_path_that_nobody_listed_needs_a_restart(path: str) -> None:
+def test_an_unlisted_path_needs_a_restart(path: str) -> None:
     assert not is_live(tuple(path.split(".")))
 
 

@@ -20,6 +20,8 @@ from bench.cases import (
     triggers,
     workflows,
 )
+from bench.cases.campaigns import campaign, counters, deploy, fair, progress
+from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
 from bench.cases.sequences import enrol, storm, waiting
@@ -58,5 +60,11 @@ CASES = {
         ("sequence.waiting", waiting),
         ("fuzz", fuzz),
         ("api", api),
+        ("campaign", campaign),
+        ("campaign.deploy", deploy),
+        ("campaign.counters", counters),
+        ("campaign.progress", progress),
+        ("campaign.fair", fair),
+        ("campaign.isolation", campaign_isolation),
     )
 }

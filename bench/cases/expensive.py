@@ -1,4 +1,4 @@
-"""What one tenant's expensive templates cost another tenant: its latency beside them, and how long /healthz takes."""
+"""The cost of one tenant's expensive templates for another tenant: its latency beside them, and that of /healthz."""
 
 import asyncio
 import json

@@ -70,7 +70,7 @@ METHOD = (
 
 
 class Tally(Struct):
-    """What was answered, and what must not have been."""
+    """The answers of a run, and those that are forbidden."""
 
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     crashes: list[tuple[bytes, Answered]] = field(default_factory=list)
@@ -145,7 +145,7 @@ async def _furnish(connection: Connection) -> None:
 
 
 async def _keys(url: str) -> list[str]:
-    """What stands behind `Authorization`: first that of an administrator."""
+    """The values of `Authorization`: first that of an administrator."""
     database = Database(Settings(), url)
     await database.open()
     try:

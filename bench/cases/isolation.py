@@ -1,4 +1,4 @@
-"""What a hung channel costs another one: its throughput beside the hung one, against its throughput alone."""
+"""The cost of a hung channel for another one: its throughput beside the hung one, against its throughput alone."""
 
 import time
 

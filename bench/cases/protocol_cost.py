@@ -1,4 +1,4 @@
-"""What the mark costs: the throughput with it, beside a build that calls providers without having marked anything.
+"""The cost of the mark: the throughput with it, beside a build that calls providers without having marked anything.
 
 `build` is the dispatcher with a bound on the size of a mark, and where that is asked for without the mark's statement:
 it exists for this comparison, and keeps no promise.

@@ -1,1 +1,1 @@
-"""Fuzzing over HTTP: requests made of the program's own document, what is done to them, and who sends them."""
+"""Fuzzing over HTTP: requests made of the program's own document, their mutations, and the client that sends them."""

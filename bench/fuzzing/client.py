@@ -11,7 +11,7 @@ HEAD_BYTES_MAX = 256 * 1024
 
 
 class Answered(Struct, frozen=True):
-    """What came back; status 0 where the connection was closed instead."""
+    """An answer; status 0 where the connection was closed instead."""
 
     status: int
     body: bytes = b""
@@ -39,7 +39,7 @@ class Client:
             self._streams = await asyncio.open_connection(self._host, self._port, limit=HEAD_BYTES_MAX)
         reader, writer = self._streams
         writer.write(sent)
-        # Not waited for: who refuses a long one answers before all of it is there.
+        # Not waited for: a server that refuses a long one answers before all of it is there.
         status, headers = await _head(reader)
         while status == HTTPStatus.CONTINUE:
             status, headers = await _head(reader)

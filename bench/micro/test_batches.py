@@ -1,4 +1,4 @@
-"""What a batch of 1,000 costs in Python: rows made into deliveries, tokens counted off, results split into arrays."""
+"""The cost of a batch of 1,000 in Python: rows made into deliveries, tokens counted off, results split into arrays."""
 
 # ruff: noqa: S101 - these are tests, and asserting is what tests do
 import asyncio
@@ -23,7 +23,7 @@ Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, None, No
 
 
 def row(number: int) -> Columns:
-    """What the claim statement answers for one delivery."""
+    """The row of the claim statement for one delivery."""
     return (
         number,
         "default",

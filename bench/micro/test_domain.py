@@ -1,4 +1,4 @@
-"""What the domain costs: a token, a retry decision, a rendered SMS."""
+"""The cost of the rules: a token, a retry decision, a rendered SMS."""
 
 # ruff: noqa: S101 - these are tests, and asserting is what tests do
 from pytest_benchmark.fixture import BenchmarkFixture

@@ -1,4 +1,4 @@
-"""What a message costs: the composer beside the standard library's EmailMessage, on an order of 1.5 KB."""
+"""The cost of a message: the composer beside the standard library's EmailMessage, on an order of 1.5 KB."""
 
 # ruff: noqa: S101 - these are tests, and asserting is what tests do
 import time

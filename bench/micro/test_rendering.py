@@ -1,4 +1,4 @@
-"""What rendering costs: the order mail, compiled, by python-liquid and by Jinja2; and a text of one line."""
+"""The cost of rendering: the order mail, compiled, by python-liquid and by Jinja2; and a text of one line."""
 
 # ruff: noqa: S101 - these are tests, and asserting is what tests do
 import json

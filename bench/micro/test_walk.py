@@ -1,4 +1,4 @@
-"""What a walk costs: each of the three of the run e-mail, delay of no time, sms; and a plan of a thousand nodes."""
+"""The cost of a walk: each of the three of the run e-mail, delay of no time, sms; and a plan of a thousand nodes."""
 
 # ruff: noqa: S101 - these are tests, and asserting is what tests do
 from itertools import pairwise

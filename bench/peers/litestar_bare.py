@@ -24,7 +24,7 @@ _MANY = "INSERT INTO bare (key, body) SELECT * FROM unnest($1::text[], $2::jsonb
 
 
 class Trigger(Struct):
-    """What ours is told."""
+    """The body of our request."""
 
     input: dict[str, Any]
     idempotency_key: str

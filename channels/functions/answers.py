@@ -81,7 +81,7 @@ def _failed(reason: str, envelope: Envelope, function: FunctionTarget, answer: A
 
 
 def _words(said: Mapping[str, Any], envelope: Envelope, function: FunctionTarget) -> str:
-    """What an answer says about its failure, without any of the delivery's values. Names of members are not values."""
+    """The failure that an answer names, without any of the delivery's values. Names of members are not values."""
     error = said.get("error") or said.get("message")
     if isinstance(error, Mapping):
         error = ": ".join(str(error[key]) for key in ("code", "message") if isinstance(error.get(key), str | int))

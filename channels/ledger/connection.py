@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
 
 
 def verdict_of(answer: bytes) -> Verdict | None:
-    """What an answer says; None where it makes no sense."""
+    """The content of an answer; None for an invalid one."""
     try:
         said = _decode(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -52,7 +52,7 @@ REPEATS_AFTER_SECONDS = (0.2, 1.0)
 
 
 class Work:
-    """What one `deliver` has still to send. The messages of a refused batch go alone."""
+    """The remaining messages of one `deliver`. The messages of a refused batch go alone."""
 
     def __init__(self, batch: Sequence[Envelope], report: Report) -> None:
         self.unsent = deque(batch)

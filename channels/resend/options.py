@@ -38,7 +38,7 @@ class ResendOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """The account, the sender, and the limits of calls."""
 
     api_key: ApiKey
-    # Who sends and who gets the answers, where a delivery does not say.
+    # The sender and the reply-to address, where a delivery names none.
     sender: AddressText = field(default="", name="from")
     reply_to: AddressText = ""
     url: Url = "https://api.resend.com"

@@ -1,1 +1,1 @@
-"""What several channels use: composing mail, the HTTP client."""
+"""The parts that channels share: composing mail, the HTTP client."""

@@ -125,7 +125,7 @@ class Smtp(BaseChannel):
                 raise NoConnection(f"{self._breaker.words}; tried again in {math.ceil(wait)} s")
             self._begin_connecting()
         while self._connecting and not self._usable():
-            # Not awaited itself: who is cancelled here must not cancel it for others.
+            # Not awaited itself: a caller's cancellation must not cancel it for others.
             await asyncio.wait(self._connecting, return_when=asyncio.FIRST_COMPLETED)
         if not self._usable():
             raise NoConnection(self._breaker.words or "the connection was lost at once")

@@ -16,7 +16,7 @@ PORT_WORDS = "see host, port and tls in the channel's options"
 
 
 class Features(Struct, frozen=True):
-    """What the server offers and we use."""
+    """The extensions that the server offers and we use."""
 
     pipelining: bool
     chunking: bool

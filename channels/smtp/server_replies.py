@@ -18,7 +18,7 @@ def enhanced_code(line: bytes) -> str:
 
 
 def reply_text(lines: list[bytes], recipient: str) -> str:
-    """What the lines of one answer say, in one line."""
+    """The lines of one answer, in one line."""
     return clean(" ".join(_text(line) for line in lines), recipient)
 
 

@@ -1,4 +1,4 @@
-"""What a refusal or a loss means: the phase in which it came, its code and its words, as a verdict."""
+"""The verdict of a refusal or a lost connection: from its phase, its code and its words."""
 
 from collections.abc import Iterable
 from enum import Enum

@@ -80,7 +80,7 @@ class Webhooks(PostChannel[Endpoint]):
         return Call([envelope], target.url, headers, body, self._options.timeout_seconds)
 
     def judge(self, envelope: Envelope, target: Endpoint, answer: Answer | Lost) -> Verdict:
-        """What an answer, or its absence, means: a failure may pass when its receiver is mended."""
+        """The verdict of an answer, or of its absence: a failure may pass when its receiver is mended."""
         if isinstance(answer, Lost):
             return _first(envelope, lost_verdict(answer))
         if succeeded(answer):

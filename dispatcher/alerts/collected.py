@@ -4,7 +4,7 @@ from threading import Lock
 
 from msgspec import Struct, structs
 
-# Nobody reads a longer message.
+# A longer message is not read.
 KINDS_MAX = 20
 
 

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, clock, metrics, logs, health, fault points."""
+"""The base of all packages: errors, clock, metrics, logs, health, fault points."""

@@ -40,9 +40,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-# Longer than any real key or value; the rest of a pasted file in an error message helps nobody.
+# Longer than any real key or value; the rest of a pasted file does not help in an error message.
 SHOWN_CHARACTERS_MAX = 60
-# Of what is given at once: nobody reads on, and each takes 0.1 ms, in which a server serves nobody else.
+# Of one input: more are not read, and each takes 0.1 ms, which blocks a server.
 HINTS_MAX = 100
 
 

@@ -11,8 +11,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
-        counter, gauge = self._counter, self._gauge
+        self._engine()
+        self._features()
+        self._process()
 
+    def _engine(self) -> None:
+        counter, gauge = self._counter, self._gauge
         self.claim_seconds = self._histogram("claim_seconds", "Time of one claim statement", _SECONDS)
         self.mark_seconds = self._histogram("mark_seconds", "Time of one mark, its commit to disk included", _SECONDS)
         self.flush_seconds = self._histogram("flush_seconds", "Time of one flush, retries of it included", _SECONDS)
@@ -28,27 +32,11 @@ class Metrics:
             "channel",
             "outcome",
         )
-        self.runs = counter("runs", "Runs of workflows that have ended by themselves: completed, failed", "status")
-        self.ticks = counter("ticks", "Ticks of schedules: triggered, refused, missed", "result")
-        self.campaign_jobs = counter("campaign_jobs", "Jobs of campaigns: expanded, failed, taken back, dead", "result")
-        self.campaign_repairs = counter(
-            "campaign_repairs", "Jobs of finished runs whose counters differed from their deliveries; must be 0"
-        )
-        self.events = counter("webhook_events", "Events that were written as deliveries for endpoints", "event")
-        self.barred = counter("barred", "Claimed deliveries that were suppressed or unsubscribed from", "channel")
-        self.receipts = counter(
-            "receipts", "Receipts by what became of them, or of who posted them", "provider", "became"
-        )
         self.fenced_writes = counter(
             "fenced_writes", "Results that came when the claim was not ours any more", "channel", "became"
         )
         self.fenced_instances = counter("fenced_instances", "Instances that this one took to be dead")
         self.recovered = counter("recovered", "Deliveries taken back from dead instances", "how")
-        self.restarts = counter("restarts", "Crashes of a part that was started again", "part")
-        self.reloads = counter("config_reloads", "Reloads of the configuration", "result")
-        self.alerts = counter("alerts", "Messages about errors of this process: sent, failed", "result")
-        self.alerts_dropped = counter("alerts_dropped", "Errors whose kind was forgotten, since too many kinds waited")
-
         self.depth = gauge(
             "queue_depth", "Deliveries that are ready, due or not, counted to 100,000", "channel", "lane"
         )
@@ -65,7 +53,28 @@ class Metrics:
         self.channel_disagrees = gauge(
             "channel_disagrees", "1 while a channel is left to replicas with another provider for it", "channel"
         )
-        self.receipts_waiting = gauge("receipts_waiting", "Receipts whose delivery was not found yet")
+
+    def _features(self) -> None:
+        counter = self._counter
+        self.runs = counter("runs", "Runs of workflows that have ended by themselves: completed, failed", "status")
+        self.ticks = counter("ticks", "Ticks of schedules: triggered, refused, missed", "result")
+        self.campaign_jobs = counter("campaign_jobs", "Jobs of campaigns: expanded, failed, taken back, dead", "result")
+        self.campaign_repairs = counter(
+            "campaign_repairs", "Jobs of finished runs whose counters differed from their deliveries; must be 0"
+        )
+        self.events = counter("webhook_events", "Events that were written as deliveries for endpoints", "event")
+        self.barred = counter("barred", "Claimed deliveries that were suppressed or unsubscribed from", "channel")
+        self.receipts = counter(
+            "receipts", "Receipts by what became of them, or of who posted them", "provider", "became"
+        )
+        self.receipts_waiting = self._gauge("receipts_waiting", "Receipts whose delivery was not found yet")
+
+    def _process(self) -> None:
+        counter, gauge = self._counter, self._gauge
+        self.restarts = counter("restarts", "Crashes of a part that was started again", "part")
+        self.reloads = counter("config_reloads", "Reloads of the configuration", "result")
+        self.alerts = counter("alerts", "Messages about errors of this process: sent, failed", "result")
+        self.alerts_dropped = counter("alerts_dropped", "Errors whose kind was forgotten, since too many kinds waited")
         self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")
         self.database_away = gauge("database_away_seconds", "How long Postgres has been away; 0 when it is not")

@@ -25,6 +25,11 @@ Limit = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The number of ro
 Body = Callable[..., None]
 
 
+def version_option(name: str, words: str) -> Any:  # noqa: ANN401 - what Typer makes of it
+    """Return an option that takes the number of a version."""
+    return typer.Option(name, min=1, max=VERSION_MAX, help=words)
+
+
 def command(
     target: typer.Typer,
     name: str,

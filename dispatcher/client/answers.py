@@ -59,6 +59,17 @@ class Enrolled(Struct, frozen=True):
     duplicate: bool
 
 
+class Deployed(Struct, frozen=True):
+    """The run of a campaign's deployment; `duplicate` if its key had made it before."""
+
+    id: int = field(name="run_id")
+    campaign: str
+    status: str
+    intended: int
+    jobs: int
+    duplicate: bool
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """A run. Its status is `pending`, `running`, `waiting`, `paused`, `completed`, `failed` or `cancelled`.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from dispatcher.client.answers import Delivery, Enrolled, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, Triggered
 from dispatcher.client.errors import NotFound
 from dispatcher.client.in_transaction import CALL_SECONDS_MAX as TRANSACTION_SECONDS_MAX
 from dispatcher.client.in_transaction import TransactionClient
@@ -87,6 +87,11 @@ class Client(AnyClient):
         if key is not None:
             body["idempotency_key"] = key
         return (await self._post(f"/workflows/{segment(workflow)}/triggers", body)).read(Triggered)
+
+    async def _deploy(self, campaign: str, scheduled_for: datetime | None, key: str | None) -> Deployed:
+        said = {"scheduled_for": scheduled_for, "idempotency_key": key}
+        body = {name: value for name, value in said.items() if value is not None}
+        return (await self._post(f"/campaigns/{segment(campaign)}/deploy", body)).read(Deployed)
 
     async def _send(self, message: bytes) -> Sent:
         return (await self._post("/deliveries", message)).read(Sent)

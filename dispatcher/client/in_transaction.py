@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from datetime import datetime
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import msgspec
 
 from dispatcher.base.errors import Fault
 from dispatcher.base.schema_name import render
-from dispatcher.client.answers import Delivery, Enrolled, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, Triggered
 from dispatcher.client.encoding import refused
 from dispatcher.client.errors import Conflict, NotFound, Refused, TimedOut
 from dispatcher.client.interface import AnyClient
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 CALL_SECONDS_MAX = 30.0
 REASON_CHARACTERS_MAX = 1_000
 ID_MAX = 2**63 - 1
-# Beyond these nobody reads on.
+# More are not read.
 FAULTS_MAX = 100
 
 
@@ -68,6 +69,10 @@ class TransactionClient(AnyClient):
     async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered:
         (row,) = await self._fetch("trigger", workflow, data.decode(), key, *self._where, self._actor)
         return msgspec.convert(row, Triggered)
+
+    async def _deploy(self, campaign: str, scheduled_for: datetime | None, key: str | None) -> Deployed:
+        (row,) = await self._fetch("deploy", campaign, scheduled_for, key, *self._where, self._actor)
+        return msgspec.convert(row, Deployed)
 
     async def _send(self, message: bytes) -> Sent:
         return (await self._insert([message]))[0]
@@ -147,7 +152,7 @@ class TransactionClient(AnyClient):
         """Open a transaction, or a savepoint, that is rolled back.
 
         It is begun and ended whole: a BEGIN or a ROLLBACK that is cancelled half-way leaves the connection in a
-        transaction that nobody ends, and what is sent later would never be committed.
+        transaction that is never ended, and what is sent later would never be committed.
         """
         transaction = self._connection.transaction()
         begun = asyncio.ensure_future(transaction.start())

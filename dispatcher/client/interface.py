@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, overload
 
-from dispatcher.client.answers import Delivery, Enrolled, Message, Run, Sent, Triggered
-from dispatcher.client.encoding import json_of
+from dispatcher.base.errors import Fault
+from dispatcher.client.answers import Delivery, Deployed, Enrolled, Message, Run, Sent, Triggered
+from dispatcher.client.encoding import json_of, refused
 from dispatcher.client.messages import encoded
 from dispatcher.client.waiting import OnProgress, wait
 
@@ -27,6 +29,17 @@ class AnyClient(ABC):
         The key starts one run: a repeated trigger with it answers the first run, as a duplicate.
         """
         return await self._trigger(workflow, json_of({} if data is None else data), key)
+
+    async def deploy_campaign(
+        self, campaign: str, *, scheduled_for: datetime | None = None, key: str | None = None
+    ) -> Deployed:
+        """Deploy a campaign, at once or at a time; raises Refused where its audience or template is not there.
+
+        The key makes one run: a repeated deployment with it answers the first run, as a duplicate.
+        """
+        if scheduled_for is not None and scheduled_for.tzinfo is None:
+            raise refused([Fault("$.scheduled_for", "needs its zone")])
+        return await self._deploy(campaign, scheduled_for, key)
 
     @overload
     async def send(self, messages: Message) -> Sent: ...
@@ -91,6 +104,9 @@ class AnyClient(ABC):
 
     @abstractmethod
     async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered: ...
+
+    @abstractmethod
+    async def _deploy(self, campaign: str, scheduled_for: datetime | None, key: str | None) -> Deployed: ...
 
     @abstractmethod
     async def _send(self, message: bytes) -> Sent: ...

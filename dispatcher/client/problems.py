@@ -9,37 +9,23 @@ import msgspec
 from msgspec import Struct, structs
 
 from dispatcher.base.errors import Fault
-from dispatcher.client.errors import (
-    Changed,
-    ClientError,
-    Conflict,
-    Forbidden,
-    KeyReused,
-    NotFound,
-    Overloaded,
-    Refused,
-    TimedOut,
-    TooMany,
-    Unauthenticated,
-    Unavailable,
-    Unexpected,
-)
+from dispatcher.client import errors
 
 KIND_PREFIX = "urn:dispatcher:problem:"
 _REQUEST_ID_CHARACTERS_MAX = 64
 
 _OVERLOADED = "overloaded"
-_BY_STATUS: Mapping[int, type[ClientError]] = {
-    401: Unauthenticated,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    412: Changed,
-    422: KeyReused,
-    429: TooMany,
-    502: Unavailable,
-    503: Unavailable,
-    504: TimedOut,
+_BY_STATUS: Mapping[int, type[errors.ClientError]] = {
+    401: errors.Unauthenticated,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    412: errors.Changed,
+    422: errors.KeyReused,
+    429: errors.TooMany,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.TimedOut,
 }
 # The server's detail for an unknown path; for an unknown thing it names the thing.
 _NO_PATH = "Not Found"
@@ -58,7 +44,7 @@ class _Document(Struct, frozen=True):
     answer: str = ""
 
 
-def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError:
+def problem(status: int, headers: Mapping[str, str], body: bytes) -> errors.ClientError:
     """Return the error of an answer. Names of headers are in lower case."""
     document = _read(body)
     retry_after = _seconds(headers.get("retry-after"))
@@ -66,7 +52,7 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
         kind = document.type.removeprefix(KIND_PREFIX)
         if document.detail == _NO_PATH:
             words = f"{status}: Dispatcher has no such path there; is the address right?"
-            return Unexpected(words, status=status, kind=kind, request_id=document.request_id)
+            return errors.Unexpected(words, status=status, kind=kind, request_id=document.request_id)
         facts = structs.asdict(document)
         del facts["type"]
         return _error_type(status, kind)(**facts, status=status, kind=kind, retry_after=retry_after)
@@ -78,7 +64,7 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> ClientError
         words = f"{status}: a redirect, which is not followed with the key; is the address right?"
     else:
         words = f"{status}, and not by Dispatcher; is the address right?"
-    return Unexpected(words, status=status, request_id=request_id)
+    return errors.Unexpected(words, status=status, request_id=request_id)
 
 
 def _read(body: bytes) -> _Document | None:
@@ -89,10 +75,10 @@ def _read(body: bytes) -> _Document | None:
     return document if document.type.startswith(KIND_PREFIX) else None
 
 
-def _error_type(status: int, kind: str | None) -> type[ClientError]:
+def _error_type(status: int, kind: str | None) -> type[errors.ClientError]:
     if kind == _OVERLOADED:
-        return Overloaded
-    return _BY_STATUS.get(status, Refused if status in range(400, 500) else Unexpected)
+        return errors.Overloaded
+    return _BY_STATUS.get(status, errors.Refused if status in range(400, 500) else errors.Unexpected)
 
 
 def _seconds(text: str | None) -> float | None:

@@ -13,6 +13,8 @@ _details = msgspec.json.Decoder(list[dict[str, str]]).decode
 _KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
     asyncpg.NoDataFoundError: (NotFound, "not-found"),
     asyncpg.ObjectNotInPrerequisiteStateError: (Conflict, "conflict"),
+    # A key that was used for something else; those of rows are taken care of by the functions.
+    asyncpg.UniqueViolationError: (Conflict, "conflict"),
     asyncpg.DataError: (Refused, FAULTY),
     asyncpg.ProgramLimitExceededError: (Refused, FAULTY),
     asyncpg.InsufficientPrivilegeError: (Forbidden, "forbidden"),

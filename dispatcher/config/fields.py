@@ -45,7 +45,7 @@ class Many(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """A table whose keys somebody else declares: here any name with any single value."""
+    """A table whose keys are declared elsewhere: here any name with any single value."""
 
     key: Leaf
     value: Leaf

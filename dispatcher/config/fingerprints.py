@@ -29,14 +29,14 @@ PACE = frozenset(
 
 
 def of_config(config: Config) -> str:
-    """What replicas must have in common: everything but who they are, where they listen and how they log."""
+    """The settings that replicas must have in common: all but names, listeners and logs."""
     beat = (config.instance.heartbeat_seconds, config.instance.lease_seconds, config.instance.licence_seconds)
     deciding = (config.claim, config.flush, config.retry, config.limits, config.unsubscribe)
     return _hash((beat, deciding, config.channels, config.functions, config.webhooks))
 
 
 def of_channel(provider: str, options: Mapping[str, object], faults: Faults, named: Mapping[str, object]) -> str:
-    """What decides how a channel treats a delivery: its provider by name, and a hash of the rest."""
+    """The settings that decide how a channel treats a delivery: its provider by name, and a hash of the rest."""
     targets = {name: _paceless(msgspec.to_builtins(target)) for name, target in named.items()}
     return f"{provider}:{_hash((_paceless(options), faults, targets))}"
 

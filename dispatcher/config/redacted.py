@@ -24,7 +24,7 @@ HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(:[0-9]{0,5})?")
 def show(config: Config, providers: Mapping[str, type[Struct]] | None = None) -> dict[str, object]:
     """Everything in effect; secrets as stars, empty ones as they are.
 
-    Which of a channel's options are secret is what its provider declares; one that nobody declares is hidden.
+    Which of a channel's options are secret is what its provider declares; an undeclared one is hidden.
     """
     plain: dict[str, object] = msgspec.to_builtins(config)
     tables = {name: table_of(options) for name, options in (providers or {}).items()}

@@ -272,7 +272,7 @@ class Function(Struct, frozen=True, forbid_unknown_fields=True):
     idempotent: bool = False
     # Which failures are retried: `transient` ones (by status, or as the answer says), `never` any, `always` all.
     retry: Literal["transient", "never", "always"] = "transient"
-    # An answer becomes part of its run: a megabyte is far above what anybody wants there.
+    # An answer becomes part of its run: a megabyte is far above any useful answer.
     answer_bytes_max: Annotated[int, Meta(ge=256, le=1024 * 1024)] = 64 * 1024
     # Calls of this function under way at a time, in each process.
     connections: Annotated[int, Meta(ge=1, le=256)] = 16
@@ -280,7 +280,7 @@ class Function(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Webhook(Struct, frozen=True, forbid_unknown_fields=True):
-    """A URL that takes messages for one place, such as a chat room: everybody who knows it can write there."""
+    """A URL that takes messages for one place, such as a chat room: it is a secret, since it permits writing there."""
 
     url: WebhookUrl = ""
     allow_addresses: AddressRanges = ""

@@ -34,7 +34,7 @@ class Given(Struct, frozen=True):
 
 
 class _Target(Struct, frozen=True):
-    """What one variable's name means: the leaf that it sets, and whether by way of a file."""
+    """The meaning of a variable's name: the leaf that it sets, and whether by way of a file."""
 
     variable: str
     keys: Keys

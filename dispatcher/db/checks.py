@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from dispatcher.config.settings import Campaigns
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 
@@ -21,10 +22,11 @@ def invariants() -> list[str]:
     return list(_SQL)
 
 
-async def check(database: Database, invariant: str) -> Violation | None:
-    """Return the violation of one invariant, or None."""
-    rows = await database.fetch(
-        f"SELECT count(*) AS count, (array_agg(id ORDER BY id))[1:{SHOWN_MAX}] AS ids FROM ({_SQL[invariant]}) AS found"  # noqa: S608 - our own statement
-    )
+async def check(database: Database, invariant: str, lock_seconds: float = Campaigns().lock_seconds) -> Violation | None:
+    """Return the violation of one invariant, or None; `lock_seconds` is that of the campaigns in the configuration."""
+    arguments = (lock_seconds,) if "$1" in _SQL[invariant] else ()
+    ids = f"(array_agg(id ORDER BY id))[1:{SHOWN_MAX}]"
+    query = f"SELECT count(*) AS count, {ids} AS ids FROM ({_SQL[invariant]}) AS found"  # noqa: S608 - our own statement
+    rows = await database.fetch(query, *arguments)
     found = rows[0]
     return Violation(invariant, found["count"], list(found["ids"])) if found["count"] else None

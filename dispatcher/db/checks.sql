@@ -27,7 +27,7 @@ SELECT s.id FROM dispatcher.delivery_state s
    AND NOT EXISTS (SELECT FROM dispatcher.parked p WHERE p.delivery_id = s.id);
 
 -- name: attempts_are_bounded
--- Nobody is tried more often than was asked for.
+-- No delivery has more attempts than it may have.
 SELECT s.id FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
  WHERE s.attempt - s.attempt_base > d.max_attempts OR s.attempt < s.attempt_base;
 
@@ -94,7 +94,7 @@ SELECT r.id FROM dispatcher.runs r
                     WHERE d.run_id = r.id AND r.state -> 'cursor' ? d.node AND s.status = 'queued');
 
 -- name: ended_runs_send_nothing
--- What a run had queued ends with it, unless somebody has reopened it since.
+-- Queued deliveries of a run end with it, unless an operator has reopened them since.
 SELECT s.id FROM dispatcher.runs r
   JOIN dispatcher.deliveries d ON d.run_id = r.id AND d.node IS NOT NULL
   JOIN dispatcher.delivery_state s ON s.id = d.id
@@ -111,7 +111,7 @@ SELECT r.id FROM dispatcher.runs r
     OR e.first <> 0 OR e.last <> e.kept - 1;
 
 -- name: failed_runs_are_explained
--- A failed run says why, and is a dead letter until somebody discards it.
+-- A failed run has its reason, and is a dead letter until it is discarded.
 SELECT r.id FROM dispatcher.runs r
  WHERE (r.status = 'failed' AND (coalesce(r.error, '') = '' OR r.dead <> (r.discarded_at IS NULL)))
     OR (r.status <> 'failed' AND r.dead);
@@ -128,15 +128,15 @@ SELECT w.id FROM dispatcher.walks w
  WHERE NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = ANY (w.run_ids));
 
 -- name: digests_are_led
--- Nobody leaves an item with a run that will not come to it.
+-- No item is left with a run that will not collect it.
 SELECT g.id FROM dispatcher.digests g
  WHERE g.is_open AND NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = g.run_id AND r.finished_at IS NULL);
 
 -- name: dead_deliveries_are_listed
--- A delivery of no run is a dead letter if it has failed, and only then.
+-- A delivery of no run, and of no job of a campaign, is a dead letter if it has failed, and only then.
 SELECT s.id FROM dispatcher.delivery_state s
   LEFT JOIN dispatcher.dead_deliveries l ON l.delivery_id = s.id
- WHERE s.wakes IS NULL AND (s.status = 'failed') <> (l.delivery_id IS NOT NULL);
+ WHERE s.wakes IS NULL AND (s.status = 'failed' AND s.job_id IS NULL) <> (l.delivery_id IS NOT NULL);
 
 -- name: channels_have_one_provider
 -- All instances that may claim from a channel have the same provider for it.
@@ -146,3 +146,43 @@ SELECT DISTINCT i.epoch AS id
  WHERE its.channel = mine.channel AND its.provider <> mine.provider
    AND mine.channel <> ALL (i.yielded) AND its.channel <> ALL (o.yielded)
    AND (o.started_at, o.epoch) < (i.started_at, i.epoch);
+
+-- name: counters_of_campaigns_equal_their_deliveries
+-- What an ended run of a campaign has counted is what its deliveries say, unless they were deleted since.
+SELECT q.id FROM dispatcher.campaign_runs r
+  JOIN dispatcher.job_queue q ON q.run_id = r.id
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS rows, count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
+              count(*) FILTER (WHERE s.status = 'failed') AS failed, count(*) FILTER (WHERE s.status = 'skipped') AS skipped,
+              count(*) FILTER (WHERE s.held) AS held
+         FROM dispatcher.delivery_state s WHERE s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id) AS c
+ WHERE r.finished_at IS NOT NULL AND c.rows = q.intended
+   AND (q.sent, q.failed, q.skipped + q.cancelled + q.expired, q.held) IS DISTINCT FROM (c.sent, c.failed, c.skipped, c.held)
+   AND NOT EXISTS (SELECT FROM dispatcher.job_results j WHERE j.job_id = q.id);
+
+-- name: runs_of_campaigns_equal_their_jobs
+-- The jobs of a run of a campaign cover all that it intended, and its counters are the sums of theirs.
+SELECT r.id FROM dispatcher.campaign_runs r
+  LEFT JOIN (SELECT q.run_id, count(*) AS jobs, sum(q.intended) AS intended,
+                    coalesce(sum(q.intended) FILTER (WHERE q.expanded_at IS NOT NULL), 0) AS expanded,
+                    count(*) FILTER (WHERE q.status = 'completed') AS completed, count(*) FILTER (WHERE q.status = 'partial') AS partial,
+                    count(*) FILTER (WHERE q.status = 'failed') AS failed, count(*) FILTER (WHERE q.status = 'dead') AS dead,
+                    ARRAY[sum(q.sent), sum(q.failed), sum(q.skipped), sum(q.cancelled), sum(q.expired), sum(q.held)] AS counters
+               FROM dispatcher.job_queue q GROUP BY 1) AS j ON j.run_id = r.id
+ WHERE (r.jobs, r.intended, r.expanded, r.jobs_completed, r.jobs_partial, r.jobs_failed, r.jobs_dead)
+           IS DISTINCT FROM (j.jobs, j.intended, j.expanded, j.completed, j.partial, j.failed, j.dead)
+    OR ARRAY[r.sent, r.failed, r.skipped, r.cancelled, r.expired, r.held] IS DISTINCT FROM j.counters;
+
+-- name: locked_jobs_have_owners
+-- A job that a worker has locked and not expanded is taken back when the worker has died.
+SELECT q.id FROM dispatcher.job_queue q
+ WHERE q.status = 'locked' AND q.expanded_at IS NULL AND q.locked_at < statement_timestamp() - make_interval(secs => 2 * $1::float8)
+   AND NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = q.locked_by)
+   -- As long as anybody runs who could have done so.
+   AND EXISTS (SELECT FROM dispatcher.instances i WHERE i.started_at < statement_timestamp() - make_interval(secs => 2 * $1::float8));
+
+-- name: expanded_jobs_have_all_deliveries
+-- An expansion writes a delivery for each contact of its job, or none.
+SELECT q.id FROM dispatcher.job_queue q
+ WHERE q.expanded_at IS NOT NULL AND q.finished_at IS NULL
+   AND q.intended <> (SELECT count(*) FROM dispatcher.deliveries d WHERE d.id BETWEEN q.first_id AND q.last_id AND d.job_id = q.id);

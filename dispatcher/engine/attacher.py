@@ -146,7 +146,7 @@ class Attacher:
             if key is None:
                 self._inbox.put(one.item, Failed(f"options.{OPTION}: is not the number of an endpoint"))
             elif target is None or not target.enabled:
-                # Conclusive: whether an earlier attempt has arrived at an endpoint that is gone matters to nobody.
+                # Conclusive: whether an earlier attempt has arrived at an endpoint that is gone does not matter.
                 why = "its endpoint is not there (any more)" if target is None else "its endpoint is disabled"
                 self._inbox.put(one.item, Skipped(why, conclusive=True))
             else:

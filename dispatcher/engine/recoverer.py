@@ -1,4 +1,4 @@
-"""The recoverer: fences epochs that have fallen silent, and recovers claims that nobody owns any more."""
+"""The recoverer: fences epochs that have fallen silent, and recovers claims without a living owner."""
 
 import asyncio
 from collections.abc import Callable, Sequence

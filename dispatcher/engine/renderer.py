@@ -1,9 +1,12 @@
 """The renderer: turns claimed deliveries into messages, or into the reason why there is none."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
@@ -12,7 +15,7 @@ from dispatcher.base.errors import NeedsWorker, TemplateError
 from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.base.metrics import Metrics
 from dispatcher.base.values.addresses import address
-from dispatcher.engine.rules.life import STORED, Back, Claimed, Failed, Skipped
+from dispatcher.engine.rules.life import STORED, Back, Claimed, Failed, Lane, Skipped
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE, Links, Subscription
 from dispatcher.engine.streams import Inbox, Rendered, unless
 from dispatcher.liquid.template import Renderer as Templates
@@ -30,7 +33,7 @@ _NO_OPTIONS: Mapping[str, Any] = {}
 
 
 class Renderer:
-    """Renders batches in the order of their claims and sends each to its lane.
+    """Renders batches of a lane in the order of their claims and sends each to its lane.
 
     `load` returns stored versions, and waits while Postgres is away. Once `draining` is set, deliveries whose versions
     are not loaded go back. `slow` takes what would hold the loop.
@@ -56,15 +59,24 @@ class Renderer:
         self.links: Links | None = None
 
     async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
-        """Render until the claimer has closed its end."""
+        """Render until the claimer has closed its end: a part of each lane in turn, so that no lane waits for all that
+        was claimed of another."""
+        waiting: dict[Lane, deque[Sequence[Claimed]]] = {lane: deque() for lane in Lane}
         async for batch in batches:
-            for start in range(0, len(batch), BATCH_MAX):
-                rendered = await self.run_once(batch[start : start + BATCH_MAX])
-                if fault_points.ARMED:
-                    fault_points.passing("render.done")
-                if rendered:
-                    self._send(rendered)
-                await asyncio.sleep(0)
+            _queue(waiting, batch)
+            while any(waiting.values()):
+                for parts in waiting.values():
+                    if parts:
+                        await self._render_part(parts.popleft())
+                _queue_waiting(waiting, batches)
+
+    async def _render_part(self, part: Sequence[Claimed]) -> None:
+        rendered = await self.run_once(part)
+        if fault_points.ARMED:
+            fault_points.passing("render.done")
+        if rendered:
+            self._send(rendered)
+        await asyncio.sleep(0)
 
     async def run_once(self, batch: Sequence[Claimed]) -> list[Rendered]:
         """Render some deliveries of one lane; those that cannot be rendered get their results here."""
@@ -123,6 +135,19 @@ class Renderer:
                 continue
             rendered.append(Rendered(item, parts, options))
         return len(batch)
+
+
+def _queue(waiting: Mapping[Lane, deque[Sequence[Claimed]]], batch: Sequence[Claimed]) -> None:
+    """Queue a batch, all of one lane, in parts."""
+    waiting[batch[0].lane].extend(batch[start : start + BATCH_MAX] for start in range(0, len(batch), BATCH_MAX))
+
+
+def _queue_waiting(
+    waiting: Mapping[Lane, deque[Sequence[Claimed]]], batches: MemoryObjectReceiveStream[Sequence[Any]]
+) -> None:
+    with suppress(anyio.WouldBlock, anyio.EndOfStream):
+        while True:
+            _queue(waiting, batches.receive_nowait())
 
 
 def _learn(templates: Templates, key: str, sources: Sources | None) -> None:

@@ -1,4 +1,4 @@
-"""What the actors share: lanes with their room, rendered deliveries, and the inbox of results."""
+"""Streams that the actors share: lanes with their room, rendered deliveries, and the inbox of results."""
 
 import asyncio
 from collections import Counter
@@ -223,7 +223,7 @@ class Tokens:
 
 
 class Epoch(Struct, frozen=True, eq=False):
-    """What the actors of one epoch have in common."""
+    """The streams that the actors of one epoch share."""
 
     number: int
     database: Database

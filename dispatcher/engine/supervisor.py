@@ -48,7 +48,7 @@ class Supervisor:
 
 
 def _leaves(crash: BaseException) -> str:
-    """What is inside the groups that task groups make of one error."""
+    """The single errors inside exception groups."""
     if isinstance(crash, BaseExceptionGroup):
         return ", ".join(_leaves(inner) for inner in crash.exceptions)
     return f"{type(crash).__name__}: {crash}"[:500]

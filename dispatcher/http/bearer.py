@@ -10,6 +10,7 @@ from msgspec import Struct
 
 # What keys are called, as the schema has it.
 KEY_NAME = r"[A-Za-z0-9][A-Za-z0-9._@/-]{0,99}"
+KEY_NAME_FORM = {"form": "1 to 100 letters, digits and . _ @ / -, a letter or digit first"}
 # Only letters and digits: a double click selects it, and no shell or URL changes it.
 _ALPHABET = string.ascii_letters + string.digits
 _PREFIX_CHARACTERS = 12

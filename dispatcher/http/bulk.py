@@ -18,7 +18,7 @@ AtOnce = Annotated[int, Meta(ge=1, le=AT_ONCE_MAX, description="To how many with
 
 
 class NotDone(Struct, frozen=True):
-    """One to which it could not be done, and why."""
+    """A row on which the action was not done, with the reason."""
 
     id: int
     answer: str

@@ -29,7 +29,7 @@ class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Served(Struct, frozen=True):
-    """What handlers work with. `shed` raises Problem if too much is waiting for these channels (None: for any)."""
+    """The services of handlers. `shed` raises Problem if too much is waiting for these channels (None: for any)."""
 
     config: Callable[[], Config]
     shed: Callable[[Sequence[str] | None], Awaitable[None]]
@@ -80,7 +80,7 @@ class Call(Struct, frozen=True):
 
     @property
     def actor(self) -> str:
-        """Return who acts, for the audit log."""
+        """Return the actor, for the audit log."""
         return self.operator if self.shown is None else f"key {self.shown.name}"
 
     def owns(self, row: Mapping[str, Any] | None) -> bool:

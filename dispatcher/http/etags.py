@@ -1,4 +1,4 @@
-"""ETags: the number of a definition's newest version, so that nobody overwrites a version that they have not seen."""
+"""ETags: the number of a definition's newest version, so that a client overwrites only the version that it has read."""
 
 from dispatcher.http.endpoints import Call
 from dispatcher.http.problems import CHANGED, Problem

@@ -1,7 +1,6 @@
 """Models: what requests say and what answers say, as the program and its OpenAPI document know them."""
 
-from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, defstruct
@@ -25,10 +24,13 @@ InWorkspace = Annotated[ShortText, Meta(description="Of another workspace: for o
 # What the number of a version can be.
 VERSION_MAX = 2**31 - 1
 Before = Annotated[int, Meta(ge=1, le=ID_MAX, description="Only those with a smaller id.")]
+# The times of examples in the OpenAPI document.
+BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
+ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a request says: nothing that is not known."""
+    """The base of request models: unknown fields are refused."""
 
 
 class PageQuery(Asked, frozen=True):
@@ -45,7 +47,7 @@ class Why(Asked, frozen=True):
 
 
 class Acted(Struct, frozen=True):
-    """What became of it."""
+    """The result of an action on a delivery."""
 
     id: int
     answer: str
@@ -56,7 +58,7 @@ ACTED = Acted(17, "cancelled", "delivery 17 is cancelled")
 
 
 class OwnKey(Struct, frozen=True):
-    """What a key is called, what it is good for, and which workspace it opens."""
+    """The name, role and workspace of a key."""
 
     name: str
     role: str
@@ -64,7 +66,7 @@ class OwnKey(Struct, frozen=True):
     workspace_id: str
 
 
-def page_model(name: str, rows: str, row: Any, words: str) -> Callable[..., Struct]:  # noqa: ANN401 - a struct, or Raw
+def page_model(name: str, rows: str, row: Any, words: str) -> type[Any]:  # noqa: ANN401 - a struct, or Raw
     """The model of a page of a list, described by `words`: a field of its rows, and the cursor of the next page."""
     fields = [(rows, list[row]), ("next_cursor", str | None)]
     return defstruct(name, fields, frozen=True, namespace={"__doc__": words})

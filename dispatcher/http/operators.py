@@ -28,7 +28,7 @@ def _here(call: Call) -> str:
 
 
 def actor(call: Call, where: Workspace | None) -> str:
-    """Return who acts in a workspace, or (None) everywhere: a key of that workspace may have the same name."""
+    """Return the actor in a workspace, or (None) everywhere: a key of that workspace may have the same name."""
     return call.actor if call.shown is None or where == call.workspace else f"{call.actor} of {_here(call)}"
 
 

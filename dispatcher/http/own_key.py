@@ -8,6 +8,3 @@ from dispatcher.http.models import OwnKey
 async def get_own_key(call: Call) -> Done:
     """Show which workspace the key of this request opens, and what it is good for."""
     return Done(OwnKey(call.key.name, call.key.role.value, call.key.tenant_id, call.key.workspace_id))
-
-
-ENDPOINTS = (get_own_key,)

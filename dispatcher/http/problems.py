@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from dispatcher.base.errors import Fault
+from dispatcher.base.errors import Fault, TriggerRefused
 
-# More help nobody; their number is given.
+# More do not help; their number is given.
 FAULTS_SHOWN_MAX = 100
 MEDIA_TYPE = "application/problem+json"
 KIND_PREFIX = "urn:dispatcher:problem:"
@@ -111,8 +111,19 @@ def not_found(what: str) -> Problem:
     return Problem(NOT_FOUND, f"there is no {what}")
 
 
+def refusal(refused: TriggerRefused) -> Problem:
+    """Return the problem of a call that the database refuses."""
+    match refused.why:
+        case "unknown":
+            return Problem(NOT_FOUND, refused.message, refused.faults)
+        case "not now":
+            return Problem(CONFLICT, refused.message, refused.faults)
+        case "faulty":
+            return faulty(refused.faults, refused.message)
+
+
 class Refused(Struct, frozen=True, kw_only=True):
-    """What callers of the older interface get."""
+    """The problem in the envelope of the older interface."""
 
     success: Literal[False] = False
     error: str

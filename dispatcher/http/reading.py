@@ -234,6 +234,9 @@ def _leaf_faults(value: object, annotation: Any, path: str, *, strict: bool) -> 
     except msgspec.ValidationError as fault:
         match = _PLACE.match(str(fault))
         words, below = (match[1], match[2]) if match else (str(fault), None)
+        meta = _bare(annotation)[1]
+        if "matching regex" in words and meta is not None and meta.extra is not None:
+            words = f"expected {meta.extra['form']}"
         return [Fault(path + (below or ""), words[:1].lower() + words[1:])]
     return []
 

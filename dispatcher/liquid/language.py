@@ -40,7 +40,7 @@ CONTEXT_DEPTH_MAX = 20
 BLOCK_DEPTH_MAX = 50
 # What a filter may be given or make, beside texts, which may be as long as the output.
 NUMBER_BITS_MAX = 4_096
-# Nobody writes a date of more characters.
+# Longer texts are not dates.
 DATE_CHARACTERS_MAX = 100
 CLOCK_WORDS = ("now", "today")
 # Two days that have nothing in common: what is the same on both was filled up from neither.
@@ -67,7 +67,7 @@ class TimeLimitError(WorkLimitError):
 
 
 class Work:
-    """What one rendering has left of its budget."""
+    """The remaining budget of one rendering."""
 
     def __init__(self, limits: RenderLimits = WORKER_LIMITS) -> None:
         self.limits = limits

@@ -47,7 +47,7 @@ def partials_used(text: str) -> list[Use]:
     try:
         refuse_bombs(text)
         nodes = _environment.from_string(text).nodes
-    except Exception:  # the library raises what it pleases on texts that nobody writes
+    except Exception:  # the library raises various errors on odd texts
         return []
     return [
         Use(partial_name(node), text.count("\n", 0, max(node.token.start_index, 0)) + 1)

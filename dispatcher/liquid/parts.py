@@ -35,7 +35,7 @@ def of(channel: str | None) -> Parts | None:
 
 
 def unknown(channel: str | None, part: str) -> str | None:
-    """What is wrong with the name of a part; None where it is one that the channel takes."""
+    """The fault of a part's name; None for a part of the channel."""
     parts = of(channel)
     if parts is None:
         return None if PART_NAME.fullmatch(part) else "is not the name of a part: a letter, then a-z, 0-9 and _"
@@ -45,7 +45,7 @@ def unknown(channel: str | None, part: str) -> str | None:
 
 
 def missing(channel: str | None, given: Collection[str]) -> list[str]:
-    """What a message needs and does not have, in words."""
+    """The missing parts of a message, in words."""
     parts = of(channel)
     if parts is None:
         return [] if given else ["any part"]

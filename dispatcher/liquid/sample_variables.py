@@ -28,7 +28,7 @@ _WORDS: tuple[tuple[tuple[str, ...], Any], ...] = (
 
 
 class Shape(Struct):
-    """What a value has to be: an object with these fields, a list of these items, or plain."""
+    """The shape of a value: an object with these fields, a list of these items, or plain."""
 
     fields: dict[str, "Shape"] = field(default_factory=dict)
     item: "Shape | None" = None
@@ -72,7 +72,7 @@ class _Reading:
             self.read(node.children(self._context), inner | {name: own[name] for name in assigned}, depth + 1)
 
     def _hand_in(self, node: Node, scope: Scope, inner: dict[str, Shape]) -> None:
-        """What a partial is given goes by another name inside of it."""
+        """Bind the arguments of a partial to their names inside of it."""
         for argument in getattr(node, "args", None) or ():
             inner[str(argument.name)] = self._shape(argument.value, scope) or Shape()
         given = getattr(node, "var", None)
@@ -82,7 +82,7 @@ class _Reading:
             inner[name] = self._item(given, scope) if loops else self._shape(given, scope) or Shape()
 
     def _source(self, node: Node, scope: Scope) -> Shape | None:
-        """What a name was assigned, where it is a path without filters."""
+        """The path that was assigned to a name, where it has no filters."""
         given = next(iter(node.expressions()), None)
         left = getattr(given, "left", given)
         return None if getattr(given, "filters", None) else self._shape(left, scope)
@@ -100,7 +100,7 @@ class _Reading:
         return shape.item
 
     def _shape(self, expression: object, scope: Scope) -> Shape | None:
-        """What a path leads to; made on the way."""
+        """The shape at a path; made on the way."""
         if not isinstance(expression, Path):
             return None
         shape: Shape | None = None

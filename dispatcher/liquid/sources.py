@@ -47,7 +47,7 @@ class Sources(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """One thing that is wrong. The part of a partial is `partials.NAME`; line 0 is the part as a whole."""
+    """A flaw of a template. The part of a partial is `partials.NAME`; line 0 is the part as a whole."""
 
     part: str
     line: int
@@ -107,7 +107,7 @@ class SourceReader:
 
 
 def excess(sources: Sources) -> Fault | None:
-    """What a version has too much of, all parts together: many small ones take as long as a large one does."""
+    """The exceeded limits of a version, all parts counted: many small ones take as long as a large one."""
     if len(sources.parts) > PARTS_MAX:
         part = next(islice(sources.parts, PARTS_MAX, None))
         return Fault(part, 0, f"is one of {len(sources.parts)} parts, over {PARTS_MAX}")
@@ -140,7 +140,7 @@ def variables(sources: Sources) -> tuple[str, ...]:
 
 
 def _globals(template: BoundTemplate) -> Iterator[Variable]:
-    """What a template reads and has not made itself."""
+    """The variables that a template reads and does not assign."""
     for several in template.analyze().globals.values():
         yield from several
 

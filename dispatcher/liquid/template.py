@@ -67,7 +67,7 @@ class Bounds(Struct, frozen=True):
 
     @classmethod
     def of(cls, limits: object) -> "Bounds":
-        """Those of a configuration, which has them under the same names."""
+        """The bounds of a configuration, which has them under the same names."""
         return msgspec.convert(limits, cls, from_attributes=True)
 
 

@@ -22,7 +22,7 @@ BUILT_IN: Mapping[str, str] = {EMAIL_FUNCTION: "email", SLACK_FUNCTION: "chat"}
 
 
 class _Node(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """What all nodes have: `step` is the node's place in the definition, from 0."""
+    """The fields of all nodes: `step` is the node's place in the definition, from 0."""
 
     step: int
     on_failure: OnFailure = "retry"

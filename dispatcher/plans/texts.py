@@ -139,7 +139,7 @@ class Texts:
         return lambda context: make(context, _Budget(name, self._bounds.value_bytes_max))
 
     def step_paths(self, sources: Iterable[str]) -> tuple[missing_steps.Path, ...]:
-        """What these texts read of what steps provide."""
+        """The variables of steps that these texts read."""
         found: dict[missing_steps.Path, None] = {}
         for source in sources:
             if missing_steps.STEP in source and has_liquid(source):
@@ -172,7 +172,7 @@ class Texts:
         return render
 
     def _maker(self, name: str, value: Any) -> _Make | None:  # noqa: ANN401 - JSON
-        """What makes the value in a context; None where it is the same in all."""
+        """The function that makes the value in a context; None for a constant value."""
         if isinstance(value, str) and has_liquid(value):
             text = self.text(name, value)
             return lambda context, budget: budget.spend(text(context))

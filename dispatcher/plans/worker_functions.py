@@ -30,7 +30,7 @@ def compile_definitions(
 
 
 class Walk(Struct, frozen=True):
-    """What a walk comes to, and what that took of a processor."""
+    """The result of a walk, and its processor time."""
 
     came: Advance
     cpu_seconds: float

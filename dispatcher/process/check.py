@@ -60,11 +60,11 @@ def check(session: Session) -> None:
 
 def _look(session: Session) -> tuple[list[Finding], list[tuple[str, str]]]:
     findings: list[Finding] = []
-    invariants = checks.invariants()
+    invariants, lock_seconds = checks.invariants(), session.config.campaigns.lock_seconds
     with session.database(slow=True) as database, progress_bar(session.output, "checking", len(invariants)) as at:
         for number, invariant in enumerate(invariants):
             at(number)
-            found = session.run(lambda one=invariant: checks.check(database, one))  # type: ignore[misc]  # bound now
+            found = session.run(lambda one=invariant: checks.check(database, one, lock_seconds))  # type: ignore[misc]  # bound now
             broken = (found.count, tuple(found.ids)) if found is not None else ()
             findings.append(Finding(invariant, says(invariant), *broken))
         return findings, session.run(lambda: instances.yielded(database))

@@ -23,7 +23,7 @@ def quarantine(
     """Hold everything that is due and was created before a time, until somebody says what became of it.
 
     For a database that was put back to an earlier state: it may have forgotten what it sent since. Runs of workflows
-    that may have come further are paused. Says first how many deliveries and runs that would be.
+    and of campaigns that may have come further are paused. Says first how many deliveries and runs that would be.
     """
     session.require_local()
     try:
@@ -34,19 +34,27 @@ def quarantine(
     by = who(session, actor)
     with session.database(slow=True) as database:
         found = session.run(lambda: held.to_quarantine(database, time))
-        count = found.deliveries + found.runs
+        count = found.deliveries + found.runs + found.campaign_runs
         if count:
             confirm(session.output, yes, count, _in_words(found, f"created before {second(time)} would be "))
             found = session.run(lambda: held.quarantine(database, time, by, reason))
     places = [f"`{launcher()} held list`"] * bool(found.deliveries)
     places += [f"`{launcher()} runs list --status paused`"] * bool(found.runs)
+    places += [f"`{launcher()} campaigns runs`"] * bool(found.campaign_runs)
     text = _in_words(found) + (f": see {' and '.join(places)}" if places else "")
-    record = {"before": time, "held": found.deliveries, "paused_runs": found.runs}
+    record = {
+        "before": time,
+        "held": found.deliveries,
+        "paused_runs": found.runs,
+        "paused_campaign_runs": found.campaign_runs,
+    }
     tell(session, record, text if count else f"nothing that is due was created before {second(time)}")
 
 
 def _in_words(found: QuarantineCounts, about: str = "") -> str:
-    """Return both counts, or the count that is not zero."""
-    runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
-    words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not found.runs)
-    return ", ".join(words + [f"{runs} {'' if words else about}paused"] * bool(found.runs))
+    """Return all counts that are not zero, or that of deliveries."""
+    runs = found.runs + found.campaign_runs
+    words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not runs)
+    for count, noun in ((found.runs, "run"), (found.campaign_runs, "campaign run")):
+        words += [f"{count} {noun if count == 1 else noun + 's'} {'' if words else about}paused"] * bool(count)
+    return ", ".join(words)

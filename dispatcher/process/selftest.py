@@ -20,19 +20,23 @@ from dispatcher.selftest.trial import Report, trial
 # An embedded server has 100 connections, and each replica may open eleven.
 REPLICAS_MAX = 7
 IDS_SHOWN_MAX = 5
+MESSAGES = 10_000
+RECIPIENTS = 100_000
+MESSAGES_HELP = f"How many are sent: {MESSAGES:,}, with --campaign {RECIPIENTS:,}."
 CUTS_HELP = "How often lines to Postgres are cut; -1: as often as killed."
 TALLIED = ["messages", "sent", "accepted", "asked_again", "duplicates", "lost", "failed", "held", "held_accepted"]
 
 
-def selftest(
+def selftest(  # noqa: PLR0913 - each is an option of the command
     session: Session,
     *,
     kill: Annotated[int, typer.Option(min=0, max=10_000, help="How often a replica is killed or stopped.")] = 20,
-    messages: Annotated[int, typer.Option(min=2, max=10_000_000, help="How many are sent.")] = 10_000,
+    messages: Annotated[int | None, typer.Option(min=2, max=10_000_000, help=MESSAGES_HELP)] = None,
     replicas: Annotated[int, typer.Option(min=1, max=REPLICAS_MAX, help="Processes at a time.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="What all disturbances are drawn from.")] = 1,
     lease: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds until others take over.")] = 1.0,
     cuts: Annotated[int, typer.Option(min=-1, max=10_000, help=CUTS_HELP)] = -1,
+    campaign: Annotated[bool, typer.Option("--campaign", help="Send them by campaigns, and audit the runs.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the database, the logs and the ledgers.")] = False,
 ) -> None:
     """Kill replicas and cut their connections while they send, and check that nothing is lost and nothing sent twice.
@@ -42,7 +46,8 @@ def selftest(
     """
     session.require_local()
     hush()
-    plan = Plan(kill, messages, replicas, seed, lease, kill if cuts < 0 else cuts)
+    many = messages or (RECIPIENTS if campaign else MESSAGES)
+    plan = Plan(kill, many, replicas, seed, lease, kill if cuts < 0 else cuts, campaign)
     url, server = embedded.start_unless_configured(session.config.database)
     # It cuts connections itself, and makes a database that a pooler need not have.
     past_pooler = pooler.url_of(session.config.database, url)
@@ -80,6 +85,10 @@ def _tell(output: Output, report: Report) -> None:
     rows = ((name, *(getattr(tally, field) for field in TALLIED)) for name, tally in report.providers.items())
     output.table(("", *(field.replace("_", " ") for field in TALLIED[:-1]), "of them accepted"), rows)
     output.text()
+    for run in report.runs:
+        ended = f"{run.status}, {run.sent:,} of {run.intended:,} sent, {run.failed:,} failed"
+        open_by = f"; {run.held} held keep it open: {_ids(run.held_ids)}" if run.held else ""
+        output.text(f"run          {run.channel}: {ended}{open_by}")
     output.text(f"kills        {_counts(done.kills)}")
     output.text(f"fault points {_counts(done.points)}")
     output.text(f"cuts         {_counts(done.cuts)}")
@@ -109,5 +118,8 @@ def _counts(counts: dict[str, int]) -> str:
 def _words(violation: Violation) -> str:
     if not violation.ids:
         return violation.what
-    ids = ", ".join(map(str, violation.ids[:IDS_SHOWN_MAX]))
-    return f"{violation.what}: {violation.count} of them, for example {ids}"
+    return f"{violation.what}: {violation.count} of them, for example {_ids(violation.ids)}"
+
+
+def _ids(ids: list[int]) -> str:
+    return ", ".join(map(str, ids[:IDS_SHOWN_MAX]))

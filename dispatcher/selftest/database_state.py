@@ -27,11 +27,13 @@ SELECT NOT EXISTS (SELECT FROM dispatcher.delivery_state WHERE ready)
    AND NOT EXISTS (SELECT FROM dispatcher.claims c
                      JOIN dispatcher.delivery_state s ON s.id = ANY (c.ids) AND s.token = c.token
                     WHERE s.status = 'queued' AND NOT s.held)
+   AND NOT EXISTS (SELECT FROM dispatcher.job_queue WHERE expanded_at IS NULL)
+   AND NOT EXISTS (SELECT FROM dispatcher.job_results)
 """
 
 
 class Work(Struct, frozen=True):
-    """What an instance has claimed, and how much of that is marked."""
+    """The numbers of deliveries that an instance has claimed and marked."""
 
     epoch: int
     claimed: int

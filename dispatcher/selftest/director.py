@@ -150,7 +150,7 @@ class Director:
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # It has begun before anything else is done to anybody.
+        # It has begun before any other disturbance.
         await asyncio.sleep(0)
 
     async def _cut(self) -> None:

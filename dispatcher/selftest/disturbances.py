@@ -17,7 +17,7 @@ CUTS = ("cut", "torn request", "torn answer", *SWALLOWED, "blackout", "refusal")
 TORN_BYTES_MAX = 20_000
 # How long to wait for traffic that the fault needs.
 PASSING_SECONDS_MAX = 2.0
-# Of the lease, so that lost connections fence nobody.
+# Of the lease, so that lost connections fence no replica.
 AWAY_SHARES = (0.05, 0.4)
 
 ON_TERM = tuple(point for point in fault_points.POINTS if point.startswith(("drain.", "farewell.")))

@@ -24,7 +24,7 @@ class Kill(Struct):
     epochs: frozenset[int] = frozenset()
     in_flight: dict[str, int] = field(default_factory=dict)
     recovered_seconds: float | None = None
-    # It was stopped, and nobody took over before it went on.
+    # It was stopped, and no replica took over before it went on.
     survived: bool = False
     exit_seconds: float | None = None
     exit_code: int | None = None
@@ -51,7 +51,7 @@ class Kills:
 
     async def _follow(self, kill: Kill) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        # It may have joined under an epoch that nobody had seen yet.
+        # It may have joined under an epoch that the director had not seen yet.
         await self._state.at_work()
         kill.epochs = frozenset(self._state.epochs.get(kill.replica, ()))
         kill.in_flight = await self._state.marked(kill.epochs)

@@ -65,7 +65,7 @@ class Faults(Struct, frozen=True):
         return bool(self.drop or self.refuse or self.throttle or self.retry or self.delay_ms_max)
 
     def draw(self, key: str, attempt: int, turn: int) -> tuple[str, float]:
-        """What happens to a message, and how many seconds its answer waits."""
+        """The fault of a message, and the seconds that its answer waits."""
         text = f"{self.seed}:{key}:{attempt}:{turn}".encode()
         digest = blake2b(text, digest_size=DIGEST_BYTES).digest()
         point = int.from_bytes(digest[:8], "big") / UNIT

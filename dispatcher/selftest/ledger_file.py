@@ -28,7 +28,7 @@ class Again(Struct, frozen=True, gc=False):
 
 
 class Entry(Struct):
-    """What the file says about one key."""
+    """The entries of the file about one key."""
 
     delivery_id: int = 0
     accepted: int = 0

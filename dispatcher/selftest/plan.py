@@ -12,6 +12,7 @@ LANES = 3
 # Few in a lane, and few between mark and result: a kill leaves little behind, and hits some.
 LANE_CAPACITY = 300
 MARKED_MAX = 50
+AHEAD_MAX = 1_000
 # Answers of the providers wait up to this long, so that calls are under way whenever something happens.
 ANSWER_MILLISECONDS_MAX = 40
 
@@ -31,6 +32,8 @@ class Plan(Struct, frozen=True):
     seed: int
     lease_seconds: float
     cuts: int
+    # Messages come from campaigns, one for each class.
+    campaign: bool = False
 
     def may_be_written(self, done: int) -> int:
         """Return how many messages may exist after so many disturbances, so that the next one finds work under way."""
@@ -58,6 +61,11 @@ def configuration(plan: Plan, ports: Mapping[str, int]) -> str:
         "restarts_max = 1000",
         "[http]",
         "port = 0",
+        "[campaigns]",
+        # The first of a job is sent soon behind its expansion: kills meet every stage of a run.
+        f"ahead_max = {AHEAD_MAX}",
+        f"lock_seconds = {lease!r}",
+        "poll_seconds = 0.1",
     ]
     for name, port in ports.items():
         lines += [

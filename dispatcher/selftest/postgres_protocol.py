@@ -27,7 +27,7 @@ def follow(protocol: ProtocolName) -> "LineFollower | PostgresFollower":
 
 
 class LineFollower:
-    """One line is one request, one line is one answer."""
+    """The line protocol: a request is a line, its answer is a line."""
 
     def __init__(self) -> None:
         self.asked = self.answered = 0

@@ -22,7 +22,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Statistics(Struct):
-    """What a proxy has done. Bytes are those that were passed on."""
+    """The counters of a proxy. Bytes are those that were passed on."""
 
     accepted: int = 0
     open: int = 0

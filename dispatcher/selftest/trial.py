@@ -17,6 +17,8 @@ from dispatcher.config.settings import Database as Settings
 from dispatcher.db.database import Database
 from dispatcher.db.schema import migrator
 from dispatcher.selftest.audit import Audit, Tally, Violation
+from dispatcher.selftest.campaigns.audit import RunTally, audit_runs
+from dispatcher.selftest.campaigns.feed import CampaignFeed
 from dispatcher.selftest.database_state import DatabaseState
 from dispatcher.selftest.director import Director, Progress
 from dispatcher.selftest.feed import Feed
@@ -73,6 +75,8 @@ class Report(Struct):
     providers: dict[str, Tally]
     disturbed: Disturbed
     violations: list[Violation]
+    # With --campaign.
+    runs: list[RunTally] = field(default_factory=list)
     # The folder of logs and files, and the database, with --keep.
     kept: dict[str, str] = field(default_factory=dict)
 
@@ -122,6 +126,10 @@ async def trial(plan: Plan, url: str, show: Callable[[Progress], None], keep: bo
             found = Audit(database, kills.disturbed())
             await _audit(found, plan, providers)
             report = _report(plan, time.monotonic() - began, found, director, kills, folder)
+            if plan.campaign:
+                report.runs, broken = await audit_runs(database, found.tallies)
+                report.violations += broken
+                report.passed = not report.violations
             if keep:
                 report.kept = {"folder": str(folder), "database": own}
     finally:
@@ -142,7 +150,8 @@ async def _run(
     state = DatabaseState(database)
     kills = Kills(state)
     replicas = ReplicaSet(plan, folder, through(own, proxy.port), kills, rng)
-    director = Director(plan, replicas, state, Feed(database), kills, proxy, rng=rng, show=show)
+    feed = CampaignFeed(database, plan) if plan.campaign else Feed(database)
+    director = Director(plan, replicas, state, feed, kills, proxy, rng=rng, show=show)
     try:
         await director.run()
     finally:

@@ -46,7 +46,7 @@ def test_kinds_are_bounded_and_what_is_over_is_counted() -> None:
     assert (len(batch.kinds), batch.left_out, batch.errors) == (KINDS_MAX, 3, KINDS_MAX + 4)
 
 
-def test_what_is_put_back_is_together_with_what_came_meanwhile() -> None:
+def test_alerts_put_back_are_merged_with_newer_ones() -> None:
     collected = Collected()
     collected.add(CRASH, 1.0)
     batch = collected.take()
@@ -55,7 +55,7 @@ def test_what_is_put_back_is_together_with_what_came_meanwhile() -> None:
     assert collected.take() == Batch({CRASH: Seen(2, 1.0, 5.0)})
 
 
-def test_what_is_put_back_comes_before_what_came_meanwhile_where_there_is_no_room_for_both() -> None:
+def test_alerts_put_back_take_precedence_when_there_is_no_room() -> None:
     collected = Collected()
     collected.add(CRASH, 1.0)
     batch = collected.take()
@@ -86,7 +86,7 @@ def test_a_message_has_environment_instance_kinds_counts_and_times() -> None:
     ]
 
 
-def test_a_name_is_no_markup_and_no_line_of_its_own() -> None:
+def test_a_name_is_escaped_in_markup_and_lines() -> None:
     said = text(Batch({Kind("a", "<!channel>\n• forged & \udfff"): Seen(1, 0.0, 0.0)}), "", "x" * 5)
     assert "&lt;!channel&gt;• forged &amp;" in said
     assert len(said.splitlines()) == 2
@@ -152,7 +152,7 @@ def test_the_class_is_that_of_the_exception_itself(handled: list[Kind], how: str
     assert kind.place.startswith("test_alerts.py:")
 
 
-def test_what_others_log_as_an_error_is_collected_without_its_words(handled: list[Kind]) -> None:
+def test_errors_logged_by_libraries_are_collected_without_their_text(handled: list[Kind]) -> None:
     logging.getLogger("asyncio").error(SECRET)
     assert handled == [Kind(LIBRARY_EVENT, "asyncio")]
 
@@ -166,7 +166,7 @@ def test_no_warning_is_collected_and_nothing_that_users_have_saved(handled: list
     assert handled == [Kind("run.poison")]
 
 
-def test_what_is_not_told_is_still_logged_by_somebody() -> None:
+def test_errors_without_an_alert_are_still_logged() -> None:
     source = "".join(path.read_text() for path in (ROOT / "dispatcher").rglob("*.py") if path.name != "ear.py")
     assert [event for event in IGNORED_EVENTS if f'("{event}"' not in source] == []
 
@@ -177,12 +177,12 @@ def test_what_is_not_told_is_still_logged_by_somebody() -> None:
 class Slack:
     """Alerts whose time stands still until it is moved, and the Slack that it posts to."""
 
-    def __init__(self, far: FakeServer) -> None:
-        self.far = far
+    def __init__(self, fake: FakeServer) -> None:
+        self.fake = fake
         self.now = 1_000.0
         self.away_since: float | None = None
         self.metrics = Metrics()
-        settings = Alerts(slack=far.url, allow_addresses=LOOPBACK, collect_seconds=5.0, every_seconds=60.0)
+        settings = Alerts(slack=fake.url, allow_addresses=LOOPBACK, collect_seconds=5.0, every_seconds=60.0)
         clock = Clock(monotonic=lambda: self.now)
         self.alerts = SlackAlerts(settings, "one", lambda: self.away_since, clock, self.metrics, lambda: 0.0)
 
@@ -190,7 +190,7 @@ class Slack:
         """How many messages there were once so much time has passed."""
         self.now += seconds
         await self.alerts.run_once()
-        return len(self.far.requests)
+        return len(self.fake.requests)
 
     def set(self, **changed: Any) -> None:
         """Another configuration."""
@@ -198,7 +198,7 @@ class Slack:
 
     def last(self) -> str:
         """The last message."""
-        return str(json_of(self.far.requests[-1])["text"])
+        return str(json_of(self.fake.requests[-1])["text"])
 
     def counted(self, result: str) -> float | None:
         """How many messages came to this end."""
@@ -208,8 +208,8 @@ class Slack:
 @pytest.fixture
 async def posted() -> AsyncIterator[Slack]:
     """Nothing has happened yet."""
-    async with FakeServer(OK) as far:
-        yield Slack(far)
+    async with FakeServer(OK) as fake:
+        yield Slack(fake)
 
 
 async def test_the_first_error_waits_for_others_and_then_there_is_one_message(posted: Slack) -> None:
@@ -239,8 +239,8 @@ async def test_there_is_one_message_a_period_and_the_next_one_has_what_came_mean
 @pytest.mark.parametrize(
     "trouble", [dropped, says(500), says(404, raw=b"no_service"), says(302, Location="https://example.org")]
 )
-async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhile(posted: Slack, trouble: Any) -> None:
-    posted.far.next.append(trouble)
+async def test_a_failed_alert_is_repeated_a_period_later_with_newer_ones(posted: Slack, trouble: Any) -> None:
+    posted.fake.next.append(trouble)
     posted.alerts.add(CRASH)
     await posted.after(0)
     assert await posted.after(5) == 1
@@ -253,7 +253,7 @@ async def test_what_did_not_arrive_is_told_a_period_later_with_what_came_meanwhi
 
 
 async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url(posted: Slack) -> None:
-    posted.far.next += [says(429, retry_after="3000")] * 2
+    posted.fake.next += [says(429, retry_after="3000")] * 2
     posted.alerts.add(CRASH)
     await posted.after(0)
     assert await posted.after(5) == 1
@@ -261,12 +261,12 @@ async def test_slack_is_left_alone_for_as_long_as_it_asks_but_not_at_another_url
     assert await posted.after(1) == 2
     posted.set(environment="production")
     assert await posted.after(100) == 2
-    posted.set(slack=posted.far.url + "/other")
+    posted.set(slack=posted.fake.url + "/other")
     assert await posted.after(0) == 3
     assert posted.last().startswith("production: one has 1 error")
 
 
-async def test_who_may_not_be_connected_to_is_not(posted: Slack) -> None:
+async def test_a_forbidden_address_is_not_connected_to(posted: Slack) -> None:
     posted.set(allow_addresses="")
     posted.alerts.add(CRASH)
     await posted.after(0)
@@ -294,7 +294,7 @@ async def test_kinds_that_were_forgotten_are_counted_and_told(posted: Slack) -> 
     assert "and 4 of further kinds" in posted.last()
 
 
-async def test_an_outage_is_told_once_and_the_next_one_again(posted: Slack, handled: list[Kind]) -> None:
+async def test_each_outage_is_reported_once(posted: Slack, handled: list[Kind]) -> None:
     posted.away_since = posted.now
     await posted.after(29)
     assert handled == []
@@ -325,20 +325,20 @@ async def test_an_end_by_an_error_is_told_at_once_with_what_still_waits(posted: 
         "• process.failed: ValueError",
     ]
     assert "hunter2" not in posted.last()
-    assert len(posted.far.requests) == 1
+    assert len(posted.fake.requests) == 1
 
 
 async def test_an_end_without_an_error_sends_nothing(posted: Slack, handled: list[Kind]) -> None:
     async with posted.alerts.collecting():
         pass
-    assert posted.far.requests == []
+    assert posted.fake.requests == []
 
 
 async def test_no_end_waits_for_a_slack_that_is_silent(
     posted: Slack, handled: list[Kind], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slack, "LAST_MESSAGE_SECONDS_MAX", 0.05)
-    posted.far.always = silent = Silent()
+    posted.fake.always = silent = Silent()
     async with asyncio.timeout(slack.CALL_SECONDS_MAX):
         async with posted.alerts.collecting():
             structlog.get_logger().error("results.unwritten")
@@ -348,7 +348,7 @@ async def test_no_end_waits_for_a_slack_that_is_silent(
 
 async def test_it_goes_on_by_itself(posted: Slack, handled: list[Kind]) -> None:
     posted.set(collect_seconds=0.001)
-    posted.far.always = silent = Silent()
+    posted.fake.always = silent = Silent()
     silent.let_go.set()
     async with posted.alerts.collecting():
         structlog.get_logger().error("results.unwritten")

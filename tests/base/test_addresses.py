@@ -46,7 +46,7 @@ def test_different_addresses_have_different_forms(channel: str, one: str, other:
     assert address(channel, one) != address(channel, other)
 
 
-def test_a_number_that_is_no_phone_number_of_its_channel_is_none() -> None:
+def test_an_invalid_phone_number_of_a_channel_is_refused() -> None:
     """A chat's id of digits must not be stopped by somebody's phone number."""
     assert address("chat", "4917012345").kind == "other"
     assert address("sms", "4917012345") == Address("phone", "+4917012345")
@@ -88,7 +88,9 @@ def test_an_international_domain_is_looked_for_in_both_ways_to_write_it() -> Non
         ("a" * 500 + "@example.org", None, "has more than 500 characters"),
     ],
 )
-def test_what_a_person_gives_is_an_address_or_a_sentence(text: str, kind: str | None, complaint: str) -> None:
+def test_a_given_text_is_read_as_an_address_or_refused_with_a_sentence(
+    text: str, kind: str | None, complaint: str
+) -> None:
     with pytest.raises(ValueError, match=complaint):
         parse_address(text, kind)  # type: ignore[arg-type]  # a kind by name
 
@@ -102,5 +104,5 @@ def test_what_a_person_gives_is_an_address_or_a_sentence(text: str, kind: str | 
         ("Token", "other", Address("other", "Token")),
     ],
 )
-def test_what_a_person_gives_has_the_form_that_deliveries_have(text: str, kind: str | None, found: Address) -> None:
+def test_a_given_address_gets_the_form_that_deliveries_store(text: str, kind: str | None, found: Address) -> None:
     assert parse_address(text, kind) == found  # type: ignore[arg-type]  # a kind by name

@@ -41,7 +41,7 @@ def test_months_are_told_from_minutes(text: str, has: bool) -> None:
 
 
 @given(st.integers(0, 10**10))
-def test_what_is_said_is_read(milliseconds: int) -> None:
+def test_formatted_durations_are_read_back(milliseconds: int) -> None:
     assert duration(format_duration(milliseconds / 1_000)) == pytest.approx(milliseconds / 1_000)
 
 
@@ -60,7 +60,7 @@ def test_a_moment_has_its_zone(text: str, seconds: float | None) -> None:
 
 # A moment has fourteen digits. Hypothesis tries texts that it finds in the sources as well, and some are moments.
 @given(st.text().filter(lambda text: sum(letter in digits for letter in text) < len("YYYYMMDDhhmmss")))
-def test_garbage_is_no_time(text: str) -> None:
+def test_garbage_is_not_a_time(text: str) -> None:
     duration(text)
     has_months(text)
     assert moment(text) is None

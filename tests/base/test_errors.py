@@ -32,7 +32,7 @@ def test_every_error_has_a_docstring_of_its_own(cls: type[DispatcherError]) -> N
 
 
 @pytest.mark.parametrize("cls", PLAIN)
-def test_an_error_without_words_says_its_docstring(cls: type[DispatcherError]) -> None:
+def test_an_error_without_words_has_its_docstring(cls: type[DispatcherError]) -> None:
     assert str(cls()) == cls.__doc__
     assert str(cls("in its own words")) == "in its own words"
 

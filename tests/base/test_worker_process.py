@@ -53,7 +53,7 @@ async def test_tenants_take_turns_however_many_calls_one_has() -> None:
     assert sorted(ended, key=lambda name: ended[name]).index("other") <= 2
 
 
-async def test_one_who_waits_no_more_keeps_nobody_waiting() -> None:
+async def test_a_cancelled_trigger_does_not_block_others() -> None:
     offload = Offload()
     calls = [asyncio.create_task(offload.call("a", _when, str(number))) for number in range(5)]
     await asyncio.sleep(0)
@@ -73,7 +73,7 @@ async def test_a_call_that_kills_its_process_or_never_ends_is_lost_and_the_next_
     assert (await offload.call("a", _who, 2))[2] == 2
 
 
-async def test_what_is_not_heavy_is_done_here() -> None:
+async def test_light_work_is_done_in_this_process() -> None:
     offload = Offload()
     assert await offload.call_if_heavy("a", _heavy, 1) == (os.getpid(), 1)
     there, number = await offload.call_if_heavy("a", _heavy, 2)

@@ -18,7 +18,7 @@ from bench.server import Server
 from tests.support.folders import folder
 
 # The others take a minute: `./ops/test --long` runs them too.
-ALWAYS = {"throughput", "email", "workflows", "triggers"}
+ALWAYS = {"throughput", "email", "workflows", "triggers", "campaign"}
 FIELDS = {"case", "unit", "value", "reference", "reference_value", "ratio", "method"}
 NO_PEER = pytest.mark.skipif(
     not pgqueuer.available(), reason="expected: pgqueuer is an extra (bench) and is not installed"
@@ -47,6 +47,12 @@ SHORT = [
     pytest.param("sequence.storm", 200, 1, ["", ".first"]),
     pytest.param("sequence.waiting", 200, 5, ["", ".idle", ".pause"]),
     pytest.param("fuzz", 800, 1, ["", ".rate", ".failed"], marks=NO_SCHEMATHESIS),
+    pytest.param("campaign", 2_000, 1, ["", ".cpu_worker", ".cpu_postgres", ".rss"]),
+    pytest.param("campaign.deploy", 2_000, 1, ["", ".first"]),
+    pytest.param("campaign.counters", 2_000, 1, [""]),
+    pytest.param("campaign.progress", 2_000, 1, ["", ".p50", ".p99", ".after"]),
+    pytest.param("campaign.fair", 2_000, 1, [""]),
+    pytest.param("campaign.isolation", 2_000, 1, ["", ".p50", ".count"]),
     pytest.param("api", 100, 1, ["", ".p99", ".batch", ".batch.rows", ".dispatch"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
@@ -62,6 +68,12 @@ MAY_BE_NOTHING = {
     "triggers",
     "fuzz",
     "fuzz.failed",
+    "campaign.cpu_worker",
+    "campaign.cpu_postgres",
+    "campaign.rss",
+    "campaign.deploy.first",
+    "campaign.isolation",
+    "campaign.isolation.p50",
 }
 
 

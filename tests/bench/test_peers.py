@@ -35,7 +35,7 @@ async def test_dbos_walks_every_workflow_through_both_steps(bench_server: Server
     assert worker > 0
 
 
-async def test_a_drain_of_dbos_that_left_something_is_no_measure(bench_server: Server) -> None:
+async def test_an_incomplete_drain_of_dbos_is_not_a_measurement(bench_server: Server) -> None:
     async with bench_server.database() as url:
         await dbos.fill(url, WORKFLOWS)
         with pytest.raises(BenchError, match=f"of {WORKFLOWS} workflows, and was to do {WORKFLOWS - 1}"):

@@ -44,7 +44,7 @@ class Mailbox:
         return f"250 2.0.0 Ok: queued as M{len(self.taken)}"
 
     def messages(self) -> list[Message]:
-        """What it has taken, parsed by the standard library."""
+        """The accepted messages, parsed by the standard library."""
         return [parsed(data) for _, data in self.taken]
 
 

@@ -1,4 +1,4 @@
-"""What every channel is tested with: envelopes from a real claim and mark, and a record of the verdicts."""
+"""The test suite of every channel: envelopes from a real claim and mark, and a record of the verdicts."""
 
 import asyncio
 import json

@@ -61,7 +61,7 @@ async def test_a_statement_that_was_cut_off_is_unknown(trouble: Callable[[], Exc
     assert all(isinstance(one, Unknown) for one in verdicts.once_each(envelopes).values())
 
 
-async def test_who_was_too_late_is_told_once_even_when_the_rest_is_cut_off(post: Post) -> None:
+async def test_a_late_call_is_reported_once_although_the_rest_is_cancelled(post: Post) -> None:
     class CutOff:
         async def fetch(self, *_: object) -> None:
             raise ConnectionResetError
@@ -76,7 +76,7 @@ async def test_who_was_too_late_is_told_once_even_when_the_rest_is_cut_off(post:
     assert [type(one) for one in verdicts.once_each(envelopes).values()].count(NotCalled) == 2
 
 
-async def test_what_is_kept_is_what_was_handed_over(post: Post, database: Database) -> None:
+async def test_the_stored_message_equals_the_sent_one(post: Post, database: Database) -> None:
     (envelope,), verdicts = await post.envelopes(1, priority="high"), Verdicts()
     await Capture(database.connection).deliver([envelope], verdicts)
     (row,) = await kept(database)

@@ -136,7 +136,7 @@ async def test_a_licence_that_ends_in_the_middle_of_a_batch_divides_it(
 
 
 @each_provider
-async def test_what_behaves_accepts(plain: Channel, post: Post) -> None:
+async def test_a_well_behaved_server_accepts(plain: Channel, post: Post) -> None:
     envelopes, verdicts = await post.envelopes(5), Verdicts()
     await plain.deliver(envelopes, verdicts)
     found = verdicts.once_each(envelopes).values()
@@ -145,7 +145,7 @@ async def test_what_behaves_accepts(plain: Channel, post: Post) -> None:
 
 
 @each_provider
-async def test_an_empty_batch_is_no_trouble(plain: Channel) -> None:
+async def test_an_empty_batch_is_accepted(plain: Channel) -> None:
     verdicts = Verdicts()
     await plain.deliver([], verdicts)
     assert verdicts.reported == []

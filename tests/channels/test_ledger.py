@@ -151,7 +151,7 @@ async def test_a_reason_in_words_of_its_own_is_not_passed_on(
         b"9" * 70_000,
     ],
 )
-async def test_what_makes_no_sense_makes_it_and_all_behind_it_unknown(
+async def test_an_invalid_reply_makes_it_and_all_later_calls_unknown(
     ledger: Ledger, upstream: Upstream, post: Post, said: bytes
 ) -> None:
     streams = await connected(ledger, upstream)
@@ -173,7 +173,7 @@ async def test_an_answer_in_pieces_is_put_together(ledger: Ledger, upstream: Ups
     assert await delivering.ended() == [Accepted("a"), Accepted("b")]
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(ledger: Ledger, upstream: Upstream) -> None:
+async def test_an_unexpected_answer_ends_the_connection(ledger: Ledger, upstream: Upstream) -> None:
     streams = await connected(ledger, upstream)
     answer(streams, b'{"accepted":"a"}')
     assert await streams[0].read() == b""
@@ -223,7 +223,7 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_batch_takes_only_wha
     assert [one["delivery_id"] for one in sent + others] == [one.delivery_id for one in delivering.envelopes]
 
 
-async def test_what_was_answered_before_the_connection_was_lost_counts_and_the_rest_is_unknown(
+async def test_answers_before_a_lost_connection_count_and_the_rest_is_unknown(
     ledger: Ledger, upstream: Upstream, post: Post
 ) -> None:
     streams = await connected(ledger, upstream)
@@ -296,7 +296,7 @@ async def test_cancelled_it_goes_at_once_and_the_connection_with_it(
     assert await connected(ledger, upstream) is not streams
 
 
-async def test_cancelled_it_says_what_had_not_been_called(
+async def test_a_cancelled_batch_names_the_uncalled_deliveries(
     ledger: Ledger, upstream: Upstream, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "UNANSWERED_MAX", 1)
@@ -359,7 +359,7 @@ async def test_cancelled_while_connecting_it_leaves_no_connection(upstream: Upst
 # The real one
 
 
-async def test_what_it_accepted_is_in_its_books_even_when_the_answer_is_lost(post: Post, tmp_path: Path) -> None:
+async def test_accepted_messages_are_recorded_although_the_answer_is_lost(post: Post, tmp_path: Path) -> None:
     async with Provider(tmp_path / "books", "--drop", "0.2", "--seed", "4", "--dedupe") as provider:
         ledger = Ledger(LedgerOptions(port=provider.port, keyed=True))
         assert ledger.idempotency_key_seconds > 0

@@ -34,7 +34,7 @@ def test_an_object_comes_from_the_option_a_file_or_standard_input(
         ("{" + '"a":{' * 100_000, "not a JSON object"),
     ],
 )
-def test_what_is_no_object_is_refused(text: str, words: str) -> None:
+def test_values_other_than_objects_are_refused(text: str, words: str) -> None:
     with pytest.raises(typer.BadParameter, match=words):
         object_text("--input", text)
 

@@ -40,7 +40,7 @@ def test_no_more_are_acted_on_than_were_counted(capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out) == {"held": 600, "settled": 600, "not_settled": 0}
 
 
-def test_what_was_refused_is_told_with_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_items_are_shown_with_their_kind(capsys: pytest.CaptureFixture[str]) -> None:
     caller = _caller([], _swept(1, refused=1, next_cursor=None), _swept(2, next_cursor=None))
     matched = [Matched(2, ENDPOINTS[0], {}, {"kind": "run"}), Matched(2, ENDPOINTS[0], {}, {"kind": "delivery"})]
     with pytest.raises(typer.Exit):

@@ -89,7 +89,7 @@ async def test_faulty_lines_are_named_with_every_fault_and_duplicates_with_their
         assert path in talk
 
 
-async def test_what_only_the_database_refuses_costs_nobody_else(program: Program, connection: Connection) -> None:
+async def test_a_line_refused_by_the_database_fails_alone(program: Program, connection: Connection) -> None:
     await connection.execute("ALTER TABLE dispatcher.deliveries ADD CONSTRAINT house CHECK (recipient <> 'guilty')")
     given = jsonl(*(line(str(n), to="guilty" if n in {3, 40} else "x") for n in range(100)))
     result = program.run("send", "--file", "-", "--json", stdin=given)
@@ -140,7 +140,7 @@ async def test_every_option_of_send_arrives(program: Program, connection: Connec
         ("deliveries show --key \udcff", 2, "not UTF-8"),
     ],
 )
-async def test_what_cannot_be_done_is_said_with_an_exit_code(
+async def test_impossible_commands_end_with_their_exit_code(
     program: Program, arguments: str, code: int, words: str
 ) -> None:
     assert words in refused(program.run(*arguments.split()), code)
@@ -238,7 +238,7 @@ async def test_a_newer_schema_is_refused(program: Program, connection: Connectio
 
 
 def program_talk(result: Done) -> str:
-    """What a command that failed says last; `serve` has logged before."""
+    """The last line of a failed command; `serve` has logged before."""
     assert result.returncode == 1
     assert b"Traceback" not in result.stderr
     return result.stderr.decode().splitlines()[-1]
@@ -388,7 +388,7 @@ def test_every_command_that_the_page_names_works_as_written(demonstration: Demon
             assert result.stdout, command
 
 
-def test_a_second_demonstration_says_that_one_runs(demonstration: Demonstration) -> None:
+def test_a_second_demonstration_is_refused(demonstration: Demonstration) -> None:
     result = demonstration.shell("./ops/run demo --serve")
     talk = refused(result, 1)
     assert f"process {demonstration.process.pid}" in talk

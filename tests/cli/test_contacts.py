@@ -46,7 +46,7 @@ async def test_a_timeline_says_why_and_an_export_says_everything(program: Progra
     assert [one["record"] for one in records] == ["contact", "delivery"]
 
 
-async def test_a_person_is_erased_only_by_whoever_means_it(program: Program) -> None:
+async def test_a_person_is_erased_only_after_a_confirmation(program: Program) -> None:
     program.run("send", "--channel", "email", "--to", "ann@example.org", "--part", "subject=Hi", "--key", "order-1")
     words = ("contacts", "erase", "ann@example.org", "--reason", "by letter", "--actor", "bob")
     unsure = program.run(*words)
@@ -77,7 +77,7 @@ def rows_of(output: bytes) -> list[dict[str, Any]]:
         (("delete", "nobody"), 1, "there is no contact 'nobody'"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_in_a_sentence(
+async def test_impossible_actions_are_refused_with_a_sentence(
     program: Program, words: tuple[str, ...], code: int, fault: str
 ) -> None:
     ended = program.run("contacts", *words)

@@ -76,13 +76,13 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
         ),
     ],
 )
-async def test_what_another_program_answers_is_said_in_our_words(remote: RemoteCli, answer: bytes, words: str) -> None:
+async def test_answers_of_another_program_are_explained(remote: RemoteCli, answer: bytes, words: str) -> None:
     async with answering(answer) as address:
         done = await asyncio.to_thread(remote.run, "runs", "list", "--json", DISPATCHER_URL=address)
     assert said(done, 1)["message"].endswith(words)
 
 
-async def test_an_address_where_nobody_listens_or_nobody_speaks_tls_is_said_in_our_words(remote: RemoteCli) -> None:
+async def test_an_address_without_a_listener_or_tls_is_explained(remote: RemoteCli) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -130,7 +130,7 @@ async def test_a_stream_that_is_closed_takes_what_is_said_to_it(remote: RemoteCl
         ("trigger", "any", "--input", "-"),
     ],
 )
-async def test_a_closed_input_is_no_empty_file(remote: RemoteCli, words: tuple[str, ...]) -> None:
+async def test_a_closed_standard_input_is_not_an_empty_file(remote: RemoteCli, words: tuple[str, ...]) -> None:
     done = closed(remote, 0, *words, "--json")
     error = said(done, 2)
     assert error["error"] == "UsageError"

@@ -14,7 +14,7 @@ LATER = "2040-01-01T00:00:00Z"
 SEND = ("send", "--channel", "sms", "--body", "x", "--at", LATER)
 
 
-async def test_what_is_there_looks_the_same(serving: Program, remote: RemoteCli, tmp_path: Path) -> None:
+async def test_local_and_remote_views_agree(serving: Program, remote: RemoteCli, tmp_path: Path) -> None:
     file = tmp_path / "seen.json"
     file.write_text(json.dumps(graph("seen", LETTER, WAIT)))
     text(serving.run("workflows", "put", str(file), "--activate"))
@@ -270,7 +270,7 @@ async def test_schedules_are_saved_shown_switched_and_deleted(
     assert f"there is no schedule {name}" in talk(cli.run("schedules", "next", name), 1)
 
 
-async def test_what_is_paused_is_listed_and_goes_on(cli: Cli, serving: Program, remote: RemoteCli) -> None:
+async def test_pauses_are_listed_and_resumed(cli: Cli, serving: Program, remote: RemoteCli) -> None:
     name = f"promotion-{type(cli).__name__.lower()}"
     here = ("template", name, "--workspace", "default")
     assert text(cli.run("pause", *here, *WHY)) == f"template {name} of default/default is paused\n"

@@ -69,14 +69,14 @@ async def test_endpoints_are_made_changed_rotated_and_deleted(cli: Cli, serving:
     ],
     ids=lambda one: " ".join(one)[:40] if isinstance(one, tuple) else None,
 )
-async def test_what_can_be_no_endpoint_is_refused_in_the_same_words(
+async def test_invalid_endpoints_are_refused_in_the_same_words(
     serving: Program, remote: RemoteCli, words: tuple[str, ...], code: int
 ) -> None:
     await same(serving, remote, "webhooks", *words)
     assert remote.run("webhooks", *words).returncode == code
 
 
-async def test_which_addresses_there_may_be_says_the_server(program: Program) -> None:
+async def test_the_server_tells_whether_it_takes_unicode_addresses(program: Program) -> None:
     await program.start(DISPATCHER_CHANNELS__WEBHOOK__OPTIONS__ALLOW_ADDRESSES="10.0.0.0/8")
     remote = RemoteCli(program)
     plain = ("webhooks", "create", "inside", "http://10.0.0.1/", "--event", "run.*", *WHY)
@@ -131,7 +131,7 @@ async def test_a_list_is_as_long_as_was_asked_for(program: Program, connection: 
         assert len((await same(program, remote, *words, "--limit", "505", "--json")).splitlines()) == 505
 
 
-async def test_what_is_too_large_is_said_before_it_is_sent_or_by_the_server(program: Program, tmp_path: Path) -> None:
+async def test_too_large_objects_are_refused_by_command_or_server(program: Program, tmp_path: Path) -> None:
     await program.start(DISPATCHER_API__BATCH_BYTES_MAX="100000")
     remote, large = RemoteCli(program), tmp_path / "large"
     with large.open("wb") as file:

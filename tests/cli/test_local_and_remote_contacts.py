@@ -66,7 +66,7 @@ async def test_a_contact_is_written_shown_found_and_deleted(cli: Cli, serving: P
     assert f"there is no contact '{key}'" in talk(cli.run("contacts", "delete", key), 1)
 
 
-async def test_what_cannot_be_done_is_refused_the_same_way(serving: Program, remote: RemoteCli) -> None:
+async def test_impossible_actions_are_refused_alike_locally_and_remotely(serving: Program, remote: RemoteCli) -> None:
     text(serving.run("contacts", "put", "holder", "--email", "held@example.org", "--attribute", "n=1"))
     large = json.dumps({"x": [1e300] * 200})
     for command in (
@@ -98,7 +98,7 @@ async def test_what_cannot_be_done_is_refused_the_same_way(serving: Program, rem
 
 
 @pytest.mark.parametrize("command", ["create x", "show x", "list", "delete x", "import -", "export"])
-async def test_what_the_key_does_not_open_is_refused_before_anything_is_done(remote: RemoteCli, command: str) -> None:
+async def test_a_foreign_workspace_is_refused_before_any_change(remote: RemoteCli, command: str) -> None:
     asked = ("contacts", *command.split())
     # No line of it is sound: nothing would be asked for.
     elsewhere = said(remote.run(*asked, "--tenant", "acme", "--workspace", "main", "--json", stdin=b"7\n"), 2)
@@ -207,7 +207,7 @@ async def test_an_import_whose_answers_are_lost_counts_everything_once(serving: 
     assert rows(done) == [{"created": 1_500, "changed": 0, "same": 0, "refused": 0}]
 
 
-async def test_an_import_that_ends_in_the_middle_says_how_far_it_came(program: Program) -> None:
+async def test_a_stopped_import_shows_its_position(program: Program) -> None:
     await program.start()
     remote = RemoteCli(program)
     command = [*program.command(), "contacts", "import", "-"]
@@ -235,7 +235,7 @@ async def test_an_import_that_ends_in_the_middle_says_how_far_it_came(program: P
     )
 
 
-async def test_what_is_too_much_for_one_request_is_asked_for_in_several(program: Program, tmp_path: Path) -> None:
+async def test_imports_over_the_request_limit_are_split(program: Program, tmp_path: Path) -> None:
     await program.start(DISPATCHER_API__BATCH_BYTES_MAX="4000")
     remote = RemoteCli(program)
     assert text(remote.run("contacts", "import", "-", stdin=lines(0, 1_000))).startswith("created 1,000,")

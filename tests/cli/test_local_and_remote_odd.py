@@ -40,7 +40,7 @@ LONG = "x" * 256
     ],
     ids=lambda one: "_".join(one)[:30].encode("unicode_escape").decode() if isinstance(one, tuple) else None,
 )
-async def test_what_is_odd_ends_in_the_same_way(
+async def test_odd_input_ends_alike_locally_and_remotely(
     serving: Program, remote: RemoteCli, words: tuple[str, ...], code: int
 ) -> None:
     await same(serving, remote, *words)

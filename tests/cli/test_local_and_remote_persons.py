@@ -49,7 +49,7 @@ async def furnish(program: Program) -> None:
     await program.until(skipped, "the mails are skipped")
 
 
-async def test_what_there_is_about_somebody_looks_the_same(quick: Program, remote: RemoteCli) -> None:
+async def test_local_and_remote_views_of_a_person_agree(quick: Program, remote: RemoteCli) -> None:
     await furnish(quick)
     for words in (
         "timeline ann@example.org",
@@ -95,7 +95,7 @@ async def test_an_export_of_several_pages_is_whole_and_nothing_is_kept_of_it(
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.api_answers") == 0
 
 
-async def test_a_person_is_erased_once_by_whoever_means_it(cli: Cli, quick: Program, remote: RemoteCli) -> None:
+async def test_a_person_is_erased_once_after_a_confirmation(cli: Cli, quick: Program, remote: RemoteCli) -> None:
     await furnish(quick)
     words = ("contacts", "erase", "--contact", "ann", *WHY)
     unsure = cli.run(*words, "--json")
@@ -134,7 +134,7 @@ async def put_sending(connection: Connection) -> None:
     await connection.execute("UPDATE dispatcher.delivery_state SET ready = false, marked = true, attempt = 1")
 
 
-async def test_an_erasure_that_waits_says_so_and_goes_on_by_itself(
+async def test_a_waiting_erasure_is_reported_and_continues_by_itself(
     cli: Cli, quick: Program, connection: Connection
 ) -> None:
     await put_sending(connection)
@@ -166,7 +166,7 @@ async def test_an_erasure_whose_answer_is_lost_is_asked_for_once(quick: Program,
     assert len(rows(remote.run("contacts", "erasures", "--json"))) == number
 
 
-async def test_what_is_not_for_a_server_is_refused_and_nothing_is_done(quick: Program, remote: RemoteCli) -> None:
+async def test_local_only_commands_are_refused_remotely(quick: Program, remote: RemoteCli) -> None:
     erase = ("contacts", "erase", "ann@example.org", *WHY, "--yes")
     everywhere = said(remote.run(*erase, "--all-workspaces", "--json"), UNUSABLE)
     assert (everywhere["error"], "opens one workspace" in everywhere["message"]) == ("NoRemoteForm", True)

@@ -89,7 +89,7 @@ class Tiring(BaseHTTPRequestHandler):
         """It says nothing."""
 
 
-async def test_a_list_that_is_stopped_half_way_says_how_far_it_came(remote: RemoteCli, tmp_path: Path) -> None:
+async def test_a_stopped_list_shows_its_position(remote: RemoteCli, tmp_path: Path) -> None:
     file = tmp_path / "list.txt"
     file.write_text("".join(f"user-{number}@half.example\n" for number in range(5_001)))
     with ThreadingHTTPServer(("127.0.0.1", 0), Tiring) as server:

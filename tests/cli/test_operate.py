@@ -98,7 +98,7 @@ async def sent(connection: Connection, ids: list[int]) -> int:
     return (await lives(connection, ids)).count("sent")
 
 
-async def test_what_was_held_is_listed_shown_and_resolved_in_each_of_the_three_ways(
+async def test_held_deliveries_are_listed_shown_and_settled_in_three_ways(
     program: Program, second: Program, connection: Connection
 ) -> None:
     ids = await put(connection, 3)
@@ -159,7 +159,7 @@ async def test_every_answer_to_a_resolution_is_a_sentence_and_one_refusal_is_exi
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.operator_actions") == 1
 
 
-async def test_of_two_who_resolve_at_once_one_settles_it_and_the_other_is_told_what_it_is_now(
+async def test_of_two_concurrent_settlements_one_wins_and_the_other_gets_the_state(
     program: Program, connection: Connection
 ) -> None:
     (contested,) = await put_held(connection)
@@ -264,9 +264,7 @@ async def test_a_paused_channel_waits_through_a_restart_and_goes_on_when_it_is_r
     assert text(program.run("pauses")).strip() == "Nothing is paused."
 
 
-async def test_a_paused_tenant_s_deliveries_are_parked_and_nobody_else_s(
-    program: Program, connection: Connection
-) -> None:
+async def test_only_deliveries_of_a_paused_tenant_are_parked(program: Program, connection: Connection) -> None:
     await program.start()
     (paused,) = rows(program.run("pause", "tenant", "acme", "--reason", "unpaid", "--json"))
     assert (paused["scope"], paused["name"], paused["already"]) == ("tenant", "acme", False)
@@ -342,9 +340,7 @@ async def test_a_sound_database_holds_and_the_limits_of_the_promise_are_said(pro
         assert words in page
 
 
-async def test_a_quarantine_says_how_many_it_would_hold_and_then_holds_them(
-    program: Program, connection: Connection
-) -> None:
+async def test_a_quarantine_counts_before_it_holds(program: Program, connection: Connection) -> None:
     due = await put(connection, 3)
     (later,) = await put(connection)
     await connection.execute("UPDATE dispatcher.delivery_state SET run_at = '2040-01-01' WHERE id = $1", later)
@@ -375,7 +371,7 @@ REFUSALS = [
 ]
 
 
-async def test_what_cannot_be_done_is_said_with_an_exit_code(program: Program) -> None:
+async def test_impossible_commands_end_with_their_exit_code(program: Program) -> None:
     results = await asyncio.gather(*(asyncio.to_thread(program.run, *given.split()) for given, _, _ in REFUSALS))
     for result, (given, code, words) in zip(results, REFUSALS, strict=True):
         assert words in talk(result, code), given

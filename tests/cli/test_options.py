@@ -46,14 +46,14 @@ def test_every_answer_but_settled_is_a_sentence(answer: str) -> None:
     assert said != f"delivery 7 {answer}"
 
 
-def test_who_settled_it_before_is_named() -> None:
+def test_the_actor_of_an_earlier_settlement_is_named() -> None:
     sent = refusal_sentence("sent", state("sent", "ann", "sent"))
     assert sent == "delivery 7 is sent already: ann settled it as sent at 2030-01-01 12:00:00 UTC (seen)"
     again = refusal_sentence("not held", state("claimed", "ann", "requeue"))
     assert again.startswith("delivery 7 is not held, it is claimed: ann requeued it at ")
 
 
-def test_too_early_says_until_when() -> None:
+def test_an_early_settlement_names_the_time() -> None:
     assert "before 2030-01-01 12:00:00 UTC (in 42 s)" in refusal_sentence("early", state("held"))
 
 
@@ -64,12 +64,12 @@ def test_every_invariant_has_its_sentence(invariant: str) -> None:
     assert "SELECT" not in says(invariant)
 
 
-def test_what_reads_whole_tables_is_planned_freely() -> None:
+def test_slow_statements_are_planned_freely() -> None:
     assert not {name for name in SESSION if name.startswith("enable_")} & set(SLOW_SESSION)
 
 
 @pytest.mark.parametrize("words", ["", "  ", "a\0b", "\udcff"])
-def test_what_is_kept_for_others_has_to_say_something(words: str) -> None:
+def test_a_stored_reason_must_not_be_blank(words: str) -> None:
     with pytest.raises(typer.BadParameter):
         require_words("--reason", words)
     with pytest.raises(typer.BadParameter):
@@ -77,7 +77,7 @@ def test_what_is_kept_for_others_has_to_say_something(words: str) -> None:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_without_a_terminal_nobody_is_asked(as_json: bool, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_no_confirmation_prompt(as_json: bool, capfd: pytest.CaptureFixture[str]) -> None:
     confirm(Output(as_json), True, 3, "3 would go")
     with pytest.raises(typer.Exit):
         confirm(Output(as_json), False, 3, "3 would go")
@@ -104,9 +104,9 @@ def test_without_a_terminal_nobody_is_asked(as_json: bool, capfd: pytest.Capture
         ("dead list --kind mail", "run or delivery"),
         ("dead list --workflow welcome --channel sms", "nothing has both"),
         ("dead list --kind run --template welcome", "nothing has both"),
-        ("dead list --before 7", "run:ID or delivery:ID"),
+        ("dead list --before 7", "run:ID, delivery:ID or job:ID"),
         ("dead list --since yesterday", "RFC 3339"),
-        ("dead show delivery:0", "run:ID or delivery:ID"),
+        ("dead show delivery:0", "run:ID, delivery:ID or job:ID"),
         ("dead replay run:1", "--reason"),
         ("dead replay run:1 --reason=", "--reason"),
         ("dead replay --reason x", "--all"),

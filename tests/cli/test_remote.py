@@ -1,4 +1,4 @@
-"""What can go wrong between a command and a server: each is said in a sentence, and nothing is done twice."""
+"""Failures between a command and a server: each is said in a sentence, and nothing is done twice."""
 
 import asyncio
 import json
@@ -21,12 +21,12 @@ SEND = ("send", "--channel", "sms", "--to", "1", "--body", "x", "--at", "2040-01
 
 
 def said(done: Done, code: int) -> dict[str, Any]:
-    """The one error of a command that did nothing, as JSON."""
+    """The error of a command that did nothing, as JSON."""
     error: dict[str, Any] = json.loads(talk(done, code))
     return error
 
 
-async def test_a_key_that_is_not_good_is_said(serving: Program, remote: RemoteCli) -> None:
+async def test_an_invalid_key_is_named(serving: Program, remote: RemoteCli) -> None:
     wrong = said(RemoteCli(serving, NO_KEY).run("runs", "list", "--json"), 1)
     assert (wrong["error"], wrong["message"]) == (
         "Unauthenticated",
@@ -42,7 +42,7 @@ async def test_a_key_that_is_not_good_is_said(serving: Program, remote: RemoteCl
     assert "there is no workflow 'nobody'" in talk(operator.run("trigger", "nobody"), 3)
 
 
-async def test_what_a_key_does_not_open_is_refused_before_anything_is_done(remote: RemoteCli, serving: Program) -> None:
+async def test_a_workspace_outside_the_key_is_refused_before_any_change(remote: RemoteCli, serving: Program) -> None:
     elsewhere = said(remote.run("trigger", "any", "--tenant", "acme", "--workspace", "main", "--json"), 2)
     assert elsewhere["error"] == "OtherWorkspace"
     assert [fault["path"] for fault in elsewhere["faults"]] == ["--tenant", "--workspace"]
@@ -60,7 +60,7 @@ async def test_what_a_key_does_not_open_is_refused_before_anything_is_done(remot
     assert "there is no delivery" in talk(remote.run("deliveries", "show", str(sent["id"])), 1)
 
 
-async def test_what_only_a_database_can_do_is_said(remote: RemoteCli) -> None:
+async def test_commands_that_need_a_database_say_so(remote: RemoteCli) -> None:
     for words, why in (
         ("migrate --check", "unset DISPATCHER_URL"),
         ("check", "unset DISPATCHER_URL"),
@@ -72,7 +72,7 @@ async def test_what_only_a_database_can_do_is_said(remote: RemoteCli) -> None:
     assert "DISPATCHER_URL" in talk(remote.run("runs", "list", DISPATCHER_URL="nowhere"), 2)
 
 
-async def test_a_server_that_is_away_is_said_with_its_address(remote: RemoteCli) -> None:
+async def test_an_unreachable_server_is_named_with_its_address(remote: RemoteCli) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{taken.getsockname()[1]}"

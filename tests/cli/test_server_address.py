@@ -32,7 +32,7 @@ def test_nothing_is_named_in_an_environment_without_it() -> None:
         ("http://localhost", "http://localhost"),
     ],
 )
-def test_what_is_sound_is_taken(url: str, kept: str, tmp_path: Path) -> None:
+def test_sound_addresses_are_accepted(url: str, kept: str, tmp_path: Path) -> None:
     assert read({"DISPATCHER_URL": url, "DISPATCHER_KEY": KEY}) == Address(kept, KEY)
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
@@ -60,7 +60,7 @@ def test_what_is_sound_is_taken(url: str, kept: str, tmp_path: Path) -> None:
         ("http://127.0.0.1.example.org", "in the clear"),
     ],
 )
-def test_what_is_not_is_named_without_its_secrets(url: str, words: str) -> None:
+def test_an_unsound_address_is_named_without_its_secrets(url: str, words: str) -> None:
     found = faults(DISPATCHER_URL=url, DISPATCHER_KEY=KEY)
     assert list(found) == ["DISPATCHER_URL"]
     assert words in found["DISPATCHER_URL"]

@@ -57,7 +57,7 @@ async def test_the_list_is_shown_added_to_and_taken_from(program: Program) -> No
         (("check", "ann@example.org", "--lane", "fast"), 2, "expected one of"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused_in_a_sentence(
+async def test_invalid_arguments_are_refused_with_a_sentence(
     program: Program, words: tuple[str, ...], code: int, fault: str
 ) -> None:
     assert fault in talk(program.run("suppressions", *words), code)

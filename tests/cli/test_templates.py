@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_each_command_says_what_it_did(program: Program, file: Path) -> None:
+async def test_each_command_prints_its_result(program: Program, file: Path) -> None:
     assert text(program.run("templates", "list")) == "There are no templates.\n"
     put = ("templates", "put", str(file), "--actor", "ann")
     assert text(program.run(*put)) == "template welcome: version 1 is saved\n"
@@ -101,10 +101,10 @@ async def test_a_diff_is_between_versions_or_with_a_file(program: Program, file:
         ("templates publish welcome --actor ''", 2, "is empty"),
         ("send --channel sms --to +49 --template-name nobody", 3, "template_name: there is no template 'nobody'"),
         ("send --channel push --to x --template-name welcome", 3, "'welcome' is for sms, not for push"),
-        ("send --channel sms --to +49 --body x --locale de", 3, "locale: goes with a stored template"),
+        ("send --channel sms --to +49 --body x --locale de", 3, "locale: goes with template_name"),
     ],
 )
-async def test_what_cannot_be_done_is_said_in_a_sentence(
+async def test_impossible_commands_are_explained_in_a_sentence(
     program: Program, connection: Connection, database: Database, command: str, code: int, words: str
 ) -> None:
     await save(database, draft())
@@ -132,7 +132,7 @@ async def test_lines_of_a_file_are_refused_one_by_one(program: Program, file: Pa
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.deliveries") == 2
 
 
-async def test_what_drives_a_terminal_reaches_a_file_and_no_terminal(program: Program, file: Path) -> None:
+async def test_control_characters_reach_a_file_but_no_terminal(program: Program, file: Path) -> None:
     file.write_text(WELCOME + "\t\x1b[31mred\n")
     text(program.run("templates", "put", str(file)))
     assert "\t\x1b[31mred" in text(program.run("templates", "show", "welcome", "--source"))

@@ -35,7 +35,7 @@ def test_every_answer_is_a_sentence_about_the_delivery() -> None:
         (asyncpg.InvalidCatalogNameError('database "x" does not exist'), FAILED, "does not exist"),
     ],
 )
-def test_a_failure_that_is_no_bug_is_one_sentence_with_its_code(error: Exception, code: int, words: str) -> None:
+def test_an_expected_failure_is_one_sentence_with_its_code(error: Exception, code: int, words: str) -> None:
     for thrown in (error, ExceptionGroup("a group", [ExceptionGroup("inside", [error])])):
         (failure,) = explain(thrown) or []
         assert failure.exit_code == code
@@ -47,7 +47,7 @@ def test_a_bug_is_not_explained_away() -> None:
     assert explain(ExceptionGroup("a group", [UnsafeDatabase(), KeyError("x")])) is None
 
 
-def test_a_spent_budget_says_what_crashed() -> None:
+def test_a_spent_budget_names_the_crashed_actor() -> None:
     spent = RestartBudgetSpent("listener crashed 6 times within 60 s")
     spent.__cause__ = ExceptionGroup("a group", [OSError("cannot listen on 127.0.0.1:80")])
     (failure,) = explain(ExceptionGroup("outside", [spent])) or []

@@ -58,7 +58,7 @@ async def come_to(program: Program, run_id: int, status: str) -> dict[str, Any]:
     return run
 
 
-async def test_each_workflow_command_says_what_it_did(program: Program, tmp_path: Path) -> None:
+async def test_each_workflow_command_prints_its_result(program: Program, tmp_path: Path) -> None:
     assert text(program.run("workflows", "list")) == "There are no workflows.\n"
     file = tmp_path / "order.yaml"
     file.write_text(json.dumps(graph("order", LETTER)))
@@ -341,7 +341,9 @@ async def test_a_plan_shows_what_a_trigger_would_do_and_writes_nothing(program: 
         ("runs plan sleeping --assume x={}", 3, "is not active"),
     ],
 )
-async def test_what_cannot_be_done_is_said_in_a_sentence(asleep: Program, command: str, code: int, words: str) -> None:
+async def test_impossible_commands_are_explained_in_a_sentence(
+    asleep: Program, command: str, code: int, words: str
+) -> None:
     assert words in " ".join(talk(asleep.run(*command.split(" ")), code).split())
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the client share: a program at work, workflows of its own, and both clients to it."""
+"""Fixtures of the tests of the client: a program at work, workflows of its own, and both clients to it."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ GRANTS = """
     GRANT USAGE ON SCHEMA dispatcher TO {role};
     GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow, dispatcher.enqueue_delivery, dispatcher.signal_run,
         dispatcher.cancel_run, dispatcher.run_status, dispatcher.delivery_status, dispatcher.cancel_delivery,
-        dispatcher.enrol, dispatcher.contact_event TO {role};
+        dispatcher.enrol, dispatcher.contact_event, dispatcher.deploy_campaign TO {role};
 """
 # One channel on which nothing arrives.
 BROKEN: Mapping[str, str] = {"DISPATCHER_CHANNELS__PUSH__FAULTS__REFUSE": "1.0"}

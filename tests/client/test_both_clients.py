@@ -1,6 +1,7 @@
 """Both clients: each does the same, answers the same and refuses the same, against the real program."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -83,7 +84,7 @@ async def test_a_name_may_be_any(client: AnyClient) -> None:
     assert unknown.value.faults == (Fault("$.workflow", "there is no such workflow"),)
 
 
-async def test_a_workflow_that_takes_none_says_so(client: AnyClient, place: Running) -> None:
+async def test_an_inactive_workflow_refuses_triggers(client: AnyClient, place: Running) -> None:
     await place.runs.put(steps(sms(), name="asleep"))
     off = "SELECT dispatcher.set_workflow_active('default', 'default', 'asleep', false, 'ann')"
     await place.runs.connection.execute(off)
@@ -114,6 +115,66 @@ async def test_everything_that_is_missing_is_named_at_once(
         await client.trigger("strict", given)
     assert str(refused.value) == words
     assert (refused.value.kind, set(refused.value.faults)) == ("faulty-request", faults)
+
+
+async def _campaign(place: Running, name: str, *, template: bool = True) -> None:
+    """A campaign to one contact, with its template."""
+    put = """SELECT dispatcher.put_templates(jsonb_build_array(jsonb_build_object('tenant_id', 'default',
+                 'workspace_id', 'default', 'name', $1::text, 'channel', 'sms', 'default_locale', 'en', 'rights',
+                 '[]'::jsonb, 'variables', '[]'::jsonb, 'sources',
+                 '{"en": {"parts": {"body": "x"}, "partials": {}}}'::jsonb)), true, 'test')"""
+    connection = place.runs.connection
+    if template:
+        await connection.execute(put, name)
+    await connection.execute(
+        "SELECT dispatcher.put_contact('default', 'default', $1, $2, 'put', NULL, 'x')", name, "{}"
+    )
+    said = {"channel": "sms", "template_name": name, "variables": {}, "audience": {"contacts": [name]}, "lane": 2}
+    put = "SELECT dispatcher.put_campaign('default', 'default', $1, $2, 'test')"
+    await connection.execute(put, name, json.dumps(said))
+
+
+async def test_a_deployment_answers_its_run_and_its_key_the_same_run_by_the_other_client(
+    client: AnyClient, other: AnyClient, place: Running
+) -> None:
+    name, key = _key(), _key()
+    await _campaign(place, name)
+    first = await client.deploy_campaign(name, scheduled_for=LATER, key=key)
+    assert (first.campaign, first.status, first.intended, first.jobs, first.duplicate) == (name, "queued", 1, 1, False)
+    for one in (other, client):
+        again = await one.deploy_campaign(name, key=key)
+        assert (again.id, again.duplicate, again.intended) == (first.id, True, 1)
+    separate = [await client.deploy_campaign(name, scheduled_for=LATER) for _ in range(2)]
+    assert len({first.id, *(one.id for one in separate)}) == 3
+    at = "SELECT scheduled_for FROM dispatcher.campaign_runs WHERE id = $1"
+    assert await place.runs.connection.fetchval(at, first.id) == LATER
+
+
+async def test_a_deployment_that_cannot_be_says_why(client: AnyClient, place: Running) -> None:
+    name, taken, key = _key(), _key(), _key()
+    with pytest.raises(NotFound, match="there is no campaign") as unknown:
+        await client.deploy_campaign(name)
+    assert (unknown.value.kind, unknown.value.faults) == (
+        "not-found",
+        (Fault("$.campaign", "there is no such campaign"),),
+    )
+    await _campaign(place, name, template=False)
+    with pytest.raises(Refused, match="template") as refused:
+        await client.deploy_campaign(name)
+    assert (refused.value.kind, _paths(refused.value)) == ("faulty-request", {"$.template"})
+    await _campaign(place, taken)
+    await _campaign(place, name)
+    await client.deploy_campaign(taken, key=key)
+    with pytest.raises(Conflict, match="was used for run") as used:
+        await client.deploy_campaign(name, key=key)
+    assert (used.value.kind, _paths(used.value)) == ("conflict", {"$.idempotency_key"})
+    await place.runs.connection.execute("DELETE FROM dispatcher.contacts WHERE key = $1", name)
+    with pytest.raises(Refused, match="unknown contacts") as gone:
+        await client.deploy_campaign(name)
+    assert _paths(gone.value) == {"$.audience.contacts"}
+    for wrong in ({"key": ""}, {"scheduled_for": LATER.replace(tzinfo=None)}):
+        with pytest.raises(Refused):
+            await client.deploy_campaign(name, **wrong)
 
 
 async def test_a_status_has_all_that_is_known(client: AnyClient, other: AnyClient) -> None:
@@ -164,7 +225,7 @@ async def test_waiting_ends_in_time_and_names_the_run(client: AnyClient) -> None
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_what_a_callback_raises_ends_the_waiting(client: AnyClient, is_async: bool) -> None:
+async def test_an_error_of_the_callback_ends_the_wait(client: AnyClient, is_async: bool) -> None:
     run = (await client.trigger("paying")).id
 
     def broken(_: Run) -> None:
@@ -196,7 +257,7 @@ async def test_a_run_is_cancelled_and_what_is_over_takes_nothing_more(client: An
 
 
 @pytest.mark.parametrize("number", [0, 10**15, 2**70])
-async def test_what_is_not_there_is_not_found(client: AnyClient, number: int) -> None:
+async def test_missing_runs_are_not_found(client: AnyClient, number: int) -> None:
     for call in (
         client.status(number),
         client.wait(number),
@@ -230,7 +291,7 @@ async def test_a_message_is_sent_once_by_either_client(client: AnyClient, other:
     assert tuple(row or ()) == ('{"body": "Hello"}', '{"price": 1.1250}')
 
 
-async def test_a_message_says_all_that_one_can_say(client: AnyClient, place: Running) -> None:
+async def test_a_message_can_have_every_field(client: AnyClient, place: Running) -> None:
     key = _key()
     sent = await client.send(
         Message(
@@ -328,7 +389,7 @@ async def test_a_delivery_is_cancelled_by_its_id_or_its_key(client: AnyClient, o
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-async def test_what_nobody_can_keep_is_refused(client: AnyClient, text: str) -> None:
+async def test_texts_that_cannot_be_stored_are_refused(client: AnyClient, text: str) -> None:
     run = (await client.trigger("paying")).id
     for call in (
         client.trigger("greeting", {"a": text}),

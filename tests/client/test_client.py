@@ -54,19 +54,19 @@ async def test_a_server_that_dies_over_its_answer_is_asked_again_and_has_done_it
     await client.wait(run.id, timeout=30, poll=0.02)
 
 
-async def test_a_connection_that_has_gone_idle_and_away_is_no_trouble(client: Client, line: Proxy) -> None:
+async def test_a_lost_idle_connection_is_replaced(client: Client, line: Proxy) -> None:
     first = await client.trigger("greeting")
     line.cut_all()
     assert (await client.trigger("greeting")).id != first.id
 
 
-async def test_nobody_there_is_said_with_where(place: Running) -> None:
+async def test_an_unreachable_server_is_named_with_its_address(place: Running) -> None:
     async with Client("http://127.0.0.1:9/some/where", "dsp_a_b", timeout=5) as client:
         with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:9/some/where"):
             await client.status(1)
 
 
-async def test_a_key_that_is_not_good_for_it_is_told_so(place: Running) -> None:
+async def test_a_key_without_the_right_is_refused(place: Running) -> None:
     async with Client(place.program.address, "dsp_nobody") as client:
         with pytest.raises(Unauthenticated) as unknown:
             await client.trigger("greeting")

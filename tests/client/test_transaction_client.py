@@ -53,7 +53,27 @@ async def orders(application: Connection) -> AsyncIterator[None]:
     await application.execute("DROP TABLE orders")
 
 
-async def test_what_is_done_is_visible_inside_and_rolled_back_with_it(
+async def test_a_deployment_is_rolled_back_with_its_transaction(
+    application: Connection, inside: TransactionClient, watcher: Connection, key: str
+) -> None:
+    await watcher.execute(
+        """SELECT dispatcher.put_templates('[{"tenant_id": "default", "workspace_id": "default", "name": "t",
+               "channel": "sms", "default_locale": "en", "rights": [], "variables": [],
+               "sources": {"en": {"parts": {"body": "x"}, "partials": {}}}}]', true, 'test');
+           SELECT dispatcher.put_contact('default', 'default', 'c', '{}', 'put', NULL, 'test');
+           SELECT dispatcher.put_campaign('default', 'default', 'c', '{"channel": "sms", "template_name": "t",
+               "variables": {}, "audience": {"all": true}, "lane": 2}', 'test')"""
+    )
+    transaction = application.transaction()
+    await transaction.start()
+    deployed = await inside.deploy_campaign("c", key=key)
+    assert (deployed.intended, deployed.duplicate) == (1, False)
+    assert (await inside.deploy_campaign("c", key=key)).duplicate
+    await transaction.rollback()
+    assert await watcher.fetchval("SELECT count(*) FROM dispatcher.campaign_runs WHERE idempotency_key = $1", key) == 0
+
+
+async def test_writes_are_visible_inside_their_transaction_and_roll_back_with_it(
     application: Connection, inside: TransactionClient, watcher: Connection, key: str
 ) -> None:
     transaction = application.transaction()
@@ -102,7 +122,7 @@ async def test_a_run_is_not_waited_for_inside(application: Connection, inside: T
         assert (await inside.status(run.id)).status == "pending"
 
 
-async def test_who_waits_for_a_lock_too_long_is_told_and_goes_on(
+async def test_a_lock_timeout_is_raised_and_the_transaction_goes_on(
     application: Connection, inside: TransactionClient, watcher: Connection
 ) -> None:
     run = (await inside.trigger("paying")).id
@@ -143,7 +163,7 @@ async def test_a_call_that_is_cancelled_leaves_no_transaction_behind(
     assert await watcher.fetchval(written, key) in (0, len(some) if "fast" not in lanes else 0)
 
 
-async def test_it_keeps_to_its_workspace_and_says_who_it_is(
+async def test_a_key_acts_in_its_workspace_under_its_name(
     application: Connection, inside: TransactionClient, key: str
 ) -> None:
     run = await Client.on(application, actor="the shop").trigger("greeting", key=key)
@@ -169,7 +189,7 @@ async def test_codecs_of_the_application_are_left_alone(shared_url: str, place: 
         assert kept == {"a": 1}
 
 
-async def test_a_role_without_the_right_is_told_so(place: Running, shared_url: str) -> None:
+async def test_a_role_without_the_right_is_refused(place: Running, shared_url: str) -> None:
     role = f"nobody_{uuid4().hex[:8]}"
     await place.runs.connection.execute(f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA dispatcher TO {role}")
     connection = await asyncpg.connect(shared_url)
@@ -191,7 +211,7 @@ async def test_a_database_without_the_functions_is_told_from_a_bad_call(empty_ur
         await connection.close()
 
 
-async def test_what_the_transaction_has_to_mind_comes_as_it_is(
+async def test_errors_of_the_transaction_are_raised_unchanged(
     application: Connection, inside: TransactionClient
 ) -> None:
     transaction = application.transaction()

@@ -32,7 +32,7 @@ def _problem(kind: problems.Kind, *faults: Fault, **headers: str) -> Behaviour:
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[FakeServer]:
+async def fake() -> AsyncIterator[FakeServer]:
     """A server that answers as it is told."""
     async with FakeServer(says(200, {"id": 17})) as running:
         yield running
@@ -55,17 +55,17 @@ def waits() -> Waits:
 
 
 @pytest.fixture
-async def client(far: FakeServer, waits: Waits) -> AsyncIterator[Transport]:
+async def client(fake: FakeServer, waits: Waits) -> AsyncIterator[Transport]:
     """A transport to the server."""
-    async with aclosing(Transport(far.url, KEY, pause=waits)) as made:
+    async with aclosing(Transport(fake.url, KEY, pause=waits)) as made:
         yield made
 
 
-async def test_a_call_says_what_it_asks_and_reads_what_is_answered(far: FakeServer, client: Transport) -> None:
+async def test_a_call_sends_its_request_and_reads_the_answer(fake: FakeServer, client: Transport) -> None:
     path = f"/workflows/{transport.segment('a b/ü')}/triggers"
     reply = await client.ask("POST", path, query={"limit": 3, "cursor": None}, body={"a": [1]})
     assert reply.read(dict[str, int]) == {"id": 17}
-    (request,) = far.requests
+    (request,) = fake.requests
     assert (request.method, request.path) == ("POST", "/call/workflows/a%20b%2F%C3%BC/triggers?limit=3")
     assert request.body == b'{"a":[1]}'
     headers = request.headers
@@ -88,91 +88,91 @@ async def test_a_call_says_what_it_asks_and_reads_what_is_answered(far: FakeServ
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_what_may_pass_is_asked_again_with_the_same_key(
-    far: FakeServer, client: Transport, waits: Waits, trouble: Behaviour, method: transport.Method
+async def test_passing_errors_are_retried_with_the_same_key(
+    fake: FakeServer, client: Transport, waits: Waits, trouble: Behaviour, method: transport.Method
 ) -> None:
-    far.next.extend([trouble, trouble])
+    fake.next.extend([trouble, trouble])
     assert (await client.ask(method, "/x")).status == 200
-    keys = {request.headers.get("idempotency-key") for request in far.requests}
-    assert len(far.requests) == 3
+    keys = {request.headers.get("idempotency-key") for request in fake.requests}
+    assert len(fake.requests) == 3
     assert len(keys) == 1
     assert (keys == {None}) is (method == "GET")
     assert len(waits.seconds) == 2
 
 
-async def test_each_call_has_a_key_of_its_own(far: FakeServer, client: Transport) -> None:
+async def test_each_call_has_a_key_of_its_own(fake: FakeServer, client: Transport) -> None:
     for _ in range(2):
         await client.ask("POST", "/x", body={})
-    assert len({request.headers["idempotency-key"] for request in far.requests}) == 2
+    assert len({request.headers["idempotency-key"] for request in fake.requests}) == 2
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 500, 501, 301, 307, 418])
-async def test_what_will_not_pass_is_asked_once(far: FakeServer, client: Transport, status: int) -> None:
-    far.next.extend([says(status, location=far.url)])
+async def test_permanent_errors_are_not_retried(fake: FakeServer, client: Transport, status: int) -> None:
+    fake.next.extend([says(status, location=fake.url)])
     with pytest.raises(ClientError) as raised:
         await client.ask("POST", "/x", body={})
     assert raised.value.status == status
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 @pytest.mark.parametrize("trouble", [dropped, _problem(problems.UNAVAILABLE)])
-async def test_what_has_no_key_is_asked_once(
-    far: FakeServer, client: Transport, method: transport.Method, trouble: Behaviour
+async def test_requests_without_a_key_are_not_retried(
+    fake: FakeServer, client: Transport, method: transport.Method, trouble: Behaviour
 ) -> None:
-    far.next.extend([trouble, trouble])
+    fake.next.extend([trouble, trouble])
     with pytest.raises(errors.Unavailable):
         await client.ask(method, "/x", body={})
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
-async def test_attempts_come_to_an_end(far: FakeServer, client: Transport, waits: Waits) -> None:
-    far.always = _problem(problems.UNAVAILABLE)
+async def test_attempts_come_to_an_end(fake: FakeServer, client: Transport, waits: Waits) -> None:
+    fake.always = _problem(problems.UNAVAILABLE)
     with pytest.raises(errors.Unavailable):
         await client.ask("GET", "/x")
-    assert len(far.requests) == transport.ATTEMPTS_MAX
+    assert len(fake.requests) == transport.ATTEMPTS_MAX
     assert waits.seconds == sorted(waits.seconds)
 
 
 @pytest.mark.parametrize("kind", [problems.TOO_MANY, problems.OVERLOADED, problems.UNAVAILABLE])
 async def test_it_waits_for_as_long_as_it_is_told(
-    far: FakeServer, client: Transport, waits: Waits, kind: problems.Kind
+    fake: FakeServer, client: Transport, waits: Waits, kind: problems.Kind
 ) -> None:
-    far.next.append(_problem(kind, retry_after="7"))
+    fake.next.append(_problem(kind, retry_after="7"))
     await client.ask("POST", "/x", body={})
     (waited,) = waits.seconds
     assert 7 <= waited <= 7 + transport.WAIT_SECONDS
 
 
-async def test_what_is_to_wait_for_too_long_is_raised_with_how_long(far: FakeServer, waits: Waits) -> None:
-    far.next.append(_problem(problems.TOO_MANY, retry_after="60"))
-    async with aclosing(Transport(far.url, KEY, seconds=50, pause=waits)) as client:
+async def test_a_too_long_retry_after_is_raised_with_its_seconds(fake: FakeServer, waits: Waits) -> None:
+    fake.next.append(_problem(problems.TOO_MANY, retry_after="60"))
+    async with aclosing(Transport(fake.url, KEY, seconds=50, pause=waits)) as client:
         with pytest.raises(errors.TooMany) as raised:
             await client.ask("POST", "/x", body={})
     assert raised.value.retry_after == 60
-    assert (len(far.requests), waits.seconds) == (1, [])
+    assert (len(fake.requests), waits.seconds) == (1, [])
 
 
-async def test_a_call_has_an_end(far: FakeServer) -> None:
-    far.always = silent = Silent()
-    async with aclosing(Transport(far.url, KEY, seconds=0.2)) as client:
+async def test_a_call_has_an_end(fake: FakeServer) -> None:
+    fake.always = silent = Silent()
+    async with aclosing(Transport(fake.url, KEY, seconds=0.2)) as client:
         with pytest.raises(TimeoutError) as raised:
             await client.ask("GET", "/x")
     silent.let_go.set()
     assert isinstance(raised.value, errors.TimedOut)
 
 
-async def test_who_does_not_answer_is_asked_again_before_the_call_ends(
-    far: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
+async def test_a_silent_server_is_retried_within_the_call(
+    fake: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "ATTEMPT_SECONDS_MAX", 0.05)
     silent = Silent()
-    far.next.append(silent)
+    fake.next.append(silent)
     async with asyncio.timeout(10):
         assert (await client.ask("POST", "/x", body={})).status == 200
     silent.let_go.set()
-    assert len({request.headers["idempotency-key"] for request in far.requests}) == 1
-    assert len(far.requests) == 2
+    assert len({request.headers["idempotency-key"] for request in fake.requests}) == 1
+    assert len(fake.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ async def test_who_does_not_answer_is_asked_again_before_the_call_ends(
     ],
 )
 async def test_a_problem_is_an_error_of_its_kind(
-    far: FakeServer, client: Transport, kind: problems.Kind, error: type[ClientError]
+    fake: FakeServer, client: Transport, kind: problems.Kind, error: type[ClientError]
 ) -> None:
-    far.always = _problem(kind, Fault("$.a", "is required"), retry_after="1")
+    fake.always = _problem(kind, Fault("$.a", "is required"), retry_after="1")
     with pytest.raises(ClientError) as raised:
         await client.ask("POST", "/x", body={})
     found = raised.value
@@ -223,25 +223,25 @@ async def test_a_problem_is_an_error_of_its_kind(
         (says(500, {"type": "about:blank"}), "500, and not by Dispatcher"),
     ],
 )
-async def test_what_somebody_else_answers_is_said_to_be_that(
-    far: FakeServer, client: Transport, says: Behaviour, words: str
+async def test_answers_of_a_proxy_are_named_as_such(
+    fake: FakeServer, client: Transport, says: Behaviour, words: str
 ) -> None:
-    far.next.append(says)
+    fake.next.append(says)
     with pytest.raises(errors.Unexpected, match=words):
         await client.ask("GET", "/x")
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
 
 
-async def test_an_answer_that_cannot_be_read_is_unexpected(far: FakeServer, client: Transport) -> None:
-    far.next.append(says(200, raw=b"<html>"))
+async def test_an_answer_that_cannot_be_read_is_unexpected(fake: FakeServer, client: Transport) -> None:
+    fake.next.append(says(200, raw=b"<html>"))
     with pytest.raises(errors.Unexpected):
         (await client.ask("GET", "/x")).read(dict)
 
 
 @pytest.mark.parametrize("status", [200, 400])
-async def test_an_answer_without_a_bottom_is_unexpected(far: FakeServer, client: Transport, status: int) -> None:
+async def test_an_answer_without_a_bottom_is_unexpected(fake: FakeServer, client: Transport, status: int) -> None:
     deep = b'{"type":"urn:dispatcher:problem:x","detail":"x","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    far.next.append(says(status, raw=deep))
+    fake.next.append(says(status, raw=deep))
     with pytest.raises(errors.Unexpected):
         (await client.ask("GET", "/x")).read(_Empty)
 
@@ -268,29 +268,29 @@ def test_it_says_that_it_is_of_another_loop() -> None:
 
 
 async def test_an_answer_without_an_end_is_not_read(
-    far: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
+    fake: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "ANSWER_BYTES_MAX", 1000)
-    far.next.append(says(200, raw=b"x" * 1001))
+    fake.next.append(says(200, raw=b"x" * 1001))
     with pytest.raises(errors.Unexpected, match="over 1000 bytes"):
         await client.ask("GET", "/x")
 
 
 async def test_a_proxy_of_the_environment_is_not_used(
-    far: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
+    fake: FakeServer, client: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert (await client.ask("GET", "/x")).status == 200
 
 
-async def test_a_cookie_is_not_kept(far: FakeServer) -> None:
+async def test_a_cookie_is_not_kept(fake: FakeServer) -> None:
     """By its name: of a number, no cookie would be kept in any case."""
-    async with aclosing(Transport(far.url.replace("127.0.0.1", "localhost"), KEY)) as client:
-        far.next.append(says(200, {}, set_cookie="who=me; Path=/"))
+    async with aclosing(Transport(fake.url.replace("127.0.0.1", "localhost"), KEY)) as client:
+        fake.next.append(says(200, {}, set_cookie="who=me; Path=/"))
         for _ in range(2):
             await client.ask("GET", "/x")
-    assert [request.headers.get("cookie") for request in far.requests] == [None, None]
+    assert [request.headers.get("cookie") for request in fake.requests] == [None, None]
 
 
 def _said(error: BaseException) -> str:
@@ -310,14 +310,14 @@ async def _garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
-async def test_the_key_is_in_no_error_and_in_no_repr(far: FakeServer) -> None:
-    assert KEY not in repr(Transport(far.url, KEY))
+async def test_the_key_is_in_no_error_and_in_no_repr(fake: FakeServer) -> None:
+    assert KEY not in repr(Transport(fake.url, KEY))
     server = await asyncio.start_server(_garbage, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     found: list[ClientError] = []
-    for url in (f"http://127.0.0.1:{port}", "http://127.0.0.1:9", far.url):
+    for url in (f"http://127.0.0.1:{port}", "http://127.0.0.1:9", fake.url):
         async with aclosing(Transport(url, KEY, pause=Waits())) as client:
-            far.next.append(says(404))
+            fake.next.append(says(404))
             with pytest.raises(ClientError) as raised:
                 await client.ask("POST", "/x", body={})
             found.append(raised.value)
@@ -326,7 +326,7 @@ async def test_the_key_is_in_no_error_and_in_no_repr(far: FakeServer) -> None:
     for one in found:
         assert KEY not in _said(one)
     with pytest.raises(errors.Refused) as refused:
-        Transport(far.url, KEY + "\r\nx: y")
+        Transport(fake.url, KEY + "\r\nx: y")
     assert KEY not in _said(refused.value)
 
 
@@ -344,26 +344,26 @@ async def test_the_key_is_in_no_error_and_in_no_repr(far: FakeServer) -> None:
         "h:1",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_server_addresses_are_refused(url: str) -> None:
     with pytest.raises(errors.Refused) as raised:
         Transport(url, KEY)
     assert [fault.path for fault in raised.value.faults] == ["url"]
 
 
 @pytest.mark.parametrize("body", [object(), {1j: 2}, "\ud800"])
-async def test_what_is_no_json_is_refused_before_it_is_sent(far: FakeServer, client: Transport, body: Any) -> None:
+async def test_invalid_json_is_refused_before_it_is_sent(fake: FakeServer, client: Transport, body: Any) -> None:
     with pytest.raises(errors.Refused):
         await client.ask("POST", "/x", body=body)
-    assert far.requests == []
+    assert fake.requests == []
 
 
-async def test_a_closed_one_asks_nothing(far: FakeServer, waits: Waits) -> None:
-    client = Transport(far.url, KEY, pause=waits)
+async def test_a_closed_one_asks_nothing(fake: FakeServer, waits: Waits) -> None:
+    client = Transport(fake.url, KEY, pause=waits)
     await client.ask("GET", "/x")
     await client.aclose()
     with pytest.raises(errors.Closed, match="closed"):
         await client.ask("GET", "/x")
-    assert len(far.requests) == 1
+    assert len(fake.requests) == 1
     assert waits.seconds == []
 
 

@@ -64,14 +64,14 @@ async def test_each_new_state_is_told_once() -> None:
     assert await _wait(GOING, GOING, held, held, GOING, DONE) == (DONE, [GOING, held, GOING, DONE])
 
 
-async def test_who_is_patient_waits_until_somebody_answers_again() -> None:
+async def test_a_patient_wait_survives_an_outage() -> None:
     assert await _wait(AWAY, GOING, AWAY, AWAY, DONE) == (DONE, [GOING, DONE])
     with pytest.raises(Unavailable):
         await _wait(GOING, AWAY, DONE, patient=False)
 
 
 @pytest.mark.parametrize("fault", [NotFound(), Closed()])
-async def test_what_does_not_pass_ends_it(fault: ClientError) -> None:
+async def test_a_permanent_error_ends_the_wait(fault: ClientError) -> None:
     with pytest.raises(type(fault)):
         await _wait(GOING, fault, DONE)
 
@@ -86,7 +86,7 @@ async def test_its_end_says_what_was_seen_last_or_why_nothing_was() -> None:
     assert (never.value.run_id, never.value.run) == (7, None)
 
 
-async def test_a_look_that_is_never_answered_is_no_longer_waited_for_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unanswered_poll_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dispatcher.client.waiting.LAST_POLL_SECONDS", 0.0)
 
     async def look(_: int) -> Run:

@@ -116,7 +116,7 @@ def test_the_annotated_file_names_every_key() -> None:
     assert named == LEAVES.keys() - {("instance", "name")}
 
 
-def test_what_the_annotated_file_only_shows_is_sound_and_at_its_defaults() -> None:
+def test_commented_options_of_the_annotated_file_are_the_defaults() -> None:
     shown = loaded(_shown())
     (function,), (webhook,) = shown.functions.values(), shown.webhooks.values()
     assert function == Function(url=function.url)
@@ -158,7 +158,7 @@ def test_built_in_channels_always_exist(toml: str) -> None:
         ('[channels.webhook]\nprovider = "capture"', Channel()),
     ],
 )
-def test_what_is_told_to_endpoints_is_captured_only_where_somebody_says_so(toml: str, expected: Channel) -> None:
+def test_webhook_deliveries_are_captured_only_where_configured(toml: str, expected: Channel) -> None:
     assert loaded(toml).channels["webhook"] == expected
     assert loaded(toml, {"DISPATCHER_CHANNELS__WEBHOOK__PROVIDER": "capture"}).channels["webhook"].provider == "capture"
 
@@ -211,7 +211,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
 
 
 def _target(keys: Keys) -> dict[str, str]:
-    """What a function or a webhook cannot be without."""
+    """The required options of a function or a webhook."""
     return {f"DISPATCHER_{keys[0].upper()}__EMAIL__URL": URL} if keys[0] in ("functions", "webhooks") else {}
 
 
@@ -236,7 +236,7 @@ def test_a_secret_is_read_from_a_file_without_its_last_newline(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff", b"x" * 70_000])
-def test_a_secret_file_that_is_no_use_is_a_fault(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unusable_secret_file_is_a_fault(tmp_path: Path, content: bytes | None) -> None:
     secret = tmp_path / "url"
     if content is not None:
         secret.write_bytes(content)
@@ -345,7 +345,7 @@ def test_an_empty_variable_does_not_mean_the_embedded_database() -> None:
     assert "is empty" in message
 
 
-def test_a_variable_that_is_no_text_is_a_fault() -> None:
+def test_a_variable_other_than_a_text_is_a_fault() -> None:
     assert "not UTF-8" in faults(environ={"DISPATCHER_INSTANCE__NAME": "a\udc80"})["instance.name"]
 
 

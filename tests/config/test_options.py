@@ -58,7 +58,7 @@ def faults(toml: str = "", **environ: str) -> dict[str, str]:
     return found
 
 
-def test_what_is_given_is_kept_and_defaults_are_left_to_the_provider() -> None:
+def test_given_options_are_kept_and_defaults_left_to_the_provider() -> None:
     assert options(BASE + "port = 26\nwait_seconds = 1\ntls = false") == {
         "host": "h",
         "port": 26,

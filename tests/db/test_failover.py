@@ -87,7 +87,7 @@ async def test_another_place_is_quarantined_before_a_connection_to_it_is_used(
     assert await _again(watched) == [], "it is known now"
 
 
-async def test_who_was_elsewhere_before_begins_again_though_another_has_quarantined(
+async def test_an_instance_from_another_timeline_restarts_after_a_quarantine(
     watched: Database, database: Database, connection: Connection
 ) -> None:
     """What it knows is of the old server, whoever came to the new one first."""
@@ -155,7 +155,7 @@ async def test_a_clock_that_was_ahead_hides_nothing(watched: Database, connectio
     assert await scene.life(due) == "held"
 
 
-async def test_what_has_an_owner_may_have_been_sent_whenever_it_is_due(watched: Database) -> None:
+async def test_a_claimed_delivery_may_have_been_sent_whatever_its_due_time(watched: Database) -> None:
     scene = await Scene.open(watched)
     await scene.write(1)
     (item,) = await scene.claim()
@@ -200,7 +200,7 @@ async def test_a_copy_within_the_server_is_another_place(server: str, url: str) 
         await copy.close()
 
 
-async def test_who_comes_second_waits_and_holds_nothing_of_what_came_meanwhile(
+async def test_the_second_instance_waits_and_holds_no_newer_deliveries(
     watched: Database, database: Database, connection: Connection
 ) -> None:
     scene = await Scene.open(database)

@@ -11,12 +11,26 @@ from tests.support.scene import Connection
 
 # A call of each, for a row of the workspace at home. {place} is the workspace that it names.
 CALLS = {
+    "audience": """({place}, '{{"all": true}}')""",
+    "audience_count": """({place}, '{{"all": true}}')""",
+    "audience_faults": """({place}, '$', '{{"contacts": ["nobody"]}}')""",
+    "campaign_faults": """({place}, '{{"template_name": "welcome", "channel": "email"}}')""",
+    "cancel_campaign_run": "({campaign_run}, '', {place})",
+    "check_campaign_run": "({campaign_run}, {place})",
+    "deploy_campaign": "('welcome', NULL, NULL, {place})",
+    "pause_campaign_run": "({campaign_run}, '', {place})",
+    "plan_campaign": "({place}, 'welcome', '{{}}', '[]', 10, 10)",
+    "replay_campaign_run": "(p_after => 0, p_page => 10, p_run_id => {campaign_run}, {named})",
+    "resume_campaign_run": "({paused}, {place})",
+    "set_campaign_rate": "({campaign_run}, 5, {place})",
+    "test_campaign": "('welcome', '{{+4917012345}}', {place})",
     "cancel_delivery": "({waits}, NULL, '', {place})",
     "cancel_run": "({goes}, '', {place})",
     "change_enrollments": "({place}, 'drip', 'cancel', NULL, '', 'ann', 10)",
     "contact_event": "('bought', 'customer-17', NULL, {place})",
     "delete_sequence": "({place}, 'drip', NULL, 'ann')",
     "delivery_status": "({waits}, NULL, {place})",
+    "discard_dead_job": "({job}, '', {place})",
     "discard_delivery": "({dead}, '', {place})",
     "discard_run": "({buried}, '', {place})",
     "enqueue_delivery": """('sms', '+49', 'key', '{{"body": "x"}}', NULL, '{{}}', '{{}}', 'bulk', NULL, NULL, 5, NULL,
@@ -30,6 +44,7 @@ CALLS = {
     "put_sequence": "({place}, 'drip', '{{}}', '[]', NULL, 'ann')",
     "resume_sequence": "('drip', {place})",
     "pause_run": "({goes}, '', {place})",
+    "replay_dead_job": "({job}, '', {place})",
     "replay_run": "({buried}, '', {place})",
     "resume_run": "({rests}, '', {place})",
     "run_status": "({goes}, {place})",
@@ -85,7 +100,11 @@ def home(place: tuple[Connection, Home]) -> Home:
 def _call(name: str, home: Home, place: str) -> str:
     rows = {"waits": home.deliveries[""], "dead": home.deliveries["discardDeadDelivery"]}
     rows |= {"goes": home.runs[""], "rests": home.runs["resumeRun"], "buried": home.runs["discardDeadRun"]}
-    return f"SELECT t::text FROM dispatcher.{name}{CALLS[name].format(place=place, **rows)} AS t"
+    rows |= {"job": home.job}
+    rows |= {"campaign_run": home.campaign_runs[""], "paused": home.campaign_runs["resumeCampaignRun"]}
+    tenant, workspace = place.split(", ")
+    named = f"p_tenant_id => {tenant}, p_workspace_id => {workspace}"
+    return f"SELECT t::text FROM dispatcher.{name}{CALLS[name].format(place=place, named=named, **rows)} AS t"
 
 
 async def _bind(connection: Connection, tenant: str, workspace: str) -> None:
@@ -109,6 +128,8 @@ async def test_every_one_of_them_is_called_below_or_is_nobodys(place: tuple[Conn
     for row in await place[0].fetch(OF_THE_OWNER.format("<>")):
         grantees.setdefault(row["proname"], set()).add(row["grantee"])
     assert set(grantees) == {*CALLS, *NOBODYS}
+    # An application's role may call what it was granted, and nothing else.
+    assert not {name for name, whose in grantees.items() if "-" in whose}
     owner = await place[0].fetchval("SELECT current_user")
     assert {name: grantees[name] for name in NOBODYS} == {name: {owner} for name in NOBODYS}
 

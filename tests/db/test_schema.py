@@ -21,7 +21,7 @@ async def test_two_that_migrate_at_once_apply_everything_once(empty_url: str) ->
     assert [one.version for run in runs for one in run] == [migrator.BASELINE]
 
 
-async def test_what_was_applied_is_in_the_ledger(connection: Connection) -> None:
+async def test_applied_migrations_are_recorded(connection: Connection) -> None:
     rows = await connection.fetch("SELECT * FROM dispatcher.schema_migrations ORDER BY version")
     assert [(row["version"], row["name"], row["checksum"]) for row in rows] == [
         (one.version, one.name, one.checksum) for one in (migrator.newest(), *migrator.migrations())

@@ -59,7 +59,7 @@ async def test_databases_of_one_server_are_migrated_at_once(bare: str) -> None:
     assert [await _written(_as(bare, "postgres", name)) for name in names] == [1] * len(names)
 
 
-async def test_who_may_create_roles_makes_it_and_may_take_it(bare: str) -> None:
+async def test_a_role_with_createrole_makes_the_tenant_role(bare: str) -> None:
     await _execute(bare, "CREATE ROLE app LOGIN CREATEROLE", "CREATE DATABASE base OWNER app")
     url = _as(bare, "app", "base")
     await migrator.migrate(url)
@@ -78,7 +78,7 @@ async def test_who_may_create_roles_makes_it_and_may_take_it(bare: str) -> None:
         await owner.close()
 
 
-async def test_who_may_not_create_roles_is_told_what_to_have_run_and_nothing_is_half_done(bare: str) -> None:
+async def test_a_role_without_createrole_is_told_the_statements_and_changes_nothing(bare: str) -> None:
     await _execute(bare, 'CREATE ROLE "an app" LOGIN', 'CREATE DATABASE base OWNER "an app"')
     url = _as(bare, "an%20app", "base")
     for orders in ("CREATE ROLE dispatcher_tenant NOLOGIN", 'GRANT dispatcher_tenant TO "an app"'):
@@ -97,7 +97,7 @@ async def test_who_may_not_create_roles_is_told_what_to_have_run_and_nothing_is_
     assert await _written(url) == 1
 
 
-async def test_a_server_that_is_restored_without_the_role_serves_nobody(
+async def test_a_server_restored_without_the_role_refuses_requests(
     bare: str, url: str, connection: Connection, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("dumps") / "dump"

@@ -26,9 +26,9 @@ BOUND = """
 """
 
 
-def _new(key: str, whose: Workspace = HOME, **fields: str) -> New:
+def _new(key: str, workspace: Workspace = HOME, **fields: str) -> New:
     given = {"channel": "sms", "recipient": "+49", "template": '{"body": "x"}'} | fields
-    return New(idempotency_key=key, tenant_id=whose.tenant_id, workspace_id=whose.workspace_id, **given)  # type: ignore[arg-type]  # texts all
+    return New(idempotency_key=key, tenant_id=workspace.tenant_id, workspace_id=workspace.workspace_id, **given)  # type: ignore[arg-type]  # texts all
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_everything_that_a_request_may_touch_is_isolated(connection: Conne
     assert not found, f"CALL dispatcher.isolate for these in a migration, or grant nothing: {found}"
 
 
-async def test_what_a_request_may_call_it_may_call_to_the_end(connection: Connection) -> None:
+async def test_functions_granted_to_requests_run_to_their_end(connection: Connection) -> None:
     """A function that runs with the rights of who calls it needs them for what it calls in turn."""
     broken = r"""
         SELECT a.proname || ' calls ' || b.proname FROM pg_proc a
@@ -80,7 +80,7 @@ async def test_what_a_request_may_call_it_may_call_to_the_end(connection: Connec
     assert [row[0] for row in await connection.fetch(broken)] == []
 
 
-async def test_the_role_owns_nothing_and_nobody_logs_in_as_it(connection: Connection) -> None:
+async def test_the_role_owns_nothing_and_cannot_log_in(connection: Connection) -> None:
     (role,) = await connection.fetch("SELECT * FROM pg_roles WHERE rolname = 'dispatcher_tenant'")
     assert not any(role[f"rol{name}"] for name in ("canlogin", "super", "createrole", "createdb", "bypassrls"))
     owned = "SELECT count(*) FROM pg_class WHERE relowner = 'dispatcher_tenant'::regrole"
@@ -106,7 +106,7 @@ async def test_with_other_rules_for_texts_it_is_bound_as_well(url: str) -> None:
         await database.close()
 
 
-async def test_who_is_bound_to_nothing_sees_nothing(connection: Connection, database: Database) -> None:
+async def test_a_connection_without_a_workspace_sees_nothing(connection: Connection, database: Database) -> None:
     await deliveries.insert(database, [_new("one"), _new("two", ACME)])
     for bound in ("", "SET LOCAL dispatcher.tenant = 'default'", "SET LOCAL dispatcher.workspace = 'default'"):
         async with connection.transaction():
@@ -142,7 +142,7 @@ async def test_no_request_says_what_a_node_of_a_run_has_sent(connection: Connect
 @pytest.mark.parametrize(
     "relation", ["instances", "claims", "clusters", "delivery_life", "channel_outbox", "webhook_events"]
 )
-async def test_what_is_nobodys_is_not_seen(database: Database, relation: str) -> None:
+async def test_rows_without_a_workspace_are_not_visible(database: Database, relation: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match=relation):
         async with tenants.transaction(database, HOME) as inside:
             await inside.fetch(f"SELECT * FROM dispatcher.{relation}")
@@ -165,13 +165,13 @@ async def _attempts(inside: tenants.Transaction) -> None:
         await _fails(inside)
 
 
-async def test_what_a_failed_statement_has_undone_is_not_answered_for(database: Database) -> None:
+async def test_a_failed_statement_in_a_transaction_fails_the_request(database: Database) -> None:
     with pytest.raises(RuntimeError, match="nothing was done"):
         await _survives(database)
     assert await database.value("SELECT count(*) FROM dispatcher.deliveries") == 0
 
 
-async def test_what_fails_in_an_attempt_is_undone_alone(database: Database) -> None:
+async def test_a_failed_attempt_rolls_back_alone(database: Database) -> None:
     async with tenants.transaction(database, HOME) as inside:
         await deliveries.insert(inside, [_new("one")])
         with pytest.raises(asyncpg.DivisionByZeroError):
@@ -181,7 +181,7 @@ async def test_what_fails_in_an_attempt_is_undone_alone(database: Database) -> N
     assert [row[0] for row in rows] == ["one", "two"]
 
 
-async def test_in_a_batch_nobody_suffers_for_who_is_refused_by_the_database(database: Database) -> None:
+async def test_a_delivery_refused_by_the_database_fails_alone_in_its_batch(database: Database) -> None:
     batch = [_new(f"key-{number}", recipient="bad\0one" if number == 3 else "+49") for number in range(8)]
     async with tenants.transaction(database, HOME) as inside:
         answers = await write(inside, batch)
@@ -240,13 +240,13 @@ async def test_a_table_that_comes_later_is_isolated_by_one_call(connection: Conn
         INSERT INTO dispatcher.visits SELECT id, 'seen' FROM dispatcher.visitors;
         INSERT INTO dispatcher.houses VALUES ('default'), ('acme');
     """)
-    for whose in (HOME, ACME, OTHER):
-        async with tenants.transaction(database, whose) as inside:
+    for workspace in (HOME, ACME, OTHER):
+        async with tenants.transaction(database, workspace) as inside:
             (visitor,) = await inside.fetch("SELECT * FROM dispatcher.visitors")
-            assert (visitor["tenant_id"], visitor["workspace_id"]) == (whose.tenant_id, whose.workspace_id)
+            assert (visitor["tenant_id"], visitor["workspace_id"]) == (workspace.tenant_id, workspace.workspace_id)
             (visit,) = await inside.fetch("SELECT * FROM dispatcher.visits")
             assert visit["visitor_id"] == visitor["id"]
-            assert [row[0] for row in await inside.fetch("SELECT * FROM dispatcher.houses")] == [whose.tenant_id]
+            assert [row[0] for row in await inside.fetch("SELECT * FROM dispatcher.houses")] == [workspace.tenant_id]
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
         async with tenants.transaction(database, ACME) as inside:
             await inside.fetch("INSERT INTO dispatcher.visits VALUES ($1, 'x')", 1)

@@ -115,7 +115,7 @@ async def test_a_plan_that_a_small_workspace_has_begun_reads_no_large_one(sessio
     assert max([*rows, *passed, *loops]) <= ROWS_MAX, plan
 
 
-async def test_what_was_done_to_a_key_is_found_by_the_key(session: Connection) -> None:
+async def test_the_audit_of_a_key_uses_the_index(session: Connection) -> None:
     # All keys of that name are read, but not all that was ever done for each.
     query = statements("dispatcher.features.keys.store")["actions"]
     told = await _ask(

@@ -1,4 +1,4 @@
-"""What the tests of the actors share: the program's pool, spoilt on demand, and a stage on it."""
+"""Fixtures of the tests of the actors: the program's pool, spoilt on demand, and a stage on it."""
 
 from collections.abc import AsyncIterator
 

@@ -40,7 +40,7 @@ async def replica(database: Database) -> Replica:
     return await Replica(database).join()
 
 
-async def test_who_joins_second_with_another_provider_yields_until_the_first_has_gone(database: Database) -> None:
+async def test_an_instance_with_another_provider_yields_until_the_first_has_gone(database: Database) -> None:
     first, second, third = [await replica(database) for _ in range(3)]
     assert await first.claims("real")
     (told,) = await instances.agree(database, second.epoch, ["other"])
@@ -53,14 +53,14 @@ async def test_who_joins_second_with_another_provider_yields_until_the_first_has
     assert await second.claims("other")
 
 
-async def test_who_changes_its_provider_yields_until_all_others_have_changed(database: Database) -> None:
+async def test_an_instance_with_a_changed_provider_yields_until_all_have_changed(database: Database) -> None:
     replicas = [await replica(database) for _ in range(3)]
     assert [await one.claims("old") for one in replicas] == [True] * 3
     assert [await one.claims("new") for one in replicas] == [False, False, True]
     assert [await one.claims("new") for one in replicas] == [True] * 3
 
 
-async def test_who_claims_goes_on_whoever_waits(database: Database) -> None:
+async def test_a_claiming_instance_continues_whichever_waits(database: Database) -> None:
     first, second = await replica(database), await replica(database)
     assert await first.claims("old")
     assert await second.claims("old")

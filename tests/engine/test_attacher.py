@@ -107,7 +107,7 @@ async def test_a_missing_object_fails_its_own_delivery_and_is_named() -> None:
     assert desk.outcomes == {2: Failed(words)}
 
 
-async def test_what_was_erased_is_not_sent_from_memory() -> None:
+async def test_an_erased_object_is_not_sent_from_the_cache() -> None:
     desk = Desk({"logo": LOGO})
     await desk.attacher.run_once(desk.state, [rendered(1, "logo")])
     del desk.store.held["logo"]
@@ -127,7 +127,7 @@ async def test_more_than_fits_waits_until_something_is_through() -> None:
     assert [one.item.id for one in desk.sent] == [0, 1, 2]
 
 
-async def test_what_can_never_fit_fails_with_the_bound() -> None:
+async def test_an_attachment_over_the_limit_fails_with_the_limit() -> None:
     desk = Desk({"a": b"a" * 100}, bytes_max=100)
     await desk.attacher.run_once(desk.state, [rendered(1, "a")])
     assert desk.outcomes == {1: Failed("options: name stored objects of more than 100 bytes; link to them")}
@@ -174,7 +174,7 @@ def hook(number: int, endpoint: object) -> Rendered:
     return Rendered(claimed(number), {"body": "{}"}, {"webhook": endpoint})
 
 
-async def test_an_event_goes_with_where_its_endpoint_is_and_who_is_not_there_is_told_nothing() -> None:
+async def test_an_event_goes_to_its_endpoints_url_and_to_no_deleted_one() -> None:
     desk = Desk({})
     desk.state.provider = PROVIDER
     desk.store.endpoints = {
@@ -190,7 +190,7 @@ async def test_an_event_goes_with_where_its_endpoint_is_and_who_is_not_there_is_
 
 
 @pytest.mark.parametrize("endpoint", ["1", True, 0, 2**63, {"url": "https://evil.example/", "secrets": ["s"]}, None])
-async def test_what_names_no_endpoint_by_its_number_goes_nowhere(endpoint: object) -> None:
+async def test_a_delivery_without_a_valid_endpoint_number_is_not_posted(endpoint: object) -> None:
     desk = Desk({})
     desk.state.provider = PROVIDER
     await desk.attacher.run_once(desk.state, [hook(1, endpoint)])

@@ -60,7 +60,7 @@ async def test_two_claims_at_once_share_nothing(scene: Scene) -> None:
     assert set(got) <= set(ids)
 
 
-async def test_a_claim_skips_a_row_that_somebody_holds(scene: Scene, connection: Connection) -> None:
+async def test_a_claim_skips_locked_rows(scene: Scene, connection: Connection) -> None:
     held, free = await scene.write(2)
     async with connection.transaction():
         await connection.execute("SELECT FROM dispatcher.delivery_state WHERE id = $1 FOR UPDATE", held)
@@ -131,7 +131,7 @@ async def test_a_claim_carries_what_was_written(scene: Scene) -> None:
     assert (item.options, item.used, item.max_attempts, item.expired) == ('{"from": "us"}', 0, 3, False)
 
 
-async def test_a_claim_says_which_are_past_their_time(scene: Scene) -> None:
+async def test_a_claim_names_expired_deliveries(scene: Scene) -> None:
     past = datetime.now(UTC) - timedelta(seconds=1)
     await insert(scene.database, [_new("past", 5, expires_at=past), _new("fresh", 5)])
     assert {item.idempotency_key: item.expired for item in await scene.claim()} == {"past": True, "fresh": False}
@@ -157,7 +157,7 @@ async def test_a_lost_claim_is_forgotten_and_can_be_claimed_again(scene: Scene) 
     assert await claims.older_than(scene.database, scene.epoch, 0.0) == []
 
 
-async def test_what_was_marked_is_never_forgotten(scene: Scene) -> None:
+async def test_marked_deliveries_are_never_claimed_again(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert await claims.forget(scene.database, scene.epoch, item.token) == 0
     assert await scene.life(item.id) == "sending"

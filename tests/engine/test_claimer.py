@@ -117,7 +117,7 @@ async def test_a_full_lane_keeps_no_other_from_being_claimed(stage: Stage, claim
     assert [item.lane for item in claims.taken] == [Lane.BULK] * 3
 
 
-async def test_who_is_woken_looks_although_it_has_just_looked(stage: Stage, claims: Claims) -> None:
+async def test_a_woken_claimer_claims_although_it_has_just_claimed(stage: Stage, claims: Claims) -> None:
     """A wake-up right after a look, while some lane is full: the insert behind it must not wait for the next poll."""
     claims.lanes["sms", Lane.BULK].outstanding = claims.lanes["sms", Lane.BULK].capacity
     await claims.rest()
@@ -213,7 +213,7 @@ async def test_a_lane_that_waited_for_its_bucket_does_not_wait_for_the_poll(trou
         await until(lambda: stage.sms.ids() == ids, "it goes out when the bucket opens", SOON_SECONDS)
 
 
-async def test_who_was_fenced_claims_nothing_although_its_row_still_stands(stage: Stage, claims: Claims) -> None:
+async def test_a_fenced_instance_claims_nothing_although_its_row_exists(stage: Stage, claims: Claims) -> None:
     """As after a failover: the other server may have the row, and not what was marked under it."""
     (one,) = await stage.write(1)
     claims.epoch.fenced.set()
@@ -222,7 +222,7 @@ async def test_who_was_fenced_claims_nothing_although_its_row_still_stands(stage
     assert await stage.lives([one]) == ["pending"]
 
 
-async def test_what_is_suppressed_at_its_claim_is_settled_and_leaves_its_room(stage: Stage) -> None:
+async def test_deliveries_suppressed_at_their_claim_are_settled_and_free_their_slots(stage: Stage) -> None:
     """It never reaches the renderer, and the claim's accounts are even afterwards."""
     gone = Entry(Address("phone", "+4917000000"), "complaint", "spam")
     await suppressions.add(stage.database, "default", "ann", [gone])

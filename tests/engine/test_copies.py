@@ -1,4 +1,4 @@
-"""What is new and what is a copy: a delivery is due where its own transaction created it, and held anywhere else."""
+"""New deliveries and copies: a delivery is due where its own transaction created it, and held anywhere else."""
 
 import asyncio
 from pathlib import Path
@@ -21,12 +21,14 @@ def _insert(created_at: str, *, identifier: int = 1) -> str:
 
 
 @pytest.mark.parametrize("created_at", ["now()", "DEFAULT"])
-async def test_what_its_transaction_creates_is_due(scene: Scene, connection: Connection, created_at: str) -> None:
+async def test_deliveries_of_the_current_transaction_are_due(
+    scene: Scene, connection: Connection, created_at: str
+) -> None:
     await connection.execute(_insert(created_at))
     assert await scene.life(1) == "pending"
 
 
-async def test_what_a_transaction_creates_late_is_due_too(scene: Scene, connection: Connection) -> None:
+async def test_rows_created_late_in_a_transaction_are_due(scene: Scene, connection: Connection) -> None:
     """However long it has been going on: the column's default is its beginning."""
     async with connection.transaction():
         began = await connection.fetchval("SELECT now()")
@@ -37,7 +39,7 @@ async def test_what_a_transaction_creates_late_is_due_too(scene: Scene, connecti
 
 
 @pytest.mark.parametrize("created_at", ["now() - interval '1 microsecond'", "now() + interval '1 hour'"])
-async def test_what_was_created_by_another_transaction_is_held_and_says_so(
+async def test_copied_rows_of_another_transaction_are_held_with_a_reason(
     scene: Scene, connection: Connection, created_at: str
 ) -> None:
     await connection.execute(_insert(created_at))
@@ -62,7 +64,7 @@ async def test_deliveries_that_are_copied_with_all_their_columns_are_held(
     assert await scene.lives(ids) == ["held"] * 3
 
 
-async def test_through_the_view_nobody_says_when_it_was_created(connection: Connection) -> None:
+async def test_the_view_does_not_accept_a_creation_time(connection: Connection) -> None:
     insert = f"INSERT INTO dispatcher.channel_outbox ({COLUMNS}, created_at) VALUES ({VALUES}, $1)"
     with pytest.raises(asyncpg.CheckViolationError, match="created_at"):
         await connection.execute(insert, await connection.fetchval("SELECT now()"))

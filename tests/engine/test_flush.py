@@ -24,7 +24,7 @@ each_ending = pytest.mark.parametrize("outcome", ENDINGS.values(), ids=ENDINGS)
     ("channel", "status"),
     [("email", "sent"), ("sms", "sent"), ("http", "sent"), ("voice", "called"), ("social", "posted")],
 )
-async def test_what_was_accepted_has_its_channels_status(scene: Scene, channel: str, status: str) -> None:
+async def test_accepted_deliveries_get_their_channels_status(scene: Scene, channel: str, status: str) -> None:
     await scene.write(1, channel=channel)
     (item,) = await scene.claim(channel=channel)
     await scene.mark([item])
@@ -35,7 +35,7 @@ async def test_what_was_accepted_has_its_channels_status(scene: Scene, channel: 
 
 
 @pytest.mark.parametrize(("name", "status"), [("failed", "failed"), ("skipped", "skipped")])
-async def test_what_will_never_be_sent_ends_with_its_reason(scene: Scene, name: str, status: str) -> None:
+async def test_a_delivery_that_will_not_be_sent_ends_with_its_reason(scene: Scene, name: str, status: str) -> None:
     (item,) = await scene.marked()
     outcome = ENDINGS[name]
     await scene.flush((item, outcome))
@@ -55,7 +55,7 @@ async def test_a_retry_is_ready_later_and_its_attempt_is_kept(scene: Scene) -> N
     assert kept["next_at"] == row["run_at"] == kept["ended_at"] + timedelta(seconds=60)
 
 
-async def test_what_goes_back_uses_up_no_attempt(scene: Scene) -> None:
+async def test_a_delivery_that_goes_back_uses_no_attempt(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Back(60.0, "throttled")))
     row = await scene.row(item.id)
@@ -63,7 +63,7 @@ async def test_what_goes_back_uses_up_no_attempt(scene: Scene) -> None:
     assert await scene.value("SELECT count(*) FROM dispatcher.delivery_attempts") == 0
 
 
-async def test_what_goes_back_unmarked_uses_up_no_attempt_either(scene: Scene) -> None:
+async def test_an_unmarked_delivery_goes_back_without_an_attempt(scene: Scene) -> None:
     await scene.write(1)
     (item,) = await scene.claim()
     await scene.flush((item, Back(0.0, "draining")))
@@ -86,7 +86,7 @@ async def test_held_keeps_its_token_and_its_attempt(scene: Scene) -> None:
     assert await scene.life(item.id) == "held"
 
 
-async def test_what_is_held_is_never_claimed(scene: Scene) -> None:
+async def test_held_deliveries_are_never_claimed(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Held("unknown: no answer")))
     assert await scene.claim() == []
@@ -94,7 +94,7 @@ async def test_what_is_held_is_never_claimed(scene: Scene) -> None:
     assert await scene.life(item.id) == "held"
 
 
-async def test_what_was_lost_is_not_touched(scene: Scene) -> None:
+async def test_a_flush_leaves_lost_claims_alone(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert await scene.flush((item, Lost())) == []
     assert await scene.life(item.id) == "sending"
@@ -111,7 +111,7 @@ async def test_a_flush_that_is_run_again_changes_nothing(scene: Scene, outcome: 
 
 
 @pytest.mark.parametrize("name", ["succeeded", "failed", "again", "held"])
-async def test_what_our_own_flush_had_written_is_no_late_result(scene: Scene, name: str) -> None:
+async def test_a_result_that_our_flush_wrote_is_not_a_late_result(scene: Scene, name: str) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, ENDINGS[name]))
     before = await _everything(scene)

@@ -153,9 +153,7 @@ async def test_while_postgres_is_away_nothing_is_marked_and_nothing_is_lost(trou
 @pytest.mark.parametrize(
     "verdict", [Accepted("p-\x00"), Refused("no \x00"), Accepted("p-\ud800"), Refused("no \udfff")]
 )
-async def test_words_that_postgres_cannot_store_take_nobody_with_them(
-    stage: Stage, verdict: Accepted | Refused
-) -> None:
+async def test_an_unstorable_result_text_fails_its_delivery_alone(stage: Stage, verdict: Accepted | Refused) -> None:
     stage.sms.answer = lambda envelope: verdict if envelope.parts["body"] == "strange" else Accepted("p")
     ids = await stage.write(1, body="strange")
     others = await stage.write(3)
@@ -165,7 +163,7 @@ async def test_words_that_postgres_cannot_store_take_nobody_with_them(
         assert not running.done()
 
 
-async def test_a_template_s_fault_that_postgres_cannot_store_takes_nobody_with_it(stage: Stage) -> None:
+async def test_an_unstorable_template_fault_fails_its_delivery_alone(stage: Stage) -> None:
     bomb = '{% assign name = \\"%00\\" | url_decode %}{% include name %}'
     ids = await stage.write(1, body=bomb)
     others = await stage.write(3)

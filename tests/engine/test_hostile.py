@@ -1,4 +1,4 @@
-"""What comes from outside (verdicts, channels, a fence, an absent Postgres) ends no epoch and loses no evidence."""
+"""Foreign input (verdicts, channels, a fence, an absent Postgres) ends no epoch and loses no evidence."""
 
 import asyncio
 from collections.abc import Callable

@@ -40,12 +40,12 @@ async def notifications(url: str) -> AsyncIterator[NotificationCounter]:
     connection.terminate()
 
 
-async def test_an_insert_notifies_who_is_idle(scene: Scene, notifications: NotificationCounter) -> None:
+async def test_an_insert_notifies_idle_instances(scene: Scene, notifications: NotificationCounter) -> None:
     await scene.write(1)
     assert await notifications.count() == 1
 
 
-async def test_an_insert_notifies_nobody_when_all_are_busy(scene: Scene, notifications: NotificationCounter) -> None:
+async def test_an_insert_does_not_notify_busy_instances(scene: Scene, notifications: NotificationCounter) -> None:
     await instances.ask_to_be_woken(scene.database, scene.epoch, False)
     await scene.write(1)
     assert await notifications.count() == 0

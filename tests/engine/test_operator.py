@@ -1,4 +1,4 @@
-"""What an operator may do to a delivery, until when, and what is kept of it."""
+"""Actions of operators on a delivery: until when they are possible, and their log."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ async def _actions(scene: Scene) -> list[tuple[str, str, str, str]]:
     return [(row["actor"], row["action"], row["status_before"], row["reason"]) for row in rows]
 
 
-async def test_what_waits_can_be_cancelled_and_who_did_it_is_kept(scene: Scene) -> None:
+async def test_a_waiting_delivery_is_cancelled_with_its_actor(scene: Scene) -> None:
     (waiting,) = await scene.write(1)
     assert await deliveries.cancel(scene.database, waiting, "ann", "wrong list") == "cancelled"
     row = await scene.row(waiting)
@@ -27,7 +27,7 @@ async def test_what_waits_can_be_cancelled_and_who_did_it_is_kept(scene: Scene) 
     assert await scene.claim() == []
 
 
-async def test_what_waits_can_be_moved_and_who_did_it_is_kept(scene: Scene) -> None:
+async def test_a_waiting_delivery_is_moved_with_its_actor(scene: Scene) -> None:
     (waiting,) = await scene.write(1)
     assert await deliveries.move(scene.database, waiting, LATER, "ann", "too early") == "moved"
     assert (await scene.row(waiting))["run_at"] == LATER
@@ -55,20 +55,20 @@ async def test_nothing_is_done_to_what_was_sent(scene: Scene) -> None:
     assert await _actions(scene) == []
 
 
-async def test_what_does_not_exist_is_unknown(scene: Scene) -> None:
+async def test_actions_on_a_missing_delivery_answer_unknown(scene: Scene) -> None:
     assert await deliveries.cancel(scene.database, 404, "ann", "") == "unknown"
     assert await deliveries.move(scene.database, 404, LATER, "ann", "") == "unknown"
     assert await deliveries.reopen(scene.database, 404, "ann", "") == "unknown"
 
 
-async def test_an_action_needs_somebody_who_did_it(scene: Scene) -> None:
+async def test_an_action_needs_an_actor(scene: Scene) -> None:
     (waiting,) = await scene.write(1)
     with pytest.raises(asyncpg.CheckViolationError):
         await deliveries.cancel(scene.database, waiting, "", "no name")
     assert await scene.life(waiting) == "pending"
 
 
-async def test_what_failed_can_be_reopened_with_its_attempts_counted_anew(scene: Scene) -> None:
+async def test_a_failed_delivery_can_be_reopened_with_new_attempts(scene: Scene) -> None:
     (item,) = await scene.marked(max_attempts=2)
     await scene.flush((item, Again(0.0, "busy")))
     await scene.due_now()
@@ -84,7 +84,7 @@ async def test_what_failed_can_be_reopened_with_its_attempts_counted_anew(scene:
     assert await _actions(scene) == [("ann", "reopen", "failed", "the provider is back")]
 
 
-async def test_what_was_skipped_before_any_attempt_can_be_reopened(scene: Scene) -> None:
+async def test_a_delivery_skipped_before_any_attempt_can_be_reopened(scene: Scene) -> None:
     await scene.write(1)
     (item,) = await scene.claim()
     await scene.flush((item, Skipped("expired")))
@@ -114,7 +114,7 @@ async def test_the_whole_trace_of_a_delivery_can_be_shown(scene: Scene) -> None:
     assert shown["evidence"] == []
 
 
-async def test_a_batch_answers_who_holds_each_key(scene: Scene) -> None:
+async def test_a_batch_returns_the_holder_of_each_key(scene: Scene) -> None:
     (first,) = await scene.write(1)
     key = await scene.value("SELECT idempotency_key FROM dispatcher.deliveries")
     new = deliveries.New(idempotency_key="new", channel="sms", recipient="+49", template='{"body": "x"}')

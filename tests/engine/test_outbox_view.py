@@ -46,7 +46,7 @@ async def test_an_insert_through_the_view_may_name_its_template(scene: Scene, co
     assert item.template_name == "welcome"
 
 
-async def test_what_is_written_as_skipped_is_never_due(scene: Scene, connection: Connection) -> None:
+async def test_deliveries_inserted_as_skipped_are_never_due(scene: Scene, connection: Connection) -> None:
     await connection.execute(
         """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template, status, error)
            VALUES ('k', 'sms', '+49', '{"body": "x"}', 'skipped', 'no recipient')"""
@@ -101,7 +101,7 @@ async def test_nothing_else_changes_through_the_view(connection: Connection, cha
 
 
 @pytest.mark.parametrize("change", ["status = 'skipped'", "run_at = now()"])
-async def test_what_is_being_sent_can_be_neither_cancelled_nor_moved(
+async def test_a_marked_delivery_can_be_neither_cancelled_nor_moved(
     scene: Scene, connection: Connection, change: str
 ) -> None:
     (item,) = await scene.marked()
@@ -123,7 +123,7 @@ async def test_on_conflict_works_on_deliveries(connection: Connection) -> None:
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.delivery_state") == 1
 
 
-async def test_what_is_copied_into_deliveries_is_due(scene: Scene, connection: Connection) -> None:
+async def test_copied_deliveries_are_due(scene: Scene, connection: Connection) -> None:
     await connection.copy_records_to_table(
         "deliveries",
         schema_name="dispatcher",
@@ -133,7 +133,7 @@ async def test_what_is_copied_into_deliveries_is_due(scene: Scene, connection: C
     assert len(await scene.claim()) == 100
 
 
-async def test_what_is_rolled_back_was_never_there(scene: Scene, connection: Connection) -> None:
+async def test_rolled_back_inserts_leave_nothing(scene: Scene, connection: Connection) -> None:
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute(INSERT, "k")
@@ -156,14 +156,14 @@ async def test_a_conflict_cannot_change_a_delivery_either(connection: Connection
         await connection.execute(upsert, "k")
 
 
-async def test_what_is_not_finished_cannot_be_deleted(scene: Scene, connection: Connection) -> None:
+async def test_an_unfinished_delivery_cannot_be_deleted(scene: Scene, connection: Connection) -> None:
     (item,) = await scene.marked()
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="not finished"):
         await connection.execute("DELETE FROM dispatcher.deliveries")
     assert await scene.life(item.id) == "sending"
 
 
-async def test_what_is_finished_is_deleted_whole(scene: Scene, connection: Connection) -> None:
+async def test_a_finished_delivery_is_deleted_with_its_state(scene: Scene, connection: Connection) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Failed("recipient: no")))
     await deliveries.reopen(scene.database, item.id, "ann", "he has moved")
@@ -195,7 +195,7 @@ async def test_what_is_finished_is_deleted_whole(scene: Scene, connection: Conne
         ("idempotency_key", "k" * 256),
     ],
 )
-async def test_what_could_not_be_sent_is_refused(connection: Connection, column: str, value: object) -> None:
+async def test_values_that_could_not_be_sent_are_refused(connection: Connection, column: str, value: object) -> None:
     columns = {"idempotency_key": "k", "channel": "sms", "recipient": "+49", "template": '{"body": "x"}'} | {
         column: value
     }

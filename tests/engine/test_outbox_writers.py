@@ -58,7 +58,7 @@ async def test_to_insert_into_the_view_is_enough(writer: Connection, scene: Scen
     assert dict(await scene.database.fetch(lives)) == {"later": "pending", "never": "skipped"}
 
 
-async def test_what_it_inserts_is_held_to_the_same_rules(writer: Connection) -> None:
+async def test_inserts_of_the_writer_role_obey_the_same_constraints(writer: Connection) -> None:
     await writer.execute(INSERT, "one")
     with pytest.raises(asyncpg.UniqueViolationError):
         await writer.execute(INSERT, "one")

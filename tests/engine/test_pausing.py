@@ -207,7 +207,7 @@ async def _resume(stage: Stage, chosen: Sequence[Pause], run: int) -> None:
 
 
 def _marked(stage: Stage, asked: int) -> set[int]:
-    """What marks were asked for since there had been so many."""
+    """The marks that were requested after so many."""
     return {one for _, ids, _ in stage.database.arguments("marks.mark")[asked:] for one in ids}  # type: ignore[attr-defined]  # a list
 
 
@@ -240,7 +240,7 @@ async def test_no_mark_begins_once_a_pause_is_known(
     await stage.sound()
 
 
-async def test_what_goes_to_a_provider_that_a_reload_replaced_is_stopped_by_its_pause(stage: Stage) -> None:
+async def test_a_pause_of_a_replaced_provider_stops_its_deliveries(stage: Stage) -> None:
     stage.sms.ready.clear()
     ids = await stage.write(2)
     async with stage.playing():

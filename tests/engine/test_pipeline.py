@@ -104,7 +104,7 @@ async def test_a_claimer_that_crashes_after_its_claim_loses_nothing(
     assert stage.database.count("instances.join") == 2
 
 
-async def test_what_was_being_called_when_an_epoch_crashed_is_held_and_what_was_not_goes_out(
+async def test_marked_deliveries_of_a_crashed_epoch_are_held_and_others_are_sent(
     troubled: Troubled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(troubled, channel(marked_max=3))
@@ -143,7 +143,7 @@ async def test_a_fenced_epoch_ends_and_another_begins(stage: Stage) -> None:
         await stage.sent_once([*first, *await stage.write(2)])
 
 
-async def test_who_is_told_that_it_is_fenced_marks_nothing_from_then_on(stage: Stage) -> None:
+async def test_an_instance_told_that_it_is_fenced_marks_nothing(stage: Stage) -> None:
     """At once, and not when the drain has begun: the next mark may be a step away."""
     assert stage.pipeline.senders["sms"]._may_mark(stage.terms["sms"])
     stage.pipeline.epoch.fenced.set()
@@ -220,7 +220,7 @@ async def test_a_drain_marks_nothing_that_waited_for_postgres(stage: Stage) -> N
         assert await stage.lives([*first, *second]) == ["sent"] * 2 + ["pending"] * 3
 
 
-async def test_a_drain_in_the_middle_of_a_claim_is_nobody_s_death(stage: Stage) -> None:
+async def test_a_drain_during_a_claim_counts_as_no_death(stage: Stage) -> None:
     """A delivery whose owners died often is failed as poison; who was drained has not died."""
     claiming = stage.database.hold_answers("claims.claim")
     async with stage.playing() as running:
@@ -234,7 +234,7 @@ async def test_a_drain_in_the_middle_of_a_claim_is_nobody_s_death(stage: Stage) 
     assert [(await stage.row(one))["recoveries"] for one in ids] == [0, 0, 0]
 
 
-async def test_a_connection_that_never_comes_keeps_nobody_from_draining(troubled: Troubled) -> None:
+async def test_a_connection_that_never_opens_does_not_block_a_drain(troubled: Troubled) -> None:
     stage = Stage(troubled, IMPATIENT)
     stage.sms.ready.clear()
     async with stage.playing() as running:
@@ -254,7 +254,7 @@ async def test_a_connection_that_never_comes_is_given_up(troubled: Troubled) -> 
         await until(lambda: troubled.count("flushes.others"), "they were put back", 4.0)
 
 
-async def test_what_was_prepared_for_a_provider_is_not_marked_once_a_reload_has_replaced_it(stage: Stage) -> None:
+async def test_deliveries_for_a_replaced_provider_are_not_marked(stage: Stage) -> None:
     """Others may claim for the new one from then on."""
     old, new = stage.sms, Script()
     old.ready.clear()

@@ -1,4 +1,4 @@
-"""What the hot statements cost: the index that they use, the pages that they write, and what they wait for."""
+"""The cost of the hot statements: the index that they use, the pages that they write, and what they wait for."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -184,7 +184,7 @@ async def test_most_writes_of_a_delivery_touch_no_index(scene: Scene, connection
 
 
 @pytest.mark.parametrize(("verb", "durable"), [(verb, "off" if "claim" in verb else "on") for verb in VERBS])
-async def test_a_statement_says_itself_whether_it_waits_for_the_disk(
+async def test_each_statement_sets_its_synchronous_commit(
     scene: Scene, session: Connection, verb: str, durable: str
 ) -> None:
     """Sessions and poolers leak settings: whatever the session says is not what counts."""

@@ -19,7 +19,7 @@ class _One:
         self.item = claimed(number)
 
 
-def test_who_is_alone_uses_all_at_once() -> None:
+def test_a_single_instance_uses_the_whole_rate() -> None:
     shares = Shares(BEAT, 0.0)
     assert shares.current(0.0) == 0.0
     shares.see(0.1, 1)
@@ -34,7 +34,7 @@ def test_a_newcomer_waits_until_the_others_must_have_seen_it() -> None:
     assert shares.current(NEWCOMER_BEATS * BEAT) == 0.5
 
 
-def test_a_stale_view_uses_none() -> None:
+def test_a_stale_view_grants_no_tokens() -> None:
     shares = Shares(BEAT, 0.0)
     shares.see(0.0, 1)
     assert shares.current(STALE_BEATS * BEAT) == 1.0
@@ -92,7 +92,7 @@ def test_a_change_of_share_gives_no_tenant_a_token_that_it_has_used() -> None:
     assert went == 1, "a tenant that may have one a second had more within half a second"
 
 
-def test_those_who_must_wait_come_back_one_by_one() -> None:
+def test_waiting_deliveries_return_one_by_one() -> None:
     rates = Rates(0.0, 0.0, 0.0, 2.0, 0.0)
     admitted, late = rates.admit(0.0, [_One(number) for number in range(5)], {})
     waits = [wait for _, wait in late]

@@ -9,7 +9,7 @@ from dispatcher.engine.store import claims, instances
 from tests.support.scene import RESEND, Scene
 
 
-async def test_what_was_not_marked_is_ready_again_without_an_attempt(scene: Scene) -> None:
+async def test_unmarked_deliveries_are_ready_again_without_an_attempt(scene: Scene) -> None:
     ids = await scene.write(3)
     await scene.claim()
     assert await scene.die() == instances.Recovered(claims=1, requeued=3, retried=0, held=0, poisoned=0)
@@ -17,14 +17,14 @@ async def test_what_was_not_marked_is_ready_again_without_an_attempt(scene: Scen
     assert (await scene.row(ids[0]))["attempt"] == 0
 
 
-async def test_what_was_marked_is_held(scene: Scene) -> None:
+async def test_marked_deliveries_are_held(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert await scene.die() == instances.Recovered(claims=1, requeued=0, retried=0, held=1, poisoned=0)
     assert await scene.life(item.id) == "held"
     assert (await scene.row(item.id))["error"].startswith("unknown:")
 
 
-async def test_what_was_marked_is_retried_where_the_claim_said_so(scene: Scene) -> None:
+async def test_marked_deliveries_are_retried_where_the_claim_allows(scene: Scene) -> None:
     (item,) = await scene.marked(resend=RESEND)
     assert await scene.die() == instances.Recovered(claims=1, requeued=0, retried=1, held=0, poisoned=0)
     assert await scene.life(item.id) == "pending"
@@ -41,7 +41,7 @@ async def test_a_last_attempt_without_an_answer_is_held_and_not_retried(scene: S
     assert await scene.life(item.id) == "held"
 
 
-async def test_what_has_ended_is_not_touched(scene: Scene) -> None:
+async def test_ended_deliveries_are_not_recovered(scene: Scene) -> None:
     items = await scene.marked(2)
     await scene.flush((items[0], Succeeded("m-1")))
     assert (await scene.die()).held == 1
@@ -133,7 +133,7 @@ FEW, ALONE = POISON_STEPS
 
 
 @pytest.mark.parametrize(("deaths", "step"), [(2, FEW), (3, ALONE), (5, ALONE)])
-async def test_what_was_recovered_twice_is_claimed_apart(scene: Scene, deaths: int, step: PoisonStep) -> None:
+async def test_deliveries_recovered_twice_are_claimed_apart(scene: Scene, deaths: int, step: PoisonStep) -> None:
     recovered = await _kill_alone(scene, deaths)
     others = await scene.write(3)
     asked = [(channel, one) for channel in ("email", "sms") for one in POISON_STEPS]
@@ -153,7 +153,7 @@ async def test_a_claim_of_recovered_deliveries_is_bounded_by_its_step(scene: Sce
     assert taken == [[one] for one in ids]
 
 
-async def test_what_goes_on_to_kill_its_owners_alone_is_failed_as_poison(scene: Scene) -> None:
+async def test_a_delivery_that_kills_its_owners_alone_fails_as_poison(scene: Scene) -> None:
     poison = await _kill_alone(scene, 6)
     row = await scene.row(poison)
     assert row["status"] == "failed"

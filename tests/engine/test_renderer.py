@@ -3,11 +3,14 @@
 import asyncio
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from dispatcher.config.settings import Limits
-from dispatcher.engine.rules.life import Failed, Skipped
+from dispatcher.engine.renderer import BATCH_MAX
+from dispatcher.engine.rules.life import Failed, Lane, Skipped
 from dispatcher.engine.rules.unsubscribe_links import Links, Subscription
+from dispatcher.engine.streams import Pipe
 from dispatcher.liquid.template import Bounds
 from dispatcher.liquid.template import Renderer as Templates
 from tests.engine.stage import CONFIG, Stage, claimed
@@ -30,7 +33,7 @@ async def test_each_is_rendered_or_has_its_result(stage: Stage) -> None:
     assert outcomes[4] == Skipped("expired")
 
 
-async def test_what_cannot_be_rendered_fails_with_its_reason_and_the_others_go_out(stage: Stage) -> None:
+async def test_a_delivery_that_cannot_render_fails_alone_with_its_reason(stage: Stage) -> None:
     bad = await stage.write(2, body="{{ nobody }}")
     good = await stage.write(250)
     async with stage.playing():
@@ -59,7 +62,7 @@ def _said(stage: Stage) -> dict[int, str]:
     return {envelope.delivery_id: envelope.parts["body"] for envelope in stage.sms.given}
 
 
-async def test_what_is_stored_is_loaded_once_and_beside_what_brings_its_own(stage: Stage) -> None:
+async def test_stored_templates_are_loaded_once_beside_inline_ones(stage: Stage) -> None:
     stored = await _stored(stage, 3)
     again = await _of(stage, 1, 2, 3)
     own = await stage.write(2)
@@ -83,7 +86,7 @@ async def test_more_versions_than_are_kept_are_all_rendered_in_their_order(troub
     assert [_said(stage)[one] for one in mixed[-3:]] == [f"stored {n} for Bob" for n in (1, 3, 1)]
 
 
-async def test_what_has_to_make_room_in_mid_turn_is_loaded_again(troubled: Troubled) -> None:
+async def test_templates_evicted_during_a_batch_are_loaded_again(troubled: Troubled) -> None:
     stage = Stage(troubled, replace(CONFIG, limits=Limits(templates_cached_max=1)))
     saved = [await save(stage.database, draft(body=body)) for body in ("one", "two")]
     one, two = (f"v:{version.version_id}:default" for version in saved)
@@ -126,7 +129,7 @@ async def test_a_drain_does_not_wait_for_a_version_that_cannot_be_loaded(stage: 
     await stage.sound()
 
 
-async def test_what_was_never_published_fails_again_when_it_is_tried_again(stage: Stage) -> None:
+async def test_an_unpublished_template_fails_at_every_retry(stage: Stage) -> None:
     (one,) = await stage.write(template=None, template_name="nobody")
     assert await stage.lives([one]) == ["failed"]
     await stage.database.fetch("SELECT dispatcher.reopen_delivery($1, 'ann', 'why not')", one)
@@ -160,3 +163,18 @@ async def test_a_mail_about_a_topic_has_its_link_and_what_was_given_stays(stage:
     everything = renderer.links.url(Subscription("default", "email", "ann@example.org", None))
     assert found[4].options["list_unsubscribe"] == everything
     assert (found[5].options, found[6].options) == ({}, {})
+
+
+async def test_a_lane_waits_for_a_part_of_another_one_and_not_for_all_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer, order = stage.pipeline.renderer, list[Lane]()
+    monkeypatch.setattr(renderer, "_send", lambda rendered: order.append(rendered[0].item.lane))
+    pipe = Pipe.of(10)
+    pipe.send.send_nowait([claimed(number, lane=Lane.BULK) for number in range(20 * BATCH_MAX)])
+    pipe.send.send_nowait([claimed(-1, lane=Lane.TRANSACTIONAL)])
+    pipe.send.close()
+    await renderer.run(pipe.receive)
+    pipe.receive.close()
+    assert order.index(Lane.TRANSACTIONAL) <= 1
+    assert order.count(Lane.BULK) == 20

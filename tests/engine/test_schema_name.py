@@ -11,8 +11,11 @@ from tests.support.scene import Connection
 
 FOLDER = Path(__file__).parent
 OTHER = "other_dispatcher"
-# The tests of recovery claim, mark and flush before they recover: some five seconds.
-CHOSEN = "test_recover.py", "test_schema_name.py::test_the_schema_has_the_name_that_is_used"
+# The tests of recovery claim, mark and flush before they recover, those of dead jobs expand and close: ten seconds.
+CHOSEN = (
+    *("test_recover.py", "test_schema_name.py::test_the_schema_has_the_name_that_is_used"),
+    *("../features/dead_letters/test_jobs.py", "../features/persons/test_erasure_campaigns.py"),
+)
 SECONDS_MAX = 300
 
 

@@ -71,11 +71,11 @@ async def test_no_more_are_marked_than_marked_max(troubled: Troubled) -> None:
         await stage.sent_once(ids)
 
 
-@pytest.mark.parametrize("whose", ["channel", "recipient"])
-async def test_what_was_claimed_before_its_promise_changed_is_claimed_anew_before_it_is_called(
-    troubled: Troubled, whose: str
+@pytest.mark.parametrize("source", ["channel", "recipient"])
+async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(
+    troubled: Troubled, source: str
 ) -> None:
-    """Who recovers a claim goes by what stands in it: each call is covered by a claim of its own terms."""
+    """Recovery goes by the terms in the claim: each call is covered by a claim of its own terms."""
     stage = Stage(troubled, channel(marked_max=10))
     stage.sms.holds = lambda _: True
     (lanes, slots) = stage.pipeline.lanes, stage.pipeline.senders["sms"].slots
@@ -93,7 +93,7 @@ async def test_what_was_claimed_before_its_promise_changed_is_claimed_anew_befor
     async with stage.playing():
         ids = await stage.write(40)
         await until(called_and_claimed, "as many as there are slots are called, and the rest is claimed")
-        if whose == "channel":
+        if source == "channel":
             stage.terms["sms"].settings = Channel(marked_max=10, at_least_once=True)
         else:
             stage.sms.keyed_recipients = frozenset({"+49"})
@@ -160,7 +160,7 @@ async def test_a_lane_that_was_paused_while_it_waited_holds_no_other_back(troubl
         assert Lane.TRANSACTIONAL not in sender._queueing, "others give way to it, and it is not there"
 
 
-async def test_a_tenant_s_limit_puts_off_its_own_and_nobody_else_s(troubled: Troubled) -> None:
+async def test_a_tenants_limit_defers_only_its_own_deliveries(troubled: Troubled) -> None:
     stage = Stage(troubled, channel(tenant_rate_per_second=5.0))
     async with stage.playing():
         greedy = await stage.write(4, tenant_id="greedy")
@@ -245,7 +245,7 @@ class Twice(Script):
             report(envelope, Refused("no, after all"))
 
 
-async def test_what_a_channel_that_raised_had_not_reported_is_held(troubled: Troubled) -> None:
+async def test_calls_without_a_result_are_held_when_the_channel_raises(troubled: Troubled) -> None:
     stage = Stage(troubled, scripts={"sms": Raising()})
     ids = await stage.write(3)
     async with stage.playing() as running:
@@ -267,7 +267,7 @@ async def test_a_second_report_is_logged_and_changes_nothing(troubled: Troubled)
     assert [line["delivery_id"] for line in logs if line["event"] == "channel.reported_twice"] == ids
 
 
-async def test_what_is_not_reported_is_held(stage: Stage) -> None:
+async def test_unreported_calls_are_held(stage: Stage) -> None:
     stage.sms.answer = lambda envelope: None if envelope.parts["body"] == "silence" else accepted(envelope)
     quiet, heard = await stage.write(1, body="silence"), await stage.write(1)
     async with stage.playing():
@@ -344,9 +344,7 @@ async def test_every_verdict_has_its_end(stage: Stage, verdict: Verdict, life: s
     await stage.sound()
 
 
-async def test_what_a_provider_answered_goes_along_with_its_success(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_success_keeps_the_providers_answer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     put, outcomes = stage.pipeline.inbox.put, list[Outcome]()
 
     def noted(item: Claimed, outcome: Outcome) -> None:
@@ -395,7 +393,7 @@ async def test_a_pause_stops_marks_at_once_and_ends(stage: Stage, scope: pauses.
         await stage.until_empty()
 
 
-async def test_what_waited_for_postgres_is_not_marked_after_a_pause(stage: Stage) -> None:
+async def test_a_delivery_that_waited_for_postgres_is_not_marked_after_a_pause(stage: Stage) -> None:
     stage.pipeline.inbox.high_water = 2
     async with stage.playing():
         flushing = stage.database.hold_answers("flushes.accepted")
@@ -410,7 +408,7 @@ async def test_what_waited_for_postgres_is_not_marked_after_a_pause(stage: Stage
         assert await stage.lives(second) == ["pending"] * 3
 
 
-async def test_what_waited_for_its_connection_is_not_marked_after_a_pause(stage: Stage) -> None:
+async def test_a_delivery_that_waited_for_a_connection_is_not_marked_after_a_pause(stage: Stage) -> None:
     stage.sms.ready.clear()
     ids = await stage.write(2)
     async with stage.playing():

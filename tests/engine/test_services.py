@@ -56,7 +56,7 @@ async def test_a_notification_wakes(url: str, connection: Connection) -> None:
         await asyncio.wait_for(wakeup._controlled.wait(), 5)
 
 
-async def test_who_begins_to_listen_looks_once(url: str) -> None:
+async def test_a_new_listener_checks_once(url: str) -> None:
     wakeup = Wakeup(url, 5.0, asyncio.Event())
     task = asyncio.create_task(wakeup.run())
     await asyncio.wait_for(wakeup.woken.wait(), 10)
@@ -105,7 +105,7 @@ async def test_a_storm_of_wake_ups_is_one_wake(stage: Stage) -> None:
 # Controls
 
 
-async def test_what_was_parked_goes_on_although_the_first_try_failed(stage: Stage) -> None:
+async def test_parked_deliveries_are_freed_although_the_first_try_failed(stage: Stage) -> None:
     """Otherwise it would wait for the janitor's next round."""
     await pauses.pause(stage.database, "tenant", "default", "test", "test")
     await stage.controls.run_once()
@@ -120,7 +120,7 @@ async def test_what_was_parked_goes_on_although_the_first_try_failed(stage: Stag
         await stage.sent_once(ids)
 
 
-async def test_controls_are_looked_at_when_somebody_says_so(stage: Stage) -> None:
+async def test_controls_are_read_after_a_notification(stage: Stage) -> None:
     task = asyncio.create_task(stage.controls.run())
     try:
         await pauses.pause(stage.database, "channel", "sms", "test", "test")
@@ -167,7 +167,7 @@ class Watcher:
             await self.recoverer.run_once()
 
 
-async def test_who_is_silent_for_its_lease_is_fenced_and_recovered(stage: Stage) -> None:
+async def test_an_instance_silent_for_its_lease_is_fenced_and_recovered(stage: Stage) -> None:
     scene = await Scene.open(stage.database)
     ids = await scene.write(4)
     items = await scene.claim()
@@ -180,7 +180,7 @@ async def test_who_is_silent_for_its_lease_is_fenced_and_recovered(stage: Stage)
     assert not await instances.beats(stage.database)
 
 
-async def test_who_beats_is_left_alone(stage: Stage) -> None:
+async def test_a_beating_instance_is_not_fenced(stage: Stage) -> None:
     scene = await Scene.open(stage.database)
     watcher = Watcher(stage)
     for _ in range(15):
@@ -189,7 +189,7 @@ async def test_who_beats_is_left_alone(stage: Stage) -> None:
     assert await instances.beats(stage.database)
 
 
-async def test_time_in_which_nobody_looked_is_nobody_s_silence(stage: Stage) -> None:
+async def test_unobserved_time_does_not_count_as_silence(stage: Stage) -> None:
     await Scene.open(stage.database)
     watcher = Watcher(stage)
     await watcher.rounds(2)
@@ -228,7 +228,7 @@ async def test_replicas_with_another_configuration_are_reported(stage: Stage) ->
     assert sample(watcher.metrics.config_differs) == 0
 
 
-async def test_after_a_reload_nobody_is_reported_as_different_from_itself(stage: Stage) -> None:
+async def test_after_a_reload_no_instance_differs_from_itself(stage: Stage) -> None:
     """Its row says the old configuration until the next heartbeat."""
     await stage.join()
     with capture_logs() as logs:
@@ -286,7 +286,7 @@ async def test_an_answer_that_comes_after_its_claim_was_forgotten_sends_nothing_
         await stage.until_empty()
 
 
-async def test_what_is_held_for_too_long_fails_where_its_channel_says_so(stage: Stage) -> None:
+async def test_held_deliveries_fail_after_their_channels_timeout(stage: Stage) -> None:
     scene = await Scene.open(stage.database)
     (one,) = await scene.write(1)
     await scene.mark(await scene.claim())
@@ -302,7 +302,7 @@ async def test_what_is_held_for_too_long_fails_where_its_channel_says_so(stage: 
     assert await stage.lives([one]) == ["failed"]
 
 
-async def test_what_waits_and_expires_is_skipped(stage: Stage) -> None:
+async def test_waiting_deliveries_that_expire_are_skipped(stage: Stage) -> None:
     ids = await stage.write(2)
     past = "UPDATE dispatcher.delivery_state SET expires_at = statement_timestamp() WHERE id = $1"
     await stage.database.fetch(past, ids[0])

@@ -35,7 +35,7 @@ def test_never_more_is_taken_than_there_is() -> None:
         assert sum(slots.used.values()) <= 7
 
 
-def test_what_a_smaller_total_has_too_many_drains_by_itself() -> None:
+def test_surplus_slots_of_a_smaller_total_drain_by_themselves() -> None:
     slots = Slots(100)
     slots.take(Lane.BULK, 80)
     slots.resize(10)
@@ -44,7 +44,7 @@ def test_what_a_smaller_total_has_too_many_drains_by_itself() -> None:
     assert slots.take(Lane.NORMAL, 1) == 1
 
 
-async def test_who_found_none_is_told_when_some_come_back() -> None:
+async def test_a_waiter_for_slots_is_woken_by_returned_slots() -> None:
     slots = Slots(3)
     slots.take(Lane.BULK, 1)
     assert slots.take(Lane.BULK, 1) == 0
@@ -54,7 +54,7 @@ async def test_who_found_none_is_told_when_some_come_back() -> None:
     assert slots.take(Lane.BULK, 1) == 1
 
 
-async def test_who_found_none_is_told_when_a_reload_brings_more() -> None:
+async def test_a_waiter_for_slots_is_woken_by_a_reload() -> None:
     slots = Slots(3)
     slots.take(Lane.BULK, 1)
     assert slots.take(Lane.BULK, 1) == 0

@@ -80,7 +80,7 @@ async def test_few_of_a_tenant_wait_and_the_others_come_back_when_their_turn_may
     assert 0 < waits[0] < waits[-1]
 
 
-async def test_what_waits_when_the_drain_begins_goes_back() -> None:
+async def test_deliveries_waiting_at_the_drain_go_back() -> None:
     scene = Scene()
     scene.worker.goes_on = anyio.Event()
 
@@ -101,7 +101,7 @@ async def test_a_fault_fails_its_delivery() -> None:
     assert scene.outcomes() == {1: Failed("template.body: work limit reached")}
 
 
-async def test_what_is_lost_comes_back_and_fails_when_it_is_lost_again() -> None:
+async def test_a_render_lost_twice_fails() -> None:
     scene = Scene()
     scene.worker.answer = CallLost("render: TimeoutError")
     for _ in range(LOST_MAX):
@@ -120,7 +120,7 @@ async def test_a_template_that_was_quick_is_tried_on_the_loop_again() -> None:
     assert scene.quick == ["v:1:de"]
 
 
-async def test_what_takes_long_goes_out_with_what_does_not(stage: Stage) -> None:
+async def test_slow_and_fast_templates_are_sent_together(stage: Stage) -> None:
     long = await stage.write(3, body=LONG)
     short = await stage.write(3)
     async with stage.playing():

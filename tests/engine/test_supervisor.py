@@ -55,7 +55,7 @@ async def test_one_crash_too_many_ends_it_and_names_the_part() -> None:
     assert isinstance(spent.value.__cause__, ExceptionGroup)
 
 
-async def test_a_budget_of_none_ends_it_at_once() -> None:
+async def test_a_budget_of_zero_ends_the_process_at_once() -> None:
     part = Part(10)
     with pytest.raises(RestartBudgetSpent):
         await _keeping(part, 0)[0].supervise("part", part.run)
@@ -68,7 +68,7 @@ async def test_crashes_before_the_window_are_forgotten() -> None:
     assert part.starts == 5
 
 
-async def test_who_is_told_to_stop_is_not_started_again() -> None:
+async def test_a_stopped_actor_is_not_restarted() -> None:
     part = Part(0)
 
     async def waits() -> None:

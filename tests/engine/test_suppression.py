@@ -66,7 +66,7 @@ async def test_whatever_is_queued_and_not_marked_is_skipped(scene: Scene, stand:
     await _sound(scene)
 
 
-async def test_what_is_claimed_and_suppressed_is_not_marked(scene: Scene) -> None:
+async def test_a_claimed_delivery_that_is_suppressed_is_not_marked(scene: Scene) -> None:
     await scene.write(1)
     (item,) = await scene.claim()
     await _suppress(scene)
@@ -128,7 +128,7 @@ async def test_a_claim_that_is_under_way_is_settled_when_it_has_committed(
     assert await scene.life(delivery) == "skipped"
 
 
-async def test_what_is_inserted_later_is_known_by_its_claim(scene: Scene) -> None:
+async def test_a_later_insert_to_a_suppressed_address_is_found_at_its_claim(scene: Scene) -> None:
     await scene.write(1)
     (before,) = await scene.claim()
     assert before.watched is False
@@ -140,7 +140,7 @@ async def test_what_is_inserted_later_is_known_by_its_claim(scene: Scene) -> Non
     assert await suppression.reasons(scene.database, [item]) == {item.id: "suppressed: operator: asked"}
 
 
-async def test_what_may_have_arrived_is_held_and_not_skipped(scene: Scene) -> None:
+async def test_a_delivery_that_may_have_arrived_is_held_and_not_skipped(scene: Scene) -> None:
     """An unknown attempt that may be repeated with the provider's key: nobody knows that it was not sent."""
     (item,) = await scene.marked(resend=KEYED)
     await scene.flush((item, Again(0.0, "unknown: no answer", KEYED)))
@@ -184,7 +184,7 @@ async def test_an_attempt_that_failed_is_no_reason_to_hold(scene: Scene) -> None
     assert await scene.life(item.id) == "skipped"
 
 
-async def test_one_that_was_cut_in_half_is_completed_by_whoever_looks_next(scene: Scene) -> None:
+async def test_an_interrupted_erasure_is_completed_by_the_next_worker(scene: Scene) -> None:
     (delivery,) = await scene.write(1)
     await _suppress(scene)
     assert await scene.life(delivery) == "pending"
@@ -195,7 +195,7 @@ async def test_one_that_was_cut_in_half_is_completed_by_whoever_looks_next(scene
 
 
 @pytest.mark.parametrize("written", ["+49 170 12345", "004917012345", "+49/170-12345", "tel:+4917012345"])
-async def test_what_is_queued_is_found_however_its_address_is_written(scene: Scene, written: str) -> None:
+async def test_queued_deliveries_are_found_in_any_form_of_their_address(scene: Scene, written: str) -> None:
     (delivery,) = await _write(scene, "voice", written)
     await _suppress(scene)
     await _catch_up(scene)
@@ -230,7 +230,7 @@ async def test_another_tenants_list_is_not_ours(scene: Scene) -> None:
     assert await scene.life(delivery) == "pending"
 
 
-async def test_what_is_over_counts_no_more(scene: Scene) -> None:
+async def test_expired_suppressions_do_not_count(scene: Scene) -> None:
     await _suppress(scene)
     await scene.database.fetch("UPDATE dispatcher.suppressions SET expires_at = now() - interval '1 s'")
     (delivery,) = await scene.write(1)
@@ -246,7 +246,7 @@ async def test_what_is_over_counts_no_more(scene: Scene) -> None:
     ]
 
 
-async def test_a_dead_address_is_suppressed_with_the_result_that_says_so(scene: Scene) -> None:
+async def test_a_dead_address_is_suppressed_by_its_result(scene: Scene) -> None:
     (item,) = await scene.marked()
     (later,) = await scene.write(1)
     await scene.flush((item, Failed("5.1.1: no such number", suppresses=True)))
@@ -258,13 +258,13 @@ async def test_a_dead_address_is_suppressed_with_the_result_that_says_so(scene: 
     assert await _error(scene, later) == f"suppressed: bounce: delivery {item.id}: 5.1.1: no such number"
 
 
-async def test_a_refusal_by_policy_suppresses_nobody(scene: Scene) -> None:
+async def test_a_refusal_by_policy_does_not_suppress(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Failed("5.7.1: not from you")))
     assert await scene.value("SELECT count(*) FROM dispatcher.suppressions") == 0
 
 
-async def test_that_an_address_is_dead_is_evidence_whoever_has_the_claim(scene: Scene) -> None:
+async def test_a_dead_address_is_suppressed_whichever_instance_has_the_claim(scene: Scene) -> None:
     (item,) = await scene.marked()
     assert (await scene.die()).held == 1
     assert len(await scene.flush((item, Failed("gone", suppresses=True)))) == 1
@@ -305,7 +305,7 @@ async def test_topics_stop_their_own_and_nothing_else(scene: Scene) -> None:
     assert await scene.life(more) == "claimed"
 
 
-async def test_every_change_says_who_and_why(scene: Scene) -> None:
+async def test_every_change_has_an_actor_and_a_reason(scene: Scene) -> None:
     await _suppress(scene)
     await suppressions.release(scene.database, "default", [PHONE], "bob", "they called")
     await suppressions.prefer(scene.database, "default", [PHONE], "news", False, "eve", "page")

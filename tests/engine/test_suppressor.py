@@ -29,7 +29,7 @@ async def _running(*services: object) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_one_that_was_cut_in_half_is_completed_though_nobody_says_so(stage: Stage) -> None:
+async def test_an_interrupted_erasure_is_completed_without_a_notification(stage: Stage) -> None:
     ids = await stage.write(3)
     await suppressions.add(stage.database, "default", "ann", [GONE])
     assert await stage.lives(ids) == ["pending"] * 3
@@ -37,7 +37,7 @@ async def test_one_that_was_cut_in_half_is_completed_though_nobody_says_so(stage
         await stage.until_all(ids, "skipped")
 
 
-async def test_what_comes_later_is_seen_without_being_told(stage: Stage) -> None:
+async def test_later_suppressions_are_found_without_a_notification(stage: Stage) -> None:
     """A notification may be lost: it looks again by itself."""
     async with _running(Suppressor(stage.database, asyncio.Event())):
         ids = await stage.write(3)
@@ -57,7 +57,7 @@ async def test_a_suppression_is_heard_of(stage: Stage, url: str) -> None:
         await until(wakeup.suppressed.is_set, "it heard")
 
 
-async def test_it_is_told_and_does_not_wait_for_its_next_look(
+async def test_a_notification_is_handled_before_the_next_poll(
     stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole way, from a plain INSERT to a skipped delivery."""

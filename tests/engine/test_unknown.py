@@ -142,14 +142,16 @@ async def _withheld(scene: Scene, item: Claimed, reason: str) -> None:
 
 @leave
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_may_have_gone_out_is_held_where_it_would_end(scene: Scene, resend: Resend, end: str) -> None:
+async def test_a_delivery_that_may_have_gone_out_is_held_where_it_would_end(
+    scene: Scene, resend: Resend, end: str
+) -> None:
     item = await _unknown(scene, resend)
     await ENDS[end](scene, item)
     await _withheld(scene, item, end.partition(",")[0])
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_was_withheld_can_be_sent_again_by_an_operator(scene: Scene, end: str) -> None:
+async def test_a_withheld_delivery_can_be_retried_by_an_operator(scene: Scene, end: str) -> None:
     item = await _unknown(scene)
     await ENDS[end](scene, item)
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET expires_at = NULL, settle_after = NULL")
@@ -181,7 +183,7 @@ async def test_an_operator_may_say_that_it_has_failed(scene: Scene) -> None:
     await _sound(scene)
 
 
-async def test_a_refusal_under_the_key_says_that_no_attempt_has_gone_out(scene: Scene) -> None:
+async def test_a_refusal_under_the_key_proves_that_no_attempt_was_sent(scene: Scene) -> None:
     again = await _marked(scene, await _unknown(scene))
     await scene.flush((again, Failed("recipient: unknown", conclusive=True)), spent=[again.token])
     row = await scene.row(again.id)
@@ -189,7 +191,7 @@ async def test_a_refusal_under_the_key_says_that_no_attempt_has_gone_out(scene: 
     await _sound(scene)
 
 
-async def test_a_refusal_without_a_key_says_nothing_of_the_attempt_before_it(scene: Scene) -> None:
+async def test_a_refusal_without_a_key_leaves_the_earlier_attempt_unknown(scene: Scene) -> None:
     again = await _marked(scene, await _unknown(scene, RESEND), RESEND)
     await scene.flush((again, Failed("recipient: unknown")), spent=[again.token])
     await _withheld(scene, again, "recipient: unknown")
@@ -211,7 +213,7 @@ async def test_an_unknown_attempt_is_no_hindrance_to_what_is_known(scene: Scene)
 
 
 @pytest.mark.parametrize("outcome", [EXHAUSTED, Skipped("expired")], ids=["failed", "skipped"])
-async def test_what_was_never_unknown_ends(scene: Scene, outcome: Failed | Skipped) -> None:
+async def test_a_delivery_without_an_unknown_outcome_ends(scene: Scene, outcome: Failed | Skipped) -> None:
     (item,) = await scene.marked(resend=KEY)
     await scene.flush((item, outcome), spent=[item.token])
     assert await scene.life(item.id) == ("failed" if outcome == EXHAUSTED else "skipped")
@@ -226,7 +228,7 @@ async def test_a_flush_that_is_run_again_leaves_what_was_withheld(scene: Scene) 
     assert await scene.row(again.id) == before
 
 
-async def test_what_a_dead_owner_may_still_be_sending_is_not_settled_early(scene: Scene) -> None:
+async def test_a_delivery_is_not_settled_while_its_dead_owner_may_be_sending(scene: Scene) -> None:
     (item,) = await scene.marked(resend=KEY)
     assert (await scene.die()).retried == 1
     assert await deliveries.cancel(scene.database, item.id, "ann", "no") == "stopped"

@@ -26,7 +26,7 @@ NAMES = {text: f"{file}.{name}" for file, module in FILES.items() for name, text
 
 
 class Trouble(Struct):
-    """What happens to the next `times` statements of a name: held up at `gate`, executed or not, answered or not."""
+    """The fault of the next `times` statements of a name: held up at `gate`, executed or not, answered or not."""
 
     name: str
     times: int
@@ -77,7 +77,7 @@ class Troubled(Database):
         return sum(asked == name for asked, _ in self.asked)
 
     def arguments(self, name: str) -> list[tuple[object, ...]]:
-        """What each statement of a name was asked with."""
+        """The arguments of each statement of a name."""
         return [arguments for asked, arguments in self.asked if asked == name]
 
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:

@@ -26,7 +26,7 @@ def kinds(answers: list[dict[str, Any]]) -> Counter[str]:
     return Counter(next(iter(answer)) for answer in answers)
 
 
-async def test_what_was_accepted_is_in_the_books_when_the_answer_comes(path: Path) -> None:
+async def test_accepted_messages_are_recorded_before_the_answer(path: Path) -> None:
     async with Provider(path) as provider:
         client = await provider.connect()
         assert await client.ask(message(1), message(2, attempt=3)) == [
@@ -70,7 +70,7 @@ async def test_a_keyed_one_answers_with_the_first_id_and_counts_that_it_was_aske
     ("fault", "answer"),
     [("refuse", {"refused": "asked_for"}), ("retry", {"retry": "asked_for"}), ("throttle", {"throttled": 0.05})],
 )
-async def test_what_is_not_accepted_is_not_in_the_books(path: Path, fault: str, answer: dict[str, Any]) -> None:
+async def test_refused_messages_are_not_in_the_ledger(path: Path, fault: str, answer: dict[str, Any]) -> None:
     async with Provider(path, f"--{fault}", "1") as provider:
         client = await provider.connect()
         assert await client.ask(message(1)) == [answer]
@@ -195,7 +195,7 @@ async def test_it_continues_its_books_and_cuts_a_torn_line_off(path: Path) -> No
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b"{}\n", b'{"key":"a","again":"a"}\n', b"\n", b"x" * 70_000 + b"\n"])
-def test_a_line_in_the_middle_that_is_no_line_is_an_error_with_its_number(path: Path, line: bytes) -> None:
+def test_an_invalid_line_in_the_middle_is_an_error_with_its_number(path: Path, line: bytes) -> None:
     path.write_bytes(b'{"again":"a"}\n' + line + b'{"again":"a"}\n')
     with pytest.raises(ValueError, match="line 2"):
         read_ledger(path)

@@ -49,6 +49,9 @@ WHERE = {
     "walk.noted": "features/runs/walk/worker.py",
     "walk.before_commit": "features/runs/walk/worker.py",
     "walk.committed": "features/runs/walk/worker.py",
+    "expand.locked": "features/campaigns/worker.py",
+    "expand.before_commit": "features/campaigns/worker.py",
+    "expand.committed": "features/campaigns/worker.py",
     "recovery.fenced": "engine/recoverer.py",
     "recovery.done": "engine/recoverer.py",
     "drain.begun": "pipeline.py",
@@ -206,7 +209,7 @@ async def test_a_bug_while_leaving_loses_nothing(case: Case, point: str) -> None
     await case.settled(sent=NUMBER)
 
 
-async def test_a_spent_budget_ends_the_process_and_says_what_crashed(case: Case) -> None:
+async def test_a_spent_budget_ends_the_process_and_names_the_actor(case: Case) -> None:
     await case.first.start(FAULT="render.done:1:raise", DISPATCHER_SUPERVISOR__RESTARTS_MAX="0")
     await case.write()
     assert await case.first.ended(15) not in (0, -signal.SIGKILL)
@@ -220,7 +223,7 @@ async def test_a_spent_budget_ends_the_process_and_says_what_crashed(case: Case)
 
 
 @pytest.mark.parametrize("point", ["claim.taken", "mark.written", "call.ended"])
-async def test_who_stood_still_past_its_lease_sends_nothing_twice(case: Case, point: str) -> None:
+async def test_an_instance_paused_past_its_lease_sends_nothing_twice(case: Case, point: str) -> None:
     await case.first.start(FAULT=f"{point}:1:stop")
     await case.write()
     assert case.first.process is not None

@@ -50,7 +50,7 @@ async def scene(protocol: ProtocolName = "lines") -> AsyncIterator[Scene]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
-    """What is left is nothing but the end, or a reset."""
+    """The rest of a connection is its end, or a reset."""
     try:
         return await reader.read() == b""
     except ConnectionError:
@@ -359,7 +359,7 @@ async def test_big_answers_and_bulk_loads_go_through_and_are_still_followed(url:
         assert await counter.fetchval("SELECT count(*) FROM counter") == 0
 
 
-def test_what_is_no_postgres_is_not_followed() -> None:
+def test_a_protocol_other_than_postgres_is_not_parsed() -> None:
     talk = follow("postgres")
     assert list(talk.up(b"GET / HTTP/1.1\r\n\r\n")) == []
     assert talk.lost
@@ -377,7 +377,7 @@ class Hasty(Proxy):
         return super()._accept()
 
 
-async def test_it_ends_also_when_somebody_comes_at_that_very_moment() -> None:
+async def test_a_drain_ends_although_a_connection_arrives_at_that_moment() -> None:
     async with asyncio.timeout(10), Upstream() as upstream:
         async with Hasty(f"127.0.0.1:{upstream.port}") as proxy:
             connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", proxy.port))

@@ -85,6 +85,21 @@ async def test_cuts_alone_hold_nothing(server: str) -> None:
     assert report["disturbed"]["kills"] == {}
 
 
+async def test_kills_leave_the_books_of_campaigns_right(server: str) -> None:
+    arguments = ("--campaign", "--kill", "4", "--messages", "4000", "--seed", "13")
+    report = await asyncio.to_thread(selftest, server, *arguments)
+    assert report["violations"] == []
+    assert {run["channel"] for run in report["runs"]} == {"keyed", "keyless"}
+    for run in report["runs"]:
+        tally = report["providers"][run["channel"]]
+        assert (tally["messages"], tally["duplicates"], tally["lost"]) == (2000, 0, 0)
+        assert (run["sent"], run["failed"], run["held"]) == (tally["sent"], tally["failed"], tally["held"])
+        assert run["intended"] == run["sent"] + run["failed"] + run["held"] == 2000
+        assert run["sent"] == tally["accepted"] - tally["held_accepted"]
+        assert (run["status"] == "running") == bool(run["held_ids"])
+    assert await databases(server) == set()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_interrupted_it_leaves_nothing_behind(server: str, number: signal.Signals, tmp_path: Path) -> None:
     process = await asyncio.to_thread(_interrupted, server, number, tmp_path)
@@ -118,7 +133,7 @@ def _interrupted(server: str, number: signal.Signals, folder: Path) -> "subproce
 
 
 def _left(folder: Path) -> list[str]:
-    """What was left behind: files, and processes (replicas, providers) whose command line names the folder."""
+    """The remains of a run: files, and processes (replicas, providers) whose command line names the folder."""
     found = [str(path) for path in folder.iterdir()]
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

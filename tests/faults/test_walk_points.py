@@ -101,7 +101,7 @@ async def test_a_drain_in_the_middle_of_a_walk_is_nobodys_death(case: Case) -> N
     await case.completed(stage)
 
 
-async def test_who_stood_still_past_its_lease_keeps_nobody_waiting(case: Case) -> None:
+async def test_a_walker_paused_past_its_lease_blocks_no_other(case: Case) -> None:
     stage = await case.trigger()
     await case.first.launch(FAULT="walk.before_commit:1:stop")
     assert case.first.process is not None

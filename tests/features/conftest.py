@@ -1,4 +1,4 @@
-"""What the tests of planners share: a stage."""
+"""Fixtures of the tests of planners: a stage."""
 
 from collections.abc import AsyncIterator
 

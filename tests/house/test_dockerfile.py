@@ -32,7 +32,7 @@ def stages() -> list[list[Step]]:
 
 
 def final(word: str) -> list[str]:
-    """What the last stage says with this word."""
+    """The instructions of the last stage with this word."""
     return [step.rest for step in stages()[-1] if step.word == word]
 
 
@@ -42,12 +42,12 @@ def assignments(word: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def test_what_builds_is_not_what_runs() -> None:
+def test_the_build_stage_is_not_in_the_final_image() -> None:
     assert [stage[0].rest for stage in stages()] == ["python:3.11-slim AS build", "python:3.11-slim"]
     assert not [rest for rest in final("RUN") if "pip" in rest]
 
 
-def test_what_is_installed_is_what_is_locked() -> None:
+def test_installed_packages_are_the_locked_ones() -> None:
     installs = [step.rest for stage in stages() for step in stage if re.search(r"\bpip3? install\b", step.rest)]
     assert installs
     assert all("--require-hashes" in rest and "requirements.lock" in rest for rest in installs)

@@ -71,5 +71,5 @@ def test_nothing_is_left_for_later() -> None:
         ("# an ordinary comment", False),
     ],
 )
-def test_what_counts_as_bare(comment: str, bare: bool) -> None:
+def test_an_exemption_without_a_reason_is_bare(comment: str, bare: bool) -> None:
     assert is_bare(comment) is bare

@@ -28,7 +28,7 @@ OUTSIDE = {
 
 @pytest.fixture(scope="module")
 def modules() -> set[str]:
-    """What the linter sees."""
+    """The imports that the linter sees."""
     return set(grimp.build_graph(*ROOTS, cache_dir=None).modules)
 
 

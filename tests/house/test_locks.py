@@ -28,7 +28,7 @@ def pins(lock: str) -> dict[str, set[str]]:
 
 
 def wanted(*extras: str) -> list[Requirement]:
-    """What pyproject.toml asks for."""
+    """The requirements of pyproject.toml."""
     table = project()["project"]
     lists = [table["dependencies"], *(table["optional-dependencies"][extra] for extra in extras)]
     return [Requirement(line) for lines in lists for line in lines]
@@ -53,7 +53,7 @@ def test_a_lock_names_no_place_to_fetch_from(lock: str) -> None:
 
 
 @pytest.mark.parametrize(("lock", "extras"), [(RUN, ["embedded"]), (DEV, ["embedded", "bench", "dev"])])
-def test_what_the_project_asks_for_is_locked(lock: str, extras: list[str]) -> None:
+def test_required_packages_are_locked(lock: str, extras: list[str]) -> None:
     locked = pins(lock)
     missing = [
         str(requirement)
@@ -68,7 +68,7 @@ def test_every_extra_is_locked() -> None:
     assert set(project()["project"]["optional-dependencies"]) == {"embedded", "bench", "dev"}
 
 
-def test_what_runs_is_what_was_tested() -> None:
+def test_installed_versions_are_the_tested_ones() -> None:
     tested = pins(DEV)
     other = {name: versions for name, versions in pins(RUN).items() if tested.get(name) != versions}
     assert not other, other

@@ -106,7 +106,7 @@ def extended(url: str, tmp_path: Path) -> Iterator[Program]:
 
 
 def said(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """What a command has written, if it has succeeded."""
+    """The output of a command that has succeeded."""
     assert done.returncode == 0, done.stderr
     return done.stdout.decode()
 

@@ -45,7 +45,7 @@ def test_nothing_new_is_over_its_limit_and_nothing_listed_grew() -> None:
     assert not grown, f"files over {FILE_LINES_MAX} or functions over {FUNCTION_LINES_MAX} lines: {grown}"
 
 
-def test_what_shrank_is_listed_with_its_new_number_and_what_fits_is_not_listed() -> None:
+def test_the_size_list_shrinks_with_its_files() -> None:
     now = measured()
     stale = {
         name: now.get(name, "fits now: take it off") for name, (lines, _) in OVER.items() if now.get(name) != lines
@@ -57,7 +57,7 @@ def test_every_entry_has_a_reason() -> None:
     assert all(reason.strip() for _, reason in OVER.values())
 
 
-def test_every_file_says_at_its_top_what_it_is() -> None:
+def test_every_file_begins_with_its_purpose() -> None:
     silent = [
         str(path) for path in python_files(FOLDERS) if not ast.get_docstring(ast.parse((ROOT / path).read_text()))
     ]

@@ -1,4 +1,4 @@
-"""What is described: an answer that the document does not have for its operation fails the test that gets it."""
+"""Described answers: an answer that the document does not have for its operation fails the test that gets it."""
 
 import json
 import re

@@ -19,7 +19,7 @@ HOUR = 3_600.0
 
 
 class Hall:
-    """An admission whose configuration and clock are in the hands of a test, and a key."""
+    """An admission with a configuration and a clock that a test sets, and a key."""
 
     def __init__(self, database: Database, api: Api) -> None:
         self.config = Config(api=api)
@@ -89,7 +89,7 @@ async def test_the_use_of_a_key_is_written_once_a_minute(database: Database, con
 
 
 @pytest.mark.parametrize("lane", Lane)
-async def test_what_is_late_keeps_callers_out_unless_it_is_in_bulk(
+async def test_late_deliveries_shed_requests_except_in_bulk(
     database: Database, connection: Connection, lane: Lane
 ) -> None:
     hall = Hall(database, Api(shed_after_seconds=60))

@@ -29,7 +29,7 @@ async def test_only_some_are_worked_on_while_the_dispatcher_is_pressed(pressed: 
     assert (seen, inside) == (most, 0)
 
 
-async def test_who_waits_for_long_keeps_nobody_else_out() -> None:
+async def test_a_long_wait_does_not_block_other_triggers() -> None:
     slots, go_on = RequestSlots(lambda: True, 0.0), asyncio.Event()
     inside = 0
 

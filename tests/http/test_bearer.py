@@ -35,7 +35,7 @@ def test_every_byte_of_its_hash_counts() -> None:
         assert not made.matches(made.hash[:at] + bytes([made.hash[at] ^ 1]) + made.hash[at + 1 :])
 
 
-def test_each_character_is_chosen_by_itself_out_of_so_many_that_nobody_guesses_them() -> None:
+def test_secrets_have_enough_independent_characters() -> None:
     characters = itertools.cycle(string.ascii_letters + string.digits)
     asked: list[str] = []
 
@@ -52,6 +52,6 @@ def test_each_character_is_chosen_by_itself_out_of_so_many_that_nobody_guesses_t
 @pytest.mark.parametrize(
     "change", [lambda t: t[:-1], lambda t: t + "a", lambda t: t.upper(), lambda t: t + "\n", lambda t: ""]
 )
-def test_what_has_not_the_form_of_a_key_is_none(change: object) -> None:
+def test_a_malformed_key_is_not_a_key(change: object) -> None:
     made = bearer.make(secrets.choice)
     assert bearer.read(change(made.text)) is None  # type: ignore[operator]  # a function on texts

@@ -35,7 +35,7 @@ def _goes_on(caller: Caller, path: str, first: Answer, **said: Any) -> int:
     return int(last["done"])
 
 
-async def test_what_fails_while_letters_are_discarded_stays(admin: Caller, inside: Connection) -> None:
+async def test_failures_during_a_discard_stay_listed(admin: Caller, inside: Connection) -> None:
     caller, path = _caller(admin, "fails"), "/dead-letters/deliveries/discard"
     later, *dead = _written(caller, 4)
     await inside.execute(FAIL, dead, 0)
@@ -66,7 +66,7 @@ async def test_only_letters_of_a_time_are_replayed(admin: Caller, inside: Connec
     assert _dead(caller) == set()
 
 
-async def test_what_is_held_while_others_are_settled_stays(admin: Caller, inside: Connection) -> None:
+async def test_deliveries_held_during_a_settlement_stay_held(admin: Caller, inside: Connection) -> None:
     caller, path = _caller(admin, "held"), "/held/resolve"
     later, *held = _written(caller, 4)
     await inside.execute(HOLD, held)

@@ -93,7 +93,7 @@ async def test_a_head_that_can_be_read_in_two_ways_is_refused(admin: Caller, hea
         "A" * 5_000,
     ],
 )
-async def test_a_line_that_is_none_of_http_is_refused(admin: Caller, line: str) -> None:
+async def test_an_invalid_line_of_http_is_refused(admin: Caller, line: str) -> None:
     rest = f"\r\nHost: x\r\nAuthorization: Bearer {admin.key}\r\n\r\n"
     _is_refused(wire.talk(admin.program, (line + rest).encode("latin-1")))
 
@@ -125,12 +125,12 @@ async def test_a_head_without_a_host_is_refused_unless_it_is_older(admin: Caller
         b"\r\n" + WHY,
     ],
 )
-async def test_chunks_that_are_none_are_refused(admin: Caller, body: bytes) -> None:
+async def test_invalid_chunks_are_refused(admin: Caller, body: bytes) -> None:
     _is_refused(wire.talk(admin.program, _chunked(admin, body)))
     assert not admin.program.events("api.failed")
 
 
-async def test_what_follows_a_body_is_no_head(admin: Caller) -> None:
+async def test_bytes_after_a_body_are_not_read_as_a_head(admin: Caller) -> None:
     """A proxy that has looked at the head has not seen it."""
     sound = SIZE[:-2] + b";a=b\r\n" + WHY + b"\r\n0\r\n"
     assert wire.statuses(wire.talk(admin.program, _chunked(admin, sound + b"\r\n", CLOSE))) == [404]
@@ -162,7 +162,7 @@ async def test_requests_in_a_row_are_answered_in_their_order_and_nothing_behind_
     assert garbage.count(b"connection: close") == 1
 
 
-async def test_what_goes_on_behind_its_length_is_no_part_of_it(admin: Caller) -> None:
+async def test_bytes_after_the_content_length_are_not_part_of_the_body(admin: Caller) -> None:
     longer = wire.whole(admin, PAUSE, WHY) + b'{"reason": "y"}'
     assert wire.statuses(wire.talk(admin.program, longer)) == [404]
     hidden = (
@@ -198,7 +198,7 @@ async def test_an_address_of_elsewhere_is_ours(admin: Caller) -> None:
     assert wire.statuses(wire.talk(admin.program, wire.head(admin, "OPTIONS *", CLOSE) + b"\r\n")) == [404]
 
 
-async def test_who_asks_before_it_sends_is_told_to_go_on_or_not(admin: Caller) -> None:
+async def test_expect_continue_is_answered_before_the_body(admin: Caller) -> None:
     asking = f"Content-Length: {len(WHY)}", "Content-Type: application/json", "Expect: 100-continue"
     refused = wire.head(Caller(admin.program, "x"), PAUSE, *asking) + b"\r\n"
     said = wire.talk(admin.program, refused)
@@ -212,7 +212,7 @@ async def test_who_asks_before_it_sends_is_told_to_go_on_or_not(admin: Caller) -
         assert wire.statuses(wire.read(connection)) == [404]
 
 
-async def test_who_sends_too_much_hears_so_while_it_is_still_sending(admin: Caller) -> None:
+async def test_a_too_large_body_is_refused_while_it_is_sent(admin: Caller) -> None:
     large = b'{"reason": "' + b"x" * (6 * 1024 * 1024) + b'"}'
     assert admin.call("POST", "/runs/1/pause", large).status == 413
     with wire.connected(admin.program) as connection:
@@ -221,7 +221,7 @@ async def test_who_sends_too_much_hears_so_while_it_is_still_sending(admin: Call
         assert b"HTTP/1.1 415" in connection.recv(4_096)
 
 
-async def test_who_has_said_everything_hears_the_answer(admin: Caller, inside: Connection) -> None:
+async def test_a_client_that_closes_its_writing_side_gets_the_answer(admin: Caller, inside: Connection) -> None:
     body = json.dumps(delivery("half-closed", scheduled_for=LATER)).encode()
     said = wire.talk(admin.program, wire.whole(admin, "POST /deliveries", body), half_closed=True)
     assert (wire.statuses(said), wire.last(said)["idempotency_key"]) == ([201], "half-closed")
@@ -242,7 +242,7 @@ def _open(program: Program) -> int:
     )
 
 
-async def test_who_goes_away_leaves_all_of_it_or_nothing_and_no_connection(admin: Caller, inside: Connection) -> None:
+async def test_a_disconnected_request_is_whole_or_rolled_back(admin: Caller, inside: Connection) -> None:
     many = {"deliveries": [delivery(f"gone-{number}", scheduled_for=LATER) for number in range(200)]}
     sent = wire.whole(admin, "POST /deliveries/batch", json.dumps(many).encode())
     for number in range(20):
@@ -289,7 +289,7 @@ def _or_not(holds: object) -> bool:
 
 
 @pytest.mark.parametrize("places", [32, 500])
-async def test_a_crowd_that_says_half_a_word_keeps_nobody_out(program: Program, places: int) -> None:
+async def test_half_open_requests_block_no_others(program: Program, places: int) -> None:
     await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places), DISPATCHER_HTTP__HEAD_SECONDS_MAX="600")
     caller = Caller(program, make_key(program))
     with wire.many(program, CROWD, wire.head(caller)):
@@ -298,7 +298,7 @@ async def test_a_crowd_that_says_half_a_word_keeps_nobody_out(program: Program, 
         await program.until(lambda: _open(program) <= places, "there are no more than have a place")
 
 
-async def test_a_crowd_ends_nobody_who_is_being_served(program: Program, connection: Connection) -> None:
+async def test_a_crowd_of_connections_does_not_end_served_requests(program: Program, connection: Connection) -> None:
     places = 32
     await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places), DISPATCHER_HTTP__HEAD_SECONDS_MAX="600")
     caller = Caller(program, make_key(program))
@@ -314,7 +314,7 @@ async def test_a_crowd_ends_nobody_who_is_being_served(program: Program, connect
 
 
 @pytest.mark.parametrize("places", [32, 500])
-async def test_a_crowd_that_is_refused_and_never_ends_its_body_keeps_nobody_out(program: Program, places: int) -> None:
+async def test_refused_connections_with_endless_bodies_block_no_others(program: Program, places: int) -> None:
     await program.start(DISPATCHER_HTTP__CONNECTIONS_MAX=str(places))
     caller = Caller(program, make_key(program))
     nobody = b"POST /deliveries HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
@@ -324,7 +324,7 @@ async def test_a_crowd_that_is_refused_and_never_ends_its_body_keeps_nobody_out(
         await program.until(lambda: _open(program) < places / 2, "who goes on is not listened to for long")
 
 
-async def test_a_crowd_whose_bodies_do_not_come_keeps_no_other_key_out(program: Program) -> None:
+async def test_requests_without_their_bodies_block_no_other_key(program: Program) -> None:
     await program.start(DISPATCHER_API__BODY_SECONDS_MAX="600", DISPATCHER_API__REQUEST_SECONDS_MAX="600")
     crowd, other = (Caller(program, make_key(program)) for _ in range(2))
     half = wire.head(crowd, PAUSE, "Content-Type: application/json", "Content-Length: 15") + b"\r\n{"

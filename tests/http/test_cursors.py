@@ -59,7 +59,7 @@ def test_one_of_a_name_leads_behind_it_in_its_own_list(name: str) -> None:
 
 
 @given(st.datetimes(datetime(1970, 1, 2), timezones=st.just(UTC)))
-def test_a_time_is_a_number_and_one_that_nobody_was_given_is_behind_all(at: datetime) -> None:
+def test_a_cursors_time_is_a_number_and_an_overflow_is_the_last(at: datetime) -> None:
     assert moment(microseconds(at)) == at
     assert moment(ID_MAX) >= at
 

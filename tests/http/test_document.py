@@ -121,7 +121,7 @@ def test_names_are_in_snake_case_but_for_those_that_are_agreed_upon() -> None:
 
 
 @pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.makes], ids=lambda one: one.operation)
-def test_what_is_made_leads_to_what_can_be_done_with_it(one: Endpoint) -> None:
+def test_created_resources_link_to_their_operations(one: Endpoint) -> None:
     answers = document(ENDPOINTS)["paths"][one.path][one.method.lower()]["responses"]
     assert one.makes is not None
     name, field = one.makes

@@ -90,7 +90,7 @@ async def test_a_key_may_revoke_itself(admin: Caller) -> None:
         ({"hash": "x"}, "$.hash"),
     ],
 )
-async def test_what_is_wrong_with_a_new_key_is_named(admin: Caller, fields: dict[str, object], path: str) -> None:
+async def test_faults_of_a_new_key_are_named(admin: Caller, fields: dict[str, object], path: str) -> None:
     assert list(admin.post("/keys", NEW | {"name": "wrong"} | fields).faults) == [path]
 
 
@@ -135,7 +135,7 @@ async def test_only_operators_reach_beyond_their_workspace(admin: Caller) -> Non
     assert admin.post("/keys/for-acme/revoke", WHY | {"tenant_id": "acme"}).status == 200
 
 
-async def test_what_operators_do_is_not_taken_for_what_a_key_of_the_same_name_does(admin: Caller) -> None:
+async def test_actions_of_operators_and_of_a_key_with_their_name_are_kept_apart(admin: Caller) -> None:
     elsewhere = {"tenant_id": "acme", "workspace_id": "default"}
     theirs = Caller(admin.program, create(admin, "namesake", role="systemAdmin", **elsewhere).json["key"])
     ours = Caller(admin.program, create(admin, "namesake", role="systemAdmin").json["key"])
@@ -159,7 +159,7 @@ async def test_what_operators_do_is_not_taken_for_what_a_key_of_the_same_name_do
 
 
 @pytest.mark.parametrize("own", [("default", "other"), ("acme", "default")])
-async def test_who_shares_half_a_name_with_the_operators_is_none(admin: Caller, own: tuple[str, str]) -> None:
+async def test_a_workspace_sharing_half_the_operators_name_is_not_theirs(admin: Caller, own: tuple[str, str]) -> None:
     neighbour = Caller(admin.program, make_key(admin.program, "systemAdmin", *own))
     for tenant, workspace in (("default", "default"), ("acme", "other")):
         answer = create(neighbour, "not-mine", tenant_id=tenant, workspace_id=workspace)
@@ -168,7 +168,7 @@ async def test_who_shares_half_a_name_with_the_operators_is_none(admin: Caller, 
     assert (paused.status, "api.operators" in paused.json["detail"]) == (403, True), paused
 
 
-async def test_without_operators_nobody_reaches_beyond_his_workspace(program: Program, tmp_path: Path) -> None:
+async def test_without_operators_keys_reach_only_their_workspace(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "dispatcher.toml"
     file.write_text('[api]\noperators = ""\n')
     await program.start("--config", str(file))

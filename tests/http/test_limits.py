@@ -22,7 +22,7 @@ def _is_problem(answer: Answer, status: int, name: str) -> None:
     assert answer.json["request_id"] == answer.headers["x-request-id"]
 
 
-async def test_a_body_that_is_too_large_is_refused_whether_it_says_so_or_not(program: Program) -> None:
+async def test_a_too_large_body_is_refused_with_or_without_content_length(program: Program) -> None:
     await program.start(DISPATCHER_API__BODY_BYTES_MAX="2000", DISPATCHER_API__BATCH_BYTES_MAX="4000")
     caller = Caller(program, make_key(program))
     assert caller.post("/deliveries", delivery("small")).status == 201
@@ -38,7 +38,7 @@ def _head(key: str | None) -> str:
 
 
 def _talk(program: Program, sent: bytes, half_closed: bool = False) -> bytes:
-    """What is answered to these bytes, up to the end of the head."""
+    """The answer to these bytes, up to the end of the head."""
     place = urlsplit(program.address)
     with socket.create_connection((place.hostname, place.port), timeout=20) as connection:
         connection.sendall(sent)
@@ -71,7 +71,7 @@ async def test_two_lengths_are_refused(admin: Caller) -> None:
         assert _talk(admin.program, smuggled.encode()).startswith(b"HTTP/1.1 400")
 
 
-async def test_a_body_says_that_it_is_json(admin: Caller) -> None:
+async def test_a_body_needs_the_json_media_type(admin: Caller) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         answer = admin.call("POST", "/deliveries", b"{}", [("content-type", kind)])
         _is_problem(answer, 415, "unsupported-media-type")
@@ -127,7 +127,7 @@ async def test_a_faulty_parameter_is_named(admin: Caller, query: str, path: str)
     assert list(answer.faults) == [path]
 
 
-async def test_all_that_is_wrong_with_a_request_is_told_at_once(admin: Caller) -> None:
+async def test_all_faults_of_a_request_are_reported_at_once(admin: Caller) -> None:
     twice = b'{"reason": "a", "reason": "b", "why": 1}'
     answer = admin.call("POST", "/runs/1/pause?now=1", twice, [("idempotency-key", "a b")])
     _is_problem(answer, 400, "faulty-request")
@@ -137,7 +137,7 @@ async def test_all_that_is_wrong_with_a_request_is_told_at_once(admin: Caller) -
     assert {"query.now", "$.chanel"} <= set(answer.faults)
 
 
-async def test_what_is_not_there_is_a_problem_too(admin: Caller) -> None:
+async def test_a_missing_resource_is_a_problem(admin: Caller) -> None:
     _is_problem(admin.get("/nothing"), 404, "not-found")
     _is_problem(admin.call("DELETE", "/runs"), 405, "method-not-allowed")
     for number in ("0", "-1", "x", "9" * 30, "1e3", "%00", "\u0663".encode().hex()):
@@ -151,7 +151,7 @@ async def test_a_request_has_the_id_that_it_came_with_or_one_of_ours(admin: Call
     assert all(one.isalnum() for one in made)
 
 
-async def test_long_answers_are_compressed_for_who_can_read_that(admin: Caller) -> None:
+async def test_long_answers_are_compressed_for_clients_that_accept_it(admin: Caller) -> None:
     plain = admin.get("/openapi.json")
     short = admin.get("/openapi.json", accept_encoding="gzip")
     assert short.headers["content-encoding"] == "gzip"
@@ -179,7 +179,7 @@ async def test_long_answers_are_compressed_for_who_can_read_that(admin: Caller) 
         ("", False),
     ],
 )
-async def test_who_says_that_he_cannot_read_it_is_not_sent_it(admin: Caller, said: str, compressed: bool) -> None:
+async def test_a_client_that_does_not_accept_the_type_is_refused(admin: Caller, said: str, compressed: bool) -> None:
     answer = admin.get("/openapi.json", accept_encoding=said)
     assert (answer.headers.get("content-encoding") == "gzip") is compressed
 

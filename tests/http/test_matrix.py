@@ -12,6 +12,7 @@ from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.roles import Right, Role
 from tests.http.test_roles import AGREED
 from tests.support.caller import Answer, Caller, delivery, make_key
+from tests.support.home import dead_job
 from tests.support.program import Program
 from tests.support.scene import Connection
 
@@ -34,6 +35,11 @@ ABOUT: dict[str, str | None] = {
     "resolveHeld": "held",
     "listDeadRuns": "dead_letters",
     "listDeadDeliveries": "dead_letters",
+    "listDeadJobs": "dead_letters",
+    "replayDeadJob": "dead_letters",
+    "discardDeadJob": "dead_letters",
+    "replayDeadJobs": "dead_letters",
+    "discardDeadJobs": "dead_letters",
     "replayDeadRun": "dead_letters",
     "discardDeadRun": "dead_letters",
     "replayDeadDelivery": "dead_letters",
@@ -107,6 +113,25 @@ ABOUT: dict[str, str | None] = {
     "createPause": "pauses",
     "getPause": "pauses",
     "resumePause": "pauses",
+    "listCampaigns": "campaigns",
+    "getCampaign": "campaigns",
+    "putCampaign": "campaigns",
+    "deleteCampaign": "campaigns",
+    "planCampaign": "campaigns",
+    "deployCampaign": "campaigns",
+    "testCampaign": "campaigns",
+    "listCampaignRuns": "campaigns",
+    "getCampaignRun": "campaigns",
+    "pauseCampaignRun": "campaigns",
+    "resumeCampaignRun": "campaigns",
+    "cancelCampaignRun": "campaigns",
+    "setCampaignRunRate": "campaigns",
+    "replayCampaignRun": "campaigns",
+    "listCampaignRunJobs": "campaigns",
+    "traceCampaignRun": "campaigns",
+    "getCampaignRunAudit": "campaigns",
+    "checkCampaignRun": "campaigns",
+    "seeAudience": "campaigns",
     "listContacts": "contacts",
     "createContact": "contacts",
     "getContact": "contacts",
@@ -160,6 +185,8 @@ ROWS = (
     "* FROM dispatcher.webhook_endpoints",
     "* FROM dispatcher.contacts",
     "* FROM dispatcher.sequences",
+    "* FROM dispatcher.campaigns",
+    "id, rate, paused_at, cancelled_at FROM dispatcher.campaign_runs",
 )
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
 WAITING = "waits"
@@ -182,7 +209,7 @@ def _call(caller: Caller, one: Endpoint, names: dict[str, str], headers: Sequenc
     return caller.call(one.method, path, dict(one.example) | own, headers)
 
 
-async def _names(admin: Caller) -> dict[str, str]:
+async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     """Something of each kind in the default workspace, by what stands for it in paths."""
     waiting = admin.post("/deliveries", delivery(WAITING, scheduled_for=LATER)).json["id"]
     endpoint = {"name": "welcome", "url": "https://example.org/", "events": ["run.*"], "reason": "a test"}
@@ -200,9 +227,16 @@ async def _names(admin: Caller) -> dict[str, str]:
     assert admin.call("PUT", f"/objects/{fresh}", file).status == 201
     own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects")}
     assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
+    text = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello"}}}, "publish": True}
+    assert admin.call("PUT", f"/templates/{fresh}.sent", text).status == 201
+    campaign = {"channel": "sms", "template": f"{fresh}.sent", "audience": {"contacts": [fresh]}}
+    assert admin.call("PUT", f"/campaigns/{fresh}", campaign).status == 201
+    deployed = admin.post(f"/campaigns/{fresh}/deploy", {"scheduled_for": LATER}).json["run_id"]
+    own |= {"campaigns.name": fresh, "campaign_run_id": str(deployed)}
     erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
     own |= await _sequence(admin, fresh)
     own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
+    own["job_id"] = str(await dead_job(inside))
     return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
 
 
@@ -227,10 +261,10 @@ def test_every_endpoint_is_about_what_was_agreed_upon() -> None:
 
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
-async def test_who_may_is_let_through_and_who_may_not_is_not(
+async def test_requests_are_allowed_by_the_rights_of_their_key(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
-    names = await _names(admin)
+    names = await _names(admin, inside)
     for role, rights in AGREED.items():
         answer = _call(Caller(admin.program, keys[role]), one, names)
         if ABOUT[one.operation] in (None, *rights):
@@ -241,10 +275,10 @@ async def test_who_may_is_let_through_and_who_may_not_is_not(
 
 
 @pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
-async def test_what_is_elsewhere_is_not_there(
+async def test_things_of_another_workspace_do_not_exist(
     one: Endpoint, admin: Caller, inside: Connection, keys: dict[str, str]
 ) -> None:
-    names = await _names(admin)
+    names = await _names(admin, inside)
     before = await _state(inside)
     for place in FOREIGN:
         answer = _call(Caller(admin.program, keys["/".join(place)]), one, names)
@@ -258,7 +292,7 @@ async def test_what_is_elsewhere_is_not_there(
             assert (answer.json["tenant_id"], answer.json["workspace_id"]) == place
         elif one.method == "GET":
             assert names["templates.name"].encode() not in answer.body
-            here = {"deliveries": "delivery_id", "runs": "run_id"}.get(one.tag)
+            here = {"deliveries": "delivery_id", "runs": "run_id", "campaign-runs": "campaign_run_id"}.get(one.tag)
             assert here is None or names[here] not in {
                 str(row.get("id", row.get("execution_id"))) for row in _listed(answer)
             }
@@ -267,7 +301,7 @@ async def test_what_is_elsewhere_is_not_there(
 
 @pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.method == "POST"], ids=lambda one: one.operation)
 async def test_every_post_is_done_once_under_its_key(one: Endpoint, admin: Caller, inside: Connection) -> None:
-    names = await _names(admin)
+    names = await _names(admin, inside)
     fresh, spent = ([("idempotency-key", uuid4().hex)] for _ in range(2))
     assert admin.call("POST", "/suppressions/check", {"address": "x@example.org"}, spent).status == 200
     assert _call(admin, one, names, spent).status == 422

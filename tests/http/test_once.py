@@ -50,7 +50,7 @@ async def test_many_at_once_are_done_once(admin: Caller, inside: Connection) -> 
     assert await inside.fetchval(SIGNALS, run) == 1
 
 
-async def test_what_was_refused_may_be_tried_again(admin: Caller, inside: Connection) -> None:
+async def test_a_refused_trigger_may_be_repeated(admin: Caller, inside: Connection) -> None:
     once = {"idempotency_key": "again"}
     assert admin.post("/deliveries", delivery("again", template_name="nowhere") | {"body": None}, **once).status == 400
     assert admin.post("/deliveries", delivery("again"), **once).status == 201
@@ -65,7 +65,7 @@ async def test_a_key_is_of_one_workspace(admin: Caller) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256])
-async def test_a_key_that_is_none_is_refused(admin: Caller, key: str) -> None:
+async def test_an_invalid_key_is_refused(admin: Caller, key: str) -> None:
     answer = admin.post("/runs/1/pause", {"reason": "x"}, idempotency_key=key)
     assert list(answer.faults) == ["header.Idempotency-Key"]
 

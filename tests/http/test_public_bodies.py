@@ -19,7 +19,7 @@ ANN = Links("", LINKS).url(Subscription("default", "email", "ann@example.org", N
 
 
 @pytest.mark.parametrize("path", ["/receipts/generic", ANN], ids=["receipts", "unsubscribing"])
-async def test_a_crowd_whose_bodies_do_not_come_keeps_nobody_out(program: Program, path: str) -> None:
+async def test_requests_without_their_bodies_block_no_others(program: Program, path: str) -> None:
     await program.start(
         DISPATCHER_RECEIPTS__GENERIC_SECRETS=SECRET,
         DISPATCHER_UNSUBSCRIBE__SECRETS=LINKS,

@@ -56,7 +56,7 @@ def test_a_sound_body_becomes_its_model() -> None:
     assert reading.read(b'{"name": "a", "inner": [{"size": 2}]}', Outer) == Outer("a", [Inner(2)])
 
 
-def test_every_fault_is_told_with_its_path() -> None:
+def test_every_fault_has_its_path() -> None:
     faults = _refused(b'{"inner": [{"size": 0}, {"sise": 1}, 3], "nmae": "x", "limit": "1", "a b": 1}')
     assert set(faults) == {
         "$.name",
@@ -92,12 +92,12 @@ def test_a_name_that_stands_twice_is_refused_wherever_it_does() -> None:
         (b"1" * 5_000, "is not JSON"),
     ],
 )
-def test_what_is_no_json_object_is_refused_in_words(body: bytes, words: str) -> None:
+def test_invalid_json_objects_are_refused_with_words(body: bytes, words: str) -> None:
     assert words in _refused(body)["$"]
 
 
 @pytest.mark.parametrize("escape", [r"\u0000", r"\ud800", r"\uDFFF"])
-def test_what_nobody_can_keep_is_refused(escape: str) -> None:
+def test_texts_that_cannot_be_stored_are_refused(escape: str) -> None:
     assert list(_refused(f'{{"name": "a{escape}b"}}'.encode())) == ["$.name"]
 
 
@@ -111,7 +111,7 @@ def test_what_nobody_can_keep_is_refused(escape: str) -> None:
         (b'{"at": "9999-12-31T23:59:59-14:00"}', "$.at", "is out of range"),
     ],
 )
-def test_what_has_too_many_or_cannot_be_kept_is_told_where_it_stands(body: bytes, path: str, words: str) -> None:
+def test_excess_or_unstorable_values_are_refused_with_their_path(body: bytes, path: str, words: str) -> None:
     with pytest.raises(Problem) as caught:
         reading.read(body, Dated)
     assert [(fault.path, fault.message) for fault in caught.value.faults] == [(path, words)]
@@ -193,7 +193,7 @@ def test_parameters_are_read_as_what_they_are() -> None:
     assert {fault.path for fault in caught.value.faults} == {"query.name", "query.limit", "query.nane"}
 
 
-def test_a_null_is_no_parameter() -> None:
+def test_a_null_is_not_a_parameter() -> None:
     with pytest.raises(Problem) as caught:
         reading.read_query([("name", "null"), ("size", "null")], Maybe)
     assert [fault.path for fault in caught.value.faults] == ["query.size"]
@@ -244,7 +244,7 @@ def test_a_name_that_stands_twice_is_found_however_it_is_hidden(body: bytes, pat
     ),
     st.booleans(),
 )
-def test_what_is_read_quickly_is_what_the_library_reads(value: object, escaped: bool) -> None:
+def test_the_fast_reader_agrees_with_the_library(value: object, escaped: bool) -> None:
     try:
         body = json.dumps(value, ensure_ascii=escaped).encode()
     except UnicodeEncodeError:

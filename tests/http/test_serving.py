@@ -27,7 +27,7 @@ async def test_a_bug_is_in_the_log_under_the_id_of_its_request(program: Program,
     assert (line["request_id"], line["operation"]) == ("trace-17", "createDelivery")
 
 
-async def test_what_takes_too_long_altogether_is_given_up_and_undone(program: Program, connection: Connection) -> None:
+async def test_a_request_over_its_time_is_rolled_back(program: Program, connection: Connection) -> None:
     await program.start(DISPATCHER_API__REQUEST_SECONDS_MAX="3")
     await connection.execute(SLOW)
     caller = Caller(program, make_key(program))

@@ -116,7 +116,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_what_is_waited_for_has_its_time_and_no_more(case: _Case) -> None:
+async def test_a_wait_ends_at_its_timeout(case: _Case) -> None:
     app = _App(reads=case.reads, size=case.size)
     async with _connected(app) as (connection, reader, writer):
         writer.write(case.sent)

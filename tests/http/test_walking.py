@@ -65,6 +65,13 @@ LISTS = (
         f"DELETE FROM dispatcher.schedules WHERE {_HERE} AND name = $1",
     ),
     List(
+        "/campaigns",
+        "name",
+        "INSERT INTO dispatcher.campaigns (tenant_id, workspace_id, name, channel, template_name, audience, "
+        "updated_by) VALUES ('walked', 'here', $1, 'sms', 'x', '{\"all\": true}', 'x') RETURNING name",
+        f"DELETE FROM dispatcher.campaigns WHERE {_HERE} AND name = $1",
+    ),
+    List(
         "/suppressions",
         "address",
         _ADDRESS,
@@ -135,7 +142,7 @@ async def _make(connection: Connection, one: List, name: str) -> str | int:
 
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("one", LISTS, ids=lambda one: one.path)
-async def test_what_stays_is_met_once_whatever_comes_and_goes(
+async def test_rows_that_stay_are_listed_once_while_others_change(
     one: List, limit: int, walker: Caller, connection: Connection
 ) -> None:
     tag = f".{limit}"

@@ -41,7 +41,7 @@ def talk(program: Program, sent: bytes, *, half_closed: bool = False) -> bytes:
 
 
 def read(connection: socket.socket) -> bytes:
-    """What comes until the other side closes."""
+    """The bytes until the peer closes."""
     said = b""
     while some := connection.recv(65_536):
         said += some

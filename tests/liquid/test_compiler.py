@@ -33,14 +33,14 @@ def _part(kind: str, text: str, partials: dict[str, str] | None = None, rights: 
 
 
 def _compiled(part: Part, values: dict[str, Any]) -> str | None:
-    """What compiled code alone says."""
+    """The output of compiled code alone."""
     if not part.compile():
         return None
     return part._by_function(values)
 
 
 def _bounded(part: Part, values: dict[str, Any]) -> str | TemplateError:
-    """What the library says within our bounds."""
+    """The output of the library within our bounds."""
     try:
         return part._by_library(values)
     except TemplateError as fault:
@@ -48,7 +48,7 @@ def _bounded(part: Part, values: dict[str, Any]) -> str | TemplateError:
 
 
 def _library(kind: str, text: str, values: dict[str, Any]) -> str | Exception:
-    """What the library says as anybody has it."""
+    """The output of the library by itself."""
     environment = Environment(undefined=StrictUndefined, autoescape=kind == "html", loader=DictLoader(dict(PARTIALS)))
     try:
         return environment.from_string(text).render(values)
@@ -64,7 +64,7 @@ def _placeless(text: str | Exception) -> str:
 # Making templates takes longer than rendering them, and longer still beside other work.
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), templates, data)
-def test_what_is_compiled_renders_what_the_library_renders(kind: str, text: str, values: dict[str, Any]) -> None:
+def test_compiled_templates_render_as_the_library_does(kind: str, text: str, values: dict[str, Any]) -> None:
     try:
         part = _part(kind, text, PARTIALS, frozenset({RAW_HTML}))
     except TemplateError:
@@ -122,7 +122,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", COMPILED.values(), ids=COMPILED)
-def test_what_templates_are_made_of_is_compiled(kind: str, text: str) -> None:
+def test_common_template_constructs_are_compiled(kind: str, text: str) -> None:
     values = VALUES | {"c": "there", "k1": "<", "out": 1, "__import__": "a word"}
     part = _part(kind, text, PARTIALS)
     compiled = _compiled(part, values)
@@ -146,7 +146,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("text", LEFT.values(), ids=LEFT)
-def test_what_is_not_compiled_is_left_to_the_library(text: str) -> None:
+def test_templates_that_are_not_compiled_are_rendered_by_the_library(text: str) -> None:
     part = _part("text", text, PARTIALS)
     assert not part.compile()
     assert part.render(VALUES) == _library("text", text, VALUES)

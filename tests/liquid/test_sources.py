@@ -11,7 +11,7 @@ def _renderer() -> Renderer:
     return Renderer(Bounds(262_144, 262_144, 100_000, 100))
 
 
-def test_every_fault_of_every_part_is_told_with_its_line() -> None:
+def test_every_fault_of_every_part_has_its_line() -> None:
     sources = Sources(
         {
             "subject": "{{ a | nope }}",
@@ -38,7 +38,7 @@ def test_every_fault_of_every_part_is_told_with_its_line() -> None:
         ("{% if a %}", "expected tag endif"),
     ],
 )
-def test_what_can_never_be_rendered_is_a_fault(text: str, words: str) -> None:
+def test_a_template_that_can_never_render_is_a_fault(text: str, words: str) -> None:
     partials = {
         "self": "{% render 'self' %}",
         "ping": "{% include 'pong' %}",
@@ -142,7 +142,7 @@ def test_a_fault_reads_as_one_line() -> None:
 
 
 @pytest.mark.parametrize("broken", ["{{ b | }}", "{% if b == %}x{% endif %}", "{% assign b = %}", "{{ b"])
-def test_what_breaks_off_is_a_fault_of_the_line_on_which_it_stands(broken: str) -> None:
+def test_an_unclosed_tag_is_a_fault_with_its_line(broken: str) -> None:
     (fault,) = faults(Sources({"text": f"{{{{ a }}}}\n\n{broken}"}))
     assert fault.line == 3
 

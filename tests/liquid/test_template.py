@@ -107,7 +107,7 @@ def test_a_template_that_is_not_an_object_of_texts_is_refused(source: str) -> No
         _renderer().render(source, "{}")
 
 
-def test_what_is_too_large_is_refused_by_its_name() -> None:
+def test_a_too_large_template_is_refused_by_the_name_of_its_limit() -> None:
     with pytest.raises(TemplateError, match=r"^template: larger"):
         _renderer(template_bytes_max=50).render(json.dumps({"body": "x" * 100}), "{}")
     with pytest.raises(TemplateError, match=r"^variables: larger"):
@@ -279,7 +279,7 @@ def test_deep_variables_are_rendered_or_refused(depth: int) -> None:
         _renderer().render('{"body": "{{ a }}"}', '{"a":' + "[" * depth + "]" * depth + "}")
 
 
-def test_what_was_compiled_is_kept_and_bounded() -> None:
+def test_the_cache_of_compiled_templates_is_bounded() -> None:
     renderer = _renderer(templates_cached_max=3)
     for number in range(10):
         renderer.render(json.dumps({"body": f"{number}"}), "{}")

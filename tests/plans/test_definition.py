@@ -268,7 +268,7 @@ def test_a_node_whose_fields_do_not_fit_its_type_is_refused(wrong: Definition, p
 
 
 @pytest.mark.parametrize(("wrong", "place", "words"), STEPS)
-def test_a_step_that_says_no_call_is_refused(wrong: Definition, place: str, words: str) -> None:
+def test_a_step_without_a_call_is_refused(wrong: Definition, place: str, words: str) -> None:
     found = refused(steps(STEP, wrong))
     assert [path for path, said in found if words in said] == [f"$.steps[1]{place}"], found
 
@@ -318,13 +318,13 @@ def test_every_fault_is_named_at_once() -> None:
         (mail(variables={1: 2}), "$.variables", "has a key that is not a text: int"),
     ],
 )
-def test_what_is_too_much_is_refused_by_the_name_of_its_limit(definition: Definition, place: str, words: str) -> None:
+def test_exceeded_limits_are_refused_by_name(definition: Definition, place: str, words: str) -> None:
     ((path, said),) = refused(definition)
     assert path == place
     assert words in said
 
 
-def test_what_is_nested_too_deep_is_refused() -> None:
+def test_too_deep_nesting_is_refused() -> None:
     deep: Any = {}
     for _ in range(900):
         deep = {"a": [deep]}
@@ -488,7 +488,7 @@ def test_a_built_in_function_needs_its_channel() -> None:
     ]
 
 
-def test_what_a_trigger_must_bring_is_what_no_step_provides() -> None:
+def test_required_variables_are_those_that_no_step_provides() -> None:
     made = plan(
         graph(
             mail(

@@ -38,7 +38,7 @@ def test_the_plan_of_a_graph_has_every_node_and_every_edge(definition: Definitio
 
 @no_deadline
 @given(definitions)
-def test_a_good_definition_says_the_same_in_every_writing(definition: Definition) -> None:
+def test_a_definition_is_equal_in_every_notation(definition: Definition) -> None:
     plan = plan_of(definition)
     assert plan_of(json.dumps(definition)) == plan
     assert plan_of(json.dumps(definition, indent=2).encode()) == plan
@@ -58,7 +58,7 @@ def test_every_node_is_drawn(definition: Definition) -> None:
 
 @no_deadline
 @given(definitions, spoilt())
-def test_a_difference_is_none_only_where_there_is_none(one: Definition, other: Any) -> None:
+def test_equal_definitions_have_no_difference(one: Definition, other: Any) -> None:
     assert difference(one, one) == []
     if isinstance(compile_definition(other, KNOWN), Plan) and compile_definition(other, KNOWN) != plan_of(one):
         assert difference(one, other)
@@ -66,7 +66,7 @@ def test_a_difference_is_none_only_where_there_is_none(one: Definition, other: A
 
 @settings(no_deadline, max_examples=400)
 @given(spoilt())
-def test_what_was_spoilt_is_a_plan_or_is_refused_precisely(definition: Definition) -> None:
+def test_a_mutated_definition_is_a_plan_or_is_refused_precisely(definition: Definition) -> None:
     made = compile_definition(definition, KNOWN)
     if isinstance(made, Plan):
         assert decode(encode(made)) == made

@@ -98,7 +98,7 @@ def test_mermaid_has_a_shape_for_each_type_and_escapes_what_would_end_a_text() -
     ]
 
 
-def test_what_a_terminal_would_obey_is_not_drawn() -> None:
+def test_control_characters_are_not_drawn() -> None:
     definition = copy.deepcopy(DEFINITION)
     definition["nodes"][0]["to"] = "a\x1b[31m\u202e" + "b" * 200
     drawn = drawing(plan(definition)) + mermaid(plan(definition))

@@ -101,7 +101,7 @@ def test_of_very_many_recipients_the_first_ones_are_shown() -> None:
     assert all(bool(one.parts) == one.rendered for one in messages)
 
 
-def test_what_is_shown_of_all_nodes_together_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rendered_output_of_all_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bodies of 12 bytes are over 20 of them; what comes then is named, and not shown."""
     monkeypatch.setattr(planned, "SHOWN_BYTES_MAX", 20)
     one = rendering()

@@ -42,7 +42,7 @@ def test_a_branch_names_what_it_depends_on() -> None:
     assert (well.is_skipped, well.order is not None) == (False, True)
 
 
-def test_what_a_function_answers_is_made_up_from_what_is_read_of_it() -> None:
+def test_assumed_function_answers_have_the_fields_that_are_read() -> None:
     nodes = {
         "crm": Call(step=1, function="f", action="a"),
         "how": Branch(step=2),
@@ -94,7 +94,7 @@ def test_each_digest_has_a_window_of_its_own() -> None:
     assert {one.node: one.at for one in found if one.order} == {"one": NOW + 60, "two": NOW + 600}
 
 
-def test_what_would_fail_says_why_and_ends_there() -> None:
+def test_a_simulated_failure_has_its_reason_and_ends_the_path() -> None:
     (one,) = steps(plan({"one": send(1, "{{ absent }}"), "two": send(2)}))
     assert (one.error, one.order) == ("to: missing variable: absent", None)
 

@@ -80,7 +80,7 @@ def test_every_format_gives_the_same_value(text: str | bytes) -> None:
         ("a: " + "x" * DEFINITION_BYTES_MAX, "$: has 1048579 bytes, over 1048576"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_its_place(text: str | bytes, words: str) -> None:
+def test_values_that_cannot_be_stored_are_refused_with_their_path(text: str | bytes, words: str) -> None:
     assert words in refusal(text)
 
 

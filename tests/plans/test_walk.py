@@ -178,7 +178,7 @@ def test_a_failed_node_may_be_passed() -> None:
     assert Entry(node="one", step=1, event="failed", added={"step_1_error": "refused"}, error="refused") in world.log
 
 
-def test_what_cannot_be_rendered_fails_its_node_before_anything_is_ordered() -> None:
+def test_a_node_that_cannot_render_fails_before_it_orders_a_delivery() -> None:
     world = World(plan({"one": send(1, "{{ user.email }}")}), {"user": {}})
     answer = world.walk()
     assert (answer.status, answer.error) == ("failed", "to: missing variable: user.email")
@@ -186,7 +186,7 @@ def test_what_cannot_be_rendered_fails_its_node_before_anything_is_ordered() -> 
     assert world.events("one") == ["started", "failed"]
 
 
-def test_what_runs_beside_a_failed_node_is_cancelled_and_goes_on_when_it_is_replayed() -> None:
+def test_branches_beside_a_failed_node_are_cancelled_and_resumed_by_a_replay() -> None:
     world = World(plan({"start": Join(step=1), "one": send(2), "two": send(3), "end": send(4)}, FORK))
     world.walk()
     world.ends("one", "failed")
@@ -201,7 +201,7 @@ def test_what_runs_beside_a_failed_node_is_cancelled_and_goes_on_when_it_is_repl
     assert [one.node for one in world.walk().orders] == ["end"]
 
 
-def test_what_a_failing_walk_has_begun_is_begun_anew() -> None:
+def test_a_failed_walk_starts_again_from_its_beginning() -> None:
     nodes = {"start": Join(step=1), "one": send(2), "two": send(3, "{{ absent }}"), "end": send(4)}
     world = World(plan(nodes, FORK))
     answer = world.walk()
@@ -214,7 +214,7 @@ def test_what_a_failing_walk_has_begun_is_begun_anew() -> None:
     assert world.events("two") == ["started", "failed"] * 2
 
 
-def test_what_was_not_entered_when_the_run_failed_is_not_lost() -> None:
+def test_nodes_not_entered_when_a_run_failed_are_not_lost() -> None:
     nodes = {"start": Join(step=1), "one": send(2), "two": send(3), "after": send(4)}
     world = World(plan(nodes, {"start": ["one", "two"], "one": ["after"]}))
     world.walk()
@@ -284,7 +284,7 @@ def test_one_walk_orders_no_more_than_it_may() -> None:
     assert ordered == [["n2", "n3"], ["n4", "n5"], ["n6"]]
 
 
-def test_a_walk_that_was_cut_short_says_so_where_only_a_join_is_left() -> None:
+def test_a_shortened_walk_is_reported_where_only_a_join_is_left() -> None:
     nodes = {"start": Join(step=1), "one": send(2), "rest": Join(step=3), "end": send(4), "more": send(5)}
     ways: Ways = {"start": ["one", "rest"], "one": ["end", "more"], "rest": ["end"]}
     world = World(plan(nodes, ways), bounds=Bounds(deliveries_max=1))
@@ -377,7 +377,7 @@ def test_an_event_that_came_before_counts_and_the_oldest_is_taken() -> None:
     assert (world.vars["one"], world.vars["two"]) == ({"n": 3}, {"n": 9})
 
 
-def test_what_was_added_in_a_walk_is_there_for_the_nodes_after_it() -> None:
+def test_variables_added_in_a_walk_are_read_by_later_nodes() -> None:
     nodes = {"how": Branch(step=3), "one": Wait(step=1, event="paid"), "two": send(2, "{{ one.by }}")}
     world = World(plan(nodes, {"how": [("one", "n == 1")], "one": ["two"]}), {"n": 1})
     world.signals = [Signal(1, "paid", {"by": "ann"})]

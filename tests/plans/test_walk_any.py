@@ -176,7 +176,7 @@ def _bring_to_its_end(world: Checked) -> None:
 
 
 def _check_log(world: World, *, replayed: bool) -> None:
-    """Who was visited, and in which order."""
+    """The visited nodes, in their order."""
     started = [one.node for one in world.log if one.event == "started"]
     skipped = [one.node for one in world.log if one.event == "skipped"]
     assert len(skipped) == len(set(skipped))
@@ -243,7 +243,7 @@ def test_a_run_that_is_over_or_paused_orders_nothing(given_plan: Plan, data: st.
 
 @no_deadline
 @given(plans(), st.data())
-def test_what_is_handed_in_is_never_changed(given_plan: Plan, data: st.DataObject) -> None:
+def test_arguments_of_a_walk_are_never_changed(given_plan: Plan, data: st.DataObject) -> None:
     world = Checked(given_plan, INPUT)
     world.walk()
     for _ in range(data.draw(st.integers(0, 10))):

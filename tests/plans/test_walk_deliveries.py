@@ -1,4 +1,4 @@
-"""What nodes order: recipients, templates, variables and bodies, out of the context."""
+"""The deliveries that nodes order: recipients, templates, variables and bodies, out of the context."""
 
 from typing import Any
 
@@ -208,7 +208,7 @@ def test_null_and_an_empty_text_are_there() -> None:
         ("{{ step_1_result.a }}", {"step_1_result": {"b": 1}}, ""),
     ],
 )
-def test_what_a_step_has_not_provided_is_empty(text: str, given: dict[str, Any], rendered: str) -> None:
+def test_a_variable_that_a_step_did_not_provide_is_empty(text: str, given: dict[str, Any], rendered: str) -> None:
     node, before = Call(step=7, function="f", action="a", payload=text), msgspec.json.encode(given)
     assert msgspec.json.decode(ordered(node, given).variables["body"])["payload"] == rendered
     assert msgspec.json.encode(given) == before

@@ -33,7 +33,7 @@ def test_a_time_that_is_over_is_not_awaited() -> None:
 
 
 @pytest.mark.parametrize("at", ["soon", "1970-01-01", "1970-01-01T00:16:40", "", None, 17, ["1970-01-01T00:16:40Z"]])
-def test_what_is_no_time_fails_its_node(at: object) -> None:
+def test_an_invalid_time_fails_its_node(at: object) -> None:
     answer = World(plan({"rest": Delay(step=1, until="{{ at }}")}), {"at": at}).walk()
     assert answer.status == "failed"
     assert answer.error is not None
@@ -96,7 +96,7 @@ def test_waiting_is_not_working() -> None:
     assert world.walk().available_at == world.now + 40
 
 
-def test_what_was_held_is_not_worked() -> None:
+def test_held_times_are_outside_working_hours() -> None:
     world = World(plan({"one": send(1), "two": send(2)}, timeout_seconds=100.0))
     world.walk()
     world.now = NOW + 500
@@ -107,7 +107,7 @@ def test_what_was_held_is_not_worked() -> None:
     assert world.walk().available_at == world.now + 30
 
 
-def test_what_is_held_is_looked_at_seldom() -> None:
+def test_held_runs_are_checked_seldom() -> None:
     world = World(plan({"one": send(1)}, timeout_seconds=100.0))
     world.walk()
     world.now = NOW + 500

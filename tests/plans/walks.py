@@ -125,7 +125,7 @@ class World:
         self.run = replace(self.run, status="running")
 
     def events(self, node: str) -> list[str]:
-        """What the log says of a node."""
+        """The log entries of a node."""
         return [one.event for one in self.log if one.node == node]
 
     def cursor(self) -> dict[str, str]:

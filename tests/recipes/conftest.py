@@ -1,4 +1,4 @@
-"""What the recipes need: a program at work, their workflow, and a role with what grants.sql gives."""
+"""Fixtures of the recipes: a program at work, their workflow, and a role with what grants.sql gives."""
 
 import subprocess
 from collections.abc import AsyncIterator

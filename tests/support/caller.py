@@ -17,7 +17,7 @@ SECONDS_MAX = 30
 
 
 class Answer(Struct, frozen=True):
-    """What came back. Names of headers are in small letters."""
+    """An answer. Names of headers are in small letters."""
 
     status: int
     headers: Mapping[str, str]

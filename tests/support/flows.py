@@ -103,7 +103,7 @@ async def wakes(connection: Connection) -> list[int]:
 
 
 async def status(connection: Connection, run_id: int) -> str:
-    """What a run is."""
+    """The row of a run."""
     return str(await connection.fetchval("SELECT status FROM dispatcher.runs WHERE id = $1", run_id))
 
 

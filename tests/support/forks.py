@@ -40,7 +40,8 @@ def plain_environment() -> dict[str, str]:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith("DISPATCHER_") or name == "FAULT"
+    # The pool of worker processes sets PYTHONSAFEPATH, in a test that uses one.
+    return name.startswith("DISPATCHER_") or name in ("FAULT", "PYTHONSAFEPATH")
 
 
 class Child:
@@ -150,7 +151,7 @@ class Forks:
 
 @cache
 def forks() -> Forks:
-    """The one of this process; it is started when it is first needed."""
+    """The forking process of this process; it is started when it is first needed."""
     return Forks()
 
 

@@ -39,6 +39,9 @@ _FURNITURE = """
     SELECT dispatcher.put_schedule('default', 'default', name, 'welcome', '0 8 * * *', 'UTC', '{"of": "of-home"}',
                                       '2040-01-01', 'of-home')
       FROM unnest('{nightly,of-home}'::text[]) AS name;
+    SELECT dispatcher.put_campaign('default', 'default', name, '{"channel": "email", "template_name": "welcome",
+        "variables": {"of": "of-home"}, "audience": {"all": true}, "lane": 2}', 'of-home')
+      FROM unnest('{welcome,spring}'::text[]) AS name;
     SELECT dispatcher.put_object('contract.pdf', 'of-home', 'text/of-home');
     SELECT dispatcher.create_api_key('default', 'default', name, 'triggerOperator', NULL,
                                         'dsp_0123456789A' || number, sha256('of-home'), 'of-home', 'of-home')
@@ -91,13 +94,17 @@ class Home(Struct):
     erasure: int
     enrolment: int
     step: int
+    job: int
+    campaign_runs: dict[str, int]
 
     def ask(self, one: Endpoint) -> Asked:
         """A request for what is here."""
         names = {
             "delivery_id": str(self.deliveries.get(one.operation, self.deliveries[""])),
             "run_id": str(self.runs.get(one.operation, self.runs[""])),
+            "campaign_run_id": str(self.campaign_runs.get(one.operation, self.campaign_runs[""])),
             "pause_id": str(self.pause),
+            "job_id": str(self.job),
             "erasure_id": str(self.erasure),
             "enrolment_id": str(self.enrolment),
             "step": str(self.step),
@@ -115,7 +122,7 @@ class Home(Struct):
 
 
 class Answer(Struct):
-    """What came back."""
+    """An answer."""
 
     status: int = 0
     body: bytes = b""
@@ -152,6 +159,65 @@ async def _enrolment(connection: Connection) -> tuple[int, int]:
     return found, step
 
 
+async def dead_job(connection: Connection) -> int:
+    """A job of a campaign's run with an item that has failed."""
+    job: int = await connection.fetchval(
+        """WITH run AS (
+               INSERT INTO dispatcher.campaign_runs
+                      (campaign_id, tenant_id, workspace_id, campaign, channel, template_name, template_version,
+                       variables, reads, scheduled_for, frozen_at, lane, created_by, paused_at)
+               VALUES ('of-home', 'default', 'default', 'of-home', 'sms', 'welcome', 1, '{}', '{}', now(), '0', 2,
+                       'of-home', now()) RETURNING id)
+           INSERT INTO dispatcher.job_queue
+                  (run_id, tenant_id, workspace_id, job_type, intended, contact_ids, failed, error, expanded_at,
+                   finished_at, status)
+           SELECT id, 'default', 'default', 'sms_send_batch', 1, '{0}', 1, 'of-home', now(), now(), 'failed' FROM run
+           RETURNING id"""
+    )
+    item = await connection.fetchval(
+        """INSERT INTO dispatcher.deliveries
+                  (run_id, job_id, contact_id, idempotency_key, channel, recipient, template, scheduled_for)
+           SELECT run_id, id, 0, 'of-home-item-of-' || id, 'sms', '+4917012345', '{"body": "x"}', '2040-01-01'
+             FROM dispatcher.job_queue WHERE id = $1 RETURNING id""",
+        job,
+    )
+    await connection.execute(
+        """UPDATE dispatcher.delivery_state SET ready = false, status = 'failed', finished_at = now(), error = 'of-home'
+            WHERE id = $1""",
+        item,
+    )
+    await connection.execute("UPDATE dispatcher.job_queue SET first_id = $2, last_id = $2 WHERE id = $1", job, item)
+    return job
+
+
+async def _campaign_run(connection: Connection) -> int:
+    """A test of the campaign at home: its job has an item that has failed, and none that is its own."""
+    run: int = await connection.fetchval(
+        "SELECT dispatcher.test_campaign('spring', '{+4917012345}', 'default', 'default', 'of-home')"
+    )
+    await connection.execute(
+        """WITH job AS (UPDATE dispatcher.job_queue SET error = 'of-home', failed = 1 WHERE run_id = $1 RETURNING id),
+                item AS (INSERT INTO dispatcher.deliveries
+                                     (run_id, job_id, contact_id, idempotency_key, channel, recipient, template)
+                         SELECT $1, id, 0, 'of-home-item-' || $1, 'email', '+4917012345', '{"body": "x"}' FROM job
+                         RETURNING id)
+           SELECT id FROM item""",
+        run,
+    )
+    await connection.execute(
+        """UPDATE dispatcher.delivery_state s
+              SET ready = false, status = 'failed', finished_at = now(), error = 'of-home'
+             FROM dispatcher.deliveries d WHERE d.id = s.id AND d.run_id = $1 AND d.contact_id = 0""",
+        run,
+    )
+    await connection.execute(
+        """UPDATE dispatcher.job_queue q SET first_id = d.id, last_id = d.id
+             FROM dispatcher.deliveries d WHERE d.job_id = q.id AND q.run_id = $1""",
+        run,
+    )
+    return run
+
+
 async def furnish(connection: Connection) -> Home:
     """Of everything that the API shows or changes one."""
     await flows.put(connection, author="of-home")
@@ -174,6 +240,8 @@ async def furnish(connection: Connection) -> Home:
         """INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, finished_at)
            VALUES ('default', 'default', 'of-home', 'of-home', '{of-home}', now()) RETURNING id"""
     )
+    tested, stopped = await _campaign_run(connection), await _campaign_run(connection)
+    await connection.execute("SELECT dispatcher.pause_campaign_run($1)", stopped)
     dead = dict.fromkeys(("retryDelivery", "replayDeadDelivery", "discardDeadDelivery"), failed)
     return Home(
         {"": waits, "resolveHeld": lost, "getHeld": lost} | dead,
@@ -181,6 +249,8 @@ async def furnish(connection: Connection) -> Home:
         pause,
         erasure,
         *await _enrolment(connection),
+        await dead_job(connection),
+        {"": tested, "resumeCampaignRun": stopped},
     )
 
 

@@ -103,5 +103,5 @@ class Pgbouncer:
             self._process.wait()
 
     def log(self) -> str:
-        """What it has said."""
+        """Its log so far."""
         return (self._folder / "log").read_text(errors="replace")

@@ -46,7 +46,7 @@ async def both(near: Program, remote: RemoteCli, *arguments: str) -> tuple[Done,
 
 
 async def same(near: Program, remote: RemoteCli, *arguments: str) -> str:
-    """What a command says, which is the same locally and remotely; its JSON in whatever order."""
+    """The output of a command, which is the same locally and remotely; its JSON in whatever order."""
     here, there = await both(near, remote, *arguments)
     assert (there.returncode, there.stderr.decode()) == (here.returncode, here.stderr.decode())
     if "--json" in arguments:

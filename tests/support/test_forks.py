@@ -21,7 +21,7 @@ def program() -> Program:
 
 @pytest.mark.parametrize("words", ["--version", "keys --help", "nonsense", "config show --json", "config check"])
 @pytest.mark.parametrize("level", ["error", "no such level"])
-def test_a_fork_says_what_a_program_says(program: Program, words: str, level: str) -> None:
+def test_a_fork_prints_what_a_process_prints(program: Program, words: str, level: str) -> None:
     forked = program.run(*words.split(), DISPATCHER_LOG__LEVEL=level)
     environment = program.environment_with({"DISPATCHER_LOG__LEVEL": level})
     anew = subprocess.run(program.command(*words.split()), env=environment, capture_output=True, check=False)
@@ -38,7 +38,7 @@ def test_it_has_the_environment_that_it_is_given(program: Program) -> None:
     assert b"shown-here" not in program.run("config", "show").stdout
 
 
-def test_what_python_reads_when_it_starts_takes_a_start(program: Program) -> None:
+def test_variables_that_python_reads_at_start_need_a_new_process(program: Program) -> None:
     said = program.run("--version", PYTHONVERBOSE="1").stderr
     assert b"import " in said
 

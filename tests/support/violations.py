@@ -32,6 +32,45 @@ def run(**columns: str) -> str:
     return f"INSERT INTO dispatcher.runs ({', '.join(row)}) VALUES ({', '.join(row.values())});"
 
 
+def campaign_run(**columns: str) -> str:
+    """A run of a campaign with one job, not expanded unless something else is said of the run."""
+    named = ("campaign_id", "tenant_id", "workspace_id", "campaign", "template_name", "created_by")
+    row = {
+        "id": "{id}",
+        "channel": "'sms'",
+        "template_version": "1",
+        "variables": "'{{}}'",
+        "reads": "'{{}}'",
+        "scheduled_for": "now()",
+        "frozen_at": "'0'",
+        "lane": "2",
+        "jobs": "1",
+        "intended": "1",
+        **dict.fromkeys(named, "'x'"),
+        **columns,
+    }
+    return f"""INSERT INTO dispatcher.campaign_runs ({", ".join(row)})
+               OVERRIDING SYSTEM VALUE VALUES ({", ".join(row.values())});"""
+
+
+def job(**columns: str) -> str:
+    """The job of such a run."""
+    row = {
+        "id": "{id}",
+        "run_id": "{id}",
+        "tenant_id": "'x'",
+        "workspace_id": "'x'",
+        "job_type": "'x'",
+        "intended": "1",
+        "contact_ids": "'{{1}}'",
+        "first_id": "{id}",
+        "last_id": "{id}",
+        **columns,
+    }
+    return f"""INSERT INTO dispatcher.job_queue ({", ".join(row)})
+               OVERRIDING SYSTEM VALUE VALUES ({", ".join(row.values())});"""
+
+
 OF_A_NODE = """INSERT INTO dispatcher.deliveries (id, run_id, node, idempotency_key, channel, recipient, template)
                VALUES ({id}, {id}, 'mail', 'k{id}', 'sms', '+49', '{{"body": "x"}}');"""
 HELD = {"held": "true", "marked": "true", "token": "5", "attempt": "1", "held_at": "now()"}
@@ -72,6 +111,19 @@ VIOLATIONS = {
     "digests_are_led": """INSERT INTO dispatcher.digests (id, workflow_id, run_id, until, items_max, node, key)
                           OVERRIDING SYSTEM VALUE VALUES ({id}, 1, {id}, now(), 1, 'x', 'y');""",
     "dead_deliveries_are_listed": DELIVERY + state(status="'failed'", error="'no'", **ENDED),
+    "counters_of_campaigns_equal_their_deliveries": campaign_run(
+        status="'completed'", finished_at="now()", jobs_completed="1", expanded="1"
+    )
+    + job(status="'completed'", finished_at="now()", expanded_at="now()")
+    + DELIVERY
+    + state(status="'failed'", error="'no'", job_id="{id}", **ENDED),
+    "runs_of_campaigns_equal_their_jobs": campaign_run(sent="1") + job(),
+    "locked_jobs_have_owners": campaign_run()
+    + job(status="'locked'", locked_by="3", locked_at="now() - interval '1 hour'")
+    + """INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, started_at)
+         VALUES ({id}, 1, 1, 'z', '0', now() - interval '1 hour');""",
+    "expanded_jobs_have_all_deliveries": campaign_run(expanded="1", status="'running'")
+    + job(status="'locked'", expanded_at="now()"),
     "channels_have_one_provider": """
         INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, channels, providers)
         VALUES (1, 1, 1, 'a', '0', '{{sms}}', '{{real}}'), ({id}, 1, 1, 'b', '0', '{{sms}}', '{{other}}');""",

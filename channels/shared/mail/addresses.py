@@ -208,7 +208,7 @@ def _domain(text: str) -> str | None:
 
 
 def _why_no_domain(text: str) -> str:
-    """What is wrong with what stands behind an @."""
+    """The fault of the text after an @."""
     if not text:
         return f"has nothing behind its @; {EXAMPLE}"
     if "[" in text:

@@ -185,7 +185,7 @@ def refuse_unsupported_options(options: Mapping[str, Any]) -> None:
 
 
 def unsubscribe_headers(options: Mapping[str, Any]) -> dict[str, str]:
-    """What one-click unsubscription needs (RFC 8058)."""
+    """The headers of one-click unsubscription (RFC 8058)."""
     url = options.get("list_unsubscribe") if options else None
     if url is None:
         return {}

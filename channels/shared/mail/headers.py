@@ -1,4 +1,4 @@
-"""What stands at the head of a message beside what each delivery has of its own, compiled once for a set of options.
+"""The headers that all messages with the same options share, compiled once.
 
 Names of custom headers are a closed set and `X-…`: each of them is free text or a list of message ids, and none says
 who sent a message, to whom, or what it consists of.

@@ -14,7 +14,7 @@ DomainText = Annotated[str, Meta(max_length=253, extra={"expects": "a domain, li
 class MailSettings(Struct, frozen=True, forbid_unknown_fields=True, rename={"sender": "from"}):
     """Defaults of every message; the options of a delivery come first. A channel's own options may inherit these."""
 
-    # Who it is from, with or without a name: `Shop <shop@example.org>`. Without it each delivery has to name one.
+    # The sender, with or without a name: `Shop <shop@example.org>`. Without it each delivery has to name one.
     sender: AddressText = ""
     reply_to: AddressText = ""
     # Where bounces go (the sender of the SMTP transaction); the address of `from` where it is empty.
@@ -24,7 +24,7 @@ class MailSettings(Struct, frozen=True, forbid_unknown_fields=True, rename={"sen
     # The finished message, encoded. Most servers take 20 to 50 MB, and none says so before it is asked.
     message_bytes_max: Annotated[int, Meta(ge=10_000, le=100 * MEBIBYTE)] = 20 * MEBIBYTE
     attachments_max: Annotated[int, Meta(ge=0, le=100)] = 20
-    # A text is made from the html where a template has none: who reads text only is not left with nothing.
+    # A text is made from the html where a template has none, for clients that show text only.
     text_from_html: bool = True
 
     def __post_init__(self) -> None:

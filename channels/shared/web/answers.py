@@ -1,4 +1,4 @@
-"""What the status of an answer, or its Retry-After, says by itself, for every provider."""
+"""The meaning of a status and of Retry-After, for every provider."""
 
 import math
 from datetime import UTC, datetime

@@ -22,7 +22,7 @@ CONNECT_SECONDS_MAX = 10.0
 
 
 class Bounds(Struct, frozen=True):
-    """What a client may use up."""
+    """The limits of a client."""
 
     # Calls under way at a time; others wait.
     connections: int
@@ -53,7 +53,7 @@ def delivery_key(envelope: Envelope) -> str:
 
 
 class Answer(Struct, frozen=True):
-    """What came back, its headers by their names in lower case. Without a body: it was too long, or was cut off."""
+    """An answer, with its headers by their names in lower case. Without a body: it was too long, or was cut off."""
 
     status: int
     headers: Mapping[str, str]

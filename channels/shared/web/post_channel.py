@@ -36,7 +36,7 @@ class PostChannel(BaseChannel, Generic[TargetT]):
 
     @abstractmethod
     def bounds(self, target: TargetT) -> Bounds:
-        """What calls of a target may use up."""
+        """The limits for calls of a target."""
 
     @abstractmethod
     def call(self, envelope: Envelope, target: TargetT) -> Call:
@@ -44,7 +44,7 @@ class PostChannel(BaseChannel, Generic[TargetT]):
 
     @abstractmethod
     def judge(self, envelope: Envelope, target: TargetT, answer: Answer | Lost) -> Verdict:
-        """What an answer, or its absence, means."""
+        """The verdict of an answer, or of its absence."""
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Begin each call at once, or as soon as its target has room."""

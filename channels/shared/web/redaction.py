@@ -33,7 +33,7 @@ _PLAIN = frozenset(
 
 
 def redacted(words: object, message: Iterable[str], known: str = "") -> str:
-    """What was said, on one line and bounded, without any word of the message but plain ones and those of `known`."""
+    """The answer on one line and bounded, without any word of the message but plain ones and those of `known`."""
     if not isinstance(words, str):
         return ""
     # Bounded before anything looks at it, and by characters that can be shown.

@@ -24,7 +24,7 @@ def _text(part: Part) -> str:
             return quote(part, safe="")
 
 
-# Whoever orders many deliveries at once orders them for the same time.
+# Many deliveries that are written at once have the same time.
 @lru_cache(maxsize=64)
 def _time(part: datetime) -> str:
     if part.tzinfo is None:

@@ -22,7 +22,7 @@ from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem
 COUNTED_MAX = 100_000
 # The things of a request, whose transaction holds its rows for some 100 ms.
 PAGE = 500
-# Nobody reads more; JSON names them all.
+# More are not read; JSON names them all.
 REFUSED_SHOWN_MAX = 20
 
 T = TypeVar("T")

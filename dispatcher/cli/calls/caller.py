@@ -30,7 +30,7 @@ PAGE_MAX = 500
 # The rows that a command lists, at most.
 LIMIT_MAX = 10_000
 WORKSPACE_MAX = 100
-# The fields of a workspace in a model for operators, who may name any.
+# The fields of a workspace in a model for operators, which may name any.
 PLACE = ("tenant_id", "workspace_id")
 
 T = TypeVar("T")

@@ -2,27 +2,17 @@
 
 from dispatcher.base.errors import NoRemoteForm, OtherWorkspace
 from dispatcher.cli.failures import UNUSABLE, Failure
-from dispatcher.client.errors import (
-    ClientError,
-    Forbidden,
-    Overloaded,
-    Refused,
-    TimedOut,
-    TooMany,
-    Unauthenticated,
-    Unavailable,
-    Unexpected,
-)
+from dispatcher.client import errors
 
-_WORDS: tuple[tuple[type[ClientError], str], ...] = (
-    (Refused, "the server refuses what it was asked for: "),
-    (Unauthenticated, "the server does not take our key: "),
-    (Forbidden, "the key may not do this: "),
-    (TooMany, "the server takes no more for now: "),
-    (Overloaded, "the server takes no more for now: "),
-    (Unavailable, "the server cannot be reached: "),
-    (TimedOut, "the server has not answered in time, and may have done it or do it yet: "),
-    (Unexpected, "the server does not answer as it should: "),
+_WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
+    (errors.Refused, "the server refuses what it was asked for: "),
+    (errors.Unauthenticated, "the server does not take our key: "),
+    (errors.Forbidden, "the key may not do this: "),
+    (errors.TooMany, "the server takes no more for now: "),
+    (errors.Overloaded, "the server takes no more for now: "),
+    (errors.Unavailable, "the server cannot be reached: "),
+    (errors.TimedOut, "the server has not answered in time, and may have done it or do it yet: "),
+    (errors.Unexpected, "the server does not answer as it should: "),
 )
 
 
@@ -34,19 +24,20 @@ def explain_remote(error: BaseException) -> Failure | None:
             return Failure(kind, "nothing was done: the key opens another workspace", UNUSABLE, faults)
         case NoRemoteForm():
             return Failure(kind, str(error), UNUSABLE)
-        case Refused(faults=faults) if faults:
+        case errors.Refused(faults=faults) if faults:
             more = f", and {error.more_faults:,} more" if error.more_faults else ""
             return Failure(kind, f"the server refuses what it was asked for{more}", UNUSABLE, faults)
-        case ClientError():
+        case errors.ClientError():
             return Failure(kind, _words(error))
         case _:
             return None
 
 
-def _words(error: ClientError) -> str:
+def _words(error: errors.ClientError) -> str:
     words = next((words for kind, words in _WORDS if isinstance(error, kind)), "")
-    if isinstance(error, Unavailable) and error.status is not None:
+    if isinstance(error, errors.Unavailable) and error.status is not None:
         words = "the server cannot do it now: "
     wait = "" if error.retry_after is None else f"; it may be asked again in {error.retry_after:.0f} s"
-    called = f" (its log calls it {error.request_id})" if isinstance(error, Unexpected) and error.request_id else ""
+    is_logged = isinstance(error, errors.Unexpected) and error.request_id
+    called = f" (its log calls it {error.request_id})" if is_logged else ""
     return f"{words}{error.detail}{wait}{called}"

@@ -1,1 +1,1 @@
-"""What commands write, and where."""
+"""The output of commands on the terminal."""

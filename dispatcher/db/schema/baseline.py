@@ -42,7 +42,14 @@ FILES = (
     "features/campaigns/schema/expand",
     "features/campaigns/schema/closing",
     "features/campaigns/schema/operate",
+    "features/campaigns/schema/actions",
+    "features/campaigns/schema/announcing",
+    "features/campaigns/schema/restores",
+    "features/campaigns/schema/erasure",
     "features/campaigns/schema/views",
+    "features/dead_letters/jobs",
+    "features/campaigns/schema/definitions",
+    "features/campaigns/schema/check",
     "features/deliveries/older_views",
 )
 

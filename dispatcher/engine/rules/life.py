@@ -14,7 +14,7 @@ _SUCCESS: dict[str, Status] = {"voice": "called", "social": "posted"}
 
 
 def success_status(channel: str) -> Status:
-    """What a delivery of this channel is once its provider has it."""
+    """The status of an accepted delivery of this channel."""
     return _SUCCESS.get(channel, "sent")
 
 

@@ -1,10 +1,10 @@
-"""Who is dead: judged by a counter that does not move, on the observer's own clock, and by nothing else."""
+"""Liveness of instances: judged by a counter that does not move, on the observer's own clock, and by nothing else."""
 
 from collections.abc import Mapping
 
 
 class Watch:
-    """Counts the silence of each epoch while somebody is watching."""
+    """Counts the silence of each epoch while this process watches."""
 
     def __init__(self, gap_seconds_max: float) -> None:
         # Time in which we did not look (stopped, suspended, Postgres away) says nothing about others: of a longer gap

@@ -30,7 +30,7 @@ is_media_type = re.compile(rf"(?=.{{1,100}}\Z){MEDIA_TYPE}").fullmatch
 
 
 class Stored(Struct, frozen=True):
-    """What an object holds."""
+    """The content of an object."""
 
     content_type: str
     content: bytes

@@ -1,4 +1,4 @@
-"""Pauses: what somebody has stopped, and whether a delivery is among it."""
+"""Pauses of operators, and whether one applies to a delivery."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ PLACED: tuple[Scope, ...] = ("channel", "template", "workspace")
 
 
 class Inside(Struct, frozen=True):
-    """What is paused in one workspace: itself, channels and templates, each with the pause's id."""
+    """The pauses of one workspace: itself, channels and templates, each with the pause's id."""
 
     whole: int | None = None
     channels: Mapping[str, int] = field(default_factory=dict)

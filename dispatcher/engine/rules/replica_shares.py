@@ -9,7 +9,7 @@ STALE_BEATS = 1.5
 
 
 class Shares(Struct):
-    """What one instance knows of how many they are."""
+    """The number of replicas as one instance knows it."""
 
     heartbeat_seconds: float
     joined_at: float
@@ -20,7 +20,7 @@ class Shares(Struct):
     def see(self, asked_at: float, instances: int) -> None:
         """So many were alive when we asked, ourselves among them."""
         if self.instances == 0:
-            # Who joins after us waits for us; nobody was there before us.
+            # Instances that join after us wait for us; there were none before us.
             self.alone_at_first = instances == 1
         self.seen_at = asked_at
         self.instances = instances

@@ -41,7 +41,7 @@ def decide(  # noqa: PLR0911 - one return a verdict
             return Back(0.0, why)
         case Unknown(phase=phase, hold=hold):
             resend_by = BY_KEY if recipient in resend.keyed_recipients and resend.by != "key" else resend
-            # An unknown last attempt is not exhaustion: nobody knows that it failed.
+            # An unknown last attempt is not exhaustion: it may have succeeded.
             if resend_by.by is None or hold or attempt >= max_attempts:
                 return Held(f"unknown: {phase}")
             return Again(wait, f"unknown: {phase}", resend_by)

@@ -41,7 +41,7 @@ class Suppression(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What is known of one address."""
+    """The entries about one address."""
 
     suppressions: Sequence[Suppression] = ()
     unsubscribed: Collection[str] = ()

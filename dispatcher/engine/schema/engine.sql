@@ -86,7 +86,7 @@ BEGIN
 END $$;
 
 -- Take a dead owner's epoch away. The delete waits for a mark under way, which holds the row FOR KEY SHARE; with a lock
--- time-out, since a session that was cut off without a word can hold it until TCP notices. False: somebody else did it.
+-- time-out, since a session that was cut off without a word can hold it until TCP notices. False: another session did it.
 CREATE FUNCTION dispatcher.fence(p_epoch bigint, p_lock_ms integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -6,7 +6,7 @@
 --   delivery_attempts   earlier attempts that did not succeed; the last one stands on the state row
 --   delivery_evidence   results that came from a claim that no longer owned the delivery
 --   reopened_ends       how a delivery had ended before it was reopened
---   operator_actions    who reopened, cancelled, settled or moved what, and why
+--   operator_actions    actor, reason and time of each reopening, cancelling, settling and moving
 --   captured_messages   what the capture provider was given
 --   instances           one row per running pipeline: its epoch and its heartbeat (engine.sql)
 --   claims              one row per claimed batch (token, owner, ids): what recovery reads (engine.sql)
@@ -246,9 +246,17 @@ CALL dispatcher.isolate('dispatcher.captured_messages');
 -- it is held until its own state row follows, or an operator settles it. No clock is compared with another: the column's
 -- default is the transaction's own time, and any other value came from elsewhere.
 -- (LIMIT keeps Postgres from reading all webhook endpoints for each statement, to hash them.)
+-- What is held here counts as held for its job, unless its state row has come before.
 CREATE FUNCTION dispatcher.deliveries_become_due() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF EXISTS (SELECT FROM fresh WHERE job_id IS NOT NULL AND contact_id IS NOT NULL AND created_at <> now()) THEN
+        INSERT INTO dispatcher.job_results (job_id, id, class, count)
+        SELECT f.job_id, -nextval('dispatcher.job_results_id_seq'), 'held', count(*) FROM fresh f
+         WHERE f.job_id IS NOT NULL AND f.contact_id IS NOT NULL AND f.created_at <> now() AND f.ended IS NULL
+           AND NOT EXISTS (SELECT FROM dispatcher.delivery_state s WHERE s.id = f.id)
+         GROUP BY 1;
+    END IF;
     INSERT INTO dispatcher.delivery_state
            (id, channel, lane, run_at, expires_at, ready, held, token, held_at, settle_after, status, finished_at, error, wakes,
             job_id, announced)
@@ -314,14 +322,14 @@ CREATE TRIGGER deliveries_go_whole AFTER DELETE ON dispatcher.deliveries
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.deliveries_go_whole();
 
 -- A DELETE takes along what belongs to a delivery, and leaves alone what is not finished; TRUNCATE could do neither.
-CREATE FUNCTION dispatcher.refuse() RETURNS trigger
+CREATE FUNCTION dispatcher.refuse_statement() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'object_not_in_prerequisite_state', HINT = TG_ARGV[1];
 END $$;
 
 CREATE TRIGGER deliveries_are_deleted BEFORE TRUNCATE ON dispatcher.deliveries
-    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.refuse(
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.refuse_statement(
         'deliveries are not truncated, since where they stand would stay behind: DELETE FROM dispatcher.deliveries instead',
         'Cancel those first that are not finished.');
 

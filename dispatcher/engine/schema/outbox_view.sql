@@ -1,6 +1,6 @@
 -- The outbox as its contract has it, writable, and the life of a delivery by name.
 --
--- Who may insert into channel_outbox needs no other right: its triggers write with the rights of their owner, and number the
+-- A role that may insert into channel_outbox needs no other right: its triggers write with the rights of their owner, and number the
 -- rows, since a default would be computed with the rights of the role that inserts.
 
 CREATE VIEW dispatcher.channel_outbox AS
@@ -121,7 +121,7 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, 
 COMMENT ON VIEW dispatcher.delivery_life IS
     'pending, claimed, sending, held (a call was begun, its outcome is unknown), parked, or the terminal status';
 
--- The same with the rights of the role that asks, and without who has claimed it.
+-- The same with the rights of the caller's role, and without the claim's owner.
 CREATE VIEW dispatcher.visible_delivery_life WITH (security_invoker = true) AS
 SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, d.recipient, s.status,
        CASE WHEN s.status <> 'queued' THEN s.status
@@ -130,7 +130,8 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, 
             WHEN s.token IS NOT NULL THEN 'claimed'
             WHEN s.ready THEN 'pending'
             ELSE 'parked' END AS life,
-       s.run_at, s.attempt, d.max_attempts, s.recoveries, s.error, s.provider_message_id, s.finished_at
+       s.run_at, s.attempt, d.max_attempts, s.recoveries, s.error, s.provider_message_id, s.finished_at, d.run_id, d.job_id,
+       d.contact_id
   FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id);
 
 REVOKE ALL ON FUNCTION dispatcher.channel_outbox_insert FROM PUBLIC;

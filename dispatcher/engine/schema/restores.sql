@@ -12,11 +12,15 @@ CREATE TABLE dispatcher.clusters (
 );
 
 -- A state row that is inserted by itself comes out of a dump too. It takes the place of the one that the trigger above
--- has made; what is finished stays finished, what was queued may have been sent since and is held.
+-- has made; what is finished stays finished, what was queued may have been sent since and is held. The counters of a job came
+-- out of the same dump: of them, what is held now was not, and what was held by the trigger above is not any more.
 CREATE FUNCTION dispatcher.state_restored() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    suspect  CONSTANT boolean := NEW.status = 'queued' AND NOT NEW.held;
+    replaced boolean;
 BEGIN
-    IF NEW.status = 'queued' AND NOT NEW.held THEN
+    IF suspect THEN
         NEW.ready := false;
         NEW.held := true;
         NEW.token := 0;
@@ -25,6 +29,14 @@ BEGIN
         NEW.error := 'quarantined: it was restored, and may have been sent since';
     END IF;
     DELETE FROM dispatcher.delivery_state WHERE id = NEW.id AND held AND token = 0;
+    replaced := FOUND;
+    IF NEW.job_id IS NOT NULL AND replaced <> suspect THEN
+        INSERT INTO dispatcher.job_results (job_id, id, class, count)
+        VALUES (NEW.job_id, -nextval('dispatcher.job_results_id_seq'), 'held', CASE WHEN suspect THEN 1 ELSE -1 END);
+    END IF;
+    -- One that was written as ended has ended there as well.
+    DELETE FROM dispatcher.delivery_state s USING dispatcher.deliveries d
+     WHERE s.id = NEW.id AND d.id = NEW.id AND d.ended IS NOT NULL AND s.status = NEW.status;
     IF EXISTS (SELECT FROM dispatcher.delivery_state WHERE id = NEW.id) THEN
         RAISE EXCEPTION 'delivery % has a state of its own', NEW.id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -35,7 +47,7 @@ CREATE TRIGGER state_restored BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.state_restored();
 
 -- A restore with several jobs brings both tables at the same time. Each would wait for rows of the other's: so the states
--- wait until nobody is inserting deliveries, and nobody begins to before they are there.
+-- wait until no transaction is inserting deliveries, and none begins to before they are there.
 CREATE FUNCTION dispatcher.states_wait() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -46,9 +58,9 @@ END $$;
 CREATE TRIGGER states_wait BEFORE INSERT ON dispatcher.delivery_state
     FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.states_wait();
 
--- A state row goes with its delivery, and in no other way: without it nobody would know that a message has gone out.
+-- A state row goes with its delivery, and in no other way: without it the sending of a message would be forgotten.
 CREATE TRIGGER state_stays BEFORE DELETE OR TRUNCATE ON dispatcher.delivery_state
-    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse(
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dispatcher.refuse_statement(
         'where deliveries stand is not deleted by itself', 'Delete from dispatcher.deliveries.');
 
 -- Where this database lives: which server, on which timeline; and which database and schema of it, since a copy within
@@ -97,7 +109,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 AND NOT jsonb_path_exists(r.state, '$.cursor.* ? (@.standing != "delaying")'))
 $$;
 
--- They rest until somebody looks at them. (What a walk changes meanwhile is locked, and rests as it is then.)
+-- They rest until an operator resumes them. (What a walk changes meanwhile is locked, and rests as it is then.)
 CREATE FUNCTION dispatcher.quarantine_runs(
     p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
 ) RETURNS bigint
@@ -137,7 +149,7 @@ BEGIN
            AND d.created_at < p_before
          ORDER BY s.id FOR UPDATE OF s
     ), kept AS (
-        -- A call may be going on at this very moment: as long as it can, nobody settles what it does.
+        -- A call may be going on at this very moment: as long as it can, its delivery is not settled.
         UPDATE dispatcher.delivery_state s
            SET ready = false, held = true, token = 0, held_at = statement_timestamp(),
                settle_after = greatest(s.settle_after, statement_timestamp() + make_interval(
@@ -154,19 +166,20 @@ BEGIN
     RETURN quarantined;
 END $$;
 
--- Both. Runs go first: they are locked before state rows.
+-- All of them. Runs go first: they are locked before state rows.
 CREATE FUNCTION dispatcher.quarantine(
     p_before timestamptz, p_actor text, p_reason text, p_due timestamptz DEFAULT statement_timestamp()
-) RETURNS TABLE (deliveries bigint, runs bigint)
+) RETURNS TABLE (deliveries bigint, runs bigint, campaign_runs bigint)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     runs := dispatcher.quarantine_runs(p_before, p_actor, p_reason, p_due);
+    campaign_runs := dispatcher.quarantine_campaign_runs(p_before, p_actor, p_reason, p_due);
     deliveries := dispatcher.quarantine_deliveries(p_before, p_actor, p_reason, p_due);
     RETURN NEXT;
 END $$;
 
 -- See where this database lives now; anywhere else than before means a restore, a copy or a failover, after which marks
--- may have been forgotten. Returns how many deliveries and runs were quarantined, together; null where nothing has changed.
+-- may have been forgotten. Returns how many deliveries and runs of both kinds were quarantined, together; null where nothing has changed.
 -- The other server's clock may have been ahead of ours: what is due within a minute may have been attempted there.
 CREATE FUNCTION dispatcher.see_cluster() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -181,7 +194,7 @@ BEGIN
     is_first := NOT FOUND;
     INSERT INTO dispatcher.clusters (system_identifier, timeline, database_oid, schema_oid) SELECT h.* FROM dispatcher.here() h;
     IF is_first THEN RETURN NULL; END IF;
-    SELECT q.deliveries + q.runs INTO quarantined FROM dispatcher.quarantine('infinity', 'dispatcher',
+    SELECT q.deliveries + q.runs + q.campaign_runs INTO quarantined FROM dispatcher.quarantine('infinity', 'dispatcher',
         'the database was restored, copied or failed over, and marks may have been forgotten',
         statement_timestamp() + interval '1 minute') AS q;
     RETURN quarantined;

@@ -33,7 +33,7 @@ class Depth(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """What a claim asks for: deliveries of one lane, under a token, and the terms of their recovery."""
+    """The request of a claim: deliveries of one lane, under a token, and the terms of their recovery."""
 
     channel: str
     lane: Lane

@@ -19,7 +19,7 @@ _SQL = statements(__name__)
 
 
 class Row(Struct, frozen=True, gc=False):
-    """What an outcome other than success writes, in the order of the statement's arguments."""
+    """The columns of an outcome other than success, in the order of the statement's arguments."""
 
     status: Status
     held: bool

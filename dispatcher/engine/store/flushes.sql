@@ -22,7 +22,7 @@ WITH asked AS MATERIALIZED (
 SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM ended);
 
 -- name: answers
--- Keep what functions answered, before their deliveries end: who reads the end finds the answer. It goes by the token, so
+-- Store the answers of functions before their deliveries end: a reader of the end finds the answer. It goes by the token, so
 -- that one that was fenced is evidence and nothing else.
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true))
 INSERT INTO dispatcher.delivery_answers (delivery_id, token, data)

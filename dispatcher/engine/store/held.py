@@ -1,4 +1,4 @@
-"""Held deliveries: a call was begun and nobody knows how it ended. Somebody settles them, or their time runs out."""
+"""Held deliveries: a call was begun and its outcome is unknown. An operator settles them, or their time runs out."""
 
 from datetime import datetime
 
@@ -11,10 +11,11 @@ _SQL = statements(__name__)
 
 
 class QuarantineCounts(Struct, frozen=True):
-    """What may have gone further in another life of this database."""
+    """The deliveries that another copy of this database may have sent."""
 
     deliveries: int
     runs: int
+    campaign_runs: int = 0
 
 
 async def counts(database: Database) -> dict[str, int]:
@@ -30,7 +31,7 @@ async def settle(
 
 
 async def overdue(database: Database, channel: str, seconds: float, page: int) -> list[int]:
-    """Those of a channel that are held for longer than this."""
+    """The deliveries of a channel that are held for longer than this."""
     return [found["id"] for found in await database.fetch(_SQL["overdue"], channel, seconds, page)]
 
 

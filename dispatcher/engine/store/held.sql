@@ -15,14 +15,15 @@ SELECT id FROM dispatcher.delivery_state
 
 -- name: quarantine
 -- Hold everything that is due and was created before a time, and pause the runs that may have come further.
-SELECT deliveries, runs FROM dispatcher.quarantine($1, $2, $3);
+SELECT deliveries, runs, campaign_runs FROM dispatcher.quarantine($1, $2, $3);
 
 -- name: to_quarantine
 -- How many deliveries a quarantine would hold, and how many runs it would pause.
 SELECT (SELECT count(*) FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
          WHERE s.status = 'queued' AND NOT s.held AND (s.run_at <= statement_timestamp() OR s.token IS NOT NULL)
            AND d.created_at < $1) AS deliveries,
-       (SELECT count(*) FROM dispatcher.suspect_runs($1, statement_timestamp())) AS runs;
+       (SELECT count(*) FROM dispatcher.suspect_runs($1, statement_timestamp())) AS runs,
+       (SELECT count(*) FROM dispatcher.suspect_campaign_runs($1, statement_timestamp())) AS campaign_runs;
 
 -- name: expire
 -- Skip what waits, in the queue or for a pause to end, and has expired, or hold it where an attempt is unknown; says how

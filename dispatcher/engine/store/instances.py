@@ -12,7 +12,7 @@ _SQL = statements(__name__)
 
 
 class Beat(Struct, frozen=True):
-    """Somebody's heartbeat, as it was read."""
+    """The heartbeat of an instance, as it was read."""
 
     epoch: int
     beat: int
@@ -30,7 +30,7 @@ class Yielded(Struct, frozen=True):
 
 
 class Recovered(Struct, frozen=True):
-    """What one page of recovery did."""
+    """The result of one page of recovery."""
 
     claims: int
     requeued: int
@@ -62,12 +62,12 @@ async def yielded(database: Database) -> list[tuple[str, str]]:
 
 
 async def beats(database: Database) -> list[Beat]:
-    """Everybody's heartbeat."""
+    """Return the heartbeats of all instances."""
     return [Beat(*found) for found in await database.fetch(_SQL["others"])]
 
 
 async def ask_to_be_woken(database: Database, epoch: int, wanted: bool) -> None:
-    """Inserts notify only while somebody idle wants it."""
+    """Ask inserts to notify, while an instance is idle."""
     await database.fetch(_SQL["idle"], epoch, wanted)
 
 

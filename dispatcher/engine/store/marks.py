@@ -43,7 +43,7 @@ async def mark(
 
 
 async def _settle(database: Database, left: Sequence[Claimed]) -> None:
-    """What the mark left out is somebody else's by now, or it ends here: expired, or held for its key's sake."""
+    """The items that the mark left out: claimed by another instance, or ended here (expired, or held for their key)."""
     await database.fetch(_SQL["settle_unmarked"], [item.id for item in left], [item.token for item in left])
 
 

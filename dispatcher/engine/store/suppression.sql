@@ -17,7 +17,7 @@ SELECT a.tenant_id, a.kind, p.address, NULL, NULL, NULL, p.topic
     ON p.tenant_id = a.tenant_id AND p.kind = a.kind AND p.address = ANY (a.addresses)
  WHERE a.topical AND NOT p.subscribed
 UNION ALL
--- Of whom nothing is known but the hash. Where there is nobody, this is not even begun.
+-- The entries of erased persons, of whom only the hash is known. Without any, the statement is not run.
 SELECT a.tenant_id, a.kind, one.address, e.channel, e.source, 'erased', nullif(e.topic, '')
   FROM asked a CROSS JOIN LATERAL unnest(a.addresses) AS one (address)
   JOIN dispatcher.erased_suppressions e
@@ -30,7 +30,7 @@ SELECT a.tenant_id, a.kind, one.address, e.channel, e.source, 'erased', nullif(e
 SELECT delivery_id, became FROM dispatcher.bar($1, $2);
 
 -- name: work
--- Addresses whose queued deliveries nobody has looked through since something was said about them.
+-- Addresses whose queued deliveries have not been looked through since their last change.
 SELECT id, tenant_id, kind, address FROM dispatcher.suppression_work ORDER BY id LIMIT $1;
 
 -- name: candidates

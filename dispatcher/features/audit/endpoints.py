@@ -28,6 +28,3 @@ async def list_audit(call: Call) -> Done:
 
 def _end(row: Row) -> str:
     return cursor(NOUN, microseconds(row["at"]), row["rank"], row["id"], row["number"])
-
-
-ENDPOINTS = (list_audit,)

@@ -1,17 +1,19 @@
 """Models of the audit: requests and answers."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from dispatcher.http.models import Asked, Cursor, Limit
+from dispatcher.http.models import BEGUN, Asked, Cursor, Limit, page_model
 
 # The longest actor: the name, tenant and workspace of a key, each of 100, and the words between them.
 ACTOR_CHARACTERS_MAX = 309
 _ACTOR = "`key NAME`, or --actor of a command; operators of other workspaces: `key NAME of TENANT/WORKSPACE`."
 
-Kind = Literal["delivery", "run", "workflow", "template", "schedule", "suppression", "pause", "key"]
+Kind = Literal[
+    "delivery", "run", "workflow", "template", "schedule", "suppression", "pause", "key", "campaign", "campaign_run"
+]
 Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]
 
 
@@ -38,15 +40,11 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     details: Annotated[dict[str, Any], Meta(description="More facts: version, role, status before …")]
 
 
-class Audit(Struct, frozen=True):
-    """A page of actions, the newest first."""
-
-    entries: list[AuditEntry]
-    next_cursor: str | None
+Audit = page_model("Audit", "entries", AuditEntry, "A page of actions, the newest first.")
 
 
 _ENTRY = AuditEntry(
-    at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
+    at=BEGUN,
     kind="delivery",
     subject="17",
     action="cancel",

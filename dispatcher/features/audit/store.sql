@@ -73,7 +73,7 @@ UNION ALL
 (SELECT p.since AS at, 'pause' AS kind, 9 AS rank, p.id AS id, p.scope || ' ' || p.name AS subject, 'pause' AS action,
         p.actor AS actor, p.reason AS reason, jsonb_build_object('everywhere', p.tenant_id IS NULL) AS details, 1 AS number
    FROM dispatcher.pauses p
-  WHERE p.scope <> 'run' AND CASE WHEN p.tenant_id IS NOT NULL THEN p.tenant_id = $1 AND p.workspace_id = $2
+  WHERE p.scope NOT IN ('run', 'campaign_run') AND CASE WHEN p.tenant_id IS NOT NULL THEN p.tenant_id = $1 AND p.workspace_id = $2
                                 WHEN p.scope = 'tenant' THEN p.name = $1 ELSE true END
     AND coalesce($3 = 'pause', true) AND coalesce(p.actor = $4, true) AND p.since >= $5
     AND p.since <= $6 AND (p.since < $6 OR (9, p.id) < ($7::integer, $8::bigint))
@@ -82,9 +82,31 @@ UNION ALL
 (SELECT p.ended_at AS at, 'pause' AS kind, 10 AS rank, p.id AS id, p.scope || ' ' || p.name AS subject, 'resume' AS action,
         p.ended_by AS actor, NULL::text AS reason, jsonb_build_object('everywhere', p.tenant_id IS NULL) AS details, 1 AS number
    FROM dispatcher.pauses p
-  WHERE p.scope <> 'run' AND CASE WHEN p.tenant_id IS NOT NULL THEN p.tenant_id = $1 AND p.workspace_id = $2
+  WHERE p.scope NOT IN ('run', 'campaign_run') AND CASE WHEN p.tenant_id IS NOT NULL THEN p.tenant_id = $1 AND p.workspace_id = $2
                                 WHEN p.scope = 'tenant' THEN p.name = $1 ELSE true END
     AND coalesce($3 = 'pause', true) AND coalesce(p.ended_by = $4, true) AND p.ended_at >= $5
     AND p.ended_at <= $6 AND (p.ended_at < $6 OR (10, p.id) < ($7::integer, $8::bigint))
   ORDER BY p.ended_at DESC, p.id DESC LIMIT $10)
+UNION ALL
+(SELECT a.at AS at, 'campaign' AS kind, 11 AS rank, a.id AS id, a.campaign AS subject, a.action AS action,
+        a.actor AS actor, NULL::text AS reason, jsonb_build_object('version', a.version) AS details, 1 AS number
+   FROM dispatcher.campaign_actions a
+  WHERE a.tenant_id = $1 AND a.workspace_id = $2
+    AND coalesce($3 = 'campaign', true) AND coalesce(a.actor = $4, true) AND a.at >= $5
+    AND a.at <= $6 AND (a.at < $6 OR (11, a.id) < ($7::integer, $8::bigint))
+  ORDER BY a.at DESC, a.id DESC LIMIT $10)
+UNION ALL
+(SELECT e.at AS at, 'campaign_run' AS kind, 12 AS rank, e.id AS id, e.run_id::text AS subject,
+        CASE WHEN e.event <> 'status' THEN e.event WHEN r.test THEN 'test' ELSE 'deploy' END AS action, e.actor AS actor,
+        nullif(e.reason, '') AS reason,
+        jsonb_build_object('campaign', r.campaign, 'job_id', e.job_id)
+            || CASE WHEN e.event = 'rate' THEN jsonb_build_object('from', e.status_before, 'to', e.status) ELSE '{}' END AS details,
+        1 AS number
+   FROM dispatcher.campaign_events e,
+        LATERAL (SELECT tenant_id, workspace_id, campaign, test FROM dispatcher.campaign_runs WHERE id = e.run_id LIMIT 1) AS r
+  WHERE r.tenant_id = $1 AND r.workspace_id = $2
+    AND (e.event <> 'status' OR e.status_before IS NULL AND e.job_id IS NULL) AND e.event <> 'repair'
+    AND coalesce($3 = 'campaign_run', true) AND coalesce(e.actor = $4, true) AND e.at >= $5
+    AND e.at <= $6 AND (e.at < $6 OR (12, e.id) < ($7::integer, $8::bigint))
+  ORDER BY e.at DESC, e.id DESC LIMIT $10)
 ORDER BY at DESC, rank DESC, id DESC, number DESC LIMIT $10;

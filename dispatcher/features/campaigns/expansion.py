@@ -50,6 +50,11 @@ async def release(database: Database, epoch: int) -> None:
     await database.fetch(_SQL["release"], epoch)
 
 
+async def space(database: Database) -> None:
+    """Give what is written of runs whose rate was changed its new times."""
+    await database.fetch(_SQL["space"])
+
+
 async def skip_cancelled(database: Database, page: int) -> int:
     """Skip deliveries of cancelled runs; return how many."""
     return int(await database.value(_SQL["skip_cancelled"], page))

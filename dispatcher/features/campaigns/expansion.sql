@@ -22,6 +22,10 @@ SELECT queued, dead FROM dispatcher.take_back_jobs($1, $2, $3);
 -- Free the jobs that an instance has locked.
 SELECT dispatcher.release_jobs($1);
 
+-- name: space
+-- Give what is written of runs whose rate was changed its new times.
+SELECT dispatcher.space_campaigns();
+
 -- name: skip_cancelled
 -- Skip up to $1 deliveries of cancelled runs.
 SELECT dispatcher.skip_cancelled($1);

@@ -30,14 +30,6 @@ RETRY_SECONDS = 5.0
 RELEASE_SECONDS_MAX = 2.0
 REASON_CHARACTERS_MAX = 300
 
-# What the rows of one job can cause: it must not keep the others from being expanded.
-OF_DATA: tuple[type[Exception], ...] = (
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-    asyncpg.NoDataFoundError,
-)
-
 
 class Expander:
     """Expands and closes for one process. `woken` ends its sleep; `ordered` tells the claimer that there is work."""
@@ -81,9 +73,10 @@ class Expander:
             return
 
     async def run_once(self) -> float:
-        """Close what is done, and expand one job. Return for how long there is nothing to do."""
+        """Close what is done, and expand jobs for a while. Return for how long there is nothing to do."""
         closed = await expansion.close(self._database, CLOSED_AT_ONCE)
         skipped = await expansion.skip_cancelled(self._database, SKIPPED_AT_ONCE)
+        await expansion.space(self._database)
         epoch = self._current()
         if epoch is None:
             return self.settings.poll_seconds
@@ -91,32 +84,46 @@ class Expander:
             await self._release()
         self._epoch = epoch
         await self._look(epoch)
-        job_id = await expansion.lock(self._database, epoch, self.settings.ahead_max)
-        if job_id is not None:
-            if fault_points.ARMED:
-                fault_points.passing("expand.locked")
-            await self._expand(epoch, job_id)
-        if job_id is not None or skipped:
+        if await self._expand_some(epoch) or skipped:
             return 0.0
         return OPEN_SECONDS if closed or await expansion.some_open(self._database) else self.settings.poll_seconds
 
-    async def _expand(self, epoch: int, job_id: int) -> None:
+    async def _expand_some(self, epoch: int) -> int:
+        """Expand jobs until results are due to be counted again; return how many."""
+        until = self._clock.monotonic() + OPEN_SECONDS
+        done = 0
+        while (job_id := await expansion.lock(self._database, epoch, self.settings.ahead_max)) is not None:
+            if fault_points.ARMED:
+                fault_points.passing("expand.locked")
+            if not await self._expand(epoch, job_id):
+                break
+            done += 1
+            if self._clock.monotonic() >= until:
+                break
+        return done
+
+    async def _expand(self, epoch: int, job_id: int) -> bool:
+        """Expand a job, or note why it cannot be. False: somebody else has it, or keeps it locked."""
         try:
             async with self._database.transaction() as connection:
                 written = await expansion.expand(connection, epoch, job_id)
                 if fault_points.ARMED:
                     fault_points.passing("expand.before_commit")
-        except OF_DATA as fault:
+        except PASSING:
+            raise
+        except asyncpg.PostgresError as fault:
+            # Its rows, or a trigger of an application's: it must not keep other jobs from being expanded.
             reason = f"expansion: {type(fault).__name__}: {fault}"[:REASON_CHARACTERS_MAX]
             became = await expansion.fail(self._database, epoch, job_id, reason, RETRY_SECONDS)
             self._metrics.campaign_jobs.labels("dead" if became == "dead" else "failed").inc()
             log.exception("campaign.expansion_failed", job_id=job_id, became=became)
-            return
+            return True
         if fault_points.ARMED:
             fault_points.passing("expand.committed")
         if written is not None:
             self._metrics.campaign_jobs.labels("expanded").inc()
             self._ordered()
+        return written is not None
 
     async def _look(self, epoch: int) -> None:
         now = self._clock.monotonic()

@@ -6,19 +6,20 @@ from typing import Annotated
 
 import msgspec
 import typer
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from dispatcher.cli.addresses import addresses
-from dispatcher.cli.arguments import object_with_pairs, pair
+from dispatcher.cli.arguments import object_text, object_with_pairs, pair
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import REFUSED
 from dispatcher.cli.options import one_of, second
+from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.output import show_facts, show_list, tell
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.contacts import endpoints
-from dispatcher.features.contacts.import_file import import_contacts, in_words
-from dispatcher.features.contacts.models import Contact, SavedContact
+from dispatcher.features.contacts.import_file import import_contacts
+from dispatcher.features.contacts.models import AudienceSeen, Contact, MatchedCondition, SavedContact
 from dispatcher.features.persons.commands import erase, erasures, export_person, timeline
 from dispatcher.http.endpoints import Endpoint
 
@@ -160,9 +161,9 @@ def import_(
     company, status, time_zone, locale, tags, email, phone, push, chat, social (separated by ; in a cell),
     attributes (JSON) or attributes.NAME. An empty cell is left out.
     """
-    counts = import_contacts(caller, file, mode)
-    tell(caller, counts, in_words(counts))
-    if counts["refused"]:
+    tally = import_contacts(caller, file, mode)
+    tell(caller, tally.counts, str(tally))
+    if tally.counts["refused"]:
         raise typer.Exit(REFUSED)
 
 
@@ -174,3 +175,26 @@ def export(caller: Caller) -> None:
             fields = ((name, getattr(row, name)) for name in EXPORTED)
             caller.output.record({name: value for name, value in fields if value is not None})
             at(done)
+
+
+@command(app, "audience")
+def audience(
+    caller: Caller,
+    said: Annotated[str, typer.Argument(metavar="JSON|FILE|-", help='Such as {"tags": ["vip"], "exclude": ["ann"]}.')],
+) -> None:
+    """Count an audience, as campaigns have it, and show ten of its contacts."""
+    body = {"audience": Raw(object_text("JSON", said).encode())}
+    found: AudienceSeen = caller.ask(endpoints.see_audience, body=body)
+    if caller.output.as_json:
+        caller.output.record(found)
+        return
+    caller.output.text(f"{_count(found)} contacts")
+    for one in found.conditions:
+        caller.output.text(plain(f"  {_count(one)} by themselves: {one.condition}"))
+    if found.sample:
+        caller.output.text()
+        caller.output.table(("id", "key", "name", "company", "status"), map(structs.astuple, found.sample))
+
+
+def _count(one: AudienceSeen | MatchedCondition) -> str:
+    return f"{'at least ' if one.at_least else ''}{one.count:,}"

@@ -9,7 +9,7 @@ from dispatcher.base.errors import Fault, Hints
 from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.base.values.addresses import Address, Kind, parse_address
 from dispatcher.features.contacts import models, store
-from dispatcher.features.contacts.rules import KEY, ContactInput, read
+from dispatcher.features.contacts.rules import KEY, ContactInput, audience_json, conditions, read
 from dispatcher.features.contacts.store import Mode
 from dispatcher.http import etags
 from dispatcher.http.cursors import cursor, read_name
@@ -19,6 +19,9 @@ from dispatcher.http.problems import CHANGED, CONFLICT, NOT_FOUND, Problem, faul
 from dispatcher.http.roles import Right
 
 NOUN = "contacts"
+# An audience is counted so far: what has more is large, and how much more the plan of a campaign says.
+COUNTED_MAX = 10_000
+SAMPLE = 10
 _RIGHT = Right.CONTACTS
 _ONE = "/contacts/{key}"
 # Modes in which fields that are not given become empty.
@@ -227,3 +230,29 @@ async def import_contacts(call: Call) -> Done:
 def _key_of(one: object) -> str | None:
     key = one.get("key") if isinstance(one, dict) else None
     return key if isinstance(key, str) else None
+
+
+@endpoint(
+    "POST",
+    "/audience",
+    Right.CAMPAIGNS,
+    given=models.AudienceQuestion,
+    example={"audience": {"status": "customer", "tags": ["newsletter"], "exclude": ["customer-18"]}},
+    answered=models.AUDIENCE_SEEN,
+    looks=True,
+)
+async def see_audience(call: Call) -> Done:
+    """Count an audience, and show ten of its contacts.
+
+    Each condition is counted by itself as well. Counting ends at 10,000: `at_least` says that there are more.
+    """
+    said = audience_json(call.raw("audience"))
+    if faults := await store.audience_faults(call.database, call.workspace, "$.audience", said):
+        raise faulty(faults)
+    alone = conditions(said)
+    asked = [said, *(one for _, one in alone)]
+    counts = await store.audience_counts(call.database, call.workspace, asked, COUNTED_MAX + 1)
+    (count, at_least), *others = [(min(one, COUNTED_MAX), one > COUNTED_MAX) for one in counts]
+    matched = [models.MatchedCondition(words, *one) for (words, _), one in zip(alone, others, strict=True)]
+    sample = await store.audience_sample(call.database, call.workspace, said, SAMPLE)
+    return Done(models.AudienceSeen(count, at_least, matched, sample))

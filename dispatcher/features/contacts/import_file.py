@@ -1,7 +1,6 @@
 """Importing contacts: every sound line of a file is written, and every other is named with its faults."""
 
 import csv
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,9 +10,8 @@ import msgspec
 
 from dispatcher.base.errors import Fault, did_you_mean
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.files import opened, tell_stopped
-from dispatcher.cli.lines import Line, Lines
-from dispatcher.cli.terminal.progress import progress_bar
+from dispatcher.cli.files import Tally, batches
+from dispatcher.cli.lines import Line
 from dispatcher.features.contacts import endpoints
 from dispatcher.features.contacts.rules import CONTACT_KINDS, FIELDS
 from dispatcher.http.problems import Problem
@@ -96,35 +94,22 @@ def _parts(cell: str) -> list[str]:
     return [part.strip() for part in cell.split(SEPARATOR) if part.strip()]
 
 
-def import_contacts(caller: Caller, path: Path, mode: str) -> Counter[str]:
+def import_contacts(caller: Caller, path: Path, mode: str) -> Tally:
     """Write the contacts of a file, a batch at a time; returns how many were created, changed, same and refused."""
-    counts, file, last = Counter(dict.fromkeys((*COUNTED, "refused"), 0)), ContactFile(), 0
-    size = path.stat().st_size if path.is_file() else 0
-    with opened(path, "FILE") as source:
+    tally, file = Tally(caller.output, *COUNTED), ContactFile()
+    with batches(caller.output, path, "importing", "FILE") as found:
         # A wrong workspace is refused even if no line is sound.
         caller.workspace()
-        lines = Lines(source)
-        with progress_bar(caller.output, "importing", size) as at:
-            try:
-                for batch in lines.batches():
-                    _write(caller, mode, file, batch, counts)
-                    last = batch[-1].number
-                    if file.columns_are_faulty:
-                        break
-                    at(lines.bytes_read)
-            except BaseException:
-                words = "Import the whole file again: what is there stays the same."
-                tell_stopped(caller.output, last, f"{in_words(counts)}. {words}", counts)
-                raise
-    return counts
+        with tally.shown_if_stopped("Import the whole file again: what is there stays the same."):
+            for batch in found:
+                _write(caller, mode, file, batch, tally)
+                tally.line = batch[-1].number
+                if file.columns_are_faulty:
+                    break
+    return tally
 
 
-def in_words(counts: Mapping[str, int]) -> str:
-    """The counts for a sentence."""
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
-
-
-def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], counts: Counter[str]) -> None:
+def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], tally: Tally) -> None:
     """Write a batch, and name the lines that are refused."""
     refused: dict[int, Sequence[Fault]] = {}
     sound: dict[int, Mapping[str, Any]] = {}
@@ -143,12 +128,10 @@ def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], 
         if isinstance(answer, Problem):
             refused[own[0]] = [*_faults(0, answer.faults)] or [Fault("line", answer.detail)]
         else:
-            counts.update({name: getattr(answer, name) for name in COUNTED})
+            tally.counts.update({name: getattr(answer, name) for name in COUNTED})
             refused |= {own[one.number]: [*_faults(one.number, one.faults)] for one in answer.refused}
-    counts["refused"] += len(refused)
     for number, faults in sorted(refused.items()):
-        words = "".join(f"\n  {fault}" for fault in faults)
-        caller.output.note(f"line {number}: refused{words}", {"line": number, "faults": faults})
+        tally.refuse(number, faults)
 
 
 def _faults(number: int, faults: Sequence[Any]) -> Iterator[Fault]:

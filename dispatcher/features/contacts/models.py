@@ -1,6 +1,6 @@
 """Models of the requests and answers about contacts."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
@@ -8,7 +8,8 @@ from msgspec import Meta, Raw, Struct
 from dispatcher.base.errors import Fault
 from dispatcher.base.values.locales import LOCALE
 from dispatcher.features.contacts.rules import ADDRESSES_MAX, KEY_FORM, TAGS_MAX, TEXT_MAX, WORD_MAX, ContactKind
-from dispatcher.http.models import SEEN, Asked, Json, Limit, Text, page_model
+from dispatcher.http.cursors import ID_MAX
+from dispatcher.http.models import BEGUN, ENDED, SEEN, Asked, Json, Limit, Text, page_model
 
 IMPORT_MAX = 1_000
 LongCursor = Annotated[str, Meta(max_length=400, description="next_cursor of the answer before.")]
@@ -100,6 +101,55 @@ class ContactSearch(ContactFilter, frozen=True, kw_only=True):
     kind: OfKind = None
 
 
+# An id (a whole number) or a key.
+ContactName = Annotated[int, Meta(ge=1, le=ID_MAX)] | Annotated[str, Meta(min_length=1, max_length=TEXT_MAX)]
+
+
+class Audience(Asked, frozen=True, kw_only=True):
+    """A choice of contacts: those that match every filter and those that are named, without those that are excluded."""
+
+    all: Annotated[bool | None, Meta(description="True: everybody in the workspace, without a filter.")] = None
+    company: Text | None = None
+    status: Text | None = None
+    tags: Annotated[list[Word], Meta(min_length=1, description="With all of these.")] | None = None
+    attributes: Annotated[Json | None, Meta(description="With all of these values.")] = None
+    contacts: Annotated[list[ContactName] | None, Meta(description="These, too, by id or key; up to 100,000.")] = None
+    exclude: Annotated[list[ContactName] | None, Meta(description="Never these, by id or key; up to 100,000.")] = None
+
+
+class AudienceQuestion(Asked, frozen=True):
+    """An audience to look at."""
+
+    audience: Audience
+
+
+class AudienceMember(Struct, frozen=True):
+    """A contact of an audience in short."""
+
+    id: int
+    key: str
+    name: str | None
+    company: str | None
+    status: str
+
+
+class MatchedCondition(Struct, frozen=True):
+    """How many contacts one condition matches by itself."""
+
+    condition: str
+    count: int
+    at_least: Annotated[bool, Meta(description="There are more: they were not counted.")]
+
+
+class AudienceSeen(Struct, frozen=True):
+    """The size of an audience, each of its conditions by itself, and some of its contacts."""
+
+    count: int
+    at_least: Annotated[bool, Meta(description="There are more: they were not counted.")]
+    conditions: list[MatchedCondition]
+    sample: list[AudienceMember]
+
+
 class Contact(Struct, frozen=True, kw_only=True):
     """A stored contact."""
 
@@ -156,8 +206,6 @@ class Imported(Struct, frozen=True):
     contacts: list[SavedContact]
 
 
-_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 CONTACT = Contact(
     id=17,
     key="customer-17",
@@ -170,8 +218,8 @@ CONTACT = Contact(
     attributes=Raw(b'{"plan":"gold"}'),
     addresses=Raw(b'[{"kind":"email","address":"Ann@example.org"}]'),
     version=2,
-    created_at=_BEGUN,
-    updated_at=_ENDED,
+    created_at=BEGUN,
+    updated_at=ENDED,
     updated_by="key shop",
 )
 CONTACTS = Contacts([CONTACT], next_cursor=None)
@@ -179,3 +227,9 @@ SAVED_CONTACT = SavedContact("customer-17", "changed", 2)
 DELETED_CONTACT = DeletedContact("customer-17", "deleted")
 _FAULT = Fault("$.contacts[1].time_zone", "there is no such time zone")
 IMPORTED = Imported(1, 0, 0, [RefusedContact(1, "customer-18", [_FAULT])], [SavedContact("customer-17", "created", 1)])
+AUDIENCE_SEEN = AudienceSeen(
+    10_000,
+    True,
+    [MatchedCondition("tags: newsletter", 10_000, True)],
+    [AudienceMember(17, "customer-17", "Ann Lee", None, "customer")],
+)

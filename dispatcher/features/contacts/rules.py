@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
+import msgspec
 from msgspec import Struct
 
 from dispatcher.base.errors import Fault, Hints
@@ -199,6 +200,8 @@ def _storage_fault(value: object) -> str | None:
             return None
 
 
+_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
 _READERS: Mapping[str, Callable[[object, str, list[Fault]], Any]] = {
     "name": lambda value, _path, _faults: _text(value, TEXT_MAX),
     "company": lambda value, _path, _faults: _text(value, TEXT_MAX),
@@ -209,3 +212,30 @@ _READERS: Mapping[str, Callable[[object, str, list[Fault]], Any]] = {
     "attributes": _attributes,
     "addresses": _addresses,
 }
+
+
+def audience_json(said: str) -> str:
+    """Return an audience as it is stored: without fields that are null. Numbers stay as they were written."""
+    return msgspec.json.encode({name: one for name, one in _raw(said).items() if bytes(one) != b"null"}).decode()
+
+
+def conditions(said: str) -> list[tuple[str, str]]:
+    """Return each condition of a sound audience: its words, and itself as an audience of its own."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for name, value in _raw(said).items():
+        match name:
+            case "tags":
+                found += ((f"tags: {tag}", {"tags": [tag]}) for tag in msgspec.json.decode(value, type=list[str]))
+            case "attributes":
+                found += (
+                    (f"attributes.{attribute}: {bytes(one).decode()}", {"attributes": {attribute: one}})
+                    for attribute, one in _raw(bytes(value).decode()).items()
+                )
+            case "contacts" | "exclude":
+                found += [(name, {"contacts": value})] if bytes(value) != b"[]" else []
+            case "company" | "status":
+                found.append((f"{name}: {msgspec.json.decode(value)}", {name: value}))
+            case _:
+                # Everybody: as many as the whole.
+                pass
+    return [(words, msgspec.json.encode(one).decode()) for words, one in found]

@@ -6,7 +6,7 @@
 --
 -- An address is kept twice: in the form in which addresses are compared (that of suppressions), and as it is written to.
 --
--- Which index is whose
+-- Indexes and their queries
 --   contacts_key       one by its key; a workspace in the order of its keys, page by page
 --   contacts_company, contacts_status  a filter over a workspace, for enrolments and campaigns, which read it in one
 --                      statement. What is asked for leads: did the tenant, then a plan that was made while the table was
@@ -66,8 +66,8 @@ COMMENT ON COLUMN dispatcher.contact_addresses.position IS 'the first of a kind 
 CREATE INDEX contact_addresses_of_contact ON dispatcher.contact_addresses (contact_id, kind, position);
 CALL dispatcher.isolate('dispatcher.contact_addresses');
 
--- Make the addresses of a contact these. Answers whether anything has changed; or the first one that is somebody else's, and
--- then nothing has. (Who comes second with the same address waits for the end of the first.)
+-- Make the addresses of a contact these. Answers whether anything has changed; or the first one that another contact has, and
+-- then nothing has. (A second transaction with the same address waits for the end of the first.)
 CREATE FUNCTION dispatcher.put_addresses(
     p_contact dispatcher.contacts, p_addresses jsonb, OUT changed boolean, OUT taken text
 )
@@ -122,7 +122,7 @@ END $$;
 -- Write a contact. What p_said does not name stays as it is; attributes are merged by their names, of which null takes one
 -- away, but for 'put', which says everything. p_mode: create (there must be none), update (there must be one), upsert, put.
 -- Answers created, changed, same; or why nothing was done: exists, unknown, stale (it is at another version than p_version),
--- taken (an address is somebody else's), large (its attributes are).
+-- taken (another contact has an address), large (its attributes are).
 CREATE FUNCTION dispatcher.put_contact(
     p_tenant_id text, p_workspace_id text, p_key text, p_said jsonb, p_mode text, p_version integer, p_actor text,
     OUT answer text, OUT contact_id bigint, OUT version integer, OUT taken text

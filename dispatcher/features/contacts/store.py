@@ -11,7 +11,9 @@ from dispatcher.base.errors import Fault
 from dispatcher.base.values.addresses import Address
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
+from dispatcher.db.refusals import faults
 from dispatcher.db.statements import statements
+from dispatcher.features.contacts.models import AudienceMember
 from dispatcher.features.contacts.rules import ContactInput, contact_address
 
 _SQL = statements(__name__)
@@ -114,6 +116,23 @@ async def delete(database: Database, here: Workspace, key: str, version: int | N
     if not rows:
         return "unknown"
     return None if rows[0]["gone"] else "stale"
+
+
+async def audience_faults(database: Database, here: Workspace, path: str, said: str) -> list[Fault]:
+    """Return the faults of an audience (JSON) that stands at a path: of its form, or contacts that do not exist."""
+    return faults(await database.value(_SQL["audience_faults"], here.tenant_id, here.workspace_id, path, said))
+
+
+async def audience_counts(database: Database, here: Workspace, said: Sequence[str], most: int) -> list[int]:
+    """Return how many contacts each of these audiences has, counted up to `most`."""
+    rows = await database.fetch(_SQL["audience_counts"], here.tenant_id, here.workspace_id, said, most)
+    return [row["count"] for row in rows]
+
+
+async def audience_sample(database: Database, here: Workspace, said: str, count: int) -> list[AudienceMember]:
+    """Return some contacts of an audience."""
+    rows = await database.fetch(_SQL["audience_sample"], here.tenant_id, here.workspace_id, said, count)
+    return [AudienceMember(*row) for row in rows]
 
 
 def _shown(row: Any) -> dict[str, Any]:  # noqa: ANN401 - asyncpg's record

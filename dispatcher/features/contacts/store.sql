@@ -40,3 +40,18 @@ WITH held AS (
     DELETE FROM dispatcher.contacts c USING held h WHERE c.id = h.id AND ($4::integer IS NULL OR h.version = $4) RETURNING 1
 )
 SELECT EXISTS (SELECT FROM gone) AS gone, h.version FROM held h;
+
+-- name: audience_faults
+-- What is wrong with an audience that stands at $3, as JSON.
+SELECT dispatcher.audience_faults($1, $2, $3, $4::jsonb)::text;
+
+-- name: audience_counts
+-- How many contacts each of these audiences has, counted to $4, in their order.
+SELECT dispatcher.audience_count($1, $2, a.said::jsonb, $4) AS count
+  FROM unnest($3::text[]) WITH ORDINALITY AS a (said, place) ORDER BY a.place;
+
+-- name: audience_sample
+-- Up to $4 contacts of an audience.
+SELECT c.id, c.key, c.name, c.company, c.status FROM dispatcher.contacts c
+ WHERE c.tenant_id = $1 AND c.workspace_id = $2 AND c.id = ANY (ARRAY(SELECT dispatcher.audience($1, $2, $3::jsonb, $4)))
+ ORDER BY c.id;

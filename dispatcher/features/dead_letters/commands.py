@@ -1,10 +1,11 @@
-"""The `dead` commands: list, show, replay and discard runs and deliveries that have failed for good."""
+"""The `dead` commands: list, show, replay and discard runs, deliveries and jobs that have failed for good."""
 
 import inspect
 from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Any, get_args
 
+import msgspec
 import typer
 from msgspec import structs
 
@@ -15,9 +16,9 @@ from dispatcher.cli.calls.caller import PAGE_MAX, Caller
 from dispatcher.cli.commands import Body, command, group
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.options import Reason, Yes, require_filter, require_reason, second
-from dispatcher.cli.terminal.output import show_list
+from dispatcher.cli.terminal.output import show_facts, show_list
 from dispatcher.features.dead_letters import endpoints
-from dispatcher.features.dead_letters.models import KINDS, DeadLetterFilter, Kind, Verb
+from dispatcher.features.dead_letters.models import KINDS, DeadLetter, DeadLetterFilter, Kind, Verb
 from dispatcher.features.deliveries.commands import show_delivery
 from dispatcher.features.deliveries.endpoints import get_delivery
 from dispatcher.features.deliveries.rules import NOT_DEAD
@@ -25,7 +26,7 @@ from dispatcher.features.runs.commands import show_run
 from dispatcher.http.cursors import ID_MAX
 
 TIME = "RFC 3339, or an age such as 2h30m."
-NAMED_AS = "run:ID or delivery:ID, as `dead list` shows them"
+NAMED_AS = "run:ID, delivery:ID or job:ID, as `dead list` shows them"
 _WORDS = Words("dead letter", "dead letters", "dead", "", "", "", "there is no dead letter", "as they were")
 WORDS = {
     "replay": structs.replace(_WORDS, doing="replaying", done="replayed", done_as="replayed"),
@@ -49,29 +50,31 @@ def _filter(
     *,
     kind: Annotated[str | None, typer.Option("--kind", help=f"Of one kind: {' or '.join(KINDS)}.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Runs of one workflow.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Deliveries of one channel.")] = None,
+    campaign: Annotated[str | None, typer.Option(help="Jobs of one campaign.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Deliveries and jobs of one channel.")] = None,
     template: Annotated[str | None, typer.Option(help="Deliveries with one stored template.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Failed since then: {TIME}")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help=f"Failed before then: {TIME}")] = None,
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="With this text in the error, in any case.")] = None,
 ) -> Filter:
     """Return the filter that these options describe."""
-    texts = {"--workflow": workflow, "--channel": channel, "--template": template, "--error": error}
+    names = {"run": ("--workflow", workflow), "delivery": ("--template", template), "job": ("--campaign", campaign)}
+    texts = {**dict(names.values()), "--channel": channel, "--error": error}
     for option, text in texts.items():
         require_filter(option, text)
     kinds: set[Kind] = {one for one in KINDS if kind in (None, one)}
     if not kinds:
         raise typer.BadParameter(f"expected {' or '.join(KINDS)}", param_hint="--kind")
-    if workflow is not None:
-        kinds &= {"run"}
-    if channel is not None or template is not None:
-        kinds &= {"delivery"}
+    for named, (_, text) in names.items():
+        kinds -= {one for one in KINDS if text is not None and one != named}
+    if channel is not None:
+        kinds -= {"run"}
     if not kinds:
-        words = "runs have a workflow, deliveries have a channel and a template: nothing has both"
-        raise typer.BadParameter(words, param_hint="--kind, --workflow, --channel, --template")
+        words = "runs have workflows, deliveries channels and templates, jobs channels and campaigns: nothing has both"
+        raise typer.BadParameter(words, param_hint="--kind, --workflow, --channel, --template, --campaign")
     return Filter(
         kinds=tuple(one for one in KINDS if one in kinds),
-        name=template if workflow is None else workflow,
+        name=next((text for _, text in names.values() if text is not None), None),
         channel=channel,
         error=error,
         since=None if since is None else moment("--since", since),
@@ -111,14 +114,14 @@ def list_(
     *,
     before: Annotated[str | None, typer.Option(metavar="LETTER", help="Only those listed below this one.")] = None,
 ) -> None:
-    """List dead letters: the newest runs, then the newest deliveries."""
+    """List dead letters: the newest runs, then deliveries of no run, then jobs of campaigns."""
     first, below = (KINDS[0], ID_MAX) if before is None else _entry(before, "--before")
     found: list[dict[str, Any]] = []
     for kind in KINDS[KINDS.index(first) :]:
         if kind in meant.kinds:
             left = caller.given.limit - len(found)
             found += _newest(caller, kind, below if kind == first else ID_MAX, left, meant)
-    columns = ("letter", "workflow or template", "failed", "replays", "at", "to", "error")
+    columns = ("letter", "workflow, template or campaign", "failed", "replays", "at", "to", "error")
     show_list(caller, found, columns, _cells, "There are no dead letters.")
     if len(found) == caller.given.limit:
         caller.output.info(f"further ones: --before {found[-1]['letter']}")
@@ -138,7 +141,7 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
 
 @command(app, "show", spans=True)
 def show(caller: Caller, named: Annotated[str, typer.Argument(metavar="LETTER", help=NAMED_AS)]) -> None:
-    """Show a dead letter: a run with its log and deliveries, or a delivery with its attempts."""
+    """Show a dead letter: a run with its log and deliveries, a delivery with its attempts, or a job."""
     kind, number = _entry(named)
     newest = _newest(caller, kind, min(number + 1, ID_MAX), 1, Filter())
     if [row["id"] for row in newest] != [number]:
@@ -146,6 +149,8 @@ def show(caller: Caller, named: Annotated[str, typer.Argument(metavar="LETTER", 
         raise typer.Exit(FAILED)
     if kind == "run":
         show_run(caller, number)
+    elif kind == "job":
+        show_facts(caller, "letter", named, msgspec.convert(newest[0], DeadLetter), "kind", "node", "recipient")
     else:
         show_delivery(caller, caller.ask(get_delivery, number))
 

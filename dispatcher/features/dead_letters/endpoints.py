@@ -6,7 +6,7 @@ import msgspec
 
 from dispatcher.db import timestamps
 from dispatcher.features.dead_letters import models, store
-from dispatcher.features.dead_letters.models import KINDS, MANY, VERBS, Kind, Verb
+from dispatcher.features.dead_letters.models import JOBS_AT_ONCE, KINDS, MANY, VERBS, Kind, Verb
 from dispatcher.features.deliveries import store as deliveries
 from dispatcher.features.deliveries.rules import NOT_DEAD, dead_letter_sentence
 from dispatcher.features.runs import store as runs
@@ -17,6 +17,8 @@ from dispatcher.http.listing import cut
 from dispatcher.http.models import Why
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.http.roles import Right
+
+_OWNERS = {"run": runs.owner, "delivery": deliveries.owner, "job": store.job_owner}
 
 
 def _listing(kind: Kind) -> Endpoint:
@@ -45,7 +47,7 @@ def _listing(kind: Kind) -> Endpoint:
 
 
 def _acting(verb: Verb, kind: Kind) -> Endpoint:
-    owner = runs.owner if kind == "run" else deliveries.owner
+    owner = _OWNERS[kind]
     does = "Discard it: it stays failed" if verb == "discard" else "Try it again; what was sent is not sent again"
 
     async def act(call: Call) -> Done:
@@ -87,8 +89,9 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
         # Later failures are left alone.
         until = begun if asked.until is None else min(begun, asked.until)
         scope = call.part.tenant_id, call.part.workspace_id
-        ids = await store.page(call.database, kind, scope, asked, until, below=place, count=asked.limit + 1)
-        some, more = cut(ids, asked.limit, lambda last: cursor(noun, last, microseconds(begun)))
+        limit = min(asked.limit, JOBS_AT_ONCE) if kind == "job" else asked.limit
+        ids = await store.page(call.database, kind, scope, asked, until, below=place, count=limit + 1)
+        some, more = cut(ids, limit, lambda last: cursor(noun, last, microseconds(begun)))
 
         async def act(page: Sequence[int]) -> list[NotDone]:
             answers = await store.act(call.database, verb, kind, page, asked.reason, call.actor)

@@ -1,26 +1,30 @@
 """Models of dead letters: requests and answers."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from dispatcher.http.bulk import AtOnce
 from dispatcher.http.cursors import ID_MAX
-from dispatcher.http.models import Asked, Before, Cursor, Limit, Reason, ShortText, Text
+from dispatcher.http.models import BEGUN, ENDED, Asked, Before, Cursor, Limit, Reason, ShortText, Text, page_model
 
-Kind = Literal["run", "delivery"]
+Kind = Literal["run", "delivery", "job"]
 Verb = Literal["replay", "discard"]
 # In the order of the list.
-KINDS: tuple[Kind, ...] = ("run", "delivery")
+KINDS: tuple[Kind, ...] = ("run", "delivery", "job")
 VERBS: tuple[Verb, ...] = ("replay", "discard")
-MANY = {"run": "runs", "delivery": "deliveries"}
+MANY = {"run": "runs", "delivery": "deliveries", "job": "jobs"}
+# A job has up to 1,000 deliveries, and a request is one transaction: some seconds.
+JOBS_AT_ONCE = 10
 
 
 class DeadLetterFilter(Asked, frozen=True, kw_only=True):
     """A filter of dead letters: all of its fields must match."""
 
-    name: Annotated[ShortText | None, Meta(description="A run's workflow, or a delivery's template.")] = None
+    name: Annotated[
+        ShortText | None, Meta(description="Its workflow (run), template (delivery) or campaign (job).")
+    ] = None
     channel: Text | None = None
     error: Annotated[Text | None, Meta(description="A text in its error.")] = None
     since: Annotated[datetime, Meta(description="Failed then or later.", tz=True)] | None = None
@@ -44,7 +48,7 @@ class SweepDeadLetters(DeadLetterFilter, frozen=True, kw_only=True):
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
-    """A run or a delivery that has failed for good, until it is replayed or discarded."""
+    """A run, a delivery, or a job of a campaign that has failed for good, until it is replayed or discarded."""
 
     kind: Kind
     id: int
@@ -61,11 +65,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     retries: int
 
 
-class DeadLetters(Struct, frozen=True):
-    """A page of dead letters, the newest first."""
-
-    dead_letters: list[DeadLetter]
-    next_cursor: str | None
+DeadLetters = page_model("DeadLetters", "dead_letters", DeadLetter, "A page of dead letters, the newest first.")
 
 
 class DeadLetterActed(Struct, frozen=True):
@@ -88,8 +88,8 @@ _DEAD_LETTER = DeadLetter(
     recipient="+4917012345",
     idempotency_key="order-19:shipped",
     error="exhausted",
-    created_at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
-    failed_at=datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC),
+    created_at=BEGUN,
+    failed_at=ENDED,
     retries=0,
 )
 DEAD_LETTERS = DeadLetters([_DEAD_LETTER], next_cursor=None)

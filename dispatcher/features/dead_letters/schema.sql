@@ -1,4 +1,5 @@
--- Dead letters: failed runs, and failed deliveries that belong to no run, until they are discarded.
+-- Dead letters: failed runs, failed deliveries that belong to no run, and jobs of campaigns of which deliveries have failed (jobs.sql),
+-- until they are discarded.
 
 CREATE TABLE dispatcher.dead_deliveries (
     delivery_id  bigint PRIMARY KEY,
@@ -26,7 +27,7 @@ CREATE TRIGGER z_the_dead_are_listed BEFORE UPDATE OF status ON dispatcher.deliv
     EXECUTE FUNCTION dispatcher.the_dead_are_listed();
 
 -- Discard a failed delivery that belongs to no run: it is no dead letter any more, and stays what it is. Answers discarded,
--- same, unknown, or what it is: failed is one that belongs to a run.
+-- same, unknown, or what it is: failed is one that belongs to a run or a job.
 CREATE FUNCTION dispatcher.discard_delivery(
     p_id bigint, p_reason text DEFAULT '', p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default',
     p_actor text DEFAULT session_user
@@ -51,26 +52,6 @@ BEGIN
                       WHERE s.id = p_id), 'unknown');
 END $$;
 
--- Two views of the same rows: with the rights of their owner, and with those of the role that asks.
-DO $views$
-DECLARE
-    rights text;
-BEGIN
-    FOREACH rights IN ARRAY ARRAY['dead_letters', 'visible_dead_letters WITH (security_invoker = true)'] LOOP
-        EXECUTE 'CREATE VIEW dispatcher.' || rights || $body$ AS
-SELECT 'run' AS kind, r.id, r.tenant_id, r.workspace_id, r.workflow AS name, r.error_node AS node, NULL AS channel,
-       NULL AS recipient, r.idempotency_key, r.error, r.created_at, r.finished_at AS failed_at, r.retries
-  FROM dispatcher.runs r WHERE r.dead
-UNION ALL
-SELECT 'delivery', d.id, d.tenant_id, d.workspace_id, d.template_name, NULL, d.channel, d.recipient, d.idempotency_key,
-       s.error, d.created_at, s.finished_at, (SELECT count(*) FROM dispatcher.reopened_ends e WHERE e.delivery_id = d.id)::smallint
-  FROM dispatcher.dead_deliveries l JOIN dispatcher.deliveries d ON d.id = l.delivery_id
-  JOIN dispatcher.delivery_state s ON s.id = l.delivery_id
- WHERE l.discarded_at IS NULL$body$;
-    END LOOP;
-END $views$;
-
 REVOKE ALL ON FUNCTION dispatcher.the_dead_are_listed, dispatcher.discard_delivery FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.dead_deliveries TO dispatcher_tenant;
-GRANT SELECT ON dispatcher.visible_dead_letters TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.discard_delivery TO dispatcher_tenant;

@@ -31,6 +31,12 @@ async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[
     return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
 
 
+async def job_owner(database: Database, job_id: int) -> dict[str, Any] | None:
+    """Return the tenant and workspace of a job of a campaign, or None."""
+    rows = await database.fetch(_SQL["job_owner"], job_id)
+    return dict(rows[0]) if rows else None
+
+
 async def act(
     database: Database, verb: Verb, kind: Kind, ids: Sequence[int], reason: str, actor: str
 ) -> dict[int, str]:

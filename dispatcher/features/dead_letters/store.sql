@@ -19,6 +19,20 @@ SELECT l.delivery_id AS id
    AND ($9::text IS NULL OR position(lower($9) IN lower(s.error)) > 0)
  ORDER BY l.delivery_id DESC LIMIT $2;
 
+-- name: newest_jobs
+-- The same of jobs of campaigns.
+SELECT q.id FROM dispatcher.job_queue q JOIN dispatcher.campaign_runs r ON r.id = q.run_id
+ WHERE q.failed > 0 AND q.discarded_at IS NULL AND q.id < $1 AND ($3::text IS NULL OR r.campaign = $3)
+   AND ($4::text IS NULL OR r.channel = $4)
+   AND ($5::text IS NULL OR q.tenant_id = $5) AND ($6::text IS NULL OR q.workspace_id = $6)
+   AND ($7::timestamptz IS NULL OR coalesce(q.finished_at, r.counted_at, q.created_at) >= $7)
+   AND ($8::timestamptz IS NULL OR coalesce(q.finished_at, r.counted_at, q.created_at) < $8)
+   AND ($9::text IS NULL OR position(lower($9) IN lower(q.error)) > 0
+        OR EXISTS (SELECT FROM dispatcher.delivery_state s
+                    WHERE s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id AND s.status = 'failed'
+                      AND position(lower($9) IN lower(s.error)) > 0))
+ ORDER BY q.id DESC LIMIT $2;
+
 -- name: rows
 -- Those of these ids that are dead letters of kind $1, newest first.
 SELECT kind, id, tenant_id, workspace_id, name, node, channel, recipient, idempotency_key, error, created_at, failed_at, retries
@@ -39,6 +53,21 @@ SELECT r.id, dispatcher.replay_run(r.id, $2, r.tenant_id, r.workspace_id, $3) AS
 SELECT l.delivery_id AS id, dispatcher.reopen_delivery(l.delivery_id, $3, $2) AS answer
   FROM (SELECT delivery_id FROM dispatcher.dead_deliveries
          WHERE delivery_id = ANY ($1::bigint[]) AND discarded_at IS NULL ORDER BY delivery_id) AS l;
+
+-- name: replay_jobs
+-- Send the failed deliveries of jobs again, in one transaction.
+SELECT q.id, dispatcher.replay_dead_job(q.id, $2, q.tenant_id, q.workspace_id, $3) AS answer
+  FROM (SELECT id, tenant_id, workspace_id FROM dispatcher.job_queue
+         WHERE id = ANY ($1::bigint[]) AND failed > 0 AND discarded_at IS NULL ORDER BY id) AS q;
+
+-- name: discard_jobs
+-- Discard jobs in one transaction.
+SELECT q.id, dispatcher.discard_dead_job(q.id, $2, q.tenant_id, q.workspace_id, $3) AS answer
+  FROM (SELECT id, tenant_id, workspace_id FROM dispatcher.job_queue WHERE id = ANY ($1::bigint[]) ORDER BY id) AS q;
+
+-- name: job_owner
+-- Whose a job is.
+SELECT tenant_id, workspace_id FROM dispatcher.job_queue WHERE id = $1;
 
 -- name: discard_runs
 -- Discard runs in one transaction.

@@ -278,18 +278,3 @@ def _acted(action: str, delivery_id: int, answer: str) -> Done:
     if not done and answer != STOPPED:
         raise Problem(CONFLICT, words, answer=answer)
     return Done(Acted(delivery_id, answer, words))
-
-
-ENDPOINTS = (
-    create_delivery,
-    create_deliveries,
-    send_lines,
-    list_deliveries,
-    get_delivery,
-    get_delivery_mail,
-    cancel_delivery,
-    move_delivery,
-    retry_delivery,
-    cancel_delivery_by_key,
-    move_delivery_by_key,
-)

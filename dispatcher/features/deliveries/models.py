@@ -1,7 +1,7 @@
 """Models of deliveries: requests and answers."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, structs
@@ -9,7 +9,7 @@ from msgspec import Meta, Raw, Struct, structs
 from dispatcher.base.errors import Fault
 from dispatcher.engine.rules.life import RECIPIENT_CHARACTERS_MAX
 from dispatcher.http.cursors import ID_MAX
-from dispatcher.http.models import Asked, Before, Cursor, Json, Limit, Moment, Text, Why
+from dispatcher.http.models import BEGUN, ENDED, Asked, Before, Cursor, Json, Limit, Moment, Text, Why, page_model
 
 Recipient = Annotated[str, Meta(max_length=RECIPIENT_CHARACTERS_MAX)]
 DeliveryLife = Literal[
@@ -109,13 +109,12 @@ class Delivery(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
     provider_message_id: str | None
     error: str | None
+    run_id: Annotated[int | None, Meta(description="Its run: of a campaign, if it has one; else of a workflow.")]
+    job_id: Annotated[int | None, Meta(description="Its job of a run of a campaign.")]
+    campaign: str | None
 
 
-class Deliveries(Struct, frozen=True):
-    """A page of deliveries, the newest first."""
-
-    deliveries: list[Delivery]
-    next_cursor: str | None
+Deliveries = page_model("Deliveries", "deliveries", Delivery, "A page of deliveries, the newest first.")
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -179,8 +178,6 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
     variables: Raw
     options: Raw
     topic: str | None
-    run_id: int | None
-    job_id: int | None
     scheduled_for: datetime
     expires_at: datetime | None
     created_at: datetime
@@ -224,8 +221,6 @@ class MoveByKey(Move, frozen=True):
     idempotency_key: Text
 
 
-_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 WRITTEN = Written(17, "order-17:shipped", duplicate=False)
 _DELIVERY = Delivery(
     id=17,
@@ -239,10 +234,13 @@ _DELIVERY = Delivery(
     status="sent",
     attempt=2,
     max_attempts=5,
-    run_at=_BEGUN,
-    finished_at=_ENDED,
+    run_at=BEGUN,
+    finished_at=ENDED,
     provider_message_id="m-4711",
     error=None,
+    run_id=None,
+    job_id=None,
+    campaign=None,
 )
 WHOLE_DELIVERY = WholeDelivery(
     **structs.asdict(_DELIVERY),
@@ -253,23 +251,19 @@ WHOLE_DELIVERY = WholeDelivery(
     variables=Raw(b'{"id":17}'),
     options=Raw(b"{}"),
     topic=None,
-    run_id=None,
-    job_id=None,
-    scheduled_for=_BEGUN,
+    scheduled_for=BEGUN,
     expires_at=None,
-    created_at=_BEGUN,
+    created_at=BEGUN,
     receipt="delivered",
-    attempts=[Attempt(attempt=1, outcome="retry", ended_at=_BEGUN, next_at=_ENDED, reason="451 try again")],
-    evidence=[Evidence(seen_at=_ENDED, verdict="accepted", resolved=True, provider_message_id="m-4711", reason=None)],
+    attempts=[Attempt(attempt=1, outcome="retry", ended_at=BEGUN, next_at=ENDED, reason="451 try again")],
+    evidence=[Evidence(seen_at=ENDED, verdict="accepted", resolved=True, provider_message_id="m-4711", reason=None)],
     receipts=[
-        Receipt(
-            seen_at=_ENDED, said_at=_ENDED, provider="resend", kind="delivered", provider_message_id=None, reason=""
-        )
+        Receipt(seen_at=ENDED, said_at=ENDED, provider="resend", kind="delivered", provider_message_id=None, reason="")
     ],
-    actions=[Action(at=_BEGUN, actor="key shop", action="move", status_before="queued", reason="in doubt")],
+    actions=[Action(at=BEGUN, actor="key shop", action="move", status_before="queued", reason="in doubt")],
     captured=[
         Captured(
-            captured_at=_ENDED, attempt=2, recipient="ann@example.org", parts=Raw('{"text":"…"}'.encode()), fault=None
+            captured_at=ENDED, attempt=2, recipient="ann@example.org", parts=Raw('{"text":"…"}'.encode()), fault=None
         )
     ],
 )

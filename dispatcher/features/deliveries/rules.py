@@ -22,7 +22,7 @@ DELIVERY_ANSWERS: Mapping[str, Mapping[str, str]] = {
         "discarded": "is discarded: it stays failed, and is no dead letter any more",
         "same": "was discarded before",
         "queued": "is not finished, so there is nothing to discard",
-        "failed": "belongs to a run: discard that, if it has failed",
+        "failed": "belongs to a run or to a job of a campaign: discard that, if it has failed",
     },
 }
 COMMON_ANSWERS = {
@@ -34,6 +34,8 @@ COMMON_ANSWERS = {
     "posted": "has been posted: too late",
     "failed": "has failed",
     "skipped": "was skipped",
+    "erased": "was erased: there is nothing left to send",
+    "never queued": "was written as ended by its campaign and never queued: there is nothing to send",
 }
 
 RUN_ANSWERS: Mapping[str, Mapping[str, str]] = {
@@ -48,7 +50,20 @@ RUN_ANSWERS: Mapping[str, Mapping[str, str]] = {
     "signal": {"accepted": "has the event"},
 }
 ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
-# The answer for a run or delivery that is not a dead letter.
+JOB_ANSWERS: Mapping[str, Mapping[str, str]] = {
+    "replay": {
+        "replayed": "goes on: its failed deliveries will be sent again",
+        "partly replayed": "goes on, but for deliveries that were erased or never queued: there is nothing to send",
+        "never queued": "has only deliveries that were erased or never queued: there is nothing to send",
+        "cancelled": "belongs to a run that was cancelled: it sends nothing more",
+    },
+    "discard": {
+        "discarded": "is discarded: its deliveries stay failed, and it is no dead letter any more",
+        "same": "was discarded before",
+    },
+}
+JOB_DONE = {"replayed", "partly replayed", "discarded"}
+# The answer for a run, delivery or job that is not a dead letter.
 NOT_DEAD = "none"
 ENDED = {"completed": "is completed", "failed": "has failed", "cancelled": "was cancelled"}
 
@@ -78,4 +93,6 @@ def dead_letter_sentence(verb: str, kind: str, number: int, answer: str) -> tupl
         return False, f"{kind} {number} is no dead letter"
     if kind == "run":
         return run_sentence(verb, number, answer)
+    if kind == "job":
+        return answer in JOB_DONE, f"job {number} {JOB_ANSWERS[verb].get(answer, COMMON_ANSWERS.get(answer, answer))}"
     return delivery_sentence("retry" if verb == "replay" else verb, number, answer)

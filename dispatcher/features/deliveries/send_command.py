@@ -75,8 +75,8 @@ def send(  # noqa: PLR0913 - each is an option of the command line
     if given or caller.given.tenant is not None or caller.given.workspace is not None:
         raise typer.BadParameter("cannot be combined with other options: the file has them", param_hint="--file")
     tally = send_file(caller, file)
-    tell(caller, tally.counts(), str(tally))
-    if tally.refused:
+    tell(caller, tally.counts, str(tally))
+    if tally.counts["refused"]:
         raise typer.Exit(REFUSED)
 
 

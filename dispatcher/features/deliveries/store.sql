@@ -28,7 +28,9 @@ SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
 -- name: list
 -- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
-       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
+       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
+       CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
+            THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign
   FROM dispatcher.visible_delivery_life l
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
    AND ($4::text IS NULL OR l.tenant_id = $4) AND ($6::text IS NULL OR l.workspace_id = $6)
@@ -38,7 +40,9 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 -- name: list_of_key
 -- The same of the one that holds a key, or of what is left of it: looked up, where `list` would read all of a workspace.
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
-       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient
+       l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
+       CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
+            THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign
   FROM unnest(ARRAY[$7, dispatcher.erased($7)]) AS known (key),
        LATERAL (SELECT id FROM dispatcher.deliveries
                  WHERE tenant_id = $4 AND workspace_id = $6 AND idempotency_key = known.key
@@ -51,14 +55,16 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 -- One delivery with its life.
 SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template_name,
        v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
-       d.run_id, d.job_id, d.scheduled_for, d.expires_at, d.created_at,
+       d.run_id, d.job_id, k.campaign, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
        (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
-  LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version WHERE d.id = $1;
+  LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
+  LEFT JOIN dispatcher.campaign_runs k ON k.id = d.run_id AND d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
+ WHERE d.id = $1;
 
 -- name: claimed
--- Who has claimed a delivery, and by which claim.
+-- The owner and the token of a delivery's claim.
 SELECT token, owner FROM dispatcher.delivery_life WHERE id = $1;
 
 -- name: find
@@ -70,7 +76,7 @@ SELECT d.id
                  LIMIT 1) AS d;
 
 -- name: owner
--- Whose a delivery is.
+-- The tenant and workspace of a delivery.
 SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = $1;
 
 -- name: attempts

@@ -39,7 +39,7 @@ def _end(row: Mapping[str, Any]) -> str:
 
 @endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.HELD_STATE, problems=(NOT_FOUND,))
 async def get_held(call: Call) -> Done:
-    """Show the state of a delivery that is or was held, and who settled it last."""
+    """Show the state of a delivery that is or was held, and its last settlement."""
     delivery_id = await _named(call)
     now = (await store.state(call.database, [delivery_id]))[delivery_id]
     return Done(msgspec.convert(now, models.HeldState))
@@ -114,6 +114,3 @@ async def resolve_all_held(call: Call) -> Done:
         return [NotDone(one, answers[one], _why_not(one, answers[one], now.get(one))) for one in left]
 
     return Done(await sweep([row["id"] for row in some], act, more))
-
-
-ENDPOINTS = (list_held, get_held, resolve_held, resolve_all_held)

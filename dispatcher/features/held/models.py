@@ -1,12 +1,12 @@
 """Models of held deliveries: requests and answers."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from dispatcher.http.bulk import AtOnce
-from dispatcher.http.models import Asked, Cursor, Limit, Reason, Text
+from dispatcher.http.models import BEGUN, ENDED, Asked, Cursor, Limit, Reason, Text, page_model
 
 SettleAs = Literal["sent", "failed", "requeue"]
 
@@ -53,15 +53,13 @@ class HeldDelivery(Struct, frozen=True, kw_only=True):
     workspace_id: str
 
 
-class HeldDeliveries(Struct, frozen=True):
-    """A page of held deliveries, the longest held first."""
-
-    held: list[HeldDelivery]
-    next_cursor: str | None
+HeldDeliveries = page_model(
+    "HeldDeliveries", "held", HeldDelivery, "A page of held deliveries, the longest held first."
+)
 
 
 class HeldState(Struct, frozen=True, kw_only=True):
-    """The state of a delivery, when it can be settled, and who settled it last."""
+    """The state of a delivery, when it can be settled, and its last settlement."""
 
     id: int
     life: str
@@ -75,8 +73,6 @@ class HeldState(Struct, frozen=True, kw_only=True):
     reason: str | None
 
 
-_HELD_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_SETTLE_AFTER = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 _HELD = HeldDelivery(
     id=18,
     tenant_id="default",
@@ -85,16 +81,16 @@ _HELD = HeldDelivery(
     channel="sms",
     recipient="+4917012345",
     attempt=1,
-    held_at=_HELD_AT,
-    settle_after=_SETTLE_AFTER,
+    held_at=BEGUN,
+    settle_after=ENDED,
     error="no answer",
 )
 HELD_DELIVERIES = HeldDeliveries([_HELD], next_cursor=None)
 HELD_STATE = HeldState(
     id=18,
     life="held",
-    held_at=_HELD_AT,
-    settle_after=_SETTLE_AFTER,
+    held_at=BEGUN,
+    settle_after=ENDED,
     error="no answer",
     wait_seconds=0.0,
     actor=None,

@@ -72,7 +72,7 @@ def list_(
 
 @command(app, "log", limit=100, after=False)
 def log(caller: Caller, name: Name) -> None:
-    """Show who made, rotated and revoked the keys of a name, and why."""
+    """Show the actions on the keys of a name, with actor and reason."""
     columns = ("at", "what", "by", "secret", "why")
     show_list(caller, caller.listed(endpoints.get_key_log, name), columns, _of_action, "")
 

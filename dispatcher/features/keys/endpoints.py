@@ -139,7 +139,7 @@ async def revoke_key(call: Call) -> Done:
     problems=(NOT_FOUND,),
 )
 async def get_key_log(call: Call) -> Done:
-    """Show who made, rotated and revoked the keys of a name, and why."""
+    """Show the actions on the keys of a name, with actor and reason."""
     asked: models.KeyLogQuery = call.query
     workspace, name = _named(call, asked)
     at = read_id(LOG_NOUN, asked.cursor)

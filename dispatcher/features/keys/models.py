@@ -1,12 +1,13 @@
 """Models of the requests and answers about keys."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from dispatcher.http.bearer import KEY_NAME
+from dispatcher.http.bearer import KEY_NAME, KEY_NAME_FORM
 from dispatcher.http.models import (
+    BEGUN,
     Asked,
     Cursor,
     InWorkspace,
@@ -76,7 +77,9 @@ class KeyChange(Asked, frozen=True, kw_only=True):
 class NewKey(KeyChange, frozen=True, kw_only=True):
     """A key to make."""
 
-    name: Annotated[str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", description="Its holder, or the application.")]
+    name: Annotated[
+        str, Meta(pattern=rf"^{KEY_NAME}$(?!\n)", extra=KEY_NAME_FORM, description="Its holder, or the application.")
+    ]
     role: Annotated[Role, Meta(description="What the key may do.")]
     expires_at: Annotated[Moment | None, Meta(description="When it ends; never without it.")] = None
 
@@ -132,7 +135,6 @@ class KeyAction(Struct, frozen=True, kw_only=True):
 KeyActions = page_model("KeyActions", "actions", KeyAction, "A page, the newest first.")
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _PREFIX = "dsp_a1B2c3D4e5F6"
 _SECRET = {
     "name": "shop",
@@ -148,10 +150,10 @@ _KEY = ApiKey(
     name="shop",
     role="triggerOperator",
     state="live",
-    created_at=_AT,
+    created_at=BEGUN,
     expires_at=None,
     revoked_at=None,
-    last_used_at=_AT,
+    last_used_at=BEGUN,
     prefixes=[_PREFIX],
     old_secret_until=None,
 )
@@ -159,7 +161,7 @@ _ACTION = KeyAction(
     id=9,
     name="shop",
     role="triggerOperator",
-    at=_AT,
+    at=BEGUN,
     actor="key ann",
     action="create",
     prefix=_PREFIX,

@@ -1,9 +1,9 @@
--- Keys of the HTTP API: who may do what, in which workspace of which tenant.
+-- Keys of the HTTP API: their rights, each in a workspace of a tenant.
 --
 -- The map
 --   api_keys         one row a key: whose it is, its role, until when it holds
 --   api_secrets      what its holders show: a prefix that finds it and the hash of the whole; two while it is rotated
---   api_key_actions  who made, rotated and revoked which key, and why
+--   api_key_actions  actor and reason of each creation, rotation and revocation
 --   api_answers      what was answered to a request that came with an Idempotency-Key
 --
 -- A key has its name to itself as long as it is not revoked. Nothing here can be turned back into a secret.

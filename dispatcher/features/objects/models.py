@@ -1,12 +1,12 @@
 """Models of the requests and answers about objects."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
 from dispatcher.engine.rules.object_cache import MEDIA_TYPE
-from dispatcher.http.models import Asked, Limit, LongCursor, page_model
+from dispatcher.http.models import BEGUN, Asked, Limit, LongCursor, page_model
 
 # What the schema allows.
 OBJECT_BYTES_MAX = 16 * 1024 * 1024
@@ -76,7 +76,7 @@ OBJECT = Object(
     content_type="application/pdf",
     size=3,
     sha256="ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-    created_at=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
+    created_at=BEGUN,
     erased_at=None,
 )
 OBJECTS = Objects([OBJECT], next_cursor=None)

@@ -91,4 +91,4 @@ def _title(row: Pause) -> str:
 
 def _cells(row: Pause) -> tuple[object, ...]:
     where = "everywhere" if row.tenant_id is None else f"{row.tenant_id}/{row.workspace_id}"
-    return row.scope, row.name, where, second(row.since), row.actor, row.reason
+    return row.scope.replace("_", " "), row.name, where, second(row.since), row.actor, row.reason

@@ -113,8 +113,9 @@ async def get_pause(call: Call) -> Done:
 async def resume_pause(call: Call) -> Done:
     """End a pause."""
     found = await _open(call)
-    if found["scope"] == "run":
-        raise Problem(CONFLICT, f"run {found['name']} has a pause of its own: resume the run")
+    if found["scope"] in ("run", "campaign_run"):
+        noun = found["scope"].replace("_", " ")
+        raise Problem(CONFLICT, f"{noun} {found['name']} has a pause of its own: resume the run")
     where = None
     if found["tenant_id"] is None:
         operators.require(call, _GLOBAL)

@@ -1,12 +1,12 @@
 """Models of the requests and answers about pauses."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
 from dispatcher.engine.rules.pauses import Scope
-from dispatcher.http.models import Asked, Cursor, InWorkspace, Limit, Reason, ShortText, Tenant, page_model
+from dispatcher.http.models import BEGUN, Asked, Cursor, InWorkspace, Limit, Reason, ShortText, Tenant, page_model
 
 EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are paused everywhere or not at all."
 
@@ -14,7 +14,7 @@ EVERYWHERE = "In all workspaces: for operators only. Providers and tenants are p
 class PauseQuery(Asked, frozen=True):
     """Which pauses."""
 
-    scope: Annotated[Scope | Literal["run"] | None, Meta(description="Of the pause.")] = None
+    scope: Annotated[Scope | Literal["run", "campaign_run"] | None, Meta(description="Of the pause.")] = None
     tenant_id: Tenant | None = None
     workspace_id: InWorkspace | None = None
     cursor: Cursor | None = None
@@ -36,7 +36,7 @@ class Pause(Struct, frozen=True, kw_only=True):
     """An open pause: what is paused, where, since when, by whom and why."""
 
     id: int
-    scope: Annotated[str, Meta(description="channel, template, workspace, provider, tenant, or run.")]
+    scope: Annotated[str, Meta(description="channel, template, workspace, provider, tenant, run, or campaign_run.")]
     name: str
     tenant_id: Annotated[str | None, Meta(description="Of the workspace; null: everywhere.")]
     workspace_id: str | None
@@ -55,7 +55,7 @@ Pauses = page_model("Pauses", "pauses", Pause, "A page, the oldest first.")
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
-    """What was resumed."""
+    """The pause that was resumed."""
 
     id: int
     scope: str
@@ -71,7 +71,7 @@ PAUSE = Pause(
     name="sms",
     tenant_id="acme",
     workspace_id="default",
-    since=datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC),
+    since=BEGUN,
     actor="key ann",
     reason="wrong prices",
 )

@@ -1,11 +1,12 @@
--- Pauses: who stopped a channel, provider, tenant, workspace, template or run, why, and until when.
+-- Pauses of channels, providers, tenants, workspaces, templates and runs: actor, reason and time.
 --
 -- The map
 --   pauses       one row a pause; an open one has no end
 --   parked       deliveries that wait for a pause to end
 --
 -- A pause says where it holds: `tenant_id` and `workspace_id`, or nowhere in particular, which is everywhere. That of a run
--- says whose the run is.
+-- names the run's workspace. That of a campaign's run is opened and ended by functions of the owner alone (features/campaigns), since
+-- it stops the run by its number in any workspace.
 
 CREATE TABLE dispatcher.pauses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -21,9 +22,10 @@ CREATE TABLE dispatcher.pauses (
     CONSTRAINT pauses_place
         CHECK ((tenant_id IS NULL) = (workspace_id IS NULL) AND
                CASE WHEN scope = 'workspace' THEN workspace_id IS NOT NULL AND name = workspace_id
+                    WHEN scope = 'campaign_run' THEN workspace_id IS NOT NULL
                     WHEN scope IN ('provider', 'tenant') THEN workspace_id IS NULL ELSE true END)
 );
-COMMENT ON COLUMN dispatcher.pauses.tenant_id IS 'in whose workspace it holds; null: everywhere';
+COMMENT ON COLUMN dispatcher.pauses.tenant_id IS 'the tenant in which it applies; null: everywhere';
 CREATE UNIQUE INDEX pauses_open ON dispatcher.pauses (scope, name, tenant_id, workspace_id) NULLS NOT DISTINCT
     WHERE ended_at IS NULL;
 -- A walk looks up what pauses its sequences have had.
@@ -42,6 +44,11 @@ CREATE POLICY tenant ON dispatcher.pauses AS RESTRICTIVE TO dispatcher_tenant
     WITH CHECK (current_setting('dispatcher.operators', true) = 'yes'
              OR tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
             AND workspace_id = nullif(current_setting('dispatcher.workspace', true), ''));
+
+CREATE POLICY opened_by_its_run ON dispatcher.pauses AS RESTRICTIVE FOR INSERT TO dispatcher_tenant
+    WITH CHECK (scope <> 'campaign_run');
+CREATE POLICY ended_by_its_run ON dispatcher.pauses AS RESTRICTIVE FOR UPDATE TO dispatcher_tenant
+    USING (scope <> 'campaign_run');
 
 CREATE TABLE dispatcher.parked (
     delivery_id bigint PRIMARY KEY,

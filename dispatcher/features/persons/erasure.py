@@ -39,6 +39,7 @@ class Erasure(Struct):
     person: Person
     deliveries_upto: int
     runs_upto: int
+    contacts: list[int]
     deliveries: int = 0
     runs: int = 0
     waits_for: int = 0
@@ -57,7 +58,7 @@ async def request(
     addresses = msgspec.json.encode(person.addresses).decode()
     subjects = [subject(one) for one in person.addresses]
     place = workspace.tenant_id, workspace.workspace_id
-    number = int(await database.value(_SQL["request"], *place, actor, reason, subjects, addresses))
+    number = int(await database.value(_SQL["request"], *place, actor, reason, subjects, addresses, contact))
     if contact is not None:
         await contacts.delete(database, workspace, contact)
     return number
@@ -85,7 +86,7 @@ async def advance(database: Database, number: int | None = None, pages: int | No
     person = rules.person_of(_decode(row["addresses"]))
     workspace = Workspace(row["tenant_id"], row["workspace_id"])
     upto = row["deliveries_upto"], row["runs_upto"]
-    now = Erasure(row["id"], workspace, row["actor"], row["asked_at"], person, *upto)
+    now = Erasure(row["id"], workspace, row["actor"], row["asked_at"], person, *upto, row["contacts"])
     now.finished = not person.addresses or await _erase(database, now, pages)
     progress = now.deliveries, now.runs, now.deliveries_upto, now.runs_upto, now.waits_for, now.finished
     await database.fetch(_SQL["progress"], now.id, *progress)
@@ -97,7 +98,10 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
     await database.fetch(_SQL["arm"])
     place = erasure.workspace.tenant_id, erasure.workspace.workspace_id
     kinds, texts = [one.kind for one in erasure.person.addresses], [one.text for one in erasure.person.addresses]
-    await database.fetch(_SQL["contacts"], *place, kinds, texts, erasure.asked_at)
+    erasure.contacts = await database.value(_SQL["contacts"], *place, kinds, texts, erasure.asked_at, erasure.id)
+    await _erase_from_campaigns(database, erasure)
+    # Behind both: an expansion that begins now finds nothing, and what others have written is seen below.
+    await database.fetch(_SQL["expansions"], *place)
     await database.fetch(_SQL["suppressions"], erasure.workspace.tenant_id, kinds, texts)
     await _cancel_queued(database, erasure)
     # Runs first: they are found by the recipients of their deliveries.
@@ -111,9 +115,16 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
             return False
         if after is not None:
             await after(database, erasure)
+    # Again: what was cancelled and what has failed meanwhile has left its reasons there.
+    await _erase_from_campaigns(database, erasure)
     await database.fetch(_SQL["receipts"], erasure.person.terms, erasure.person.pattern, *place, erasure.person.forms)
     await database.fetch(_SQL["answers"], *place, erasure.person.terms, erasure.person.pattern)
     return True
+
+
+async def _erase_from_campaigns(database: Database, erasure: Erasure) -> None:
+    place = erasure.workspace.tenant_id, erasure.workspace.workspace_id
+    await database.fetch(_SQL["campaigns"], *place, erasure.person.terms, erasure.person.pattern)
 
 
 async def _erase_runs(database: Database, erasure: Erasure) -> bool:
@@ -172,11 +183,16 @@ async def _erase_sent(database: Database, erasure: Erasure) -> None:
 
 
 async def _erase_mentions(database: Database, erasure: Erasure) -> bool:
-    """Erase finished deliveries to others that mention the person; False after the last page."""
+    """Erase finished deliveries to others that mention the person, or that a campaign has written for their contact.
+
+    False after the last page.
+    """
+    place = erasure.workspace.tenant_id, erasure.workspace.workspace_id
     asked = erasure.person.terms, erasure.deliveries_upto, PAGE, erasure.person.pattern, erasure.asked_at
-    rows = await database.fetch(_SQL["mentioned"], erasure.workspace.tenant_id, erasure.workspace.workspace_id, *asked)
+    rows = await database.fetch(_SQL["mentioned"], *place, *asked, erasure.contacts)
     ids = [row["id"] for row in rows if row["id"] is not None]
     if ids:
+        await _cancel(database, [row for row in rows if row["for_them"]], erasure.actor)
         erased = int(await database.value(_SQL["erase_deliveries"], ids, True))
         erasure.deliveries += erased
         erasure.waits_for += len(ids) - erased

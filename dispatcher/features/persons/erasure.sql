@@ -1,7 +1,9 @@
 -- name: request
--- Write down that a person is to be erased from a workspace.
-INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, addresses)
-VALUES ($1, $2, $3, $4, $5, $6::jsonb) RETURNING id;
+-- Write down that a person is to be erased from a workspace, and the contact with the key $7.
+INSERT INTO dispatcher.erasures (tenant_id, workspace_id, actor, reason, subjects, addresses, contacts)
+SELECT $1, $2, $3, $4, $5, $6::jsonb,
+       ARRAY(SELECT c.id FROM dispatcher.contacts c WHERE c.tenant_id = $1 AND c.workspace_id = $2 AND c.key = $7)
+RETURNING id;
 
 -- name: workspaces
 -- The workspaces in which a tenant has anything.
@@ -22,39 +24,57 @@ UPDATE dispatcher.erasures e SET looked_at = statement_timestamp()
                   AND ($1::bigint IS NOT NULL OR o.looked_at IS NULL
                        OR o.looked_at < statement_timestamp() - make_interval(secs => $2))
                 ORDER BY o.looked_at NULLS FIRST, o.id LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING e.id, e.tenant_id, e.workspace_id, e.actor, e.asked_at, e.deliveries_upto, e.runs_upto, e.addresses::text;
+RETURNING e.id, e.tenant_id, e.workspace_id, e.actor, e.asked_at, e.deliveries_upto, e.runs_upto, e.addresses::text, e.contacts;
 
 -- name: arm
 -- See to it that erased keys stay duplicates.
 SELECT dispatcher.keep_erased_keys();
 
 -- name: contacts
--- Delete the contacts behind addresses, with all that is known of them; not those that are new since it was asked for.
-DELETE FROM dispatcher.contacts c
- WHERE c.created_at <= $5 AND c.id IN (SELECT a.contact_id FROM dispatcher.contact_addresses a
-                  JOIN unnest($3::text[], $4::text[]) AS asked (kind, address) ON a.address = asked.address
-                   AND (a.kind = asked.kind OR asked.kind = 'other' AND a.kind IN ('push', 'chat', 'social'))
-                 WHERE a.tenant_id = $1 AND a.workspace_id = $2);
+-- Delete the contacts behind addresses, with all that is known of them; not those that are new since it was asked for. Answers
+-- the ids of all that the erasure has deleted.
+WITH gone AS (
+    DELETE FROM dispatcher.contacts c
+     WHERE c.created_at <= $5 AND c.id IN (SELECT a.contact_id FROM dispatcher.contact_addresses a
+                      JOIN unnest($3::text[], $4::text[]) AS asked (kind, address) ON a.address = asked.address
+                       AND (a.kind = asked.kind OR asked.kind = 'other' AND a.kind IN ('push', 'chat', 'social'))
+                     WHERE a.tenant_id = $1 AND a.workspace_id = $2)
+    RETURNING c.id
+)
+UPDATE dispatcher.erasures e SET contacts = e.contacts || ARRAY(SELECT g.id FROM gone g) WHERE e.id = $6 RETURNING e.contacts;
+
+-- name: expansions
+-- Wait for expansions that may have read a contact before it was deleted.
+SELECT dispatcher.await_expansions($1, $2);
+
+-- name: campaigns
+-- Take the person out of campaigns, their jobs and reasons.
+SELECT dispatcher.erase_from_campaigns($1, $2, $3, $4);
 
 -- name: suppressions
--- Keep what they may not be sent, and forget who they are.
+-- Keep suppressions as hashes, and delete the addresses.
 SELECT dispatcher.erase_suppressions($1, asked.kind, asked.address)
   FROM unnest($2::text[], $3::text[]) AS asked (kind, address);
 
 -- name: sent
--- Deliveries of a workspace to addresses that look like these, behind a number, that were there when it was asked for.
-SELECT d.id, d.run_id, d.channel, d.recipient, s.status, s.held, s.marked
+-- Deliveries of a workspace to addresses that look like these, behind a number, that were there when it was asked for; and those
+-- of campaigns to contacts that are gone, or of tests that are as old: their expansion may have read what was deleted since.
+SELECT d.id, CASE WHEN d.node IS NOT NULL THEN d.run_id END AS run_id, d.channel, d.recipient, s.status, s.held, s.marked
   FROM (SELECT DISTINCT dispatcher.address_hash(form) AS hash FROM unnest($3::text[]) AS form) AS asked
   JOIN dispatcher.deliveries d ON dispatcher.address_hash(d.recipient) = asked.hash
   JOIN dispatcher.delivery_state s USING (id)
- WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4 AND d.created_at <= $5
+ WHERE d.tenant_id = $1 AND d.workspace_id = $2 AND d.id > $4
+   AND (d.created_at <= $5 OR d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
+                              AND (NOT EXISTS (SELECT FROM dispatcher.contacts c WHERE c.id = d.contact_id)
+                                   OR EXISTS (SELECT FROM dispatcher.job_queue q
+                                               WHERE q.id = d.job_id AND q.recipients IS NOT NULL AND q.created_at <= $5)))
  ORDER BY d.id LIMIT $6;
 
 -- name: of_runs
 -- The deliveries of runs.
 SELECT d.id, d.run_id, d.channel, d.recipient, s.status, s.held, s.marked
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
- WHERE d.run_id = ANY ($1::bigint[]) ORDER BY d.id;
+ WHERE d.run_id = ANY ($1::bigint[]) AND (d.job_id IS NULL OR d.contact_id IS NULL) ORDER BY d.id;
 
 -- name: before
 -- Of these runs those that were there at a moment, and those that stand in at a digest for one that was: what they have was left
@@ -70,9 +90,11 @@ SELECT l.of AS id FROM line l WHERE l.created_at <= $2 ORDER BY 1;
 
 -- name: mentioned
 -- Of the next $5 deliveries behind a number those of this workspace that mention an address in what they say, or in their
--- key; and how far that led. What tells an endpoint of something is as old as that is, and mentions what was erased of it.
+-- key, or are items of a campaign for one of the contacts $8; and how far that led. What tells an endpoint of something is as old
+-- as that is, and mentions what was erased of it.
 WITH span AS MATERIALIZED (
     SELECT d.id, d.tenant_id, d.workspace_id, d.created_at,
+           d.job_id IS NOT NULL AND d.contact_id = ANY ($8::bigint[]) AND (d.recipient, d.variables) <> ('erased', '{}') AS for_them,
            CASE WHEN d.channel = 'webhook' THEN d.variables ->> 'event' END AS event,
            lower(concat_ws(' ', d.idempotency_key, d.template::text, d.variables::text, d.options::text)) AS says
       FROM dispatcher.deliveries d WHERE d.id > $4 ORDER BY d.id LIMIT $5
@@ -81,14 +103,14 @@ WITH span AS MATERIALIZED (
            substring(s.event FROM '"data":{"id":([0-9]{1,18}),')::bigint AS subject
       FROM span s WHERE s.tenant_id = $1 AND s.workspace_id = $2
 ), found AS (
-    SELECT h.id FROM here h
+    SELECT h.id, coalesce(h.for_them, false) AS for_them FROM here h
       LEFT JOIN dispatcher.deliveries d ON h.kind = 'delivery' AND (d.id, d.tenant_id, d.workspace_id) = (h.subject, $1, $2)
       LEFT JOIN dispatcher.runs r ON h.kind = 'run' AND (r.id, r.tenant_id, r.workspace_id) = (h.subject, $1, $2)
-     WHERE (d.recipient, d.variables) = ('erased', '{}') OR (r.note, r.input) = ('erased', '{}')
+     WHERE (d.recipient, d.variables) = ('erased', '{}') OR (r.note, r.input) = ('erased', '{}') OR h.for_them
         OR coalesce(d.created_at, r.created_at, h.created_at) <= $7
            AND EXISTS (SELECT FROM unnest($3::text[]) AS term WHERE strpos(h.says, term) > 0) AND h.says ~ $6
 )
-SELECT f.id, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
+SELECT f.id, f.for_them, t.status, t.held, t.marked, (SELECT max(id) FROM span) AS upto
   FROM (SELECT max(id) AS id FROM span) AS last
   LEFT JOIN found f ON true
   LEFT JOIN dispatcher.delivery_state t ON t.id = f.id
@@ -106,7 +128,9 @@ UPDATE dispatcher.webhook_events h
  WHERE h.tenant_id = $1 AND h.workspace_id = $2
    AND CASE WHEN h.type LIKE 'run.%'
             THEN EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = h.subject AND (r.note, r.input) = ('erased', '{}'))
-            ELSE EXISTS (SELECT FROM dispatcher.deliveries d WHERE d.id = h.subject AND (d.recipient, d.variables) = ('erased', '{}')) END;
+            WHEN h.type LIKE 'delivery.%'
+            THEN EXISTS (SELECT FROM dispatcher.deliveries d WHERE d.id = h.subject AND (d.recipient, d.variables) = ('erased', '{}'))
+            ELSE false END;
 
 -- name: cancel_run
 -- Let a run that is not finished go no further.
@@ -122,7 +146,7 @@ SELECT dispatcher.erase_runs($1) AS runs,
        dispatcher.erase_deliveries($2, false) + dispatcher.erase_deliveries($3, true) AS deliveries;
 
 -- name: settle
--- Nobody will look up any more what became of a held one. Answers settled, or early where a call may still be going on.
+-- Settle the held deliveries of an erased person. Answers settled, or early where a call may still be going on.
 SELECT dispatcher.settle_held(d.id, 'failed', $2, 'erased') AS answer FROM dispatcher.deliveries d WHERE d.id = $1;
 
 -- name: receipts

@@ -1,12 +1,12 @@
 """Models of the requests and answers about persons and erasures."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field, json
 
 from dispatcher.features.persons.rules import ADDRESSES_MAX as NAMED_MAX
-from dispatcher.http.models import Asked, Cursor, Limit, Reason, Text, page_model
+from dispatcher.http.models import BEGUN, ENDED, Asked, Cursor, Limit, Reason, Text, page_model
 
 # Including those of their contacts, which a client may name as well.
 ADDRESSES_MAX = 20 * NAMED_MAX
@@ -94,12 +94,10 @@ class Erasure(Struct, frozen=True, kw_only=True):
 
 
 Erasures = page_model("Erasures", "erasures", Erasure, "A page, the newest first.")
-_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 _ENTRY = {
     "kind": "delivery",
     "id": 17,
-    "at": _BEGUN,
+    "at": BEGUN,
     "channel": "email",
     "subject": "Order {{ id }}",
     "life": "sent",
@@ -112,9 +110,9 @@ TIMELINE = Timeline([Raw(json.encode(_ENTRY))], next_cursor=None)
 EXPORT = Export([Raw(b'{"record":"contact","key":"customer-17"}')], next_cursor="ZXhwb3J0IDEgMQ")
 ERASURE = Erasure(
     id=3,
-    asked_at=_BEGUN,
-    looked_at=_ENDED,
-    finished_at=_ENDED,
+    asked_at=BEGUN,
+    looked_at=ENDED,
+    finished_at=ENDED,
     deliveries=12,
     runs=2,
     waits_for=0,

@@ -1,7 +1,7 @@
 -- Erasures: what is known of a person is removed, wherever it stands in a workspace.
 --
 -- The map
---   erasures             who asked for it, when and why; the addresses only until it is done, their hashes for ever
+--   erasures             actor, time and reason; the addresses only until it is done, their hashes for ever
 --   erased_suppressions  what an erased address may not be sent, by its hash
 --
 -- What stays
@@ -38,10 +38,12 @@ CREATE TABLE dispatcher.erasures (
     actor           text NOT NULL CHECK (actor <> ''),
     reason          text NOT NULL,
     subjects        text[] NOT NULL,
+    contacts        bigint[] NOT NULL DEFAULT '{}',
     addresses       jsonb,
     CONSTRAINT erasures_keep_nothing CHECK ((addresses IS NULL) = (finished_at IS NOT NULL))
 );
 COMMENT ON COLUMN dispatcher.erasures.subjects IS 'SHA-256 of each address';
+COMMENT ON COLUMN dispatcher.erasures.contacts IS 'the ids of contacts that it has deleted';
 COMMENT ON COLUMN dispatcher.erasures.addresses IS 'until it is done';
 COMMENT ON COLUMN dispatcher.erasures.waits_for IS 'deliveries that were not finished when it was looked at last';
 CREATE INDEX erasures_open ON dispatcher.erasures (id) WHERE finished_at IS NULL;

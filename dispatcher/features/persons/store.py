@@ -56,6 +56,8 @@ def _reason(row: Any) -> str:  # noqa: ANN401 - as above
     """Why a delivery was sent."""
     if row["run_id"] is None:
         return f"an application wrote it with the key {row['idempotency_key']}"
+    if row["campaign"] is not None:
+        return f"run {row['run_id']} of the campaign {row['campaign']}, deployed by {row['deployed_by']}"
     if row["workflow"] is None:
         return f"run {row['run_id']}"
     run = f"run {row['run_id']} of the workflow {row['workflow']}"

@@ -4,6 +4,7 @@
 SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel, d.recipient, d.template_name, d.topic, d.lane,
        coalesce(d.template ->> 'subject', v.sources -> coalesce(d.locale, v.default_locale) ->> 'subject') AS subject,
        l.life, l.status, l.attempt, l.run_at, l.finished_at, l.error, d.run_id, d.node, r.workflow, r.triggered_by,
+       k.campaign, k.created_by AS deployed_by,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('attempt', a.attempt, 'outcome', a.outcome, 'ended_at', a.ended_at,
                                                      'reason', a.reason) ORDER BY a.attempt), '[]')
           FROM dispatcher.delivery_attempts a WHERE a.delivery_id = d.id)::text AS attempts,
@@ -18,7 +19,8 @@ SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel
          ORDER BY b.created_at DESC, b.id DESC LIMIT $6) AS d
   JOIN dispatcher.visible_delivery_life l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
-  LEFT JOIN dispatcher.runs r ON r.id = d.run_id
+  LEFT JOIN dispatcher.runs r ON r.id = d.run_id AND (d.job_id IS NULL OR d.contact_id IS NULL)
+  LEFT JOIN dispatcher.campaign_runs k ON k.id = d.run_id AND d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
  ORDER BY d.created_at DESC, d.id DESC;
 
 -- name: said
@@ -33,7 +35,10 @@ SELECT l.id, l.at, l.id * 2 + 1 AS place, l.actor, l.action, l.channel, l.source
 -- they say: as many as come before $6 bytes are full. And how many there were of them.
 WITH next AS MATERIALIZED (
     SELECT d.id, d.idempotency_key, d.channel, d.recipient, d.template_name, d.locale, d.template::text, d.variables::text,
-           d.options::text, d.topic, d.run_id, d.node, d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
+           d.options::text, d.topic, d.run_id, d.node, d.job_id,
+           CASE WHEN d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
+                THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = d.run_id) END AS campaign,
+           d.scheduled_for, d.expires_at, d.created_at, l.status, l.life, l.attempt,
            l.finished_at, l.provider_message_id, l.error
       FROM dispatcher.sent_to($1, $2, $3::text[]) AS asked (id),
            LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS d,
@@ -60,7 +65,7 @@ WITH span AS MATERIALIZED (
            EXISTS (SELECT FROM unnest($4::text[]) AS term WHERE strpos(lower(s.input::text || ' ' || s.state::text), term) > 0)
                AND lower(s.input::text || ' ' || s.state::text) ~ $5 AS mentions,
            (SELECT coalesce(jsonb_agg(jsonb_build_array(d.channel, d.recipient)), '[]') FROM dispatcher.deliveries d
-             WHERE d.run_id = s.id AND dispatcher.address_hash(d.recipient) IN (
+             WHERE d.run_id = s.id AND (d.job_id IS NULL OR d.contact_id IS NULL) AND dispatcher.address_hash(d.recipient) IN (
                        SELECT dispatcher.address_hash(form) FROM unnest($3::text[]) AS form)) AS sent_to
       FROM span s WHERE s.tenant_id = $1 AND s.workspace_id = $2
 ), sized AS (

@@ -32,7 +32,7 @@ BODY_BYTES_MAX = 256 * 1024
 # Written at a time: a flood of receipts leaves the other connections of the pool to the deliveries.
 AT_ONCE_MAX = 2
 RETRY_SECONDS = "30"
-# Anybody can send unsigned requests: all are counted, some are logged.
+# Unsigned requests can come from anywhere: all are counted, some are logged.
 FORGED_LOGGED_SECONDS = 10.0
 HEADERS = {"cache-control": "no-store"}
 

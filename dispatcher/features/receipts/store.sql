@@ -1,5 +1,5 @@
 -- name: remember
--- Remember what was heard until $3 seconds from now; no row where it is remembered already. Who comes second with the
+-- Store an event's id for $3 seconds; no row where it is stored already. A second request with the
 -- same waits for the first one's end.
 INSERT INTO dispatcher.receipt_events (provider, event, keep_until)
 SELECT $1, $2, statement_timestamp() + make_interval(secs => $3)
@@ -38,7 +38,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.recipi
 SELECT dispatcher.record_receipt($1, $2, $3, $4, $5, $6, $7);
 
 -- name: suppress
--- An address to which nothing more is sent. Who stands there already stays, with the first reason; one whose time would
+-- Suppress an address. An entry that exists stays, with its first reason; one whose time would
 -- be over has none any more. What was known of delivery $7 already, a kind $8 of receipt no older than $9, is no reason:
 -- providers repeat themselves, and somebody may have lifted it since.
 INSERT INTO dispatcher.suppressions AS s (tenant_id, kind, address, channel, source, actor, reason)
@@ -50,7 +50,7 @@ ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE
  WHERE s.expires_at IS NOT NULL;
 
 -- name: suppress_erased
--- The same of somebody who was erased: by the hash of the address, and without a word ($6) why.
+-- The same for an erased person: by the hash of the address, and without a word ($6) why.
 INSERT INTO dispatcher.erased_suppressions AS s (tenant_id, kind, hash, channel, source, topic, added_at)
 SELECT $1, $2, sha256(convert_to($3, 'UTF8')), $4, $5, '', statement_timestamp()
  WHERE $6::text IS NOT NULL
@@ -73,7 +73,7 @@ SELECT id, provider, looks, receipt::text FROM dispatcher.waiting_receipts
  WHERE look_at <= statement_timestamp() ORDER BY look_at LIMIT $1;
 
 -- name: take
--- Take one out; no row where somebody else has.
+-- Delete one; no row where another transaction has.
 DELETE FROM dispatcher.waiting_receipts WHERE id = $1 RETURNING id;
 
 -- name: put_off

@@ -12,7 +12,7 @@ from dispatcher.http.cursors import cursor, read_id, read_numbers
 from dispatcher.http.endpoints import Call, Done, Endpoint, endpoint
 from dispatcher.http.listing import by_id, cut, page
 from dispatcher.http.models import ACTED, Acted, Why
-from dispatcher.http.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found, refusal
 from dispatcher.http.roles import Right
 
 NOUN = "runs"
@@ -75,17 +75,6 @@ async def started(
     await call.served.shed(None)
     start = gathered or partial(store.trigger, call.database)
     return await start(Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor))
-
-
-def refusal(refused: TriggerRefused) -> Problem:
-    """Return the answer to a trigger that is refused."""
-    match refused.why:
-        case "unknown":
-            return Problem(NOT_FOUND, refused.message, refused.faults)
-        case "not now":
-            return Problem(CONFLICT, refused.message, refused.faults)
-        case "faulty":
-            return faulty(refused.faults, refused.message)
 
 
 @endpoint("GET", "/runs", Right.LOGS, query=models.RunQuery, answered=models.RUNS)
@@ -205,18 +194,3 @@ def _done(verb: str, run_id: int, answer: str) -> Done:
     if not done:
         raise Problem(CONFLICT, words, answer=answer)
     return Done(Acted(run_id, answer, words))
-
-
-ENDPOINTS = (
-    trigger_workflow,
-    list_runs,
-    get_run,
-    get_run_log,
-    list_run_deliveries,
-    get_run_progress,
-    pause_run,
-    resume_run,
-    cancel_run,
-    replay_run,
-    signal_run,
-)

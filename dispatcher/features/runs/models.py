@@ -1,13 +1,13 @@
 """Models of runs: triggers, events, queries and answers."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, field, structs
 
 from dispatcher.features.workflows.models import Step
 from dispatcher.http.cursors import ID_MAX
-from dispatcher.http.models import Asked, Before, Cursor, Json, Limit, ShortText, Text
+from dispatcher.http.models import BEGUN, ENDED, Asked, Before, Cursor, Json, Limit, ShortText, Text, page_model
 
 RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
 
@@ -66,11 +66,7 @@ class Run(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
 
 
-class Runs(Struct, frozen=True):
-    """A page, the newest first."""
-
-    runs: list[Run]
-    next_cursor: str | None
+Runs = page_model("Runs", "runs", Run, "A page, the newest first.")
 
 
 class Visit(Struct, frozen=True, omit_defaults=True):
@@ -118,11 +114,7 @@ class RunPageQuery(Asked, frozen=True):
     limit: Limit = 100
 
 
-class OrderedDeliveries(Struct, frozen=True):
-    """A page, the first ones first."""
-
-    deliveries: list[Ordered]
-    next_cursor: str | None
+OrderedDeliveries = page_model("OrderedDeliveries", "deliveries", Ordered, "A page, the first ones first.")
 
 
 class WholeRun(Run, frozen=True, kw_only=True):
@@ -154,11 +146,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
-class Log(Struct, frozen=True):
-    """A page, the oldest first."""
-
-    entries: list[Entry]
-    next_cursor: str | None
+Log = page_model("Log", "entries", Entry, "A page, the oldest first.")
 
 
 class ProgressQuery(Asked, frozen=True):
@@ -185,11 +173,9 @@ class Signal(Asked, frozen=True):
     data: Annotated[Json, Meta(description="What it says.")] = field(default_factory=dict)
 
 
-_BEGUN = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_ENDED = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
 _COUNTS = {"mail": {"all": 1, "queued": 0, "held": 0, "failed": 0, "skipped": 0, "attempts": 1}}
 _CURSOR = {"later": Visit("delaying", 1_896_163_200.0, 1_896_163_201.0)}
-_ENTRY = Entry(number=1, at=_BEGUN, event="started", step=0, node="mail", context=Raw(b'{"order":{"id":17}}'))
+_ENTRY = Entry(number=1, at=BEGUN, event="started", step=0, node="mail", context=Raw(b'{"order":{"id":17}}'))
 _RUN = Run(
     execution_id=23,
     tenant_id="default",
@@ -205,20 +191,20 @@ _RUN = Run(
     error=None,
     error_step=None,
     note=None,
-    available_at=_ENDED,
-    created_at=_BEGUN,
-    started_at=_BEGUN,
+    available_at=ENDED,
+    created_at=BEGUN,
+    started_at=BEGUN,
     finished_at=None,
 )
 _ATTEMPT = RunAttempt(
-    at=_BEGUN,
+    at=BEGUN,
     event="retry",
     node="mail",
     delivery_id=17,
     recipient="ann@example.org",
     attempt=1,
     error="451 try again",
-    next_at=_ENDED,
+    next_at=ENDED,
 )
 _ORDERED = Ordered(
     id=17,
@@ -229,8 +215,8 @@ _ORDERED = Ordered(
     status="sent",
     attempt=2,
     max_attempts=3,
-    run_at=_BEGUN,
-    finished_at=_ENDED,
+    run_at=BEGUN,
+    finished_at=ENDED,
     provider_message_id="m-4711",
     error=None,
 )

@@ -1,16 +1,16 @@
 """The store of runs: trigger, find, show, pause, resume, cancel, replay and signal them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import asyncpg
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dispatcher.base.errors import Fault, Missing, TriggerRefused, Why
+from dispatcher.base.errors import TriggerRefused
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
+from dispatcher.db.refusals import refusal, refusals
 from dispatcher.db.statements import statements
 from dispatcher.features.runs.models import Entry, Progress, Run, RunAttempt, RunQuery, Triggered, Visit, WholeRun
 from dispatcher.features.workflows.store import steps
@@ -22,31 +22,6 @@ _cursor = msgspec.json.Decoder(dict[str, Visit]).decode
 Verb = Literal["pause", "resume", "cancel", "replay"]
 # The JSON fields of a log entry.
 _JSON = {"context", "added"}
-
-# Refusals of the schema's functions, and of JSON that Postgres cannot store.
-_REFUSALS = (
-    asyncpg.DataError,
-    asyncpg.NoDataFoundError,
-    asyncpg.ObjectNotInPrerequisiteStateError,
-    asyncpg.ProgramLimitExceededError,
-)
-_WHY: Mapping[str, Why] = {
-    asyncpg.NoDataFoundError.sqlstate: "unknown",
-    asyncpg.ObjectNotInPrerequisiteStateError.sqlstate: "not now",
-}
-
-
-class _Detail(Struct, frozen=True):
-    """A fault in the DETAIL of an error of the schema's functions."""
-
-    path: str
-    words: str
-    # The kind and name of a missing field or variable.
-    kind: str = ""
-    name: str = ""
-
-
-_details = msgspec.json.Decoder(list[_Detail]).decode
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
@@ -61,7 +36,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
 
 async def trigger(database: Database, given: Trigger) -> Triggered:
     """Start a run, or find the run of its key. Raises TriggerRefused with all faults."""
-    with _refusals():
+    with refusals():
         rows = await database.fetch(_SQL["trigger"], *_asked(given))
     return Triggered(*rows[0])
 
@@ -74,7 +49,7 @@ async def trigger_many(database: Database, batch: Sequence[Trigger]) -> list[Tri
     first = batch[0]
     place = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
     columns = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
-    with _refusals():
+    with refusals():
         rows = await database.fetch(_SQL["trigger_many"], *place, *columns)
     if any(row["refusal"] == asyncpg.LockNotAvailableError.sqlstate for row in rows):
         raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
@@ -86,7 +61,7 @@ def _answered(workflow: str, row: Sequence[Any]) -> Triggered | TriggerRefused:
     run_id, version, total_steps, duplicate, code, message, detail = row
     if code is None:
         return Triggered(run_id, workflow, version, "queued", total_steps, duplicate)
-    return _refusal(code, message, detail)
+    return refusal(code, message, detail)
 
 
 async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
@@ -94,7 +69,7 @@ async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
 
     It is the trigger itself in a read-only transaction: it ends when all checks are over.
     """
-    with _refusals():
+    with refusals():
         rows = await database.fetch_read_only(_SQL["trigger"], *_asked(given))
     return None if rows is None else Triggered(*rows[0])
 
@@ -102,33 +77,6 @@ async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
 def _asked(given: Trigger) -> tuple[object, ...]:
     workspace = given.workspace
     return given.workflow, given.input, given.key, workspace.tenant_id, workspace.workspace_id, given.by
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Raise TriggerRefused if a call is refused. A lock time-out has a class of refusals, and is not a refusal."""
-    try:
-        yield
-    except asyncpg.LockNotAvailableError:
-        raise
-    except _REFUSALS as error:
-        # asyncpg sets the detail without declaring it.
-        detail: str | None = getattr(error, "detail", None)
-        raise _refusal(error.sqlstate or "", str(error.args[0]) if error.args else str(error), detail) from error
-
-
-def _refusal(code: str, message: str, detail: str | None) -> TriggerRefused:
-    try:
-        details = _details(detail or "")
-    except msgspec.MsgspecError:
-        details = []
-    faults = [Fault(one.path, one.words) for one in details] or [Fault("$", message)]
-    missing = Missing(_names(details, "field"), _names(details, "variable"))
-    return TriggerRefused(faults, message, _WHY.get(code, "faulty"), missing)
-
-
-def _names(details: Sequence[_Detail], kind: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.name for one in details if one.kind == kind))
 
 
 async def newest(
@@ -239,5 +187,5 @@ async def act(database: Database, verb: Verb, run_id: int, reason: str, actor: s
 
 async def signal(database: Database, run_id: int, event: str, data: str, actor: str) -> str:
     """Send a run an event; return accepted, unknown, or the status of an ended run. Raises TriggerRefused."""
-    with _refusals():
+    with refusals():
         return str(await database.value(_SQL["signal"], run_id, event, data, actor) or "unknown")

@@ -154,14 +154,3 @@ async def get_schedule_ticks(call: Call) -> Done:
         raise _unreadable(call, refused) from refused
     some = islice(cron.ticks(await timestamps.now(call.database)), call.query.count)
     return Done(models.Ticks([models.Tick(tick, cron.local(tick)) for tick in some]))
-
-
-ENDPOINTS = (
-    list_schedules,
-    get_schedule,
-    put_schedule,
-    delete_schedule,
-    activate_schedule,
-    deactivate_schedule,
-    get_schedule_ticks,
-)

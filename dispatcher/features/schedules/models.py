@@ -1,13 +1,13 @@
 """Models of schedules: queries, definitions and answers."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field, structs
 
 from dispatcher.base.values.time_zones import ZONE_MAX
 from dispatcher.features.schedules.rules import EXPRESSION_MAX
-from dispatcher.http.models import Asked, Json, Limit, LongCursor, ShortText
+from dispatcher.http.models import BEGUN, Asked, Json, Limit, LongCursor, ShortText, page_model
 
 TICKS_MAX = 1_000
 
@@ -65,11 +65,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     missed: int
 
 
-class Schedules(Struct, frozen=True):
-    """A page, by name."""
-
-    schedules: list[Schedule]
-    next_cursor: str | None
+Schedules = page_model("Schedules", "schedules", Schedule, "A page, by name.")
 
 
 class StoredSchedule(Schedule, frozen=True, kw_only=True):
@@ -127,14 +123,13 @@ class Ticks(Struct, frozen=True):
     ticks: list[Tick]
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _SCHEDULE = Schedule(
     name="morning",
     workflow="digest",
     cron="0 8 * * *",
     time_zone="Europe/Berlin",
     active=True,
-    next_at=_AT,
+    next_at=BEGUN,
     last_tick=None,
     last_run=None,
     refusal=None,
@@ -144,12 +139,12 @@ _STORED = structs.asdict(_SCHEDULE) | {
     "id": 3,
     "input": Raw(b'{"shop":17}'),
     "version": 1,
-    "created_at": _AT,
+    "created_at": BEGUN,
     "would_be_refused": None,
 }
 SCHEDULES = Schedules([_SCHEDULE], next_cursor=None)
 _ACTION = ScheduleAction(
-    at=_AT,
+    at=BEGUN,
     actor="key ann",
     action="put",
     version=1,
@@ -160,4 +155,4 @@ _ACTION = ScheduleAction(
 WHOLE = WholeSchedule(**_STORED, actions=[_ACTION])
 SAVED = SavedSchedule(**_STORED, answer="created")
 SWITCHED = SwitchedSchedule("morning", "done")
-TICKS = Ticks([Tick(_AT, _AT)])
+TICKS = Ticks([Tick(BEGUN, BEGUN)])

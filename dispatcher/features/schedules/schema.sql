@@ -2,7 +2,7 @@
 --
 -- The map
 --   schedules         one row a name, of a tenant and workspace: what is triggered, when next, and what came of the last tick
---   schedule_actions  who put, activated, deactivated or deleted what, and what it said from then on
+--   schedule_actions  actor and definition of each put, activation, deactivation and deletion
 --
 -- A tick
 --   A ticker locks schedules that are due (FOR UPDATE SKIP LOCKED), triggers their workflows and moves `next_at`, all in one
@@ -69,7 +69,7 @@ CREATE POLICY tenant ON dispatcher.schedule_actions AS RESTRICTIVE TO dispatcher
     USING (said ->> 'tenant_id' = nullif(current_setting('dispatcher.tenant', true), '')
        AND said ->> 'workspace_id' = nullif(current_setting('dispatcher.workspace', true), ''));
 
--- Write down what somebody did to a schedule that is locked.
+-- Log an action on a schedule that is locked.
 CREATE FUNCTION dispatcher.note_schedule(p_held dispatcher.schedules, p_action text, p_actor text) RETURNS void
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO dispatcher.schedule_actions (schedule_id, version, actor, action, said)

@@ -1,7 +1,6 @@
 """Importing suppressions: a file of addresses, one a line or CSV, which is checked whole before anything is written."""
 
 import csv
-import os
 import re
 from array import array
 from collections.abc import Iterator, Mapping
@@ -15,8 +14,8 @@ import typer
 from dispatcher.base.errors import Fault, did_you_mean
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import REFUSED
-from dispatcher.cli.files import opened
-from dispatcher.cli.lines import Line, Lines
+from dispatcher.cli.files import batches
+from dispatcher.cli.lines import Line
 from dispatcher.cli.terminal.console import Output
 from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.features.suppressions.models import ADDRESSES_MAX, NewSuppression
@@ -136,13 +135,10 @@ def _placed(fault: Fault, lines: "array[int]", places: range) -> tuple[int, str]
 def _read(output: Output, path: Path) -> _Table:
     """Read all entries and faults of a file. An empty or too large file is refused."""
     table = _Table()
-    size = os.path.getsize(path) if path.is_file() else 0
-    with opened(path, "FILE") as source, progress_bar(output, "reading", size) as at:
-        lines = Lines(source)
-        for batch in lines.batches():
+    with batches(output, path, "reading", "FILE") as found:
+        for batch in found:
             for line in batch:
                 table.read(line)
-            at(lines.bytes_read)
             if len(table.entries) > ENTRIES_MAX:
                 words = f"has more addresses than can be imported at once: {ENTRIES_MAX:,}"
                 raise table.refused(output, Fault("file", words))

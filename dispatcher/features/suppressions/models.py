@@ -1,19 +1,20 @@
 """Models of the requests and answers about suppressions and topics."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from dispatcher.base.values.addresses import Kind
-from dispatcher.engine.rules.suppression import Source
-from dispatcher.http.models import Asked, Limit, LongCursor, Moment, Reason, Text, page_model
+from dispatcher.engine.rules.suppression import TOPIC_WORDS, Source
+from dispatcher.http.models import BEGUN, Asked, Limit, LongCursor, Moment, Reason, Text, page_model
 
 ADDRESSES_MAX = 5_000
 AddressText = Annotated[str, Meta(min_length=1, max_length=4_096, description="An e-mail address, a phone number …")]
 OfKind = Annotated[Kind | None, Meta(description="Derived from the address without it.")]
 Addresses = Annotated[list[AddressText], Meta(min_length=1, max_length=ADDRESSES_MAX)]
-Topic = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", description="Of messages.")]
+TOPIC_FORM = {"form": TOPIC_WORDS}
+Topic = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", extra=TOPIC_FORM, description="Of messages.")]
 
 
 class SuppressionQuery(Asked, frozen=True):
@@ -192,12 +193,11 @@ class TopicPreferences(Struct, frozen=True):
     preferences: list[TopicPreference]
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _BOB = ("bob@example.org", "email")
 _NAMED: dict[str, Any] = {"address": _BOB[0], "kind": _BOB[1]}
 _WHO: dict[str, Any] = {"actor": "key ann", "reason": "asked by mail"}
-_ENTRY: dict[str, Any] = {"channel": "", "source": "complaint", "added_at": _AT, "expires_at": None, **_WHO}
-_TOPIC: dict[str, Any] = {"topic": "news", "subscribed": False, "changed_at": _AT, "actor": "key ann"}
+_ENTRY: dict[str, Any] = {"channel": "", "source": "complaint", "added_at": BEGUN, "expires_at": None, **_WHO}
+_TOPIC: dict[str, Any] = {"topic": "news", "subscribed": False, "changed_at": BEGUN, "actor": "key ann"}
 SUPPRESSIONS = Suppressions([Suppression(**_ENTRY, **_NAMED)], next_cursor=None)
 ADDED_SUPPRESSIONS = AddedSuppressions([Suppressed(*_BOB, suppressed=True)])
 REMOVED_SUPPRESSIONS = RemovedSuppressions([Removed(*_BOB, removed=["complaint"])])
@@ -207,7 +207,9 @@ CHECKED_ADDRESS = CheckedAddress(
     reason="suppressed: complaint: asked by mail",
     entries=[StandingSuppression(**_ENTRY)],
     topics=[Preference(**_TOPIC)],
-    log=[AddressAction(at=_AT, action="suppress", channel="", source="complaint", topic=None, expires_at=None, **_WHO)],
+    log=[
+        AddressAction(at=BEGUN, action="suppress", channel="", source="complaint", topic=None, expires_at=None, **_WHO)
+    ],
 )
 PREFERENCES = Preferences([AddressPreference(**_TOPIC, **_NAMED, reason="asked by mail")], next_cursor=None)
 TOPIC_PREFERENCES = TopicPreferences([TopicPreference(*_BOB, topic="news", subscribed=False)])

@@ -116,7 +116,7 @@ CREATE TRIGGER suppressions_added AFTER INSERT ON dispatcher.suppressions
 CREATE TRIGGER suppressions_renewed AFTER UPDATE ON dispatcher.suppressions
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.suppressions_added();
 
--- A row that is gone cannot say who took it away: the transaction does, in dispatcher.actor and dispatcher.reason.
+-- A deleted row cannot name the actor of its deletion: the transaction does, in dispatcher.actor and dispatcher.reason.
 CREATE FUNCTION dispatcher.suppressions_released() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -149,8 +149,8 @@ CREATE TRIGGER preferences_changed AFTER UPDATE ON dispatcher.topic_preferences
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.preferences_changed();
 
 -- Deliveries that nothing more may be sent of: skipped with their reasons, whatever they waited for. One that a provider
--- may have already (an earlier attempt is unknown) is held instead: nobody can say that it was not sent. What is marked
--- is with its provider, and what is held waits for somebody anyway. The rows are locked before it is asked what is known
+-- may have already (an earlier attempt is unknown) is held instead: it may have been sent. What is marked
+-- is with its provider, and held deliveries wait for an operator anyway. The rows are locked before it is asked what is known
 -- of their attempts: a snapshot from before the wait would not show what the one that was waited for has written.
 CREATE FUNCTION dispatcher.bar(p_ids bigint[], p_reasons text[]) RETURNS TABLE (delivery_id bigint, became text)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$

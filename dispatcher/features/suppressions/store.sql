@@ -9,7 +9,7 @@ SELECT DISTINCT ON (kind, address, channel, source) $1, kind, address, channel, 
 ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE
    SET added_at = statement_timestamp(), expires_at = excluded.expires_at, actor = excluded.actor,
        reason = excluded.reason
- -- Who says again what stands there already changes nothing, however often.
+ -- A repeated entry changes nothing, however often.
  WHERE (s.expires_at, s.reason) IS DISTINCT FROM (excluded.expires_at, excluded.reason);
 
 -- name: release
@@ -61,7 +61,7 @@ SELECT at, actor, action, channel, source, topic, expires_at, reason FROM dispat
  ORDER BY id DESC LIMIT $4;
 
 -- name: prefer
--- Say for addresses whether they want a topic; who says again what he said before changes nothing. Who wants it after all is
+-- Set for addresses whether they want a topic; a repeated setting changes nothing. An address that wants it again is
 -- no longer kept away from it by what was said before they were erased.
 WITH forgiven AS (
     DELETE FROM dispatcher.erased_suppressions e USING unnest($2::text[], $3::text[]) AS r (kind, address)

@@ -10,7 +10,7 @@ from msgspec import Raw, structs
 from dispatcher.base.errors import TemplateError
 from dispatcher.cli.arguments import object_text
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.commands import Version, command, group
+from dispatcher.cli.commands import Version, command, group, version_option
 from dispatcher.cli.options import name_given, second
 from dispatcher.cli.terminal.console import plain
 from dispatcher.cli.terminal.output import cell, show_list, tell
@@ -19,7 +19,6 @@ from dispatcher.features.templates.drafts import body_of, difference, library, r
 from dispatcher.features.templates.files import SUFFIX, read, text
 from dispatcher.features.templates.models import Preview, PublishedTemplate, Template, TemplateVersion, WholeTemplate
 from dispatcher.features.templates.sync_command import sync
-from dispatcher.http.models import VERSION_MAX
 from dispatcher.http.problems import Problem
 
 VERSIONS_SHOWN = 20
@@ -123,12 +122,8 @@ def diff(
     caller: Caller,
     name: Name,
     *,
-    old: Annotated[
-        int | None, typer.Option("--from", min=1, max=VERSION_MAX, help="From which version; the published one.")
-    ] = None,
-    new: Annotated[
-        int | None, typer.Option("--to", min=1, max=VERSION_MAX, help="To which version; the newest.")
-    ] = None,
+    old: Annotated[int | None, version_option("--from", "From which version; the published one.")] = None,
+    new: Annotated[int | None, version_option("--to", "To which version; the newest.")] = None,
     file: InsteadFile = None,
 ) -> None:
     """Show what differs between two versions, or between a version and a file."""

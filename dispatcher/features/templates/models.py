@@ -1,13 +1,13 @@
 """Models of the requests and answers about templates."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, field, structs
 
 from dispatcher.base.values.locales import UNNAMED
 from dispatcher.features.templates.rules import Draft
-from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text, page_model
+from dispatcher.http.models import BEGUN, VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text, page_model
 
 # Of a server: its event loop reads them.
 SAVED_AT_ONCE_MAX = 500
@@ -187,7 +187,6 @@ class Preview(Struct, frozen=True, kw_only=True):
     parts: dict[str, str] = field(default_factory=dict)
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 _TEMPLATE = Template(
     name="welcome",
     channel="email",
@@ -197,7 +196,7 @@ _TEMPLATE = Template(
     rights=[],
     variables=["name"],
     author="key ann",
-    created_at=_AT,
+    created_at=BEGUN,
 )
 TEMPLATES = Templates([_TEMPLATE], next_cursor=None)
 _LOCALE = Locale({"subject": "Hello", "text": "Hello {{ name }}"}, {})
@@ -206,7 +205,11 @@ WHOLE_TEMPLATE = WholeTemplate(**structs.asdict(_TEMPLATE) | _VERSION)
 SAVED_TEMPLATE = SavedTemplate("welcome", 3, created=True, published=2)
 SAVED_TEMPLATES = SavedTemplates([SAVED_TEMPLATE], others=["old"])
 TEMPLATE_VERSIONS = TemplateVersions(
-    [TemplateVersion(number=3, author="key ann", created_at=_AT, locales=["en"], published_at=None, published_by=None)],
+    [
+        TemplateVersion(
+            number=3, author="key ann", created_at=BEGUN, locales=["en"], published_at=None, published_by=None
+        )
+    ],
     next_cursor="dmVyc2lvbnMgMw",
 )
 PUBLISHED_TEMPLATE = PublishedTemplate("welcome", published=3, before=2)

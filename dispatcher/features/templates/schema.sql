@@ -4,7 +4,7 @@
 --   templates              one row a name, of a tenant and workspace: its channel, how many versions it has, and which of
 --                          them is published; without a channel it is a partial, which other templates take in
 --   template_versions      one row a version: for each locale its parts and the partials that it takes in
---   template_publications  who published which version, and when
+--   template_publications  actor and time of each published version
 --
 -- A version is whole: the partials that it uses stand in it as they were when it was saved, so that what it renders never
 -- changes. Nothing of it is ever changed or deleted.

@@ -1,4 +1,4 @@
-"""The `webhooks` commands: endpoints that receive events of deliveries and runs."""
+"""The `webhooks` commands: endpoints that receive events of deliveries, runs and campaigns."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from dispatcher.features.webhooks.models import Webhook, WebhookAction, WebhookC
 from dispatcher.features.webhooks.rules import EVENTS, OVERLAP_SECONDS_MAX, WILDCARDS, events_faults, is_name
 from dispatcher.http.problems import Problem
 
-app = group(help="Send events of deliveries and runs to endpoints, in signed messages.")
+app = group(help="Send events of deliveries, runs and campaigns to endpoints, in signed messages.")
 
 _WANTED = ", ".join((*WILDCARDS, *EVENTS))
 
@@ -112,7 +112,7 @@ def list_(caller: Caller) -> None:
 
 @command(app, "log", limit=100, after=False)
 def log(caller: Caller, name: Name) -> None:
-    """Show who created, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    """Show the actions on the endpoints of a name, with actor and reason."""
     found = caller.listed(endpoints.get_webhook_log, name)
     show_list(caller, found, ("at", "what", "by", "why"), _of_action, "")
 

@@ -128,7 +128,7 @@ async def delete_webhook(call: Call) -> Done:
     problems=(NOT_FOUND,),
 )
 async def get_webhook_log(call: Call) -> Done:
-    """Show who created, changed, rotated, disabled and deleted the endpoints of a name, and why."""
+    """Show the actions on the endpoints of a name, with actor and reason."""
     asked: models.WebhookLogQuery = call.query
     name, at = _name(call), read_id(LOG_NOUN, asked.cursor)
     rows = await store.actions(call.database, call.workspace, name, asked.limit + 1, at)
@@ -156,14 +156,3 @@ def _endpoint(call: Call, name: str, given: models.NewWebhook | models.ChangedWe
     if faults:
         raise faulty(faults)
     return store.Endpoint(name, given.url, tuple(dict.fromkeys(given.events)), given.enabled)
-
-
-ENDPOINTS = (
-    list_webhooks,
-    create_webhook,
-    get_webhook,
-    change_webhook,
-    rotate_webhook,
-    delete_webhook,
-    get_webhook_log,
-)

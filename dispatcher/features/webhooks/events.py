@@ -1,15 +1,16 @@
 """Events in the database: taken out in the transaction that writes their deliveries."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from dispatcher.db.statements import statements
-from dispatcher.features.webhooks.rules import ATTEMPTS_MAX, TEMPLATE, Event, Message, is_run_event
+from dispatcher.features.webhooks.rules import ATTEMPTS_MAX, TEMPLATE, Event, Message, SubjectKind, subject_kind
 
 _SQL = statements(__name__)
 
-# The constant facts of deliveries and runs, by whether it is a run and by id.
-Subjects = dict[tuple[bool, int], dict[str, Any]]
+# The constant facts of subjects, by kind and id.
+Subjects = dict[tuple[SubjectKind, int], dict[str, Any]]
+_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
 
 async def take(connection: Any, page: int) -> tuple[list[int], list[Event]]:  # noqa: ANN401 - asyncpg's
@@ -22,10 +23,10 @@ async def take(connection: Any, page: int) -> tuple[list[int], list[Event]]:  # 
 async def subjects(connection: Any, events: Collection[Event]) -> Subjects:  # noqa: ANN401 - as above
     """Return the subjects of events; deleted ones are left out."""
     found: Subjects = {}
-    for runs, statement in ((True, "runs"), (False, "deliveries")):
-        ids = [one.subject for one in events if is_run_event(one.type) is runs]
-        rows = await connection.fetch(_SQL[statement], ids) if ids else []
-        found |= {(runs, row["id"]): dict(row) for row in rows}
+    for kind in _KINDS:
+        ids = [one.subject for one in events if subject_kind(one.type) == kind]
+        rows = await connection.fetch(_SQL[kind], ids) if ids else []
+        found |= {(kind, row["id"]): dict(row) for row in rows}
     return found
 
 

@@ -5,17 +5,30 @@ SELECT h.id, h.type, h.subject, h.at, h.facts::text, h.tenant_id, h.workspace_id
   LEFT JOIN dispatcher.webhook_endpoints e ON e.id = h.endpoint_id AND e.enabled
  ORDER BY h.id LIMIT $1 FOR UPDATE OF h SKIP LOCKED;
 
--- name: deliveries
+-- name: delivery
 -- The constant facts of deliveries.
-SELECT d.id, d.channel, d.recipient, d.idempotency_key, d.run_id, r.workflow, d.node, d.template_name, d.topic, d.created_at,
+SELECT d.id, d.channel, d.recipient, d.idempotency_key, d.run_id, r.workflow, d.node, d.job_id, k.campaign, d.template_name, d.topic, d.created_at,
        d.scheduled_for
   FROM dispatcher.deliveries d LEFT JOIN dispatcher.runs r ON r.id = d.run_id AND d.node IS NOT NULL
+  LEFT JOIN dispatcher.campaign_runs k ON k.id = d.run_id AND d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
  WHERE d.id = ANY ($1::bigint[]);
 
--- name: runs
+-- name: run
 -- The constant facts of runs.
 SELECT r.id, r.workflow, v.number AS version, r.idempotency_key, r.triggered_by, r.created_at
   FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
+ WHERE r.id = ANY ($1::bigint[]);
+
+-- name: campaign_job
+-- The constant facts of jobs of campaigns.
+SELECT q.id, q.run_id, r.campaign, r.channel, q.job_type, q.created_at
+  FROM dispatcher.job_queue q JOIN dispatcher.campaign_runs r ON r.id = q.run_id
+ WHERE q.id = ANY ($1::bigint[]);
+
+-- name: campaign_run
+-- The constant facts of runs of campaigns.
+SELECT r.id, r.campaign, r.channel, r.template_name, r.topic, r.idempotency_key, r.jobs, r.created_at, r.scheduled_for, r.started_at
+  FROM dispatcher.campaign_runs r
  WHERE r.id = ANY ($1::bigint[]);
 
 -- name: write

@@ -1,6 +1,6 @@
 """Models of webhook endpoints: requests and answers."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -11,8 +11,9 @@ from dispatcher.features.webhooks.rules import (
     OVERLAP_SECONDS_MAX,
     URL_CHARACTERS_MAX,
     EventType,
+    Wildcard,
 )
-from dispatcher.http.models import Asked, Cursor, Limit, LongCursor, Reason, ShortText
+from dispatcher.http.models import BEGUN, Asked, Cursor, Limit, LongCursor, Reason, ShortText, page_model
 
 Name = Annotated[
     str,
@@ -27,7 +28,7 @@ Url = Annotated[
     ),
 ]
 EventPatterns = Annotated[
-    list[EventType | Literal["delivery.*", "run.*"]],
+    list[EventType | Wildcard],
     Meta(min_length=1, max_length=EVENTS_MAX, description="Types of events; delivery.* is all of that kind."),
 ]
 
@@ -93,11 +94,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
     old_secret_until: Annotated[datetime | None, Meta(description="Until then the old secret signs, too.")]
 
 
-class Webhooks(Struct, frozen=True):
-    """A page of endpoints, by name."""
-
-    webhooks: list[Webhook]
-    next_cursor: str | None
+Webhooks = page_model("Webhooks", "webhooks", Webhook, "A page of endpoints, by name.")
 
 
 class WebhookSecret(Struct, frozen=True):
@@ -125,27 +122,22 @@ class WebhookAction(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class WebhookActions(Struct, frozen=True):
-    """A page of actions, the newest first."""
-
-    actions: list[WebhookAction]
-    next_cursor: str | None
+WebhookActions = page_model("WebhookActions", "actions", WebhookAction, "A page of actions, the newest first.")
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 WEBHOOK = Webhook(
     id=5,
     name="crm",
     url="https://crm.example.org/hooks",
     events=["delivery.*", "run.failed"],
     enabled=True,
-    created_at=_AT,
+    created_at=BEGUN,
     old_secret_until=None,
 )
 WEBHOOKS = Webhooks([WEBHOOK], next_cursor=None)
 WEBHOOK_SECRET = WebhookSecret("crm", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
 WEBHOOK_CHANGED = WebhookChanged("crm", "changed")
 _ACTION = WebhookAction(
-    id=9, name="crm", at=_AT, actor="key ann", action="create", reason="the CRM shows what was sent"
+    id=9, name="crm", at=BEGUN, actor="key ann", action="create", reason="the CRM shows what was sent"
 )
 WEBHOOK_ACTIONS = WebhookActions([_ACTION], next_cursor=None)

@@ -29,9 +29,19 @@ EventType = Literal[
     "run.completed",
     "run.failed",
     "run.cancelled",
+    "campaign_job.completed",
+    "campaign_job.partial",
+    "campaign_job.failed",
+    "campaign_job.dead",
+    "campaign_run.completed",
+    "campaign_run.partial",
+    "campaign_run.failed",
 ]
 EVENTS: tuple[EventType, ...] = get_args(EventType)
-WILDCARDS = ("delivery.*", "run.*")
+Wildcard = Literal["delivery.*", "run.*", "campaign_job.*", "campaign_run.*"]
+WILDCARDS: tuple[Wildcard, ...] = get_args(Wildcard)
+# The first words of the types: what an event is about.
+SubjectKind = Literal["delivery", "run", "campaign_job", "campaign_run"]
 
 ENDPOINTS_MAX = 50
 EVENTS_MAX = 50
@@ -138,6 +148,20 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
 
 
+class CampaignFacts(Struct, frozen=True, kw_only=True):
+    """The counters of a job or a run of a campaign at its end."""
+
+    status: str
+    intended: int
+    sent: int
+    failed: int
+    skipped: int
+    cancelled: int
+    expired: int
+    held: int
+    finished_at: datetime | None
+
+
 class Message(Struct, frozen=True):
     """The delivery that reports an event to its endpoint."""
 
@@ -146,20 +170,23 @@ class Message(Struct, frozen=True):
     body: str
 
 
-_delivery_facts = msgspec.json.Decoder(DeliveryFacts).decode
-_run_facts = msgspec.json.Decoder(RunFacts).decode
+_facts: dict[str, Callable[[str], Struct]] = {
+    "delivery": msgspec.json.Decoder(DeliveryFacts).decode,
+    "run": msgspec.json.Decoder(RunFacts).decode,
+    "campaign_job": msgspec.json.Decoder(CampaignFacts).decode,
+    "campaign_run": msgspec.json.Decoder(CampaignFacts).decode,
+}
 _encode = msgspec.json.Encoder().encode
 
 
-def is_run_event(event: str) -> bool:
-    """Whether an event is about a run, not about a delivery."""
-    return event.startswith("run.")
+def subject_kind(event: EventType) -> SubjectKind:
+    """Return what a type of events is about."""
+    return event.partition(".")[0]  # type: ignore[return-value]  # every type begins with one
 
 
 def message(event: Event, about: dict[str, Any]) -> Message:
     """Return the message that reports an event. `about` has the constant facts of its subject."""
-    read: Callable[[str], Struct] = _run_facts if is_run_event(event.type) else _delivery_facts
-    facts = msgspec.structs.asdict(read(event.facts))
+    facts = msgspec.structs.asdict(_facts[subject_kind(event.type)](event.facts))
     if facts.get("receipt", 0) is None:
         del facts["receipt"]
     body = {"type": event.type, "timestamp": event.at, "data": about | facts}

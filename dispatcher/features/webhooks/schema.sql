@@ -1,9 +1,9 @@
--- Webhooks of our own: what happens to deliveries and runs is told to the endpoints of their workspace.
+-- Webhooks of our own: what happens to deliveries, runs and campaigns is told to the endpoints of their workspace.
 --
 -- The map
 --   webhook_endpoints  one row an endpoint: where it is, and what it wants to know
 --   webhook_secrets    what its messages are signed with; two while it is rotated
---   webhook_actions    who made, changed, rotated, disabled and deleted which endpoint, and why
+--   webhook_actions    actor and reason of each creation, change, rotation, disabling and deletion
 --   events         what has happened, once for each endpoint that wants to know it: notes for the announcer
 --
 -- How an event becomes a message
@@ -12,9 +12,14 @@
 --   transaction; from there on it is a delivery like all others. Its key is made of the endpoint, the event, what it is
 --   about, and the event's number.
 --
--- What it costs where nobody listens
---   An insert of deliveries looks up once a row, by an index, whether somebody wants to know what becomes of it, and writes
---   that on the state row (`announced`, null where nobody does, so that the row is no wider). The trigger on state rows has
+-- Campaigns
+--   What becomes of a campaign's deliveries is told by the end of their job, with its counters, and by the end of the run: the
+--   closer announces both in its transaction (features/campaigns). Their receipts are told one by one, like all others. Tests
+--   announce nothing.
+--
+-- What it costs without an endpoint
+--   An insert of deliveries looks up once a row, by an index, whether an endpoint wants its events, and writes
+--   that on the state row (`announced`, null where none does, so that the row is no wider). The trigger on state rows has
 --   that in its condition. So nothing is told of deliveries that were written before their workspace had an endpoint, and
 --   nothing of deliveries on the channel `webhook` itself.
 --
@@ -84,7 +89,7 @@ CREATE TABLE dispatcher.webhook_events (
     type         text NOT NULL,
     facts        jsonb NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON COLUMN dispatcher.webhook_events.subject IS 'the delivery, or the run';
+COMMENT ON COLUMN dispatcher.webhook_events.subject IS 'the delivery, the run, or the job or the run of a campaign';
 COMMENT ON COLUMN dispatcher.webhook_events.facts IS 'what may be another by the time at which it is told';
 
 -- Something has happened: a note for each endpoint of the workspace that wants to know it.
@@ -134,14 +139,14 @@ BEGIN
                            'receipt', jsonb_build_object('kind', NEW.kind, 'at', NEW.said_at, 'provider', NEW.provider,
                                                          'reason', NEW.reason)))
        FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
-      WHERE s.id = NEW.delivery_id AND s.announced;
+      WHERE s.id = NEW.delivery_id AND (s.announced OR s.job_id IS NOT NULL);
     RETURN NULL;
 END $$;
 
 CREATE TRIGGER receipt_announced AFTER INSERT ON dispatcher.delivery_receipts
     FOR EACH ROW WHEN (NEW.kind <> 'sent') EXECUTE FUNCTION dispatcher.receipt_announced();
 
--- Whatever ends a run is told. Most workspaces listen to nothing: all else is done where somebody does.
+-- Announce the end of a run. Most workspaces have no endpoint: the rest is done where there is one.
 CREATE FUNCTION dispatcher.run_announced() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

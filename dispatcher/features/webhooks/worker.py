@@ -8,9 +8,9 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
 from dispatcher.features.webhooks import events
-from dispatcher.features.webhooks.rules import is_run_event, message
+from dispatcher.features.webhooks.rules import message, subject_kind
 
-# Happenings in one transaction: some milliseconds.
+# Events in one transaction: some milliseconds.
 PAGE = 500
 
 
@@ -35,7 +35,7 @@ class Announcer:
             if not ids:
                 return 0
             subjects = await events.subjects(connection, wanted)
-            named = [(one, subjects.get((is_run_event(one.type), one.subject))) for one in wanted]
+            named = [(one, subjects.get((subject_kind(one.type), one.subject))) for one in wanted]
             messages = [message(one, about) for one, about in named if about is not None]
             await events.write(connection, messages)
             await events.forget(connection, ids)

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from dispatcher.cli.calls.caller import Caller
-from dispatcher.cli.commands import Version, command, group
+from dispatcher.cli.commands import Version, command, group, version_option
 from dispatcher.cli.options import name_given, second
 from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.output import cell, show_list, tell
@@ -23,7 +23,6 @@ from dispatcher.features.workflows.models import (
     Workflow,
 )
 from dispatcher.features.workflows.sync_command import sync
-from dispatcher.http.models import VERSION_MAX
 from dispatcher.plans.definition.difference import difference
 
 app = group(help="Save workflows, look at them, and let them take triggers.")
@@ -166,12 +165,8 @@ def diff(
     caller: Caller,
     what: Annotated[str, typer.Argument(metavar="NAME|FILE")],
     *,
-    old: Annotated[
-        int | None, typer.Option("--from", min=1, max=VERSION_MAX, help="From which version; the one before.")
-    ] = None,
-    new: Annotated[
-        int | None, typer.Option("--to", min=1, max=VERSION_MAX, help="To which version; the newest.")
-    ] = None,
+    old: Annotated[int | None, version_option("--from", "From which version; the one before.")] = None,
+    new: Annotated[int | None, version_option("--to", "To which version; the newest.")] = None,
 ) -> None:
     """Show what differs between two versions, or between the newest version and a file."""
     file = Path(what)

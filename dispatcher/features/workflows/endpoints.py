@@ -242,15 +242,3 @@ async def delete_workflow(call: Call) -> Done:
     if answer == "unknown":
         raise not_found(f"workflow {name}")
     return Done(models.Switched(name, answer))
-
-
-ENDPOINTS = (
-    list_workflows,
-    get_workflow,
-    put_workflow,
-    put_workflows,
-    compare_workflows,
-    delete_workflow,
-    activate_workflow,
-    deactivate_workflow,
-)

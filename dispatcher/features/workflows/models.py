@@ -1,15 +1,15 @@
 """Models of workflows: queries, definitions and answers."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct, field, structs
 
 from dispatcher.base.errors import Fault
-from dispatcher.http.models import VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText
+from dispatcher.http.models import BEGUN, ENDED, VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, page_model
 
-# One transaction saves them all; nobody maintains more by hand.
+# One transaction saves them all.
 DEFINITIONS_MAX = 2_000
 
 
@@ -69,11 +69,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
     newest_run: int | None = None
 
 
-class Workflows(Struct, frozen=True):
-    """A page, by name."""
-
-    workflows: list[Workflow]
-    next_cursor: str | None
+Workflows = page_model("Workflows", "workflows", Workflow, "A page, by name.")
 
 
 class Version(Struct, frozen=True, kw_only=True):
@@ -170,9 +166,7 @@ class Switched(Struct, frozen=True):
     answer: str
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_LATER = datetime(2030, 1, 31, 8, 0, 1, tzinfo=UTC)
-_WORKFLOW = Workflow(name="order_shipped", active=True, version=3, total_steps=1, author="key ann", created_at=_AT)
+_WORKFLOW = Workflow(name="order_shipped", active=True, version=3, total_steps=1, author="key ann", created_at=BEGUN)
 WORKFLOWS = Workflows([_WORKFLOW], next_cursor=None)
 WHOLE_WORKFLOW = WholeWorkflow(
     **structs.asdict(_WORKFLOW),
@@ -184,8 +178,8 @@ WHOLE_WORKFLOW = WholeWorkflow(
     steps=[Step(1, "mail", "email to {{ customer.email }}")],
     graph="● mail  email to {{ customer.email }}\n",
     mermaid="flowchart TD\n",
-    versions=[Version(number=3, total_steps=1, author="key ann", created_at=_AT)],
-    actions=[WorkflowAction(at=_LATER, version=3, actor="key ann", action="activate")],
+    versions=[Version(number=3, total_steps=1, author="key ann", created_at=BEGUN)],
+    actions=[WorkflowAction(at=ENDED, version=3, actor="key ann", action="activate")],
 )
 SAVED_WORKFLOW = SavedWorkflow("order_shipped", 3, created=True, active=True, total_steps=1)
 SAVED_WORKFLOWS = SavedWorkflows([SAVED_WORKFLOW])

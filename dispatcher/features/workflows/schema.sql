@@ -3,7 +3,7 @@
 -- The map
 --   workflows         one row a name, of a tenant and workspace: whether it takes triggers, and on which version
 --   plan_versions     one row a version: the definition as it was given, and the plan that it was compiled to
---   workflow_actions  who made, activated, deactivated or deleted what, and when
+--   workflow_actions  actor and time of each version, activation, deactivation and deletion
 
 CREATE TABLE dispatcher.workflows (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

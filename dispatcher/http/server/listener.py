@@ -84,7 +84,7 @@ def application(
 
 
 class Gate:
-    """Serves so many requests at a time, and closes a connection whose body nobody has read."""
+    """Serves so many requests at a time, and closes a connection with an unread body."""
 
     def __init__(self, app: ASGI3Application, requests_max: int = REQUESTS_AT_ONCE_MAX) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Bodies on public pages: anybody may send one, since these pages need no key, so only a few are read at a time.
+"""Bodies on public pages: these pages need no key, so only a few bodies are read at a time.
 
 An honest sender is done in a moment. When there are too many, the oldest body that has not arrived is given up, so that
 no crowd keeps out a provider or the callers with a key.

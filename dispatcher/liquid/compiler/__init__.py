@@ -16,7 +16,7 @@ from dispatcher.liquid.compiler.scopes import NotCompiled
 from dispatcher.liquid.compiler.statements import Statements
 from dispatcher.liquid.language import BoundedEnvironment, Partials
 
-# Python's compiler takes some 60 µs a node, and holds up everybody meanwhile.
+# Python's compiler takes some 60 µs a node, and blocks the event loop meanwhile.
 NODES_COMPILED_MAX: Final = 500
 
 Function = Callable[[Mapping[str, Any]], str]

@@ -1,4 +1,4 @@
-"""What stands in tags and outputs, as Python expressions."""
+"""The expressions in tags and outputs, as Python expressions."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -179,7 +179,7 @@ class Expressions:
         return code
 
     def _loop(self, path: Path, loop: Loop) -> str:
-        """What `forloop` tells; anything else that is done with it is the library's."""
+        """The fields of `forloop`; any other use of it is the library's."""
         key = path.path[1] if len(path.path) > 1 else None
         for segment in path.path[2:]:
             if key != "parentloop" or loop.parent is None:

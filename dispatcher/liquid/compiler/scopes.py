@@ -43,7 +43,7 @@ class Scope:
     frames: list[dict[str, str | Loop]] = field(default_factory=list)
 
     def find(self, name: str) -> Place | None:
-        """What a name stands for; None is one of the variables that are rendered with."""
+        """The binding of a name; None for a variable of the rendering."""
         if name in _RESERVED:
             raise NotCompiled(name)
         for frame in reversed(self.frames):

@@ -150,7 +150,7 @@ class Statements:
             write(node, scope)
 
     def _block(self, node: BlockNode, scope: Scope) -> None:
-        """What stands in a block; one that has only white space is silent."""
+        """The statements of a block; a block of white space is silent."""
         was_silent = self._is_silent
         self._is_silent = was_silent or node.blank
         self._sequence(node.nodes, scope)
@@ -158,7 +158,7 @@ class Statements:
 
     @contextmanager
     def _branch(self, head: str | None, scope: Scope) -> Iterator[None]:
-        """What happens only if, or more than once; its head may be reserved already."""
+        """A conditional or repeated block; its head may be reserved already."""
         self._flush()
         self._has_flushed = True
         sure = scope.sure()

@@ -1,4 +1,4 @@
-"""What compiled templates do with values: the library's rules for texts, paths, comparisons and loops.
+"""The functions of compiled templates: the library's rules for texts, paths, comparisons and loops.
 
 Values are JSON (dict, list, str, int, float, bool, None) and what Liquid makes of it (ranges, pairs, escaped texts).
 Each function here answers what the library answers, or raises: then the library renders the part again.
@@ -148,7 +148,7 @@ def span(start: object, stop: object) -> range:
 
 
 def items(value: Any) -> Sequence[Any]:  # noqa: ANN401 - as above
-    """What a loop runs over."""
+    """The items of a loop."""
     if isinstance(value, list | tuple | range):
         return value
     if isinstance(value, dict):

@@ -301,7 +301,7 @@ def _check_branch(fields: Fields, place: str, ways: Sequence[graph.GraphEdge], e
 
 
 def _reads(parsed: _Parsed, provided: Provided, places: Mapping[str, int]) -> tuple[RequiredVariable, ...]:
-    """What a trigger must bring, in order of appearance."""
+    """The required variables of a trigger, in order of appearance."""
     needed = [one for name, reads in parsed.reads.items() for one in reads if not provided.has(name, one.name)]
     found: dict[tuple[str, ...], RequiredVariable] = {}
     for one in sorted(needed, key=lambda one: places.get(one.place, 0)):

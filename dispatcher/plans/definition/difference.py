@@ -33,7 +33,7 @@ class Change(Struct, frozen=True):
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """What changed from one definition to the next, in the order of the next."""
+    """The differences of two definitions, in the order of the second."""
     return list(_objects(ROOT, before, after))
 
 

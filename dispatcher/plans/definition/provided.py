@@ -41,7 +41,7 @@ class Provided:
         return self._nodes[node].step if self._is_list else len(self._nodes)
 
     def _wrong(self, node: str, name: str) -> str | None:
-        """What is wrong with a name; None where it is not a step's, or that of a step before."""
+        """The fault of a name; None where it is not a step's, or that of a step before."""
         step = step_of(name)
         if step is None:
             return None

@@ -196,7 +196,7 @@ def _refusal(event: yaml.Event, words: str) -> _Unreadable:
 
 
 def _scalar(text: str) -> object:
-    """What a plain word stands for, as in JSON."""
+    """The value of a plain word, as in JSON."""
     if text in ("", "~", "null"):
         return None
     if text in ("true", "false"):

@@ -40,7 +40,7 @@ class Reader:
         self._count = 0
 
     def text(self, place: str, text: str, part: str = "text") -> list[VariableRead]:
-        """What a text reads. The part says whether it is escaped."""
+        """The variables that a text reads. The part says whether it is escaped."""
         self._count += "{" in text
         if self._count > TEXTS_MAX:
             if self._count == TEXTS_MAX + 1 and "{" in text:
@@ -52,7 +52,7 @@ class Reader:
         return [VariableRead(read, place) for read in _reads(variables)]
 
     def condition(self, place: str, text: str) -> list[VariableRead]:
-        """What a condition reads: a Liquid expression as it stands between `{% if` and `%}`."""
+        """The variables of a condition: a Liquid expression as it stands between `{% if` and `%}`."""
         if any(sign in text for sign in ("{{", "{%", "%}", "}}")):
             self._faults.add(place, CONDITION_WORDS)
             return []
@@ -63,7 +63,7 @@ class Reader:
 
 
 def _reads(variables: tuple[Variable, ...]) -> list[RequiredVariable]:
-    """What is read, in order of appearance."""
+    """The variables that are read, in order of appearance."""
     found: dict[tuple[str, ...], RequiredVariable] = {}
     for variable in sorted(variables, key=lambda one: one.span.index):
         # Behind a step that is itself a variable nothing is known before there is a value.

@@ -7,7 +7,7 @@ LABEL_CHARACTERS_MAX = 72
 
 
 def label(node: Node) -> str:
-    """What a node does."""
+    """The label of a node."""
     otherwise = "" if node.on_failure == "retry" else f" ({node.on_failure})"
     return short(_words(node), LABEL_CHARACTERS_MAX - len(otherwise)) + otherwise
 

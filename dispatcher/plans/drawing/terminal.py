@@ -45,7 +45,7 @@ class _Drawing:
         return made
 
     def _below(self, name: str, indent: str) -> list[tuple[str, str | None]]:
-        """What stands below a node."""
+        """The lines below a node."""
         edges = self._plan.edges.get(name, ())
         meeting = self._meeting[name]
         if len(edges) == 1 and not isinstance(self._plan.nodes[name], Branch):

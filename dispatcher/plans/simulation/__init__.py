@@ -1,1 +1,1 @@
-"""What a run would do, without doing it."""
+"""The simulation of a run, which writes and sends nothing."""

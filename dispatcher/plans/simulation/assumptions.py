@@ -30,7 +30,7 @@ class Assumptions:
         self._made_up: Mapping[str, Any] | None = None
 
     def data(self, name: str) -> Mapping[str, Any]:
-        """What a function answers, or an event brings: as it is given, else what the plan's texts want of it."""
+        """The answer of a function, or data of an event: as given, else with the fields that texts read."""
         if name in self._given:
             return self._given[name]
         if self._made_up is None:

@@ -59,7 +59,7 @@ def simulate(
     now: float,
     assumed: Assumed = _NOTHING,
 ) -> list[Step]:
-    """What a trigger with this input would do. `assumed` has, by node, what functions answer and events bring."""
+    """The simulated run of a trigger. `assumed` has, by node, what functions answer and events bring."""
     simulation = _Simulation(walkable, input, now, assumed)
     while simulation.go_on():
         pass

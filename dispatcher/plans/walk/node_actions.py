@@ -92,7 +92,7 @@ def contact_fields(contact: Mapping[str, Any], names: Sequence[str]) -> Mapping[
 
 
 def call_action(name: str, node: Call, texts: Texts, seconds_max: float) -> Callable[[Context], Order]:
-    """What makes the delivery of a function call; it raises a TemplateError where a text cannot be rendered."""
+    """The function that makes the delivery of a call; it raises a TemplateError where a text cannot be rendered."""
     payload = texts.json("payload", node.payload)
     options, recipients = {"timeout_seconds": seconds_max}, (node.function,)
 
@@ -113,7 +113,7 @@ def call_action(name: str, node: Call, texts: Texts, seconds_max: float) -> Call
 
 
 def digest_action(name: str, node: Digest, texts: Texts, bounds: Bounds) -> Callable[[Context, Any], DigestRequest]:
-    """What makes the request of a digest for an item."""
+    """The function that makes the request of a digest for an item."""
     key_text = texts.text("key", node.key)
 
     def request(context: Context, item: Any) -> DigestRequest:  # noqa: ANN401 - JSON

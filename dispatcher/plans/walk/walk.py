@@ -62,7 +62,7 @@ def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
 
 
 class _Walk:
-    """One walk of one run."""
+    """A walk of a run."""
 
     def __init__(self, walkable: Walkable, run: Run, facts: Facts) -> None:
         self._walkable = walkable

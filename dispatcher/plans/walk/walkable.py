@@ -25,7 +25,7 @@ WALK_SECONDS_MAX = 0.005
 
 
 def branch_action(edges: "list[tuple[Value | None, Place]]") -> "Callable[[Context], Place | None]":
-    """What chooses a branch's target: the first whose condition holds, else that without a condition, else None."""
+    """The function that chooses a branch's target: the first edge that holds, else the one without a condition."""
     default = next((place for condition, place in reversed(edges) if condition is None), None)
 
     def taken(context: Context) -> Place | None:
@@ -36,7 +36,7 @@ def branch_action(edges: "list[tuple[Value | None, Place]]") -> "Callable[[Conte
 
 
 def until_action(text: Value) -> Callable[[Context], float]:
-    """What gives the end of a delay, in seconds since 1970."""
+    """The function that returns the end of a delay, in seconds since 1970."""
 
     def until(context: Context) -> float:
         value = text(context)
@@ -88,7 +88,7 @@ class Walkable:
         self._end = float("inf")
         self.places: Mapping[str, Place] = {
             name: Place(self, name, plan.nodes[name], number)
-            # Whoever stored the plan may have changed the order of its nodes.
+            # JSONB storage may have changed the order of the plan's nodes.
             for number, name in enumerate(sorted(plan.nodes, key=lambda one: plan.nodes[one].step))
         }
         self.by_number = tuple(self.places.values())
@@ -119,7 +119,7 @@ class Walkable:
             raise NeedsWorker
 
     def action(self, place: Place) -> Callable[..., Any] | None:
-        """What a node does with a context, once its texts are parsed; None for a node without texts."""
+        """The function of a node with parsed texts; None for a node without texts."""
         self._on_node()
         texts, node, name = self._texts, place.node, place.id
         match node:

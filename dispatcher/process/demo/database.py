@@ -10,7 +10,7 @@ from dispatcher.db.schema import migrator
 from dispatcher.db.schema.migrator import Migration
 from dispatcher.db.statements import statements
 
-# What its instances are called: what one that was killed leaves behind is nobody else's.
+# The name of its instances, by which a new one recognises what a killed one has left.
 NAME = "demonstration"
 # The comment of the schema, written as that is made.
 MARK = "made by the demonstration"

@@ -76,7 +76,7 @@ SELECT dispatcher.cancel_delivery(idempotency_key => format('order-%s:review', o
   FROM orders o WHERE o.email = 'bob@example.org';
 
 
--- What became of it.
+-- The status of the order's run and of its review message.
 SELECT o.id, run.status, run.error, review.life AS review
   FROM orders o
   LEFT JOIN LATERAL dispatcher.run_status(o.run_id) AS run ON true

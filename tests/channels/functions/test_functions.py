@@ -124,7 +124,9 @@ def test_a_key_is_the_same_on_every_attempt_and_another_one_in_every_tenant() ->
     ],
     ids=str,
 )
-async def test_what_is_no_object_is_refused_before_the_call(fake: FakeServer, body: str | None, field: str) -> None:
+async def test_an_input_other_than_an_object_is_refused_before_the_call(
+    fake: FakeServer, body: str | None, field: str
+) -> None:
     assert reason(await verdict(function(fake), asked(body=body)), Refused).startswith(field)
     assert fake.requests == []
 
@@ -144,7 +146,7 @@ async def test_an_unknown_function_is_refused_by_its_field(fake: FakeServer) -> 
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "5", True, None, [], float("nan")])
-async def test_a_time_out_that_is_none_is_refused_by_its_field(fake: FakeServer, seconds: object) -> None:
+async def test_an_invalid_timeout_is_refused_with_its_field(fake: FakeServer, seconds: object) -> None:
     found = await verdict(function(fake), asked(options={"timeout_seconds": seconds}))
     assert reason(found, Refused).startswith("options.timeout_seconds: ")
     assert fake.requests == []
@@ -284,7 +286,7 @@ async def test_nothing_of_the_delivery_is_in_a_reason(fake: FakeServer) -> None:
 @pytest.mark.parametrize(
     "behaviour", [dropped, half(200), says(502, raw=b"<html>"), says(504, raw=b""), says(524, raw=b"")]
 )
-async def test_without_a_whole_answer_nobody_knows(fake: FakeServer, behaviour: Behaviour) -> None:
+async def test_an_incomplete_answer_is_unknown(fake: FakeServer, behaviour: Behaviour) -> None:
     fake.next.append(behaviour)
     assert isinstance(await verdict(function(fake, retry="never")), Unknown)
 
@@ -328,14 +330,14 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused(fake: FakeSe
     assert reason(found, Refused).startswith("recipient: its URL leads to an address that is not public")
 
 
-async def test_a_url_that_is_none_is_refused() -> None:
+async def test_an_invalid_url_is_refused() -> None:
     for url in ("", "https://", "ftp://h/", "https://u:hunter2@h/"):
         found = reason(await verdict(Function(url=url)), Refused)
         assert found.startswith("recipient: ")
         assert "hunter2" not in found
 
 
-async def test_what_speaks_for_every_call_with_a_key_says_so(fake: FakeServer) -> None:
+async def test_functions_that_act_for_any_key_are_marked(fake: FakeServer) -> None:
     """An idempotent function's own word does, a proxy's page does not."""
     for behaviour, by_key in ((says(200, FAILED), True), (says(401, raw=b"<html>"), False)):
         fake.next.extend([behaviour, behaviour])
@@ -362,7 +364,7 @@ async def test_one_that_hangs_keeps_no_other_waiting(fake: FakeServer) -> None:
     verdicts.once_each(batch)
 
 
-async def test_who_is_cut_off_says_how_far_each_call_came(fake: FakeServer) -> None:
+async def test_a_cancelled_batch_returns_the_phase_of_each_call(fake: FakeServer) -> None:
     silent, verdicts = Silent(), Verdicts()
     fake.always = silent
     batch = [asked(number) for number in (1, 2, 3)]

@@ -1,4 +1,4 @@
-"""What the tests of the Resend channel share: the stand-in, envelopes of a real claim and mark, and channels."""
+"""Fixtures of the tests of the Resend channel: the stand-in, envelopes of a real claim and mark, and channels."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 

@@ -29,7 +29,7 @@ class Request(Struct, frozen=True):
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """What it asks to send."""
+        """The messages that it sends."""
         said = json.loads(self.body)
         return said if isinstance(said, list) else [said]
 
@@ -42,7 +42,7 @@ class Mail(Struct, frozen=True):
 
     @property
     def delivery(self) -> int:
-        """Whose it is."""
+        """Its key."""
         return next(int(tag["value"]) for tag in self.message["tags"] if tag["name"] == "delivery")
 
 

@@ -102,7 +102,7 @@ async def test_a_key_that_was_used_for_something_else_is_held(fake: FakeResend, 
         taken_and_says(200, b"<html></html>"),
     ],
 )
-async def test_what_is_unknown_is_asked_for_again_and_sent_once(
+async def test_an_unknown_outcome_is_repeated_under_its_key_and_sent_once(
     fake: FakeResend, opened: Opened, post: Post, fault: Fault
 ) -> None:
     channel, (envelope,) = opened(), await post.envelopes()
@@ -132,7 +132,7 @@ async def test_an_attempt_meets_an_earlier_one_that_is_still_at_work(
     assert await first == await delivered(other, [again]) == [Accepted(fake.sent[0].id)]
 
 
-async def test_where_nobody_listens_nothing_is_marked_and_nothing_is_unknown(opened: Opened, post: Post) -> None:
+async def test_without_a_connection_nothing_is_marked(opened: Opened, post: Post) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         channel = opened(url=f"http://127.0.0.1:{nobody.getsockname()[1]}")
@@ -169,9 +169,7 @@ async def test_the_licence_is_looked_at_with_the_connection_at_hand(
     assert fake.requests == []
 
 
-async def test_what_was_not_begun_when_it_is_cut_off_was_not_called(
-    fake: FakeResend, opened: Opened, post: Post
-) -> None:
+async def test_calls_not_begun_at_the_cutoff_are_not_called(fake: FakeResend, opened: Opened, post: Post) -> None:
     channel, envelopes, verdicts, hanging = opened(connections=2), await post.envelopes(10), Verdicts(), Hanging()
     fake.every = hanging
     calling = asyncio.create_task(channel.deliver(envelopes, verdicts))
@@ -277,9 +275,7 @@ def test_a_date_is_a_time_to_wait_for() -> None:
     assert 3_500 < answers.wait_seconds(answer) <= 3_600
 
 
-async def test_what_is_not_begun_when_a_limit_closes_is_put_off_uncalled(
-    fake: FakeResend, opened: Opened, post: Post
-) -> None:
+async def test_calls_not_begun_when_a_limit_closes_are_deferred(fake: FakeResend, opened: Opened, post: Post) -> None:
     fake.every = says(429, ("rate_limit_exceeded", "Too many requests."), retry_after="60")
     verdicts = await delivered(opened(), await post.envelopes(20))
     assert all(isinstance(verdict, Throttled) and 50 < verdict.seconds <= 60 for verdict in verdicts)
@@ -303,7 +299,7 @@ async def test_an_unavailable_api_is_left_alone_for_as_long_as_it_says(
         ("daily_quota_exceeded", "daily", "600", 600.0),
     ],
 )
-async def test_a_spent_quota_is_parked_and_said(
+async def test_a_spent_quota_is_parked_with_the_reason(
     fake: FakeResend, opened: Opened, post: Post, name: str, quota: str, retry_after: str, seconds: float
 ) -> None:
     fake.every = says(

@@ -70,7 +70,7 @@ async def test_one_alone_goes_under_its_own_key(fake: FakeResend, opened: Opened
 
 
 async def test_no_later_attempt_and_no_file_goes_with_others(fake: FakeResend, opened: Opened, post: Post) -> None:
-    """What may have gone out alone is repeated alone, under its own key."""
+    """A message that may have gone out alone is repeated alone, under its own key."""
     first, second, third, *rest = await post.envelopes(8)
     files = structs.replace(third, options={"attachments": [FILE]})
     await delivered(opened(), [second])
@@ -104,7 +104,7 @@ async def test_one_that_cannot_be_made_is_not_asked_about(fake: FakeResend, open
 
 
 @pytest.mark.parametrize("status", [400, 403, 413, 422])
-async def test_what_was_refused_together_goes_alone(fake: FakeResend, opened: Opened, post: Post, status: int) -> None:
+async def test_refused_batches_are_sent_one_by_one(fake: FakeResend, opened: Opened, post: Post, status: int) -> None:
     """None of it was taken, and the others are not to blame."""
     fake.faults.append(says(status, ("validation_error", "One of them is wrong.")))
     verdicts = await delivered(opened(batch=True), await post.envelopes(5))
@@ -123,7 +123,7 @@ async def test_what_was_refused_together_goes_alone(fake: FakeResend, opened: Op
         (says(409, ("invalid_idempotent_request", "Another payload.")), Unknown),
     ],
 )
-async def test_what_is_about_all_of_them_is_said_of_each(
+async def test_common_response_headers_are_described_for_each_operation(
     fake: FakeResend, opened: Opened, post: Post, fault: Fault, verdict: type
 ) -> None:
     fake.every = fault
@@ -154,7 +154,9 @@ async def test_a_lost_answer_is_asked_for_by_the_very_same_call(
 
 
 @pytest.mark.parametrize("fault", LOST)
-async def test_what_no_repeat_tells_is_unknown(fake: FakeResend, opened: Opened, post: Post, fault: Fault) -> None:
+async def test_an_outcome_that_no_repeat_reveals_is_unknown(
+    fake: FakeResend, opened: Opened, post: Post, fault: Fault
+) -> None:
     fake.every = fault
     verdicts = await delivered(opened(batch=True), await post.envelopes(5))
     assert {type(verdict) for verdict in verdicts} == {Unknown}
@@ -172,7 +174,7 @@ async def test_what_no_repeat_tells_is_unknown(fake: FakeResend, opened: Opened,
         says(403, b"<html></html>"),
     ],
 )
-async def test_what_a_repeat_is_told_is_not_about_the_first_call(
+async def test_the_answer_to_a_repeat_says_nothing_about_the_first_call(
     fake: FakeResend, opened: Opened, post: Post, second: Fault
 ) -> None:
     fake.faults += [taken_and_dropped, second, second]
@@ -225,7 +227,7 @@ async def test_a_licence_that_ends_before_the_first_byte_leaves_all_uncalled(
 async def test_cut_off_in_the_middle_of_a_call_nothing_is_said_of_its_messages(
     fake: FakeResend, opened: Opened, post: Post
 ) -> None:
-    """What is not reported counts as unknown."""
+    """A message without a report counts as unknown."""
     envelopes, verdicts, hanging = await post.envelopes(5), Verdicts(), Hanging()
     fake.every = hanging
     calling = asyncio.create_task(opened(batch=True).deliver(envelopes, verdicts))

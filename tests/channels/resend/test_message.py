@@ -141,7 +141,7 @@ def test_a_name_cannot_become_another_address(envelope: Envelope) -> None:
         ({"options": {"inline": [{"cid": "a b", "content": ""}]}}, "options.inline[0].cid"),
     ],
 )
-def test_what_a_person_got_wrong_is_named_and_not_repeated(
+def test_faults_of_an_object_are_named_without_repeating_values(
     envelope: Envelope, changes: dict[str, Any], field: str
 ) -> None:
     reason = fault(envelope, **changes)
@@ -163,7 +163,7 @@ def test_without_any_sender_it_says_where_to_name_one(envelope: Envelope) -> Non
         ({"options": {"attachments": [{"name": "a", "content": "eHh4" * 300}] * 2}}, "options.attachments[1]"),
     ],
 )
-def test_what_is_too_large_is_named(
+def test_a_too_large_value_is_named(
     envelope: Envelope, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], field: str
 ) -> None:
     monkeypatch.setattr(module, "MESSAGE_BYTES_MAX", 2_000)
@@ -238,7 +238,7 @@ def test_a_key_cannot_be_two_headers(key: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["shop", "shop@example.org\r\nBcc: eve@example.org", "a@b, c@d"])
-def test_an_address_that_is_none_is_a_fault_of_the_configuration(address: str) -> None:
+def test_an_invalid_address_is_a_fault_of_the_configuration(address: str) -> None:
     for field in ("from", "reply_to"):
         with pytest.raises(msgspec.ValidationError, match=f"{field}: "):
             options(**{field: address})

@@ -90,7 +90,7 @@ async def test_without_limits_nothing_waits(limit: RateLimit) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "x", "-1", "nan", "inf", "1e400"])
-async def test_what_is_no_number_is_no_limit(limit: RateLimit, word: str) -> None:
+async def test_a_limit_that_is_not_a_number_is_ignored(limit: RateLimit, word: str) -> None:
     await limit.acquire()
     limit.answered(limits(word))
     assert await begun(limit, 50) == 50
@@ -109,7 +109,7 @@ async def test_when_every_answer_was_lost_one_goes_alone(limit: RateLimit, hands
     assert await begun(limit) == 1
 
 
-async def test_closed_for_long_nobody_waits_and_then_one_goes_alone(limit: RateLimit, hands: Hands) -> None:
+async def test_a_long_closed_limit_refuses_waiters_and_then_admits_one(limit: RateLimit, hands: Hands) -> None:
     await limit.acquire()
     limit.answered(limits(4))
     limit.close(60.0)

@@ -93,7 +93,9 @@ async def test_a_webhook_is_sent_text_and_blocks(fake: FakeServer, parts: dict[s
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_what_is_no_message_is_refused_by_its_field(fake: FakeServer, parts: dict[str, str], field: str) -> None:
+async def test_invalid_messages_are_refused_with_their_field(
+    fake: FakeServer, parts: dict[str, str], field: str
+) -> None:
     found = await verdict(fake, asked(**parts))
     assert isinstance(found, Refused)
     assert found.reason.startswith(field)

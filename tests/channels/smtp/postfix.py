@@ -117,12 +117,12 @@ class Postfix:
             raise AssertionError(f"postfix {word}: {done.stderr.decode()}\n{self.log()}")
 
     def log(self) -> str:
-        """What it has written down."""
+        """Its log."""
         path = self._folder / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def mailbox(self, name: str) -> list[bytes]:
-        """What lies in somebody's mailbox, the oldest first."""
+        """The messages of a mailbox, the oldest first."""
         folder = self._folder / "mail" / name / "new"
         if not folder.exists():
             return []

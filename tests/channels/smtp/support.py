@@ -1,4 +1,4 @@
-"""What the tests of the SMTP channel share: envelopes without a database, a channel for a port, and its verdicts."""
+"""Fixtures of the tests of the SMTP channel: envelopes without a database, a channel for a port, and its verdicts."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

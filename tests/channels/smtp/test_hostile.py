@@ -39,12 +39,12 @@ async def unready(port: int, **given: object) -> str:
     ],
     ids=["http", "bytes", "long", "refused", "busy", "closes", "endless", "silent"],
 )
-async def test_a_server_that_cannot_be_begun_with_says_why(server: Scripted, words: str) -> None:
+async def test_an_unusable_server_is_refused_with_the_reason(server: Scripted, words: str) -> None:
     async with server:
         assert words in await unready(server.port)
 
 
-async def test_a_port_where_nobody_listens_is_named() -> None:
+async def test_a_closed_port_is_named() -> None:
     async with Scripted() as server:
         port = server.port
     assert f"127.0.0.1:{port} cannot be reached" in await unready(port)
@@ -111,7 +111,7 @@ async def test_no_answer_at_all_is_given_up_in_time(phase: str, verdict: Verdict
         assert await sent(smtp, [envelope()]) == [verdict]
 
 
-async def test_who_is_cut_off_knows_what_was_sent() -> None:
+async def test_a_cancelled_batch_returns_the_sent_calls() -> None:
     async with Scripted(on(DOT=SILENCE)) as server, channel(server.port) as smtp:
         batch, verdicts = envelopes(4), Verdicts()
         await smtp.prepare(4)
@@ -155,7 +155,7 @@ async def test_a_server_that_greets_and_hangs_up_is_left_alone_for_a_while() -> 
         assert not server.bodies
 
 
-async def test_what_somebody_must_change_is_not_tried_again_at_once() -> None:
+async def test_permanent_refusals_are_not_retried_at_once() -> None:
     async with Scripted() as server, channel(server.port, username="u", password="p", breaker_failures=9) as smtp:
         for _ in range(2):
             with pytest.raises(Unready, match="does not offer AUTH without TLS: set tls to"):

@@ -31,7 +31,7 @@ ENDS = [
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom the tests trust."""
+    """The certificate authority of the tests."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -51,7 +51,7 @@ EVERY_WAY = pytest.mark.parametrize(
 
 
 @EVERY_WAY
-async def test_what_is_sent_lies_in_the_mailbox(postfix: Postfix, given: dict[str, bool]) -> None:
+async def test_sent_mail_is_in_the_mailbox(postfix: Postfix, given: dict[str, bool]) -> None:
     before = len(postfix.mailbox("ann"))
     parts = {"subject": "Für Jörg ✓", "text": "Zeile\n.\n..\nEnde ✓\n", "html": "<p>Grüße</p>"}
     batch = [envelope(number, "ann@example.org", parts=parts) for number in range(1, 6)]

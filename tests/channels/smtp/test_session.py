@@ -118,7 +118,7 @@ async def test_a_refused_recipient_leaves_the_others_alone(ehlo: bytes) -> None:
     assert server.connections == 1
 
 
-async def test_a_body_that_is_expected_though_nobody_is_to_get_it_is_a_dot_and_nothing_else() -> None:
+async def test_a_body_without_recipients_is_a_single_dot() -> None:
     script = _the_second_is_refused(b"RCPT", b"550 5.1.1 nobody\r\n")
     everything = lambda line: b"" if line == b"DATA" else script(line)  # noqa: E731 - the same script, but for one line
     async with Scripted(everything) as server, channel(server.port) as smtp:
@@ -147,7 +147,7 @@ async def test_a_loss_after_bdat_is_unknown() -> None:
         assert await sent(smtp, [envelope()]) == [Unknown("the connection was lost after the final dot")]
 
 
-async def test_what_stood_behind_an_unknown_one_goes_back_without_an_attempt() -> None:
+async def test_calls_behind_an_unknown_one_go_back_without_an_attempt() -> None:
     async with Scripted(on(DOT=None)) as server, channel(server.port) as smtp:
         verdicts = await sent(smtp, envelopes(2))
     assert [type(one) for one in verdicts] == [Unknown, NotCalled]

@@ -24,7 +24,7 @@ PASSWORD = "correct-horse"
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom the tests trust."""
+    """The certificate authority of the tests."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -113,7 +113,7 @@ async def test_a_server_that_wants_a_login_refuses_with_what_to_set(authority: A
     ],
     ids=["expired", "another-name", "not-trusted"],
 )
-async def test_a_certificate_that_is_not_accepted_says_why(
+async def test_a_refused_certificate_is_named_with_its_reason(
     authority: Authority, tls: str, names: str, expired: bool, trusted: bool, words: str
 ) -> None:
     certificate = authority.sign(f"c{tls}{expired}{trusted}{len(names)}", names, expired)
@@ -133,8 +133,8 @@ async def test_where_starttls_is_required_and_not_offered_nothing_is_sent() -> N
         assert not any(line.startswith(b"MAIL") for line in server.lines)
 
 
-async def test_what_was_said_before_tls_is_not_believed_after_it() -> None:
-    """Somebody in the middle who answers beyond STARTTLS is not listened to: the handshake fails instead."""
+async def test_replies_before_tls_are_forgotten_after_it() -> None:
+    """Plain replies after STARTTLS are ignored: the handshake fails instead."""
     offer = EHLO.replace(b"250 8BITMIME", b"250-STARTTLS\r\n250 8BITMIME")
 
     def script(line: bytes) -> bytes | None:
@@ -146,13 +146,13 @@ async def test_what_was_said_before_tls_is_not_believed_after_it() -> None:
         assert not any(line.startswith(b"MAIL") for line in server.lines)
 
 
-async def test_a_port_for_tls_that_is_spoken_to_without_says_so(good: Certificate) -> None:
+async def test_a_plain_connection_to_a_tls_port_is_explained(good: Certificate) -> None:
     async with mailbox(good, implicit=True) as box, channel(box.port, tls="off", connect_seconds_max=1.0) as smtp:
         with pytest.raises(Unready, match="see host, port and tls"):
             await smtp.prepare(1)
 
 
-async def test_a_port_without_tls_that_is_spoken_to_with_it_says_so() -> None:
+async def test_a_tls_connection_to_a_plain_port_is_explained() -> None:
     async with Scripted() as server, channel(server.port, tls="implicit", connect_seconds_max=2.0) as smtp:
         with pytest.raises(Unready, match="see host, port and tls"):
             await smtp.prepare(1)

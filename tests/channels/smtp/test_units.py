@@ -32,7 +32,7 @@ ANN = "Ann.Lee@Example.org"
         ("no \ufffd\ufffd ASCII", "no ?? ASCII"),
     ],
 )
-def test_what_a_server_says_is_shown_without_addresses_and_control_characters(said: str, shown: str) -> None:
+def test_server_replies_are_shown_without_addresses_and_control_characters(said: str, shown: str) -> None:
     assert clean(said, ANN) == shown
 
 
@@ -74,7 +74,7 @@ def test_a_bad_address_suppresses_and_the_same_code_for_the_sender_does_not(stat
 
 
 @pytest.mark.parametrize("said", [b"550 5.7.1 x", b"554 5.7.26 x", b"550 no code", b"552 5.2.2 full", b"550 5.2.1 x"])
-def test_what_is_no_fault_of_the_address_does_not_suppress(said: bytes) -> None:
+def test_a_failure_that_the_address_did_not_cause_does_not_suppress(said: bytes) -> None:
     verdict = judge(Step.RCPT, [said], ANN, "example.org", 1.0)
     assert isinstance(verdict, Refused)
     assert not verdict.suppresses
@@ -121,13 +121,13 @@ FIT = Composed("shop@shop.example", ANN, "example.org", b"Subject: x\r\n\r\nx\r\
         ({"sender": "a@b.example\nRSET"}, "from"),
     ],
 )
-def test_what_would_be_more_than_one_command_or_message_is_not_sent(changes: dict[str, Any], words: str) -> None:
+def test_line_breaks_in_commands_and_headers_are_refused(changes: dict[str, Any], words: str) -> None:
     found = unfit(structs.replace(FIT, **changes), FEATURES)
     assert words in found
     assert bool(found) is bool(words)
 
 
-def test_what_the_server_does_not_offer_is_named() -> None:
+def test_a_missing_server_extension_is_named() -> None:
     utf8, eight = structs.replace(FIT, smtputf8=True), structs.replace(FIT, eight_bit=True)
     assert "SMTPUTF8" in unfit(utf8, structs.replace(FEATURES, smtputf8=False))
     assert "8BITMIME" in unfit(eight, structs.replace(FEATURES, eight_bit=False))
@@ -149,7 +149,7 @@ def test_the_breaker_opens_after_failures_in_a_row_and_longer_each_time() -> Non
     assert breaker.wait(32.0) == 0.0
 
 
-def test_what_another_try_does_not_mend_opens_it_at_once() -> None:
+def test_a_permanent_failure_opens_the_breaker_at_once() -> None:
     breaker = Breaker(100, 30.0)
     breaker.failed(0.0, "wrong password", final=True)
     assert (breaker.wait(0.0), breaker.words) == (30.0, "wrong password")

@@ -84,7 +84,7 @@ async def verdict(delivery: Envelope, books: Books | None = None, at: float = NO
     return verdicts.once_each([delivery])[delivery.delivery_id]
 
 
-async def test_a_message_is_signed_so_that_anybody_with_the_secret_can_tell(fake: FakeServer) -> None:
+async def test_a_message_is_signed_with_the_secret(fake: FakeServer) -> None:
     told = await verdict(asked(fake.url))
     (request,) = fake.requests
     assert verify(request, SECRET, NOW) == {
@@ -125,22 +125,20 @@ async def test_any_2xx_is_taken(fake: FakeServer, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 299])
-async def test_a_status_says_enough_where_the_rest_is_lost(fake: FakeServer, status: int) -> None:
+async def test_a_status_alone_decides_where_the_body_is_lost(fake: FakeServer, status: int) -> None:
     fake.next.append(half(status))
     assert isinstance(await verdict(asked(fake.url)), Accepted)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422, 429, 500, 503])
-async def test_what_is_not_taken_is_tried_again(fake: FakeServer, status: int) -> None:
+async def test_refused_connections_are_retried(fake: FakeServer, status: int) -> None:
     fake.next.append(says(status, {}))
     assert await verdict(asked(fake.url)) == RetryAfter(f"answered with {status}", None)
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("asked_for", ["120", "date"])
-async def test_who_says_when_to_come_back_is_left_alone_until_then(
-    fake: FakeServer, status: int, asked_for: str
-) -> None:
+async def test_a_retry_after_is_respected(fake: FakeServer, status: int, asked_for: str) -> None:
     text = formatdate(time.time() + 119, usegmt=True) if asked_for == "date" else asked_for
     fake.next.append(says(status, {}, Retry_After=text))
     told = await verdict(asked(fake.url))
@@ -161,15 +159,13 @@ UNKNOWN: dict[str, Behaviour] = {"dropped": dropped, "502": says(502, raw=b""), 
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-async def test_what_may_have_arrived_is_unknown_and_may_be_asked_again_under_its_id(
-    fake: FakeServer, what: str
-) -> None:
+async def test_a_lost_answer_is_unknown_and_repeatable_under_its_id(fake: FakeServer, what: str) -> None:
     fake.next.append(UNKNOWN[what])
     assert isinstance(await verdict(asked(fake.url)), Unknown)
     assert Webhooks(WebhooksOptions(), Books().connect).idempotency_key_seconds == float("inf")
 
 
-async def test_who_does_not_answer_is_not_waited_for(fake: FakeServer) -> None:
+async def test_a_silent_server_times_out(fake: FakeServer) -> None:
     silent = Silent()
     fake.next.append(silent)
     told = await verdict(asked(fake.url), timeout_seconds=0.2)
@@ -177,25 +173,25 @@ async def test_who_does_not_answer_is_not_waited_for(fake: FakeServer) -> None:
     assert isinstance(told, Unknown)
 
 
-async def test_who_cannot_be_reached_is_tried_again(fake: FakeServer) -> None:
+async def test_an_unreachable_server_is_retried(fake: FakeServer) -> None:
     told = await verdict(asked("http://127.0.0.1:1/hooks"))
     assert isinstance(told, RetryAfter)
     assert "no connection" in told.reason
 
 
-async def test_who_is_gone_is_disabled_once_and_for_all(fake: FakeServer) -> None:
+async def test_an_endpoint_that_is_gone_is_disabled(fake: FakeServer) -> None:
     books = Books()
     fake.next.append(says(410))
     assert isinstance(await verdict(asked(fake.url), books), Refused)
     assert books.gone == [(7, fake.url)]
 
 
-async def test_that_somebody_is_gone_says_nothing_of_an_earlier_attempt(fake: FakeServer) -> None:
+async def test_a_gone_recipient_proves_nothing_about_an_earlier_attempt(fake: FakeServer) -> None:
     fake.next.append(says(410))
     assert isinstance(await verdict(asked(fake.url, attempt=2)), RetryAfter)
 
 
-async def test_who_is_gone_has_its_verdict_also_where_that_cannot_be_written(fake: FakeServer) -> None:
+async def test_a_disabled_endpoint_has_its_verdict_although_it_cannot_be_written(fake: FakeServer) -> None:
     books = Books()
     books.away = True
     fake.next.append(says(410))
@@ -211,7 +207,7 @@ async def test_nothing_leaves_for_an_address_that_is_not_public(fake: FakeServer
     assert fake.requests == []
 
 
-async def test_a_delivery_that_nobody_has_addressed_is_refused() -> None:
+async def test_a_delivery_without_a_recipient_is_refused() -> None:
     bare = envelope(1, "crm", parts={"body": BODY})
     for options in ({}, {"webhook": 7}):
         told = await verdict(structs.replace(bare, options=options))

@@ -1,4 +1,4 @@
-"""What the tests of the protocol share: a whole pipeline on a pool that can be spoilt."""
+"""Fixtures of the tests of the protocol: a whole pipeline on a pool that can be spoilt."""
 
 from collections.abc import AsyncIterator
 

@@ -27,7 +27,7 @@ _QUARANTINE = "SELECT deliveries FROM dispatcher.quarantine($1, $2, $3)"
 
 
 class Outside(Stage):
-    """What happens to deliveries from outside of any pipeline."""
+    """Actions on deliveries from outside of any pipeline."""
 
     @precondition(lambda self: len(self.model.deliveries) < DELIVERIES_MAX)
     @rule(
@@ -63,7 +63,7 @@ class Outside(Stage):
 
     @rule(data=st.data(), what=st.sampled_from(["cancel", "move", "advance", "reopen", "pause", "disaster"]))
     def intervene(self, data: st.DataObject, what: str) -> None:
-        """Somebody acts on a delivery, a tenant or the whole database."""
+        """An operator acts on a delivery, a tenant or the whole database."""
         if what == "pause":
             self._pause_or_resume(data.draw(st.sampled_from(TENANTS), "tenant"))
         elif what == "disaster":
@@ -126,7 +126,7 @@ class Outside(Stage):
             self._forget_lost_claims(replica)
 
     def _forget_lost_claims(self, replica: Replica) -> None:
-        """What a claim took without its owner's knowing."""
+        """The deliveries of a claim whose answer was lost."""
         database = self.world.database(replica.epoch)
         for token in self.run(claims.older_than(database, replica.epoch, 0.0)):
             if token not in replica.tokens.open:

@@ -14,7 +14,7 @@ from tests.engine.model.stage import CERTAINTY, KEYLESS, LIVE_MAX, VERDICT, Stag
 
 
 class Pipelines(Stage):
-    """What replicas do."""
+    """The actions of replicas."""
 
     @precondition(lambda self: len(self.model.instances) < LIVE_MAX)
     @rule()
@@ -141,7 +141,7 @@ class Pipelines(Stage):
     @precondition(lambda self: self._any(lambda one: one.claimed))
     @rule(data=st.data(), how=st.sampled_from(["parked", "skipped", "back"]))
     def settle_unmarked(self, data: st.DataObject, how: str) -> None:
-        """What a replica claimed and does not mark: its tenant is paused, it has expired, or the replica drains."""
+        """Deliveries that a replica claimed and does not mark: paused tenant, expired, or a drain."""
         replica = self._replica(data, lambda one: bool(one.claimed))
         if replica is None:
             return

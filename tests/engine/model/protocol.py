@@ -100,7 +100,7 @@ class Delivery(Struct):
         self.resend_until = until if self.resend_until is None else min(self.resend_until, until)
 
     def hold(self, token: int | None, error: str) -> None:
-        """Nobody knows how a call ended: of this attempt, or, under a token that no claim has, of an earlier one."""
+        """The outcome of a call is unknown: of this attempt, or, under a token that no claim has, of an earlier one."""
         self.ready, self.held, self.token = False, True, token
         self.error = error
 
@@ -114,7 +114,7 @@ class Delivery(Struct):
 
 
 class Claim(Struct, frozen=True):
-    """What recovery reads of a claim."""
+    """The columns of a claim that recovery reads."""
 
     epoch: int
     ids: Sequence[int]
@@ -135,7 +135,7 @@ class Protocol:
         self.parked: dict[int, int] = {}
 
     def claimable(self, channel: str, lane: Lane | None, step: int) -> list[int]:
-        """What a claim may take: of one lane, or, where it is suspected of killing its owners, of any."""
+        """Deliveries that a claim may take: of one lane, or, where it is suspected of killing its owners, of any."""
         return [
             one.id
             for one in self.deliveries.values()
@@ -224,7 +224,7 @@ class Protocol:
                 raise AssertionError(outcome)
 
     def late(self, item: Claimed, outcome: Outcome) -> str:
-        """What a result does whose claim is no longer its owner's."""
+        """The effect of a result after its claim was lost."""
         one = self.deliveries[item.id]
         verdict = verdict_of(outcome)
         ours = one.held and one.token == item.token
@@ -402,7 +402,7 @@ class Protocol:
 
 
 def verdict_of(outcome: Outcome) -> str:
-    """What a late result says."""
+    """The outcome of a late result."""
     match outcome:
         case Succeeded():
             return "accepted"

@@ -14,7 +14,7 @@ from tests.support.scene import RESEND, Scene
 from tests.support.waits import until
 
 
-async def test_whoever_is_called_was_marked_before(stage: Stage) -> None:
+async def test_every_called_delivery_was_marked_before(stage: Stage) -> None:
     stage.sms.holds = lambda _: True
     async with stage.playing():
         ids = await stage.write(2)
@@ -34,7 +34,7 @@ async def test_nothing_is_called_of_what_the_mark_left_out(stage: Stage) -> None
     assert stage.sms.given == []
 
 
-async def test_what_was_moved_and_claimed_again_meanwhile_is_called_once(stage: Stage) -> None:
+async def test_a_delivery_moved_and_claimed_again_is_called_once(stage: Stage) -> None:
     """Both claims of it stand in one batch, and one of them is its own."""
     stage.sms.ready.clear()
     async with stage.playing():
@@ -116,7 +116,7 @@ async def test_a_claim_stands_until_its_last_result_is_written(scene: Scene, mon
     assert await scene.lives([accepted.id, unknown.id]) == ["held", "held"]
 
 
-async def test_an_end_is_final_unless_somebody_reopens_it(scene: Scene) -> None:
+async def test_an_end_is_final_unless_it_is_reopened(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("p")))
     again = "UPDATE dispatcher.delivery_state SET status = 'queued', finished_at = NULL WHERE id = $1"
@@ -135,7 +135,7 @@ async def test_a_drain_waits_for_postgres_to_take_what_is_known(stage: Stage) ->
         assert await stage.lives(ids) == ["sent", "sent"]
 
 
-async def test_what_is_held_stays_so_whoever_recovers(scene: Scene) -> None:
+async def test_held_deliveries_stay_held_after_recovery(scene: Scene) -> None:
     """Also where its channel may send again: an operator decides, or evidence does."""
     unknown, other = await scene.marked(2, resend=RESEND)
     await scene.flush((unknown, Held("unknown: x")))

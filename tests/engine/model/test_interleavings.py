@@ -161,7 +161,7 @@ async def test_a_mark_before_the_pause_keeps_its_licence(scene: Scene, pair: Pai
     assert await scene.life(item.id) == "sent"
 
 
-async def test_what_is_parked_while_its_pause_ends_is_found_by_the_next_round(scene: Scene, pair: Pair) -> None:
+async def test_a_delivery_parked_while_its_pause_ends_is_freed_by_the_next_round(scene: Scene, pair: Pair) -> None:
     item = await _claimed(scene)
     pause = (await pauses.pause(scene.database, "tenant", "default", "ann", "wait")).id
     await pauses.resume(scene.database, "tenant", "default", "ann")
@@ -240,7 +240,7 @@ async def test_a_claim_waits_for_its_forgetting_and_is_forgotten_by_the_next(sce
     assert await scene.life(waiting) == "pending"
 
 
-async def test_a_late_result_waits_for_an_operator_and_stands_beside_his_word(scene: Scene, pair: Pair) -> None:
+async def test_a_late_result_is_stored_beside_an_operators_settlement(scene: Scene, pair: Pair) -> None:
     item = await _held(scene)
     met = await pair.meet(_settle(item.id, "failed"), _late(item))
     assert (met.waited, met.first, met.second) == (True, [("settled",)], [("kept",)])
@@ -268,7 +268,7 @@ async def test_two_operators_settle_one_delivery_once(scene: Scene, pair: Pair) 
     assert await scene.value("SELECT count(*) FROM dispatcher.operator_actions") == 1
 
 
-async def test_nobody_sends_again_while_a_call_of_the_dead_owner_may_be_under_way(scene: Scene) -> None:
+async def test_a_delivery_is_not_resent_while_its_dead_owners_call_may_be_under_way(scene: Scene) -> None:
     (item,) = await scene.marked()
     await scene.die()
     assert await held.settle(scene.database, item.id, "requeue", "ann", "I am sure") == "early"

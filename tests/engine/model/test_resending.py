@@ -79,7 +79,7 @@ async def test_a_key_that_is_known_is_used_again(scene: Scene) -> None:
     assert await scene.mark([item]) == {item.id: 2}
 
 
-async def test_what_its_provider_has_forgotten_is_no_attempt_of_its_own(scene: Scene) -> None:
+async def test_a_repeat_after_the_key_expired_is_not_a_separate_attempt(scene: Scene) -> None:
     item = await _forgotten(scene)
     assert (await scene.row(item.id))["attempt"] == 1
     await _sound(scene)
@@ -100,7 +100,7 @@ async def test_an_unknown_mark_takes_no_attempt_from_what_was_held_meanwhile(sce
     await _sound(scene)
 
 
-async def test_what_was_reopened_does_not_wait_for_an_old_key(scene: Scene) -> None:
+async def test_reopened_deliveries_do_not_wait_for_an_old_key(scene: Scene) -> None:
     item = await _unknown(scene)
     await deliveries.cancel(scene.database, item.id, "ann", "wait")
     await held.settle(scene.database, item.id, "failed", "ann", "it never came")

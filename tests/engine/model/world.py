@@ -118,7 +118,7 @@ class World:
 
     def violations(self) -> set[tuple[str, int]]:
         """Invariants that do not hold, each with an id."""
-        return {(row["invariant"], row["id"]) for row in self.run(self.operator.fetch(_checks()))}
+        return {(row["invariant"], row["id"]) for row in self.run(self.operator.fetch(_checks(), 300.0))}
 
     def close(self) -> None:
         """Let everything go."""
@@ -128,7 +128,7 @@ class World:
 
 
 def seen(model: Protocol) -> list[tuple[object, ...]]:
-    """What the database's view should say."""
+    """The expected rows of the database's view."""
     return [
         (
             one.id,

@@ -16,7 +16,7 @@ def test_the_statuses_are_the_contracts() -> None:
 
 
 @pytest.mark.parametrize("channel", ["email", "sms", "whatsapp", "push", "chat", "http", "pager"])
-def test_what_is_sent_is_sent(channel: str) -> None:
+def test_sent_is_the_success_status_of_messages(channel: str) -> None:
     assert success_status(channel) == "sent"
 
 

@@ -1,4 +1,4 @@
-"""Who is dead: nobody because of our own pause, and everybody who stays silent while we watch."""
+"""Liveness: our own pause makes no instance stale, and silence while we watch does."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ pauses = st.lists(st.floats(0.01, 10_000), min_size=1, max_size=50)
 
 
 @given(pauses)
-def test_who_beats_between_two_looks_is_never_stale(gaps: list[float]) -> None:
+def test_an_instance_that_beats_between_two_checks_is_never_stale(gaps: list[float]) -> None:
     watch = Watch(GAP_MAX)
     now = 0.0
     for beat, gap in enumerate(gaps):
@@ -21,7 +21,7 @@ def test_who_beats_between_two_looks_is_never_stale(gaps: list[float]) -> None:
 
 @settings(deadline=None)
 @given(pauses)
-def test_our_own_pauses_condemn_nobody(gaps: list[float]) -> None:
+def test_our_own_pauses_make_no_instance_stale(gaps: list[float]) -> None:
     """However long we were stopped, it takes as many looks as fit the lease before silence means death."""
     watch = Watch(GAP_MAX)
     watch.stale(0.0, {1: (7, LEASE)})
@@ -55,14 +55,14 @@ def test_each_is_judged_by_its_own_lease() -> None:
     assert watch.stale(6.0, {1: (7, 6.0), 2: (7, 60.0)}) == [1]
 
 
-def test_who_is_new_has_its_whole_lease() -> None:
+def test_a_new_instance_has_its_whole_lease() -> None:
     watch = Watch(GAP_MAX)
     for now in (0.0, 2.0, 4.0, 6.0, 8.0):
         watch.stale(now, {1: (1, LEASE)})
     assert watch.stale(10.0, {1: (1, LEASE), 2: (0, 0.5)}) == [1]
 
 
-def test_who_went_away_and_came_back_is_new() -> None:
+def test_an_instance_that_returns_is_new() -> None:
     watch = Watch(GAP_MAX)
     for now in (0.0, 2.0, 4.0, 6.0, 8.0):
         watch.stale(now, {1: (1, LEASE)})

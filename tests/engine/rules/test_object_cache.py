@@ -45,7 +45,7 @@ def test_it_holds_what_is_carried_and_never_more_than_its_bound(
     assert cache.carry((9, 9), frozenset(), size)
 
 
-def test_what_was_carried_last_stays_longest() -> None:
+def test_the_most_recently_used_object_stays_longest() -> None:
     cache = ObjectCache(2 * (10 + OVERHEAD_BYTES))
     sizes = {name(text): 10 for text in "abc"}
     for number, text in enumerate("ab"):
@@ -57,7 +57,7 @@ def test_what_was_carried_last_stays_longest() -> None:
     assert cache.get(name("a")) == Stored("a/b", b"a")
 
 
-def test_what_was_never_loaded_is_not_kept() -> None:
+def test_unloaded_objects_are_not_cached() -> None:
     cache = ObjectCache(BYTES_MAX)
     assert cache.carry((1, 1), frozenset([name("a")]), {name("a"): 10})
     cache.release([(1, 1)])

@@ -56,7 +56,7 @@ def test_a_delivery_waits_for_what_is_paused_in_its_workspace(inside: Inside, pa
     assert not pauses.stops("sms", "capture")
 
 
-def test_what_is_paused_everywhere_counts_beside_what_is_not_paused_here() -> None:
+def test_global_pauses_apply_beside_those_of_a_workspace() -> None:
     pauses = Pauses(templates={"welcome": 6}, places={HERE: Inside(channels={"email": 4})})
     assert pauses.parks(_item()) == 6
     assert pauses.parks(_item("email")) == 4

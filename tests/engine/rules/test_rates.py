@@ -56,7 +56,7 @@ senders = st.lists(
 
 @unhurried
 @given(senders, st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from([0.0, 1.0, 2.0]))
-def test_each_goes_or_waits_and_nobody_is_lost(
+def test_each_delivery_is_sent_or_deferred(
     batch: list[tuple[str, str]], tenant_rate: float, domain_rate: float
 ) -> None:
     rates = Rates(0.0, 0.0, 0.0, tenant_rate, domain_rate)
@@ -104,7 +104,7 @@ def test_those_that_wait_come_back_one_by_one() -> None:
     assert [round(wait, 6) for wait in waits] == [0.5, 1.0, 1.5, 2.0, 2.5]
 
 
-def test_who_waits_gives_the_providers_tokens_back() -> None:
+def test_a_waiting_tenant_returns_the_providers_tokens() -> None:
     rates = Rates(0.0, 10.0, 10.0, 1.0, 0.0)
     assert rates.take(0.0, 10) == 10
     admitted, late = rates.admit(0.0, [_one() for _ in range(10)], {})
@@ -114,7 +114,7 @@ def test_who_waits_gives_the_providers_tokens_back() -> None:
 
 @unhurried
 @given(st.integers(1, 20))
-def test_over_time_everybody_goes_at_the_rate(rate: int) -> None:
+def test_over_time_all_replicas_keep_the_rate(rate: int) -> None:
     rates = Rates(0.0, 0.0, 0.0, float(rate), 0.0)
     waiting: list[tuple[float, One]] = [(0.0, _one()) for _ in range(5 * rate)]
     gone: list[float] = []
@@ -133,7 +133,7 @@ def test_over_time_everybody_goes_at_the_rate(rate: int) -> None:
         assert sum(start <= at < start + 1 for at in gone) <= rate + 1
 
 
-def test_what_is_kept_for_tenants_is_bounded() -> None:
+def test_the_limiters_of_tenants_are_bounded() -> None:
     rates = Rates(0.0, 0.0, 0.0, 1.0, 0.0)
     for number in range(BUCKETS_MAX + 100):
         rates.admit(0.0, [_one(f"t{number}")], {})

@@ -62,9 +62,7 @@ def test_a_refusal_is_never_tried_again(attempt: int, max_attempts: int) -> None
 
 
 @given(attempts, attempts, st.sampled_from([HOLD, RESEND]))
-def test_what_was_not_called_or_came_too_fast_uses_up_no_attempt(
-    attempt: int, max_attempts: int, resend: Resend
-) -> None:
+def test_uncalled_and_throttled_deliveries_use_no_attempt(attempt: int, max_attempts: int, resend: Resend) -> None:
     assert decide(Throttled(30.0), attempt, max_attempts, 7.0, resend) == Back(30.0, "throttled", throttled=True)
     assert decide(NotCalled("late"), attempt, max_attempts, 7.0, resend) == Back(0.0, "late")
 
@@ -86,7 +84,7 @@ def test_an_unknown_outcome_is_never_a_failure(attempt: int) -> None:
         assert not isinstance(decide(Unknown("no answer"), attempt, attempt, 7.0, resend), Failed)
 
 
-def test_what_the_same_call_can_never_tell_is_held_whoever_may_send_again() -> None:
+def test_an_outcome_that_no_repeat_reveals_is_held_despite_retries() -> None:
     for resend in (HOLD, RESEND, Resend("key", 60.0)):
         assert decide(Unknown("another request", hold=True), 1, 5, 7.0, resend) == Held("unknown: another request")
 
@@ -100,7 +98,7 @@ def test_a_receiver_that_knows_its_keys_is_asked_again_by_key(resend: Resend) ->
     assert decide(Unknown("no answer", hold=True), 1, 5, 7.0, some, "bill") == Held("unknown: no answer")
 
 
-def test_what_the_channel_promises_of_its_keys_stays_when_a_receiver_promises_more() -> None:
+def test_a_receivers_key_promise_does_not_weaken_the_channels() -> None:
     channel = Resend("key", 60.0, frozenset({"bill"}))
     again = decide(Unknown("no answer"), 1, 5, 7.0, channel, "bill")
     assert again == Again(7.0, "unknown: no answer", channel)
@@ -112,7 +110,7 @@ def test_a_refusal_that_speaks_for_every_call_is_conclusive() -> None:
         assert outcome == Failed("no", conclusive=conclusive)
 
 
-def test_what_the_provider_answered_goes_along() -> None:
+def test_a_result_keeps_the_providers_answer() -> None:
     assert decide(Accepted("m", {"id": 7}), 1, 5, 7.0, HOLD) == Succeeded("m", {"id": 7})
 
 

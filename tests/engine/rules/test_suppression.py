@@ -18,7 +18,7 @@ def _known(source: Source, reason: str = "", channel: str = "") -> Known:
 
 
 @pytest.mark.parametrize("source", [source for source in SOURCES if source != "unsubscribe"])
-def test_what_is_suppressed_gets_nothing_in_any_lane(source: Source) -> None:
+def test_a_suppressed_address_gets_nothing_in_any_lane(source: Source) -> None:
     for item in (PLAIN, NEWS, RECEIPT, ALARM):
         assert suppression_reason(item, _known(source, "why")) == f"suppressed: {source}: why"
 

@@ -119,9 +119,7 @@ def test_without_a_rate_there_is_no_limit_but_a_pause(wanted: int, now: float) -
 
 @unhurried
 @given(rates, bursts, gaps)
-def test_what_was_given_back_can_be_taken_and_no_more(
-    rate: float, burst: float, steps: list[tuple[float, int]]
-) -> None:
+def test_returned_tokens_can_be_taken_once(rate: float, burst: float, steps: list[tuple[float, int]]) -> None:
     bucket = _used(rate, burst, steps)
     now = bucket.filled_at
     level = bucket.level

@@ -20,7 +20,7 @@ def _token(links: Links, one: Subscription = ONE) -> str:
 @given(
     st.text(max_size=100), st.sampled_from(["email", "phone", "other"]), st.text(max_size=500), st.none() | st.text()
 )
-def test_what_was_signed_is_read_again(tenant: str, kind: str, address: str, topic: str | None) -> None:
+def test_a_signed_token_is_read_back(tenant: str, kind: str, address: str, topic: str | None) -> None:
     try:
         one = Subscription(tenant, kind, address, topic)  # type: ignore[arg-type]  # a kind by name
         url = LINKS.url(one)
@@ -38,7 +38,7 @@ def test_the_longest_that_a_delivery_can_have_is_read() -> None:
 
 
 @given(st.text(max_size=300))
-def test_what_was_not_signed_is_nothing(token: str) -> None:
+def test_an_unsigned_token_is_refused(token: str) -> None:
     assert LINKS.read(token) is None
 
 
@@ -60,7 +60,7 @@ def test_the_first_secret_signs_and_all_verify() -> None:
     assert Links("https://mail.example.org", "c" * 32).read(_token(LINKS)) is None
 
 
-def test_what_the_secret_signed_for_something_else_is_nothing() -> None:
+def test_a_signature_for_another_purpose_is_refused() -> None:
     body = base64.urlsafe_b64encode(b'["default","email","ann@example.org","news"]').rstrip(b"=")
     mac = base64.urlsafe_b64encode(hmac.digest(b"a" * 32, body, "sha256")).rstrip(b"=")
     assert LINKS.read((body + mac).decode()) is None

@@ -25,7 +25,7 @@ CHOSEN = 6
 
 
 class Verdict(Struct, frozen=True):
-    """What became of a mutant."""
+    """The result of a mutant."""
 
     mutant: Mutant
     outcome: str

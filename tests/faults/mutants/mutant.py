@@ -18,7 +18,7 @@ class Mutant(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Its name on the command line."""
         return self.path.stem
 
     @property

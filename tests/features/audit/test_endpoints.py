@@ -110,7 +110,7 @@ async def test_many_that_were_done_at_one_moment_are_all_there(admin: Caller) ->
     ]
 
 
-async def test_what_was_done_to_a_run_at_one_moment_is_all_there(admin: Caller, inside: Connection) -> None:
+async def test_simultaneous_actions_on_a_run_are_all_listed(admin: Caller, inside: Connection) -> None:
     run = _do(admin, "POST", "/workflows/welcome/triggers", {"input": {"email": "a@example.org"}})["execution_id"]
     # In one statement an application does as much as it likes, and all of it has that statement's time.
     await inside.execute(
@@ -126,7 +126,7 @@ async def test_what_was_done_to_a_run_at_one_moment_is_all_there(admin: Caller, 
         assert _told(walk(admin, "/audit?actor=hasty", limit)) == done
 
 
-async def test_what_everybody_feels_is_in_everybodys_audit(admin: Caller, acme: Caller) -> None:
+async def test_an_action_on_all_workspaces_is_in_the_audit_of_each(admin: Caller, acme: Caller) -> None:
     everywhere = {"scope": "channel", "name": "voice", "everywhere": True} | WHY
     pause = _do(admin, "POST", "/pauses", everywhere)["id"]
     _do(admin, "POST", f"/pauses/{pause}/resume")
@@ -140,5 +140,5 @@ async def test_what_everybody_feels_is_in_everybodys_audit(admin: Caller, acme: 
 
 
 @pytest.mark.parametrize("query", ["kind=weather", "since=yesterday", "cursor=nonsense", "x=1"])
-async def test_what_cannot_be_asked_is_refused(admin: Caller, query: str) -> None:
+async def test_invalid_queries_are_refused(admin: Caller, query: str) -> None:
     assert list(admin.get(f"/audit?{query}").faults) == [f"query.{query.partition('=')[0]}"]

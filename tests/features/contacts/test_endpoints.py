@@ -125,7 +125,7 @@ async def test_a_timeline_and_an_export_go_on_from_page_to_page(admin: Caller) -
     assert list(admin.get("/persons/timeline").faults) == ["query.address"]
 
 
-async def test_somebody_is_named_in_a_body_by_addresses_or_as_a_contact(admin: Caller) -> None:
+async def test_a_body_names_a_person_by_addresses_or_contact(admin: Caller) -> None:
     phone, mail = {"kind": "phone", "address": "+4917055555"}, {"kind": "email", "address": "eve@example.org"}
     admin.call("PUT", "/contacts/eve", {"addresses": [mail, phone]})
     keys = [
@@ -228,7 +228,7 @@ async def test_an_answer_that_is_given_again_has_its_etag(admin: Caller) -> None
         ("POST", "/pauses", {"scope": "template", "name": "a", "reason": "x"}, "If-Match"),
     ],
 )
-async def test_a_condition_that_nobody_heeds_is_refused(
+async def test_an_ignored_condition_is_refused(
     admin: Caller, method: str, path: str, body: object, header: str
 ) -> None:
     """Passed over, it would let its sender overwrite what it protects."""

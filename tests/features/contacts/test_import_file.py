@@ -35,7 +35,7 @@ def test_a_line_with_a_fault_is_named_and_the_next_one_is_read() -> None:
     assert isinstance(sound, ContactInput)
 
 
-def test_columns_that_are_not_known_are_said_and_nothing_is_read() -> None:
+def test_unknown_columns_are_named_and_nothing_is_read() -> None:
     file = ContactFile()
     faults = file.read(Line(1, b"kay,name"))
     assert isinstance(faults, list)
@@ -46,7 +46,7 @@ def test_columns_that_are_not_known_are_said_and_nothing_is_read() -> None:
     assert file.columns_are_faulty
 
 
-def test_what_cannot_be_read_at_all_is_said() -> None:
+def test_unreadable_files_are_named() -> None:
     file = ContactFile()
     answers = [file.read(Line(1, b'{"key": "a"')), file.read(Line(2, None)), file.read(Line(3, b'{"key": "\xff"}'))]
     assert [isinstance(one, list) and one[0].path for one in answers] == ["line"] * 3

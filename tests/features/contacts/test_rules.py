@@ -47,7 +47,7 @@ def test_everything_is_kept_in_its_one_form() -> None:
     ]
 
 
-def test_what_is_not_said_of_a_whole_one_is_empty_and_of_another_unchanged() -> None:
+def test_omitted_fields_are_emptied_by_put_and_unchanged_by_patch() -> None:
     whole = read({"name": "Ann"}, key="a")
     assert isinstance(whole, ContactInput)
     assert whole.fields == {
@@ -97,7 +97,7 @@ def test_every_fault_has_its_path(fields: dict[str, Any], path: str, words: str)
     assert words in _faults(**fields)[path]
 
 
-def test_all_faults_are_said_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     assert list(_faults(time_zone="x", tags=[1, "ok", 2], addresses=[{"address": "?"}])) == [
         "$.time_zone",
         "$.tags[0]",

@@ -21,7 +21,7 @@ THERE = Workspace("default", "other")
 
 
 def said(key: str, *, whole: bool = False, **fields: Any) -> ContactInput:
-    """What is said of a contact, sound."""
+    """The sound fields of a contact."""
     found = read(fields, key=key, whole=whole)
     assert isinstance(found, ContactInput), found
     return found
@@ -45,7 +45,7 @@ def _mail(*texts: str) -> list[dict[str, str]]:
     return [{"kind": "email", "address": text} for text in texts]
 
 
-async def test_each_mode_does_what_it_says(database: Database) -> None:
+async def test_each_import_mode_has_its_effect(database: Database) -> None:
     assert (await put(database, "a", "update", name="x")).answer == "unknown"
     assert (await put(database, "a", "create", name="Ann", tags=["x"])).answer == "created"
     assert (await put(database, "a", "create")).answer == "exists"
@@ -125,7 +125,7 @@ async def test_where_one_address_is_taken_none_of_the_others_is_written(database
     assert await store.by_address(database, HERE, Address("email", "ada@example.org")) is None
 
 
-async def test_who_is_deleted_in_one_workspace_stays_in_another(database: Database) -> None:
+async def test_a_contact_deleted_in_one_workspace_stays_in_another(database: Database) -> None:
     for place in (HERE, THERE):
         await store.put(database, place, [said("ann")], "put", "bob")
     assert await store.delete(database, HERE, "ann") is None

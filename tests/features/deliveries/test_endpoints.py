@@ -25,7 +25,7 @@ LATER = "2040-01-01T00:00:00Z"
 WHY = {"reason": "the order was cancelled"}
 
 
-async def test_what_is_written_is_sent_once_and_its_trace_is_shown(admin: Caller) -> None:
+async def test_a_written_delivery_is_sent_once_and_shown_with_its_trace(admin: Caller) -> None:
     asked = delivery("hello", body="Hello {{ name }}", variables={"name": "Ann", "price": 1.125})
     first, second = admin.post("/deliveries", exact(asked)), admin.post("/deliveries", exact(asked))
     assert (first.status, second.status) == (201, 200)
@@ -77,7 +77,7 @@ async def test_a_time_beyond_the_calendar_is_shown_as_its_end(admin: Caller, ins
     assert {shown["scheduled_for"], shown["run_at"], listed["run_at"]} == {"9999-12-31T23:59:59.999999Z"}
 
 
-async def test_what_waits_is_moved_and_cancelled_by_id_and_by_key(admin: Caller, inside: Connection) -> None:
+async def test_waiting_deliveries_are_moved_and_cancelled_by_id_and_key(admin: Caller, inside: Connection) -> None:
     waiting = [delivery(f"w-{number}", scheduled_for=LATER) for number in range(2)]
     by_id, by_key = (one["id"] for one in admin.post("/deliveries/batch", {"deliveries": waiting}).json["deliveries"])
     sooner = {"run_at": "2039-01-01T01:00:00+01:00"} | WHY
@@ -108,7 +108,7 @@ async def test_what_waits_is_moved_and_cancelled_by_id_and_by_key(admin: Caller,
     assert beyond.faults == {"$.run_at": "is out of range"}
 
 
-async def test_what_may_have_gone_out_before_is_stopped_and_stays_held(admin: Caller, inside: Connection) -> None:
+async def test_a_cancelled_delivery_that_may_have_gone_out_stays_held(admin: Caller, inside: Connection) -> None:
     number = admin.post("/deliveries", delivery("stopped", scheduled_for=LATER)).json["id"]
     await inside.execute("UPDATE dispatcher.delivery_state SET resend_until = 'infinity' WHERE id = $1", number)
     answer = admin.post(f"/deliveries/{number}/cancel", {"reason": "no"}, idempotency_key="stopped")
@@ -145,7 +145,7 @@ async def test_the_key_decides_the_workspace(admin: Caller, inside: Connection) 
     assert await inside.fetchval("SELECT count(*) FROM dispatcher.deliveries WHERE idempotency_key ~ 'whose'") == 0
 
 
-async def test_what_was_skipped_is_sent_again_and_its_mail_is_shown(admin: Caller) -> None:
+async def test_a_skipped_delivery_is_retried_and_its_mail_shown(admin: Caller) -> None:
     admin.post("/deliveries", delivery("before-again"))
     asked = delivery("again", channel="email", recipient="ann@example.org", body=None, scheduled_for=LATER)
     letter = {"template": {"subject": "Hi", "text": "Hello"}}

@@ -29,7 +29,7 @@ def faults(line: object) -> dict[str, str]:
     return {fault.path: fault.message for fault in caught.value.faults}
 
 
-def test_what_is_left_out_has_the_schema_s_defaults() -> None:
+def test_omitted_fields_get_the_schemas_defaults() -> None:
     assert read(GOOD) == New(
         idempotency_key="k", channel="sms", recipient="+49155", template='{"body":"Hello {{ name }}"}'
     )
@@ -121,7 +121,7 @@ def test_a_fault_has_its_path(change: dict[str, object], path: str, words: str) 
         (b'{"a": ' + b"[" * 100_000, "nested too deep"),
     ],
 )
-def test_a_line_that_is_no_object_says_why(line: bytes, words: str) -> None:
+def test_a_line_other_than_an_object_is_refused_with_the_reason(line: bytes, words: str) -> None:
     assert words in faults(line)["line"]
 
 
@@ -130,7 +130,7 @@ def test_numbers_are_kept_to_the_last_digit() -> None:
     assert read(line).variables == '{"n":0.10000000000000000000001}'
 
 
-def test_a_literal_backslash_is_no_nul() -> None:
+def test_a_literal_backslash_is_not_a_nul() -> None:
     assert read(GOOD | {"variables": {"v": "\\u0000"}}).variables == '{"v": "\\\\u0000"}'
 
 

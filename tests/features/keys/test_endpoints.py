@@ -16,7 +16,7 @@ def _secret(program: Program, *words: str) -> str:
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer x", "Basic eDp5", f"Bearer dsp_{'a' * 12}_{'b' * 43}", "Bearer dsp_\xe4"]
 )
-async def test_what_is_no_key_opens_nothing(admin: Caller, header: str | None) -> None:
+async def test_invalid_keys_open_nothing(admin: Caller, header: str | None) -> None:
     nobody = Caller(admin.program, None)
     answer = nobody.call("GET", "/deliveries", headers=[] if header is None else [("authorization", header)])
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -66,7 +66,7 @@ async def test_the_use_of_a_key_is_noted(serving: Program, inside: Connection) -
     assert await inside.fetchval(last) is not None
 
 
-async def test_who_acted_is_the_keys_name(serving: Program, inside: Connection) -> None:
+async def test_the_actor_is_the_name_of_the_key(serving: Program, inside: Connection) -> None:
     caller = Caller(serving, _secret(serving, "create", "the-shop", "--role", "triggerOperator"))
     run = caller.post("/workflows/welcome/triggers", {}).json["execution_id"]
     assert caller.get(f"/runs/{run}").json["triggered_by"] == "key the-shop"

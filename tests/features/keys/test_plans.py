@@ -58,7 +58,7 @@ async def test_a_key_of_many_in_one_transaction_costs_no_look_at_the_others(
         ("dispatcher.http.server.idempotency", "find", ("default", "default", "k7")),
     ],
 )
-async def test_who_holds_a_key_is_found_by_all_of_it(
+async def test_a_key_is_found_by_its_whole_hash(
     url: str, scene: Scene, file: str, name: str, asked: tuple[object, ...]
 ) -> None:
     session = await asyncpg.connect(url, server_settings=SESSION)

@@ -92,7 +92,7 @@ async def test_of_a_key_that_is_over_no_secret_is_listed_as_good(
     assert (row["prefixes"], row["old_secret_until"]) == ([], None)
 
 
-async def test_two_who_rotate_at_once_leave_two_secrets(database: Database, connection: Connection) -> None:
+async def test_concurrent_rotations_leave_two_secrets(database: Database, connection: Connection) -> None:
     await _made(database)
     made = await asyncio.gather(*(keys.rotate(database, ACME, "shop", 3600, by=WHO) for _ in range(4)))
     assert all(isinstance(one, Bearer) for one in made)
@@ -130,7 +130,7 @@ async def test_the_use_of_one_key_says_nothing_of_another(database: Database, co
     assert [row["name"] for row in noted] == ["shop"]
 
 
-async def test_what_is_revoked_has_no_other_secret_and_what_is_elsewhere_no_log(database: Database) -> None:
+async def test_a_revoked_key_is_not_rotated_and_a_foreign_key_has_no_log(database: Database) -> None:
     await _made(database)
     assert await keys.revoke(database, ACME, "shop", by=WHO)
     assert await keys.rotate(database, ACME, "shop", 0, by=WHO) == "unknown"
@@ -138,7 +138,7 @@ async def test_what_is_revoked_has_no_other_secret_and_what_is_elsewhere_no_log(
         assert await keys.actions(database, elsewhere, "shop", 10) == []
 
 
-async def test_what_was_done_to_keys_is_kept(database: Database) -> None:
+async def test_actions_on_keys_are_logged(database: Database) -> None:
     made = await _made(database)
     second = await keys.rotate(database, ACME, "shop", 0, by=("bob", "leaked"))
     assert isinstance(second, Bearer)

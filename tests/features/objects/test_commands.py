@@ -49,7 +49,7 @@ async def test_an_object_is_put_listed_shown_and_deleted(program: Program, invoi
     assert said(program.run("objects", "delete", "a/b", "--yes")) == "a/b was erased before\n"
 
 
-async def test_what_cannot_be_is_said(program: Program, invoice: Path, tmp_path: Path) -> None:
+async def test_invalid_values_are_named(program: Program, invoice: Path, tmp_path: Path) -> None:
     program.run("objects", "put", str(invoice))
     invoice.write_bytes(b"another")
     assert "means another content" in said(program.run("objects", "put", str(invoice)), 1)

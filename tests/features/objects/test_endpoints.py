@@ -86,7 +86,7 @@ async def test_the_largest_is_kept_and_nothing_larger(program: Program) -> None:
         ({"content": "YWJj", "name": "x"}, "$.name"),
     ],
 )
-async def test_what_is_wrong_with_an_object_is_named(admin: Caller, said: dict[str, str], path: str) -> None:
+async def test_faults_of_an_object_are_named(admin: Caller, said: dict[str, str], path: str) -> None:
     assert list(admin.call("PUT", "/objects/wrong", said).faults) == [path]
     assert admin.get("/objects/wrong").status == admin.call("POST", "/objects/wrong/erase").status == 404
     assert put(admin, "%20").status == 404

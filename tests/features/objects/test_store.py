@@ -34,7 +34,7 @@ async def test_a_name_means_one_content(database: Database) -> None:
     assert (await objects.contents(database, [NAME]))[NAME].content == b"one"
 
 
-async def test_what_was_erased_comes_back_as_it_was_or_not_at_all(database: Database) -> None:
+async def test_an_erased_object_is_restored_with_equal_content_only(database: Database) -> None:
     assert await objects.erase(database, NAME) == "unknown"
     await objects.put(database, NAME, b"one", "application/pdf")
     assert await objects.erase(database, NAME) == "erased"
@@ -86,7 +86,7 @@ async def test_an_application_inserts_one_itself(database: Database, connection:
         ("tenant_id", "''"),
     ],
 )
-async def test_what_cannot_be_an_object_is_refused(connection: Connection, column: str, value: str) -> None:
+async def test_invalid_objects_are_refused(connection: Connection, column: str, value: str) -> None:
     columns = {"tenant_id": "'t'", "name": "'a'", "content_type": "'a/b'", "content": "'one'"} | {column: value}
     with pytest.raises((asyncpg.CheckViolationError, asyncpg.NotNullViolationError)):
         await connection.execute(

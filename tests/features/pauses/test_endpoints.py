@@ -85,7 +85,7 @@ async def test_operators_pause_what_is_everybodys_and_what_is_anybodys(admin: Ca
         ("workspace", None, {"tenant_id": "default"}),
     ],
 )
-async def test_nobody_else_reaches_beyond_his_workspace(
+async def test_keys_without_operator_rights_reach_only_their_workspace(
     acme: Caller, scope: str, name: str | None, fields: dict[str, Any]
 ) -> None:
     answer = pause(acme, scope, name, **fields)

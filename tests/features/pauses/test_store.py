@@ -14,15 +14,13 @@ ENDED = "SELECT ended_at, ended_by FROM dispatcher.pauses WHERE id = $1"
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-async def test_what_goes_on_in_one_place_stays_paused_in_all_others(
-    database: Database, place: Workspace | None
-) -> None:
+async def test_a_resume_in_one_workspace_leaves_the_others_paused(database: Database, place: Workspace | None) -> None:
     opened = {one: (await pauses.pause(database, "channel", "sms", "ann", "x", one)).id for one in PLACES}
     assert await resume(database, "channel", "sms", "bob", place)
     assert {row["id"] for row in await pauses.listed(database, None, 0, 100)} == set(opened.values()) - {opened[place]}
 
 
-async def test_what_has_ended_stays_as_it_ended(database: Database, connection: Connection) -> None:
+async def test_an_ended_run_keeps_its_status(database: Database, connection: Connection) -> None:
     first = await pauses.pause(database, "channel", "sms", "ann", "x")
     assert await resume(database, "channel", "sms", "bob")
     before = await connection.fetchrow(ENDED, first.id)

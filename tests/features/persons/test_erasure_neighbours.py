@@ -43,7 +43,7 @@ async def _look(scene: Scene, number: int) -> Erasure:
 
 
 async def _told(scene: Scene, about: str, **where: str) -> int:
-    """Somebody else was to be told of an address, and is not."""
+    """An event for another endpoint names an address, and is erased."""
     variables = json.dumps({"about": about})
     number = await write(scene.database, "told", "bob@example.org", variables=variables, **where)
     await scene.database.fetch("SELECT dispatcher.cancel_delivery_by_id($1, 'bob', 'x')", number)
@@ -82,7 +82,7 @@ async def test_the_same_person_elsewhere_keeps_everything(
     assert await _rows(connection, place.tenant_id, place.workspace_id) == before
 
 
-async def test_what_has_the_address_in_another_one_stays(scene: Scene, connection: Connection) -> None:
+async def test_rows_of_another_workspace_with_the_address_stay(scene: Scene, connection: Connection) -> None:
     await _told(scene, "joann@example.org")
     await connection.execute(RECEIPT, "joann@example.org")
     looked = await _erase(scene)
@@ -103,7 +103,7 @@ async def test_a_run_that_sends_to_a_like_address_stays(scene: Scene, connection
     assert await scene.value("SELECT input ->> 'name' FROM dispatcher.runs WHERE id = $1", run) == "Anne"
 
 
-async def test_what_mentions_them_and_is_new_since_it_was_asked_for_stays(scene: Scene, connection: Connection) -> None:
+async def test_rows_about_the_person_newer_than_the_erasure_stay(scene: Scene, connection: Connection) -> None:
     (sending,) = await scene.marked(1)
     looked = await _erase(scene)
     assert not looked.finished

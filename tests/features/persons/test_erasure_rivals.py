@@ -28,7 +28,7 @@ async def _sent(scene: Scene, connection: Connection) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-async def test_who_inserts_a_key_that_is_being_erased_waits_and_meets_it(
+async def test_an_insert_of_a_key_under_erasure_waits_and_is_a_duplicate(
     scene: Scene, connection: Connection, rival: Connection, end: str
 ) -> None:
     number, key = await _sent(scene, connection)
@@ -44,7 +44,9 @@ async def test_who_inserts_a_key_that_is_being_erased_waits_and_meets_it(
     assert await connection.fetchval(KEYS, key) == (0 if end == "COMMIT" else 1)
 
 
-async def test_an_erasure_waits_for_who_has_met_a_key(scene: Scene, connection: Connection, rival: Connection) -> None:
+async def test_an_erasure_waits_for_transactions_that_read_a_key(
+    scene: Scene, connection: Connection, rival: Connection
+) -> None:
     number, key = await _sent(scene, connection)
     await rival.execute("BEGIN")
     assert await rival.fetch(INSERT, key) == []
@@ -55,7 +57,7 @@ async def test_an_erasure_waits_for_who_has_met_a_key(scene: Scene, connection: 
     assert await rival.fetch(INSERT, key) == []
 
 
-async def test_who_keeps_its_first_look_is_told_that_it_is_too_old(
+async def test_a_transaction_with_an_old_snapshot_is_refused(
     scene: Scene, connection: Connection, rival: Connection
 ) -> None:
     number, key = await _sent(scene, connection)

@@ -78,7 +78,7 @@ async def test_an_answer_of_which_the_key_alone_speaks_of_them_is_erased(scene: 
     )
 
 
-async def test_a_run_that_had_failed_is_no_dead_letter_afterwards(scene: Scene, connection: Connection) -> None:
+async def test_a_replayed_run_is_not_a_dead_letter(scene: Scene, connection: Connection) -> None:
     await flows.put(connection)
     run = (await flows.trigger(connection, {"mail": ANN.text}))["execution_id"]
     await connection.execute("SELECT dispatcher.bury_run($1, 'mail', 'x')", run)
@@ -88,7 +88,7 @@ async def test_a_run_that_had_failed_is_no_dead_letter_afterwards(scene: Scene, 
     assert await scene.value(letters) == 0
 
 
-async def test_who_wanted_a_topic_has_not_unsubscribed_from_it(scene: Scene, connection: Connection) -> None:
+async def test_a_subscribed_address_is_not_unsubscribed_by_an_erasure(scene: Scene, connection: Connection) -> None:
     for topic, subscribed in (("news", True), ("offers", False)):
         await suppressions.prefer(scene.database, "default", [ANN], topic, subscribed, "bob", "x")
     assert (await _erase(scene)).finished

@@ -29,7 +29,7 @@ PHONE = Address("phone", "+4917012345")
 
 @pytest.fixture(autouse=True)
 async def endpoint(scene: Scene) -> None:
-    """Somebody who is told everything."""
+    """An endpoint that gets every event."""
     await hooks.make(scene.database)
 
 
@@ -67,7 +67,7 @@ async def _tell(scene: Scene) -> int:
     return len(items)
 
 
-async def test_what_an_erasure_itself_and_its_wait_let_happen_is_erased_where_it_was_told(
+async def test_events_caused_by_an_erasure_are_erased_from_webhook_deliveries(
     scene: Scene, connection: Connection
 ) -> None:
     await deliveries.insert(scene.database, [_new(f"{one} of {ADDRESS}") for one in ("first", "second")])
@@ -84,9 +84,7 @@ async def test_what_an_erasure_itself_and_its_wait_let_happen_is_erased_where_it
     assert told == "{}"
 
 
-async def test_what_is_told_after_an_erasure_says_nothing_that_was_known_before(
-    scene: Scene, connection: Connection
-) -> None:
+async def test_events_after_an_erasure_contain_nothing_erased(scene: Scene, connection: Connection) -> None:
     await _failed(scene, _new(f"of {ADDRESS}"))
     await flows.put(connection)
     run = await flows.trigger(connection, {"mail": ADDRESS}, f"signup of {ADDRESS}")
@@ -98,7 +96,7 @@ async def test_what_is_told_after_an_erasure_says_nothing_that_was_known_before(
     assert said == [("delivery.failed", "erased"), ("run.cancelled", None)]
 
 
-async def test_who_tells_it_just_now_is_waited_for_and_what_they_tell_is_erased_too(
+async def test_an_erasure_waits_for_uncommitted_events_and_erases_them(
     scene: Scene, connection: Connection, rival: Connection
 ) -> None:
     await _erase(scene, PHONE)
@@ -106,7 +104,7 @@ async def test_who_tells_it_just_now_is_waited_for_and_what_they_tell_is_erased_
     async with rival.transaction():
         ids, wanted = await events.take(rival, 9)
         subjects = await events.subjects(rival, wanted)
-        await events.write(rival, [message(one, subjects[False, one.subject]) for one in wanted])
+        await events.write(rival, [message(one, subjects["delivery", one.subject]) for one in wanted])
         await events.forget(rival, ids)
         erasing = asyncio.create_task(_erase(scene))
         await until_blocked(connection)
@@ -129,7 +127,7 @@ async def test_a_number_is_erased_from_what_was_told_however_it_was_written(
     assert await traces(connection, "123-45") == []
 
 
-async def test_what_was_told_of_others_stays(scene: Scene, connection: Connection) -> None:
+async def test_events_about_other_persons_stay(scene: Scene, connection: Connection) -> None:
     await _failed(scene, _new("others", "bob@example.org"), "550 no bob")
     await scene.write(
         1, channel="webhook", variables='{"event": "{\\"type\\":\\"delivery.x\\",\\"data\\":{\\"id\\":1e9"}'

@@ -112,7 +112,7 @@ async def test_an_erased_key_is_a_duplicate_through_every_door(scene: Scene, con
     assert not other.duplicate
 
 
-async def test_what_was_never_erased_costs_no_trigger(scene: Scene, connection: Connection) -> None:
+async def test_inserts_without_erasures_run_no_trigger(scene: Scene, connection: Connection) -> None:
     state = "SELECT tgenabled::text FROM pg_trigger WHERE tgname = 'a_erased_keys_stay'"
     assert {row[0] for row in await connection.fetch(state)} == {"D"}
     await _erase(scene)
@@ -141,7 +141,7 @@ async def test_the_opt_out_holds_by_its_hash_until_it_is_released(scene: Scene) 
     assert await suppression.reasons(database, items) == {}
 
 
-async def test_what_is_queued_is_skipped_and_what_is_being_sent_is_waited_for(scene: Scene) -> None:
+async def test_an_erasure_skips_queued_deliveries_and_waits_for_marked_ones(scene: Scene) -> None:
     (sending,) = await scene.marked(1)
     (waiting,) = await scene.write(1)
     looked = await _erase(scene)
@@ -176,7 +176,7 @@ async def test_receipts_that_may_be_another_workspaces_go_on_waiting(scene: Scen
     assert await scene.value(left) == [2, 3]
 
 
-async def test_what_is_held_has_failed_and_nothing_that_was_erased_is_sent_again(scene: Scene) -> None:
+async def test_held_deliveries_of_an_erased_person_fail_and_are_not_resent(scene: Scene) -> None:
     (held,) = await scene.marked(1)
     await scene.flush((held, Held("unknown: no answer")))
     await scene.database.fetch("UPDATE dispatcher.delivery_state SET settle_after = NULL WHERE id = $1", held.id)
@@ -208,7 +208,7 @@ async def test_an_erasure_that_was_cut_goes_on_where_it_stopped(scene: Scene, mo
     assert await scene.lives(written) == ["skipped"] * 10
 
 
-async def test_somebody_with_a_like_address_keeps_everything(scene: Scene, connection: Connection) -> None:
+async def test_a_person_with_a_similar_address_keeps_everything(scene: Scene, connection: Connection) -> None:
     other = await write(scene.database, "other", "an.n@example.org", variables='{"cc": "joann@example.org"}')
     await put(scene.database, "other", addresses=[{"address": "joann@example.org"}])
     assert (await _erase(scene)).deliveries == 0
@@ -265,7 +265,7 @@ async def test_while_a_run_is_waited_for_nothing_else_goes_out(scene: Scene, con
     await _sound(scene)
 
 
-async def test_what_is_new_since_it_was_asked_for_stays(scene: Scene) -> None:
+async def test_rows_newer_than_the_erasure_stay(scene: Scene) -> None:
     (sending,) = await scene.marked(1)
     looked = await _erase(scene)
     (fresh,) = await scene.write(1)
@@ -278,7 +278,7 @@ async def test_what_is_new_since_it_was_asked_for_stays(scene: Scene) -> None:
     assert await scene.value("SELECT count(*) FROM dispatcher.contacts") == 1
 
 
-async def test_who_stands_in_at_a_digest_is_as_old_as_who_led_it(scene: Scene, connection: Connection) -> None:
+async def test_the_successor_of_a_digest_leader_has_its_age(scene: Scene, connection: Connection) -> None:
     """Two who share a digest ask at about the same time; what comes to it afterwards is new."""
     enter = "SELECT dispatcher.enter_digest(1, 'wait', 'family', $1, 3600, 10, $2)"
     await flows.put(connection)

@@ -139,7 +139,7 @@ class Explaining(Transaction):
         return await super().fetch(query, *arguments)
 
 
-async def test_a_request_finds_what_was_sent_to_somebody_among_all_that_others_got(scene: Scene) -> None:
+async def test_the_timeline_of_a_person_uses_the_index(scene: Scene) -> None:
     database = scene.database
     await database.value(
         """WITH others AS (

@@ -78,7 +78,7 @@ class Sns:
 
 
 def ses(event: str, to: str = "ann@example.org", **mail: Any) -> dict[str, Any]:
-    """What SES publishes about a mail."""
+    """A message of SES about a mail."""
     about = {"timestamp": "2026-11-18T12:00:00.000Z"}
     said: dict[str, Any] = {"eventType": event, "mail": {"messageId": "0102-ses", "destination": [to]} | mail}
     match event:
@@ -104,7 +104,7 @@ def ses(event: str, to: str = "ann@example.org", **mail: Any) -> dict[str, Any]:
 
 
 def resend(event: str, delivery: object = None, to: str = "ann@example.org", **data: Any) -> bytes:
-    """What Resend posts about a mail."""
+    """A message of Resend about a mail."""
     tags = {} if delivery is None else {"tags": {"delivery": str(delivery)}}
     said = {"email_id": "4ef9a417", "from": "Shop <shop@example.org>", "to": [to], "subject": "s"} | tags | data
     return json.dumps({"type": event, "created_at": "2026-11-18T12:00:00.000Z", "data": said}).encode()

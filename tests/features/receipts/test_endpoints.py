@@ -49,7 +49,7 @@ def _application(provider: Provider = _heard, now: Callable[[], float] = time.ti
 
 
 async def _answer(receive: Receive, application: Litestar | None = None) -> tuple[int, Message, dict[str, str]]:
-    """What the application answers to a POST with this body."""
+    """The application's answer to a POST with this body."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -1,4 +1,4 @@
-"""What Resend, SES and our own form say, read as receipts."""
+"""Messages of Resend, SES and our own form, read as receipts."""
 
 import base64
 import json
@@ -98,7 +98,7 @@ def test_whatever_resend_says_is_a_receipt_or_nothing(event: str, data: dict[str
 
 
 @given(st.binary(max_size=60) | _json.map(lambda value: json.dumps(value).encode()))
-def test_what_is_no_event_is_garbled_and_nothing_worse(body: bytes) -> None:
+def test_invalid_events_are_answered_as_garbled(body: bytes) -> None:
     for name in ("resend", "generic"):
         assert isinstance(_heard(PROVIDERS[name], body), Garbled | Accepted)
     assert isinstance(_heard(PROVIDERS["resend"], b"[" * 100_000), Garbled)
@@ -257,7 +257,7 @@ def test_the_older_form_and_each_of_several_recipients(sns: support.Sns) -> None
 
 
 @pytest.mark.parametrize("message", ["Successfully validated SNS topic", "", "[]", "{}", '{"mail": 1}', '{"mail": {}}'])
-def test_what_else_is_published_says_nothing(sns: support.Sns, message: str) -> None:
+def test_other_messages_of_the_topic_give_no_receipt(sns: support.Sns, message: str) -> None:
     assert _ses(sns, message) == ()
 
 

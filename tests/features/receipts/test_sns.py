@@ -38,7 +38,7 @@ def _answer(provider: Provider, said: dict[str, str], now: float = AT) -> Answer
 
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("fields", [{}, {"Subject": "Amazon SES \u00fc"}])
-def test_what_was_signed_counts(sns: Sns, provider: Provider, version: str, fields: dict[str, str]) -> None:
+def test_signed_messages_are_accepted(sns: Sns, provider: Provider, version: str, fields: dict[str, str]) -> None:
     said = sns.notification(support.ses("Delivery"), AT, version, **fields)
     answer = _answer(provider, said)
     assert isinstance(answer, Accepted)
@@ -155,7 +155,7 @@ def test_a_confirmation_is_shown_and_nothing_else(sns: Sns, provider: Provider) 
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"nonsense", b'{"Type": []}', b"[" * 100_000, b"\xff"])
-def test_what_is_none_of_snss_is_refused(provider: Provider, body: bytes) -> None:
+def test_messages_that_are_not_of_sns_are_refused(provider: Provider, body: bytes) -> None:
     assert isinstance(provider(Request({}, "", body, AT)), Forged)
 
 
@@ -176,7 +176,7 @@ def test_every_cut_or_flip_of_a_certificate_is_refused_or_another_key(sns: Sns) 
 
 
 @pytest.mark.parametrize("pem", ["", "x", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----"])
-def test_what_is_no_certificate_is_refused(pem: str) -> None:
+def test_invalid_certificates_are_refused(pem: str) -> None:
     with pytest.raises(ValueError, match="certificate"):
         certificate.keys(pem)
 
@@ -206,7 +206,7 @@ def test_a_key_that_signs_anything_is_refused(sns: Sns, exponent: int) -> None:
         ({"Timestamp": "yesterday"}, False),
     ],
 )
-def test_an_id_or_a_time_that_is_none_is_refused_however_well_it_is_signed(
+def test_an_invalid_id_or_time_is_refused_although_signed(
     sns: Sns, provider: Provider, fields: dict[str, str], counts: bool
 ) -> None:
     assert isinstance(_answer(provider, sns.notification(support.ses("Delivery"), AT, **fields)), Accepted) is counts

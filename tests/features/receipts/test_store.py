@@ -79,7 +79,7 @@ async def _sound(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("order", [KINDS, tuple(reversed(KINDS)), ("delivered", "sent", "bounced_soft")])
-async def test_what_a_delivery_has_come_to_never_goes_back(scene: Scene, order: tuple[Kind, ...]) -> None:
+async def test_the_final_status_of_a_delivery_never_reverts(scene: Scene, order: tuple[Kind, ...]) -> None:
     delivery = await _sent(scene)
     highest = ""
     for kind in order:
@@ -225,7 +225,7 @@ async def test_of_several_that_came_before_it_was_held_the_highest_settles_it(sc
 
 
 @pytest.mark.parametrize(("channel", "status"), [("voice", "called"), ("social", "posted"), ("email", "sent")])
-async def test_what_settles_a_held_one_says_it_in_the_words_of_its_channel(
+async def test_a_settled_delivery_has_the_success_status_of_its_channel(
     scene: Scene, channel: str, status: str
 ) -> None:
     await scene.write(1, channel)
@@ -237,7 +237,7 @@ async def test_what_settles_a_held_one_says_it_in_the_words_of_its_channel(
     await _sound(scene)
 
 
-async def test_what_waits_to_be_sent_again_is_not_when_it_has_arrived(scene: Scene) -> None:
+async def test_a_retry_is_dropped_when_a_receipt_says_that_it_arrived(scene: Scene) -> None:
     (item,) = await scene.marked(resend=KEY)
     await scene.flush((item, Again(0.0, "unknown: no answer", KEY)), spent=[item.token])
     assert await _accept(scene, Receipt("delivered", delivery_id=item.id)) == ["settled"]
@@ -245,7 +245,7 @@ async def test_what_waits_to_be_sent_again_is_not_when_it_has_arrived(scene: Sce
     await _sound(scene)
 
 
-async def test_what_was_never_called_is_not_settled_by_anything(scene: Scene) -> None:
+async def test_a_delivery_that_was_never_called_is_not_settled_by_receipts(scene: Scene) -> None:
     (delivery,) = await scene.write()
     assert await _accept(scene, Receipt("delivered", delivery_id=delivery)) == ["recorded"]
     assert await scene.life(delivery) == "pending"
@@ -262,7 +262,7 @@ async def test_a_failure_says_nothing_of_another_attempt_that_is_unknown(scene: 
     assert await receipts.settle_held(scene.database, 10) == 0
 
 
-async def test_what_receipts_do_not_settle_keeps_nothing_else_from_being_settled(scene: Scene) -> None:
+async def test_receipts_that_settle_nothing_do_not_block_others(scene: Scene) -> None:
     """There may be more of it than are looked at together."""
     (sent,) = await scene.marked()
     await scene.flush((sent, Succeeded("abc")), spent=[sent.token])
@@ -307,7 +307,7 @@ async def test_the_rank_of_an_earlier_life_counts_for_nothing_in_the_next(scene:
     assert await scene.life(item.id) == "sent"
 
 
-async def test_what_its_provider_refused_for_now_is_tried_again_whatever_is_said(scene: Scene) -> None:
+async def test_a_temporary_refusal_is_retried_whatever_its_words(scene: Scene) -> None:
     """No attempt of it is unknown: no receipt can be about one."""
     (item,) = await scene.marked()
     await scene.flush((item, Again(0.0, "busy")), spent=[item.token])
@@ -315,7 +315,7 @@ async def test_what_its_provider_refused_for_now_is_tried_again_whatever_is_said
     assert await scene.life(item.id) == "pending"
 
 
-async def test_what_an_operator_settled_stays_so(scene: Scene) -> None:
+async def test_a_settlement_by_an_operator_is_final(scene: Scene) -> None:
     delivery = await _held(scene)
     assert await held.settle(scene.database, delivery, "failed", "ann", "looked it up") == "settled"
     assert await _accept(scene, Receipt("delivered", delivery_id=delivery)) == ["recorded"]
@@ -343,9 +343,7 @@ async def _due(scene: Scene) -> None:
     await scene.database.fetch("UPDATE dispatcher.waiting_receipts SET look_at = now()")
 
 
-async def test_what_could_not_be_kept_when_its_delivery_was_found_is_looked_for_again(
-    scene: Scene, connection: Connection
-) -> None:
+async def test_a_receipt_that_could_not_be_stored_is_matched_again(scene: Scene, connection: Connection) -> None:
     (item,) = await scene.marked()
     assert await _accept(scene, Receipt("delivered", names=("abc",), recipient=TO)) == ["waiting"]
     await scene.flush((item, Succeeded("abc")), spent=[item.token])
@@ -455,7 +453,7 @@ async def test_a_hard_bounce_and_a_complaint_suppress_and_nothing_else_does(
     assert [tuple(row) for row in rows] == ([(*entry, f"delivery {delivery}: why")] if entry else [])
 
 
-async def test_a_mailbox_that_is_gone_is_gone_for_every_channel_and_said_once(scene: Scene) -> None:
+async def test_a_missing_mailbox_is_suppressed_once_for_every_channel(scene: Scene) -> None:
     written = await deliveries.insert(
         scene.database,
         [
@@ -497,7 +495,7 @@ async def test_a_complaint_after_an_erasure_suppresses_by_hash_alone(scene: Scen
     assert await suppressions.entries(scene.database, "default", Address("phone", TO)) == []
 
 
-async def test_what_stood_on_the_list_for_a_while_stands_there_for_good_once_it_has_bounced(scene: Scene) -> None:
+async def test_a_bounce_makes_a_temporary_suppression_permanent(scene: Scene) -> None:
     first, second = [await _sent(scene, name) for name in ("abc", "abd")]
     await _accept(scene, Receipt("bounced_hard", delivery_id=first, reason="gone"))
     await scene.value("UPDATE dispatcher.suppressions SET expires_at = now() + interval '1 hour'")

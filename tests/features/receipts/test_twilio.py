@@ -53,7 +53,7 @@ def test_every_token_counts_and_either_way_to_write_the_port() -> None:
         URL.partition("?")[0],
     ],
 )
-def test_what_was_signed_for_another_url_is_refused(url: str) -> None:
+def test_a_signature_for_another_url_is_refused(url: str) -> None:
     assert isinstance(_answer(FIELDS, url=url), Forged)
 
 
@@ -80,7 +80,7 @@ def test_no_character_of_the_signature_can_be_changed() -> None:
     assert isinstance(PROVIDER(Request({}, "delivery=17", body, 0)), Forged)
 
 
-def test_a_body_that_is_no_form_is_refused() -> None:
+def test_a_body_other_than_a_form_is_refused() -> None:
     for body in (b"\xff\xfe", b"&".join(b"a=1" for _ in range(500))):
         assert isinstance(PROVIDER(Request(support.callback(TOKEN, URL, {}), "delivery=17", body, 0)), Forged)
     assert isinstance(_answer({"Hello": "x"}), Garbled)
@@ -134,7 +134,7 @@ def test_the_same_callback_has_the_same_name_and_another_has_another() -> None:
     assert (first.kept_seconds, twilio.KEPT_SECONDS) == (twilio.KEPT_SECONDS, 86_400)
 
 
-def test_a_status_of_tomorrow_says_nothing() -> None:
+def test_an_unknown_status_gives_no_receipt() -> None:
     answer = _answer({"MessageStatus": "teleported"})
     assert isinstance(answer, Accepted)
     assert answer.receipts == ()

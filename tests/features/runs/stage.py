@@ -55,7 +55,7 @@ class Stage:
         return int(await self.database.value(TRIGGER, "plan", json.dumps(given)))
 
     async def do(self, verb: str, run: int) -> str:
-        """What an operator does to a run."""
+        """An operator's action on a run."""
         return str(await self.database.value(f"SELECT dispatcher.{verb}_run($1)", run))
 
     async def signal(self, run: int, event: str, **data: Any) -> str:
@@ -137,12 +137,12 @@ class Stage:
         return Counter(row["status"] for row in rows)
 
     async def log(self, run: int) -> list[tuple[str, str | None]]:
-        """What happened to it."""
+        """The log of a run."""
         asked = "SELECT event, node FROM dispatcher.run_entries WHERE run_id = $1 ORDER BY number"
         return [(row["event"], row["node"]) for row in await self.database.fetch(asked, run)]
 
     async def deliveries(self, run: int) -> Sequence[Any]:
-        """What it has ordered."""
+        """The deliveries of a run."""
         return await self.database.fetch(
             """SELECT d.*, l.life FROM dispatcher.deliveries d JOIN dispatcher.delivery_life l USING (id)
                 WHERE d.run_id = $1 ORDER BY d.id""",

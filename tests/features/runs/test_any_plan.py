@@ -34,7 +34,7 @@ OUTCOMES: Sequence[Outcome] = (Succeeded("m"), Succeeded("m"), Failed("no such n
 
 
 class Died(BaseException):
-    """What no walker survives."""
+    """The death of every walker."""
 
 
 class Chaos:
@@ -48,7 +48,7 @@ class Chaos:
 
     @property
     def stage(self) -> Stage:
-        """Whoever does not die."""
+        """A walker that does not die."""
         return self.walkers[0]
 
     def advance(self, walkable: Any, run: Any, facts: Any) -> Any:

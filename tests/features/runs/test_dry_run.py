@@ -79,7 +79,7 @@ async def test_it_is_refused_as_the_trigger_is(admin: Caller, inside: Connection
     assert Caller(admin.program, make_key(admin.program, "triggerOperator")).post(PLAN, {}).status == 200
 
 
-async def test_what_would_be_sent_is_shown_as_it_would_be(admin: Caller) -> None:
+async def test_a_dry_run_shows_messages_as_they_would_be_sent(admin: Caller) -> None:
     put_text(admin, "shown", "{{ price }} {{ name }}", "+491701", "+491702")
     barred = {"suppressions": [{"address": "+491702"}], "reason": "asked"}
     assert admin.post("/suppressions", barred).status == 200
@@ -98,8 +98,10 @@ async def test_a_bomb_is_an_error_of_its_message(admin: Caller) -> None:
     assert "loop iteration limit reached" in message["error"]
 
 
-@pytest.mark.parametrize("whose", [{"tenant": "acme"}, {"workspace": "other"}])
-async def test_another_workspaces_workflow_is_none(admin: Caller, inside: Connection, whose: dict[str, str]) -> None:
-    theirs = Caller(admin.program, make_key(admin.program, **whose))
+@pytest.mark.parametrize("scope", [{"tenant": "acme"}, {"workspace": "other"}])
+async def test_another_workspaces_workflow_is_not_found(
+    admin: Caller, inside: Connection, scope: dict[str, str]
+) -> None:
+    theirs = Caller(admin.program, make_key(admin.program, **scope))
     answer = theirs.post(PLAN, {})
     assert (answer.status, json.loads(answer.body)["detail"]) == (404, "there is no workflow 'welcome'")

@@ -18,7 +18,7 @@ from tests.support.scene import Connection
 ASKED = Trigger(workflow="welcome", input="{}", key="planned", workspace=Workspace(), by="ann")
 
 
-async def test_what_takes_long_is_planned_in_the_worker_process(
+async def test_long_plans_are_made_in_the_worker_process(
     database: Database, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await flows.put(connection)

@@ -189,9 +189,7 @@ async def test_the_older_interface_says_what_is_wrong_in_its_envelope(
 
 
 @pytest.mark.parametrize("execution_id", [10**15, 10**40, "10" * 200, "x", "", "-1", "1.0", "٣", 0])
-async def test_what_is_no_id_of_a_run_is_that_of_none(
-    admin: Caller, inside: Connection, execution_id: int | str
-) -> None:
+async def test_an_invalid_run_id_is_not_found(admin: Caller, inside: Connection, execution_id: int | str) -> None:
     answer = _enqueue(admin, "status", execution_id=execution_id)
     assert answer.status == 400
     assert answer.json["error"].startswith("Execution not found: ")

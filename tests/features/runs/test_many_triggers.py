@@ -86,9 +86,7 @@ async def test_a_workflow_that_is_not_there_or_not_active_refuses_all(
         assert [one.why for one in answers if isinstance(one, TriggerRefused)] == [why, why]
 
 
-async def test_what_postgres_cannot_keep_refuses_them_all_and_does_nothing(
-    database: Database, connection: Connection
-) -> None:
+async def test_an_unstorable_value_refuses_the_whole_batch(database: Database, connection: Connection) -> None:
     await put(connection)
     with pytest.raises(TriggerRefused):
         await runs.trigger_many(database, [asked('{"a": "\\u0000"}', key="bad"), asked(key="good")])

@@ -123,7 +123,9 @@ UNSTORABLE: Mapping[str, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", UNSTORABLE)
-async def test_what_postgres_cannot_store_fails_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+async def test_a_run_with_an_unstorable_value_fails_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     """It comes past every check, in the answer of a function."""
     await stage.put(plan({"call": Call(step=1, function="f", action="a"), "text": send(2, "+49")}))
     runs = [await stage.trigger() for _ in range(6)]
@@ -148,7 +150,7 @@ async def test_what_postgres_cannot_store_fails_alone(stage: Stage, monkeypatch:
     await stage.sound()
 
 
-async def test_what_cannot_be_read_fails_alone(stage: Stage) -> None:
+async def test_an_unreadable_run_fails_alone(stage: Stage) -> None:
     """A state that no program of this version has written."""
     await stage.put(SHORT)
     runs = [await stage.trigger(to="+49") for _ in range(4)]

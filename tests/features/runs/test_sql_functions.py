@@ -59,7 +59,7 @@ async def test_a_delivery_is_found_by_id_or_key_in_its_workspace_only(connection
     assert list(faults(refused.value)) == ["$.delivery_id"]
 
 
-async def test_a_delivery_is_cancelled_once_and_who_did_it_is_kept(connection: Connection) -> None:
+async def test_a_delivery_is_cancelled_once_with_its_actor(connection: Connection) -> None:
     mine = await connection.fetchval(ENQUEUE, "k", "default", "default")
     assert await connection.fetchval(CANCEL, None, "k", None, None) == "cancelled"
     assert await connection.fetchval(CANCEL, mine, None, None, None) == "skipped"

@@ -27,7 +27,7 @@ COUNTS = {"all": 3, "queued": 2, "held": 1, "failed": 0, "skipped": 0, "attempts
 
 
 def run(**changes: object) -> Run:
-    (found,) = RUNS.runs
+    found: Run = RUNS.runs[0]
     return structs.replace(found, **{"execution_id": 7, "status": "running"} | changes)
 
 
@@ -58,7 +58,7 @@ def test_a_step_is_ahead_then_here_then_done() -> None:
     assert watched.next == 4
 
 
-def test_what_a_run_was_at_when_it_ended_has_failed_or_stopped() -> None:
+def test_the_current_step_of_an_ended_run_has_failed_or_stopped() -> None:
     watched = Steps(STEPS)
     failed = run(status="failed", finished_at=AT, error="no", error_step="mail")
     both = {"mail": Visit("sending", 0.0), "text": Visit("sending", 0.0)}
@@ -83,7 +83,7 @@ def test_a_replay_takes_back_what_had_failed() -> None:
         (Visit("waiting", 0.0), COUNTS, ""),
     ],
 )
-def test_a_step_says_how_far_it_is(visit: Visit, counts: dict[str, int], note: str) -> None:
+def test_a_step_shows_its_progress(visit: Visit, counts: dict[str, int], note: str) -> None:
     row = Steps(STEPS).rows(run(), {"mail": visit}, {"mail": counts})[0]
     assert (row.is_here, row.note) == (True, note)
 

@@ -19,7 +19,7 @@ SHORT = plan({"mail": send(1, "{{ to }}"), "text": send(2, "{{ to }}")})
 MANY = [f"+49{number}" for number in range(1_000)]
 
 
-async def test_what_a_walk_writes_stands_together(stage: Stage) -> None:
+async def test_a_walk_writes_everything_in_one_transaction(stage: Stage) -> None:
     saved = await save(stage.database, draft("hello", "sms"))
     stored = plan({"mail": send(1, "{{ to }}", parts=None, template="hello"), "wait": Delay(step=2, seconds=60.0)})
     await stage.put(stored)
@@ -280,7 +280,7 @@ async def test_a_replay_goes_on_from_where_it_failed(stage: Stage) -> None:
     await stage.sound()
 
 
-async def test_what_timed_out_and_was_sent_all_the_same_is_not_ordered_again(stage: Stage) -> None:
+async def test_a_delivery_sent_after_its_timeout_is_not_ordered_again(stage: Stage) -> None:
     await stage.put(plan({"mail": send(1, "{{ to }}"), "text": send(2, "+49")}, timeout_seconds=60.0))
     run = await stage.trigger(to="+49")
     await stage.walk_on()

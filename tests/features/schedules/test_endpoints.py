@@ -57,7 +57,7 @@ async def test_a_schedule_that_rests_makes_up_for_its_latest_tick_or_skips_it(
     assert run["input"]["of"] == "missed"
 
 
-async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Caller, inside: Connection) -> None:
+async def test_an_unread_version_is_not_overwritten(admin: Caller, inside: Connection) -> None:
     assert put(admin, "tag", '"1"').status == 404
     assert put(admin, "tag").status == 201
     assert put(admin, "tag", '"1"', cron="1 * * * *").headers["etag"] == '"2"'
@@ -80,7 +80,7 @@ async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Ca
         ({"input": [1], "every": 1}, {"$.input", "$.every"}),
     ],
 )
-async def test_every_fault_of_a_schedule_is_told(
+async def test_every_fault_of_a_schedule_is_reported(
     admin: Caller, inside: Connection, fields: dict[str, Any], paths: set[str]
 ) -> None:
     answer = put(admin, "wrong", **fields)

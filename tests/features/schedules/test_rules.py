@@ -55,7 +55,7 @@ def _faults(expression: str, zone: str = "UTC") -> list[str]:
         (" @Hourly ", ["01 01:00", "01 02:00", "01 03:00"]),
     ],
 )
-def test_an_expression_ticks_when_it_says(expression: str, expected: Sequence[str]) -> None:
+def test_an_expression_ticks_at_its_times(expression: str, expected: Sequence[str]) -> None:
     assert _ticks(expression, datetime(2026, 7, 1, tzinfo=UTC), 3, "UTC") == expected
 
 
@@ -133,13 +133,13 @@ def test_asked_in_the_second_of_two_hours_it_does_not_go_back() -> None:
         ("*" * (EXPRESSION_MAX + 1), "is longer than"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_its_field(expression: str, words: str) -> None:
+def test_invalid_cron_expressions_are_refused_with_their_field(expression: str, words: str) -> None:
     (fault,) = _faults(expression)
     assert fault.startswith("$.cron: ")
     assert words in fault
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_faults_are_reported_at_once_with_their_paths() -> None:
     assert len(_faults("61 25 0 foo 9", "Mars/Base")) == 6
 
 

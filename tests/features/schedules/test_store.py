@@ -81,7 +81,7 @@ async def test_one_of_another_workspace_is_unknown(database: Database) -> None:
         assert await schedules.fault(database, other, "weekly") is None
 
 
-async def test_what_was_missed_can_be_skipped(database: Database, connection: Connection) -> None:
+async def test_missed_ticks_can_be_skipped(database: Database, connection: Connection) -> None:
     await schedules.put(database, HERE, WEEKLY, "ann")
     await schedules.deactivate(database, HERE, "weekly", "ann")
     await connection.execute("UPDATE dispatcher.schedules SET next_at = now() - interval '1 month'")
@@ -102,7 +102,7 @@ async def test_what_was_missed_can_be_skipped(database: Database, connection: Co
         (Definition("weekly", "report", "@daily", "UTC", '{"a": "' + "x" * 1_048_576 + '"}'), "$.input"),
     ],
 )
-async def test_what_cannot_be_is_refused_where_it_stands(
+async def test_invalid_values_are_refused_with_their_path(
     database: Database, connection: Connection, asked: Definition, path: str
 ) -> None:
     with pytest.raises(ScheduleRefused) as refused:
@@ -111,9 +111,7 @@ async def test_what_cannot_be_is_refused_where_it_stands(
     assert await _row(connection) is None
 
 
-async def test_what_a_tick_would_be_refused_for_is_found_without_a_trace(
-    database: Database, connection: Connection
-) -> None:
+async def test_the_fault_of_a_future_tick_is_found_without_writing(database: Database, connection: Connection) -> None:
     await schedules.put(database, HERE, WEEKLY, "ann")
     assert await schedules.fault(database, HERE, "weekly") is None
     await put_plan(connection, idle("report", "customer", "a"))

@@ -61,7 +61,7 @@ class Clockwork:
         return await self.connection.fetchrow("SELECT * FROM dispatcher.schedules WHERE name = $1", name)
 
     async def runs(self) -> Sequence[Any]:
-        """What was triggered."""
+        """The triggered runs."""
         query = (
             "SELECT id, idempotency_key, triggered_by, input->>'scheduled_for' AS at FROM dispatcher.runs ORDER BY id"
         )
@@ -84,7 +84,7 @@ def _text(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-async def test_what_is_due_is_triggered_and_moved_on(clockwork: Clockwork) -> None:
+async def test_due_schedules_trigger_and_advance(clockwork: Clockwork) -> None:
     ticker = await clockwork.ticker()
     at = await clockwork.put()
     await clockwork.put("later", due=None)
@@ -178,7 +178,7 @@ async def test_a_crash_after_the_commit_has_triggered_and_moved_on(clockwork: Cl
 
 
 async def test_a_tick_that_has_a_run_has_no_other_one(clockwork: Clockwork) -> None:
-    """Somebody puts the clock of a schedule back."""
+    """The clock of a schedule is put back."""
     ticker = await clockwork.ticker()
     at = await clockwork.put()
     await ticker.run_once()

@@ -15,11 +15,11 @@ def add(admin: Caller, *addresses: str, **fields: object) -> Answer:
 
 
 def check(admin: Caller, address: str, **fields: object) -> Any:
-    """What is known of one."""
+    """The entries about an address."""
     return admin.post("/suppressions/check", {"address": address} | fields).json
 
 
-async def test_who_is_suppressed_gets_nothing_more_until_it_is_lifted(admin: Caller) -> None:
+async def test_a_suppressed_address_gets_nothing_until_it_is_lifted(admin: Caller) -> None:
     waiting = admin.post("/deliveries", delivery("barred", recipient="+49 170 1111111", scheduled_for=LATER)).json["id"]
     done = add(admin, "+49 170 1111111", "Bob <Bob@Example.org>", "bob@example.org", source="complaint")
     assert done.json["suppressions"] == [
@@ -46,7 +46,7 @@ async def test_who_is_suppressed_gets_nothing_more_until_it_is_lifted(admin: Cal
     assert again["log"][0]["reason"] == "a mistake"
 
 
-async def test_what_one_source_or_channel_said_is_lifted_alone(admin: Caller) -> None:
+async def test_suppressions_are_lifted_by_source_and_channel(admin: Caller) -> None:
     one = "several@example.org"
     for source in ("complaint", "bounce"):
         assert add(admin, one, source=source).status == 200
@@ -86,7 +86,7 @@ async def test_all_of_the_faulty_addresses_are_named_and_none_is_added(admin: Ca
     ]
 
 
-async def test_a_look_says_what_is_wrong_and_writes_nothing(admin: Caller) -> None:
+async def test_a_check_names_faults_and_writes_nothing(admin: Caller) -> None:
     looked = add(admin, "Looked@Example.org", check=True)
     assert looked.json["suppressions"] == [{"address": "looked@example.org", "kind": "email", "suppressed": False}]
     found = check(admin, "looked@example.org")

@@ -46,7 +46,7 @@ async def test_a_template_is_saved_shown_published_and_sent(admin: Caller) -> No
     assert delivery["template_name"] == "hello"
 
 
-async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Caller) -> None:
+async def test_an_unread_version_is_not_overwritten(admin: Caller) -> None:
     assert put(admin, "tag", said(), '"1"').status == 404
     assert put(admin, "tag", said()).status == 201
     assert put(admin, "tag", said("two"), '"1"').headers["etag"] == '"2"'
@@ -59,7 +59,7 @@ async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Ca
     assert admin.get("/templates/tag").json["version"] == 3
 
 
-async def test_every_fault_of_a_template_is_told_with_its_place(admin: Caller) -> None:
+async def test_every_fault_of_a_template_has_its_place(admin: Caller) -> None:
     wrong = {
         "channel": "email",
         "locales": {

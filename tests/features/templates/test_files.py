@@ -30,7 +30,7 @@ Bestellung
 
 
 def faults(content: str) -> list[str]:
-    """What is wrong with a file."""
+    """The faults of a file."""
     with pytest.raises(TemplateRefused) as refused:
         parse(content, "x.liquid", "x")
     return [str(fault) for fault in refused.value.faults]
@@ -100,7 +100,7 @@ def test_every_fault_has_its_line(content: str, found: list[str]) -> None:
     assert faults(content) == found
 
 
-def test_yaml_that_is_none_is_a_fault_with_its_line() -> None:
+def test_invalid_yaml_is_a_fault_with_its_line() -> None:
     (fault,) = faults("---\nchannel: sms\nname: [a\n---\nx")
     assert fault.startswith("x.liquid:")
     assert "is no YAML" in fault
@@ -116,7 +116,7 @@ PARTS = st.dictionaries(st.sampled_from(["subject", "text", "html"]), SAID, min_
     said=st.dictionaries(st.sampled_from(["en", "de", "pt-BR"]), PARTS, min_size=1),
     raw=st.booleans(),
 )
-def test_what_is_written_is_what_is_read(said: Mapping[str, Mapping[str, str]], raw: bool) -> None:
+def test_written_files_are_read_back(said: Mapping[str, Mapping[str, str]], raw: bool) -> None:
     rights = frozenset({"raw_html"} if raw else ())
     draft = Draft(name="a/b.c", channel="email", default_locale=next(iter(said)), locales=said, rights=rights)
     assert parse(text(draft), "x", "x").draft == draft

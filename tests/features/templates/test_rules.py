@@ -21,7 +21,7 @@ def draft(body: str = "x", channel: str | None = "sms", **fields: object) -> Dra
 
 
 def flaws(one: Draft, library: Mapping[str, Partial] = NO_PARTIALS) -> list[Flaw]:
-    """What is wrong with a draft."""
+    """The faults of a draft."""
     found = freeze(one, library, BYTES_MAX)
     assert isinstance(found, list), found
     return found
@@ -72,7 +72,7 @@ def test_a_version_has_all_that_it_takes_in_and_what_it_reads() -> None:
         (draft("x" * (BYTES_MAX + 1)), f"bytes with all that it takes in, over {BYTES_MAX}"),
     ],
 )
-def test_what_could_not_be_sent_is_a_flaw(one: Draft, words: str) -> None:
+def test_a_part_that_could_not_be_sent_is_a_flaw(one: Draft, words: str) -> None:
     (flaw,) = flaws(one)
     assert words in flaw.words
 
@@ -132,7 +132,7 @@ def test_a_fault_beside_a_partial_that_is_missing_is_named_too() -> None:
 @pytest.mark.parametrize(
     "body", ["{% if", "{% render %}", "{% include %}", "{% for %}" * 100, f"{{{{ {'9' * 9999} }}}}"]
 )
-def test_what_does_not_parse_takes_in_nothing_and_is_a_flaw(body: str) -> None:
+def test_a_template_that_does_not_parse_has_no_partials_and_a_flaw(body: str) -> None:
     assert partials_used(body) == []
     assert flaws(draft(body))
 

@@ -28,7 +28,7 @@ async def _row(connection: Connection, key: str) -> Any:
     return row
 
 
-async def test_each_save_is_a_version_and_the_same_again_is_none(database: Database) -> None:
+async def test_a_changed_save_makes_a_version_and_an_equal_one_does_not(database: Database) -> None:
     first = await save(database, draft(), publish=False)
     again = await save(database, draft(), publish=False)
     other = await save(database, draft(body="Good day {{ title }}"), publish=False)
@@ -57,7 +57,7 @@ async def test_each_save_is_a_version_and_the_same_again_is_none(database: Datab
         "UPDATE dispatcher.templates SET tenant_id = 'x'",
     ],
 )
-async def test_what_a_version_says_never_changes(database: Database, connection: Connection, change: str) -> None:
+async def test_the_content_of_a_version_never_changes(database: Database, connection: Connection, change: str) -> None:
     await save(database, draft())
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="immutable"):
         await connection.execute(change)
@@ -251,9 +251,7 @@ async def test_one_that_is_tried_again_without_a_template_fails_again(scene: Sce
 
 
 @pytest.mark.parametrize("version", [None, 99])
-async def test_what_comes_out_of_a_dump_keeps_the_state_that_follows_it(
-    connection: Connection, version: int | None
-) -> None:
+async def test_a_restored_dump_keeps_its_delivery_states(connection: Connection, version: int | None) -> None:
     """Also where the templates come after the deliveries."""
     await connection.execute(
         """INSERT INTO dispatcher.deliveries (id, idempotency_key, channel, recipient, template_name, template_version,
@@ -292,12 +290,12 @@ async def test_a_version_that_was_frozen_before_is_kept_and_anothers_is_refused(
         "locale) VALUES ('k', 'sms', '+49', 'de'",
     ],
 )
-async def test_a_delivery_says_something_and_one_thing_only(connection: Connection, columns: str) -> None:
+async def test_a_delivery_has_exactly_one_content(connection: Connection, columns: str) -> None:
     with pytest.raises(asyncpg.CheckViolationError, match="deliveries_say_something"):
         await connection.execute(f"INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, {columns})")
 
 
-async def test_what_brings_its_own_template_may_have_a_name_for_it(connection: Connection) -> None:
+async def test_a_delivery_with_its_own_template_may_name_it(connection: Connection) -> None:
     await connection.execute(
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, template_name)
            VALUES ('k', 'sms', '+49', '{"body": "x"}', 'nobody')"""

@@ -112,9 +112,7 @@ async def test_why_there_is_no_endpoint_is_said_in_a_word(admin: Caller) -> None
     ],
     ids=str,
 )
-async def test_what_can_be_no_endpoint_is_refused_with_the_place(
-    admin: Caller, fields: dict[str, Any], path: str
-) -> None:
+async def test_invalid_endpoints_are_refused_with_their_path(admin: Caller, fields: dict[str, Any], path: str) -> None:
     given = {"name": "faulty", "url": URL, "events": list(EVENTS), "reason": "a test"} | fields
     answer = admin.post("/webhooks", given)
     assert answer.status == 400

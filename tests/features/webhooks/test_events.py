@@ -20,7 +20,7 @@ ENDS: dict[str, tuple[Outcome, str]] = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-async def test_what_ends_or_holds_a_delivery_happens_once_and_with_how_it_stands(scene: Scene, how: str) -> None:
+async def test_the_end_or_hold_of_a_delivery_is_one_event_with_its_state(scene: Scene, how: str) -> None:
     outcome, event = ENDS[how]
     await hooks.make(scene.database)
     (item,) = await scene.marked()
@@ -34,7 +34,7 @@ async def test_what_ends_or_holds_a_delivery_happens_once_and_with_how_it_stands
 
 
 @pytest.mark.parametrize("channel", ["voice", "social"])
-async def test_what_is_called_or_posted_is_sent(scene: Scene, channel: str) -> None:
+async def test_called_and_posted_deliveries_are_sent_events(scene: Scene, channel: str) -> None:
     await hooks.make(scene.database, "delivery.sent")
     await scene.write(channel=channel)
     items = await scene.claim(channel=channel)
@@ -43,7 +43,7 @@ async def test_what_is_called_or_posted_is_sent(scene: Scene, channel: str) -> N
     assert await hooks.events(scene.database) == [("delivery.sent", items[0].id)]
 
 
-async def test_an_attempt_is_no_end(scene: Scene) -> None:
+async def test_a_retried_attempt_is_not_an_end(scene: Scene) -> None:
     await hooks.make(scene.database)
     (item,) = await scene.marked()
     await scene.flush((item, Again(0.0, "busy")))
@@ -61,7 +61,7 @@ async def test_each_end_of_one_that_is_reopened_happens(scene: Scene) -> None:
     assert await hooks.events(scene.database) == [("delivery.failed", item.id)] * 2
 
 
-async def test_what_would_be_skipped_and_may_have_gone_out_is_held_and_told_so(scene: Scene) -> None:
+async def test_a_skip_that_may_have_gone_out_is_a_held_event(scene: Scene) -> None:
     await hooks.make(scene.database)
     (item,) = await scene.marked(resend=RESEND)
     await scene.flush((item, Again(0.0, "unknown: no answer", RESEND)))
@@ -96,14 +96,16 @@ async def test_every_end_of_a_delivery_is_an_event(scene: Scene, how: str) -> No
     assert await hooks.events(scene.database) == [(event, one)]
 
 
-async def test_what_recovery_holds_happens(scene: Scene) -> None:
+async def test_deliveries_held_by_recovery_are_events(scene: Scene) -> None:
     await hooks.make(scene.database)
     (item,) = await scene.marked()
     await scene.die()
     assert await hooks.events(scene.database) == [("delivery.held", item.id)]
 
 
-async def test_what_an_ended_run_leaves_behind_is_skipped_and_told(scene: Scene, connection: Connection) -> None:
+async def test_queued_deliveries_of_an_ended_run_are_skipped_with_an_event(
+    scene: Scene, connection: Connection
+) -> None:
     """Its claim is recovered, which sets nothing but `ready`: the end of its run makes that a skip."""
     await hooks.make(scene.database, "delivery.*")
     await flows.put(connection)
@@ -122,7 +124,7 @@ async def test_what_an_ended_run_leaves_behind_is_skipped_and_told(scene: Scene,
     assert await hooks.events(scene.database) == [("delivery.skipped", item.id)]
 
 
-async def test_what_is_born_failed_is_told(scene: Scene) -> None:
+async def test_a_delivery_inserted_as_failed_is_an_event(scene: Scene) -> None:
     await hooks.make(scene.database, "delivery.failed")
     written = await scene.database.fetch(
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template_name)
@@ -190,7 +192,7 @@ async def test_a_disabled_endpoint_gets_no_events(scene: Scene) -> None:
     assert await hooks.events(scene.database) == [("delivery.sent", second.id)]
 
 
-async def test_what_is_rolled_back_has_not_happened(scene: Scene, connection: Connection) -> None:
+async def test_rolled_back_changes_give_no_event(scene: Scene, connection: Connection) -> None:
     await hooks.make(scene.database)
     (one,) = await scene.write()
     rolled_back = connection.transaction()
@@ -234,7 +236,7 @@ RUN_ENDS = {
 
 
 @pytest.mark.parametrize("how", RUN_ENDS)
-async def test_what_ends_a_run_is_told(scene: Scene, connection: Connection, how: str) -> None:
+async def test_the_end_of_a_run_is_an_event(scene: Scene, connection: Connection, how: str) -> None:
     await flows.put(connection)
     run = (await flows.trigger(connection))["execution_id"]
     await hooks.make(scene.database, "run.*")

@@ -125,4 +125,4 @@ async def test_of_what_is_listed_those_of_deliveries_are_known(database: Databas
     await make(database, "run.*", name="b")
     rows = await connection.fetch("SELECT name, of_deliveries FROM dispatcher.webhook_endpoints ORDER BY name")
     assert [tuple(row) for row in rows] == [("a", True), ("b", False)]
-    assert all(event.startswith(("delivery.", "run.")) for event in rules.EVENTS)
+    assert all(event.startswith(("delivery.", "run.", "campaign_job.", "campaign_run.")) for event in rules.EVENTS)

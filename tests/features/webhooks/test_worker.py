@@ -137,7 +137,9 @@ async def test_a_page_at_a_time(scene: Scene, announces: Announcer, monkeypatch:
     assert len(await hooks.messages(scene.database)) == 7
 
 
-async def test_what_fails_before_its_commit_is_told_once_by_the_next(scene: Scene, announces: Announcer) -> None:
+async def test_an_event_whose_worker_fails_before_commit_is_sent_once_by_the_next(
+    scene: Scene, announces: Announcer
+) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Succeeded("m")))
     fault_points.arm({"FAULT": "announce.before_commit:1:raise"})
@@ -168,7 +170,7 @@ async def test_events_without_endpoint_or_subject_are_deleted(scene: Scene, anno
     assert await hooks.events(scene.database) == []
 
 
-async def test_what_a_delivery_says_is_not_taken_for_a_template(scene: Scene, announces: Announcer) -> None:
+async def test_the_content_of_a_delivery_is_not_rendered_as_a_template(scene: Scene, announces: Announcer) -> None:
     (item,) = await scene.marked()
     await scene.flush((item, Failed('{{ secret }} {% raw %} \u2603 \\ "quoted"')))
     await announces.run_once()

@@ -36,7 +36,7 @@ async def test_a_workflow_is_saved_activated_triggered_and_deleted(admin: Caller
     assert admin.get("/workflows/hello").status == 404
 
 
-async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Caller) -> None:
+async def test_an_unread_version_is_not_overwritten(admin: Caller) -> None:
     def put(body: str, tag: str | None) -> Answer:
         return admin.call("PUT", "/workflows/tag", _graph("tag", body), [] if tag is None else [("if-match", tag)])
 
@@ -51,7 +51,7 @@ async def test_a_version_that_somebody_has_not_seen_is_not_overwritten(admin: Ca
     assert admin.get("/workflows/tag").json["version"] == 3
 
 
-async def test_a_version_that_somebody_has_not_seen_is_not_deleted(admin: Caller) -> None:
+async def test_an_unread_version_is_not_deleted(admin: Caller) -> None:
     def delete(tag: str) -> Answer:
         return admin.call("DELETE", "/workflows/unseen", headers=[("if-match", tag)])
 
@@ -63,7 +63,7 @@ async def test_a_version_that_somebody_has_not_seen_is_not_deleted(admin: Caller
     assert delete('"2"').status == 404
 
 
-async def test_every_fault_of_a_definition_is_told(admin: Caller) -> None:
+async def test_every_fault_of_a_definition_is_reported(admin: Caller) -> None:
     wrong = _graph("wrong") | {"edges": [{"from": "mail", "to": "nowhere"}], "entryNodeID": "x"}
     answer = admin.call("PUT", "/workflows/wrong", wrong)
     assert answer.status == 400

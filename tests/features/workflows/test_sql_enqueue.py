@@ -52,7 +52,7 @@ async def test_a_delivery_is_written_as_it_was_asked_for(connection: Connection)
     assert dict(row) == {**asked, "lane": 2}
 
 
-async def test_what_is_left_out_or_null_is_as_it_is_by_default(connection: Connection) -> None:
+async def test_omitted_and_null_fields_get_defaults(connection: Connection) -> None:
     nulls = dict.fromkeys(
         ("variables", "options", "lane", "scheduled_for", "max_attempts", "tenant_id", "workspace_id")
     )
@@ -140,7 +140,7 @@ async def test_a_fault_stands_at_its_path(
     assert words in found[path]
 
 
-async def test_what_is_as_large_as_it_may_be_is_taken(connection: Connection, database: Database) -> None:
+async def test_a_value_at_its_limit_is_accepted(connection: Connection, database: Database) -> None:
     await save(database, draft())
     deep = '{"a": ' + "[" * 127 + "]" * 127 + "}"
     numbers = '{"a": [18446744073709551615, -9223372036854775808, 0.1, 1.5e-300, null]}'

@@ -161,9 +161,7 @@ async def test_WF_06_one_answer_names_everything_that_is_missing(connection: Con
         ('{"a": 99999999999999999999}', "has a number of more than 64 bits: write it as a text"),
     ],
 )
-async def test_an_input_that_nobody_could_walk_with_is_refused(
-    connection: Connection, given: str | None, words: str
-) -> None:
+async def test_an_unusable_input_is_refused(connection: Connection, given: str | None, words: str) -> None:
     await put(connection)
     with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
         await connection.fetchrow(TRIGGER, "welcome", given, None)
@@ -177,7 +175,7 @@ async def test_the_size_is_that_of_the_text_also_where_it_is_stored_compressed(c
         await connection.execute("SELECT dispatcher.trigger_workflow('welcome', input) FROM given")
 
 
-async def test_what_is_not_there_or_not_active_says_so(connection: Connection) -> None:
+async def test_a_missing_or_inactive_workflow_is_refused_by_name(connection: Connection) -> None:
     with pytest.raises(asyncpg.NoDataFoundError, match="there is no workflow 'welcome'"):
         await trigger(connection)
     with pytest.raises(asyncpg.NoDataFoundError, match="there is no workflow null"):

@@ -14,7 +14,7 @@ $$;
 CREATE FUNCTION dispatcher.campaign_run_end(p_run dispatcher.campaign_runs) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN (p_run).jobs_completed + (p_run).jobs_partial + (p_run).jobs_failed + (p_run).jobs_dead < (p_run).jobs THEN NULL
-                WHEN (p_run).cancelled > 0 THEN CASE WHEN (p_run).sent > 0 THEN 'partial' ELSE 'failed' END
+                WHEN (p_run).cancelled_at IS NOT NULL AND (p_run).cancelled > 0 THEN CASE WHEN (p_run).sent > 0 THEN 'partial' ELSE 'failed' END
                 WHEN (p_run).jobs_completed = (p_run).jobs THEN 'completed'
                 WHEN (p_run).jobs_completed + (p_run).jobs_partial = 0 THEN 'failed'
                 ELSE 'partial' END
@@ -78,18 +78,20 @@ END $$;
 CREATE FUNCTION dispatcher.close_jobs(p_page integer) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    asked  bigint[] := ARRAY(SELECT DISTINCT j.job_id FROM dispatcher.job_results j LIMIT p_page);
     runs   bigint[];
     mine   bigint[];
     result jsonb;
     one    record;
 BEGIN
-    IF asked = '{}' THEN RETURN 0; END IF;
+    -- A page of what can be locked: what cannot must not keep the others out of it.
     runs := ARRAY(SELECT r.id FROM dispatcher.campaign_runs r
-                   WHERE r.id IN (SELECT q.run_id FROM dispatcher.job_queue q WHERE q.id = ANY (asked))
+                   WHERE r.id IN (SELECT q.run_id FROM dispatcher.job_queue q
+                                   WHERE q.id IN (SELECT j.job_id FROM dispatcher.job_results j))
                    ORDER BY r.id FOR NO KEY UPDATE SKIP LOCKED);
-    mine := ARRAY(SELECT q.id FROM dispatcher.job_queue q WHERE q.id = ANY (asked) AND q.run_id = ANY (runs)
-                   ORDER BY q.id FOR NO KEY UPDATE SKIP LOCKED);
+    IF runs = '{}' THEN RETURN 0; END IF;
+    mine := ARRAY(SELECT q.id FROM dispatcher.job_queue q
+                   WHERE q.run_id = ANY (runs) AND q.id IN (SELECT j.job_id FROM dispatcher.job_results j)
+                   ORDER BY q.id LIMIT p_page FOR NO KEY UPDATE SKIP LOCKED);
     IF mine = '{}' THEN RETURN 0; END IF;
     -- Locked first and looked at afterwards: the statements below see what was committed before.
     WITH gone AS (
@@ -100,7 +102,8 @@ BEGIN
 
     UPDATE dispatcher.job_queue q
        SET sent = q.sent + d.sent, failed = q.failed + d.failed, skipped = q.skipped + d.skipped,
-           cancelled = q.cancelled + d.cancelled, expired = q.expired + d.expired, held = q.held + d.held
+           cancelled = q.cancelled + d.cancelled, expired = q.expired + d.expired, held = q.held + d.held,
+           discarded_at = CASE WHEN d.failed <= 0 THEN q.discarded_at END
       FROM (SELECT r.job, coalesce(sum(r.count) FILTER (WHERE r.class = 'sent'), 0) AS sent,
                    coalesce(sum(r.count) FILTER (WHERE r.class = 'failed'), 0) AS failed,
                    coalesce(sum(r.count) FILTER (WHERE r.class = 'skipped'), 0) AS skipped,
@@ -133,13 +136,15 @@ BEGIN
                jobs_dead = r.jobs_dead + one.count * ((one.status = 'dead')::int - (one.was = 'dead')::int)
          WHERE r.id = one.run_id;
     END LOOP;
-    PERFORM dispatcher.close_campaign_run(r.id, result) FROM unnest(runs) AS r (id);
+    PERFORM dispatcher.close_campaign_run(r.run_id, result)
+       FROM (SELECT DISTINCT q.run_id FROM dispatcher.job_queue q WHERE q.id = ANY (mine) ORDER BY 1) AS r;
     RETURN cardinality(mine);
 END $$;
 
 -- Compare the counters of the run that ended first of those that were not compared yet with its deliveries, and correct them.
 -- Answers how many jobs were wrong, which must be none; null where there is no such run. (What was erased counts as it
--- was: its reason is gone.)
+-- was: its reason is gone. A job of which deliveries were deleted since is left as it is. Nobody counts meanwhile: closers
+-- need the run's row.)
 CREATE FUNCTION dispatcher.check_campaign_counters() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -156,15 +161,15 @@ BEGIN
                c.sent AS is_sent, c.failed AS is_failed, c.skipped AS is_skipped, c.held AS is_held
           FROM dispatcher.job_queue q
          CROSS JOIN LATERAL (
-               SELECT count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
+               SELECT count(*) AS rows, count(*) FILTER (WHERE s.status IN ('sent', 'called', 'posted')) AS sent,
                       count(*) FILTER (WHERE s.status = 'failed') AS failed,
                       count(*) FILTER (WHERE s.status = 'skipped') AS skipped,
                       count(*) FILTER (WHERE s.held) AS held
                  FROM dispatcher.delivery_state s WHERE s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id) AS c
-         WHERE q.run_id = run.id
+         WHERE q.run_id = run.id AND c.rows = q.intended
            AND (q.sent, q.failed, q.skipped + q.cancelled + q.expired, q.held) IS DISTINCT FROM (c.sent, c.failed, c.skipped, c.held)
            AND NOT EXISTS (SELECT FROM dispatcher.job_results j WHERE j.job_id = q.id)
-         ORDER BY q.id FOR NO KEY UPDATE OF q
+         ORDER BY q.id
     LOOP
         wrong := wrong + 1;
         INSERT INTO dispatcher.job_results (job_id, class, reason, count)

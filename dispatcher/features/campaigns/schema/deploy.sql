@@ -96,11 +96,11 @@ BEGIN
         run := dispatcher.open_campaign_run(said, deploy_campaign.scheduled_for, key, actor, false);
         IF run.id IS NOT NULL THEN
             EXECUTE format(
-                $jobs$INSERT INTO dispatcher.job_queue (run_id, tenant_id, workspace_id, job_type, intended, contact_ids)
+                $jobs$WITH chosen AS MATERIALIZED (SELECT ARRAY(SELECT a.id FROM (%s) AS a (id) ORDER BY a.id) AS ids)
+                      INSERT INTO dispatcher.job_queue (run_id, tenant_id, workspace_id, job_type, intended, contact_ids)
                       SELECT $3, $1, $2, $4, cardinality(j.ids), j.ids
-                        FROM (SELECT array_agg(n.id) AS ids
-                                FROM (SELECT a.id, (row_number() OVER (ORDER BY a.id) - 1) / $5 AS job FROM (%s) AS a (id)) AS n
-                               GROUP BY n.job ORDER BY n.job) AS j$jobs$,
+                        FROM (SELECT c.ids[n + 1 : n + $5] AS ids
+                                FROM chosen c, generate_series(0, cardinality(c.ids) - 1, $5) AS n ORDER BY n) AS j$jobs$,
                 dispatcher.audience_select(said.audience))
               USING tenant, workspace, run.id, dispatcher.job_type(run.channel), job_max;
             run.intended := dispatcher.count_campaign_jobs(run.id, actor);
@@ -157,5 +157,6 @@ BEGIN
     run_id := run.id;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.open_campaign_run, dispatcher.count_campaign_jobs, dispatcher.lock_campaign FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.open_campaign_run, dispatcher.count_campaign_jobs, dispatcher.lock_campaign,
+    dispatcher.deploy_campaign, dispatcher.test_campaign FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.deploy_campaign, dispatcher.test_campaign TO dispatcher_tenant;

@@ -2,10 +2,10 @@
 
 from dispatcher.base.errors import AssumptionRefused, TriggerRefused
 from dispatcher.features.runs.dry_run import models, planner
-from dispatcher.features.runs.endpoints import named_key, refusal
+from dispatcher.features.runs.endpoints import named_key
 from dispatcher.features.runs.store import Trigger
 from dispatcher.http.endpoints import Call, Done, endpoint
-from dispatcher.http.problems import CONFLICT, NOT_FOUND, faulty
+from dispatcher.http.problems import CONFLICT, NOT_FOUND, faulty, refusal
 from dispatcher.http.roles import Right
 
 
@@ -37,6 +37,3 @@ async def plan_workflow(call: Call) -> Done:
         raise refusal(refused) from refused
     except AssumptionRefused as refused:
         raise faulty(refused.faults) from refused
-
-
-ENDPOINTS = (plan_workflow,)

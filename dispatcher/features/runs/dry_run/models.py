@@ -1,12 +1,11 @@
 """Models of dry runs: a planned trigger, and an example of its answer."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import Meta, field
 
 from dispatcher.features.runs.models import NewTrigger
-from dispatcher.http.models import Json, Text
+from dispatcher.http.models import BEGUN, Json, Text
 from dispatcher.plans.simulation.planned import PlannedMessage, PlannedRun, PlannedStep
 
 # More than a definition has nodes.
@@ -24,12 +23,11 @@ class NewPlan(NewTrigger, frozen=True):
     ] = field(default_factory=dict)
 
 
-_AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
 PLANNED_RUN = PlannedRun(
     workflow="order_shipped",
     version=3,
     duplicate_of=None,
-    at=_AT,
+    at=BEGUN,
     fails_at=None,
     steps=[
         PlannedStep(
@@ -37,7 +35,7 @@ PLANNED_RUN = PlannedRun(
             node="mail",
             kind="send",
             skipped=False,
-            at=_AT,
+            at=BEGUN,
             until=None,
             leads_to=[],
             assumed="each message is sent",

@@ -126,6 +126,3 @@ def _refused(words: str) -> Problem:
 
 def _shown(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}…"
-
-
-ENDPOINTS = (workflow_enqueue,)

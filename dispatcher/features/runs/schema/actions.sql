@@ -15,7 +15,7 @@ BEGIN
     RETURN run;
 END $$;
 
--- Write down what somebody did to a run that is locked.
+-- Log an action on a run that is locked.
 CREATE FUNCTION dispatcher.note_run(p_run_id bigint, p_event text, p_actor text, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -49,7 +49,7 @@ BEGIN
     IF faults <> '[]' THEN
         PERFORM dispatcher.refuse('the event cannot be sent: ' || dispatcher.faults_in_words(faults), faults);
     END IF;
-    -- Against a walk that ends the run just now. Until the caller commits, the run is walked by nobody.
+    -- Against a walk that ends the run just now. Until the caller commits, the run is not walked.
     SELECT r.* INTO run FROM dispatcher.runs r
      WHERE r.id = signal_run.run_id AND r.tenant_id = coalesce(signal_run.tenant_id, 'default')
        AND r.workspace_id = coalesce(signal_run.workspace_id, 'default') FOR KEY SHARE;

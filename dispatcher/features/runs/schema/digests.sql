@@ -63,7 +63,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Nobody leaves an item with a run that has ended before its time, and what was left with it is not lost.
+-- No item is left with a run that has ended before its time, and items left with it are not lost.
 CREATE FUNCTION dispatcher.ended_runs_collect_no_more() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

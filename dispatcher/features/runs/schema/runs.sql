@@ -8,7 +8,7 @@
 --   signals           events that were sent to a run
 --   walks             the runs that a walker has taken up and not yet put down: which run killed its walker is found here
 --   delivery_answers  what function calls returned
---   digests           who collects what of which key, and until when; an open one has no end (digests.sql)
+--   digests           the collecting run of each key, and its end; an open one has no end (digests.sql)
 --   digest_items      what was collected (digests.sql)
 --   run_log           a view: the log of a run, with the retries of its deliveries (views.sql)
 --   run_deliveries    a view: of each run how many deliveries are queued, held, sent (views.sql)

@@ -39,7 +39,7 @@ BEGIN
 END $$;
 
 -- The steps of a path as Liquid's analysis writes it: order.lines[0].name, labels['a b']. Where a variable says how it goes
--- on, as in prices[currency].net, nobody knows that before it is rendered: the steps end there.
+-- on, as in prices[currency].net, is not known before it is rendered: the steps end there.
 CREATE FUNCTION dispatcher.path_steps(p_path text) RETURNS text[]
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN position('[' IN p_path) = 0 THEN string_to_array(p_path, '.')
@@ -229,7 +229,7 @@ BEGIN
     END IF;
     IF held.active THEN
         SELECT v.* INTO used FROM dispatcher.plan_versions v WHERE v.id = held.current;
-        -- In the order of their keys: who inserts the same keys at the same time waits for us, and we not for them.
+        -- In the order of their keys: a concurrent insert of the same keys waits for us, and we not for it.
         FOR fresh IN
             WITH asked AS MATERIALIZED (
                 SELECT a.place, a.key, a.actor, a.input::jsonb AS input, nextval('dispatcher.run_ids') AS id

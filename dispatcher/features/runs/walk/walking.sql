@@ -83,7 +83,7 @@ DELETE FROM dispatcher.walks WHERE epoch = $1;
 SELECT id FROM dispatcher.walks WHERE epoch = $1;
 
 -- name: walks_of_gone_instances
--- What was noted by who is gone.
+-- The notes of instances that are gone.
 SELECT w.id FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = w.epoch);
 
 -- name: count_crashes
@@ -112,7 +112,7 @@ WITH ended AS (
 SELECT f.id FROM at_fault f, dispatcher.bury_run(f.id, $2, 'walk');
 
 -- name: delete_orphaned_wakes
--- Wakes of runs that nobody will take up: they are gone, or have ended as poison.
+-- Wakes of runs that will not be walked: they are gone, or have ended as poison.
 DELETE FROM dispatcher.wakes w
  WHERE NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = w.run_id AND (r.takes = 0 OR r.finished_at IS NULL));
 

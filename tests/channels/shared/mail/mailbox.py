@@ -1,4 +1,4 @@
-"""What the tests of mail share: envelopes without a claim, and messages as somebody else's program reads them."""
+"""Fixtures of the tests of mail: envelopes without a claim, and messages as another program reads them."""
 
 import email
 import email.policy
@@ -51,6 +51,6 @@ def bare(data: bytes) -> bool:
 
 
 def content(part: MIMEPart) -> str | bytes:
-    """What a part holds; texts with the line ends of this language."""
+    """The content of a part; texts with the line ends of this language."""
     held: str | bytes = part.get_content()
     return held.replace("\r\n", "\n") if isinstance(held, str) else held

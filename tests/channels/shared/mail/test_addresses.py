@@ -105,7 +105,7 @@ def test_an_address_is_read(text: str, expected: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("text", "words"), REFUSED.items(), ids=lambda text: ascii(text)[:40])
-def test_what_is_no_address_is_refused_with_its_reason(text: str, words: str) -> None:
+def test_invalid_addresses_are_refused_with_a_reason(text: str, words: str) -> None:
     with pytest.raises(MailFault, match=f"^recipient: {words}") as caught:
         parse(text.replace("ann", "hidden").replace("example.org", "hidden.example"), "recipient")
     assert "hidden" not in caught.value.args[1]

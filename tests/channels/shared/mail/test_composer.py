@@ -23,7 +23,7 @@ def test_text_and_html_are_alternatives_with_the_text_first() -> None:
     assert not defects(message)
 
 
-def test_the_head_says_who_to_whom_what_when_and_that_a_machine_wrote_it() -> None:
+def test_the_headers_have_sender_recipient_subject_date_and_auto_submitted() -> None:
     composed = compose(options={"reply_to": ["help@example.org", "Ben B. <ben@example.org>"]})
     message = read(composed.data)
     assert message["From"] == "Shop <shop@example.org>"
@@ -137,7 +137,7 @@ def test_nothing_bare_is_left_of_any_line_end(end: str) -> None:
     assert not defects(message)
 
 
-def test_a_boundary_cannot_stand_in_a_text_of_who_knows_it() -> None:
+def test_a_boundary_cannot_be_predicted_by_a_text() -> None:
     boundary = read(compose(html="<p>x</p>").data).get_boundary()
     forged = f"--{boundary}\nContent-Type: text/html\n\n<script>\n--{boundary}--\n"
     message = read(compose(text=forged, html="<p>x</p>").data)

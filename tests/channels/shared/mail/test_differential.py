@@ -101,7 +101,7 @@ def test_dates_read_as_they_were_given(when: datetime) -> None:
 
 
 def sound(composed: Composed) -> None:
-    """What every message has to be, whoever reads it."""
+    """The rules that every message keeps."""
     assert composed.data.isascii()
     assert composed.data.endswith(b"\r\n")
     assert not bare(composed.data)

@@ -1,4 +1,4 @@
-"""What a person did wrong: each has one fault, which names the field, says what to change, and quotes nothing."""
+"""Faults of users: each has one fault, which names the field, says what to change, and quotes nothing."""
 
 from typing import Any
 

@@ -160,5 +160,5 @@ def _result(host: str, address: str, port: int) -> ResolveResult:
 
 
 def json_of(request: Request) -> Any:
-    """What a request carries."""
+    """The content of a request."""
     return json.loads(request.body)

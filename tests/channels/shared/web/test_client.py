@@ -161,7 +161,7 @@ async def test_silence_ends_with_the_time_out(fake: FakeServer, head: bool) -> N
         assert answer == Lost(written=True, why="TimeoutError")
 
 
-async def test_a_connection_that_is_lost_says_whether_the_request_had_left(fake: FakeServer) -> None:
+async def test_a_lost_connection_tells_whether_the_request_was_sent(fake: FakeServer) -> None:
     fake.next.append(dropped)
     (answer,) = await posted(call(fake.url))
     assert isinstance(answer, Lost)
@@ -215,7 +215,7 @@ async def test_nothing_in_the_environment_leads_elsewhere(fake: FakeServer, monk
     assert isinstance(answer, Answer)
 
 
-async def test_what_begins_after_the_close_opens_nothing(fake: FakeServer) -> None:
+async def test_calls_after_close_open_no_connection(fake: FakeServer) -> None:
     client = Client(Guard(LOOPBACK), BOUNDS)
     assert isinstance(await client.post(call(fake.url)), Answer)
     await client.close()

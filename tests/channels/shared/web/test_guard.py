@@ -62,12 +62,12 @@ def in_v6(address: str) -> list[str]:
 
 
 @pytest.mark.parametrize("address", [*PRIVATE, *PRIVATE_V6, *(form for one in PRIVATE for form in in_v6(one))])
-def test_what_is_not_public_is_refused(address: str) -> None:
+def test_addresses_that_are_not_public_are_refused(address: str) -> None:
     assert not Guard().allows(ip_address(address))
 
 
 @pytest.mark.parametrize("address", [*PUBLIC, *PUBLIC_V6, *(form for one in PUBLIC for form in in_v6(one))])
-def test_what_is_public_is_let_through(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert Guard().allows(ip_address(address))
 
 
@@ -127,7 +127,7 @@ def test_no_socket_is_made_for_what_is_refused() -> None:
         "https://[::1/",
     ],
 )
-def test_what_is_no_url_to_be_called_is_refused(url: str) -> None:
+def test_invalid_urls_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"^it ") as caught:
         checked_url(url)
     assert "u:p" not in str(caught.value)

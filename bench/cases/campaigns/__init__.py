@@ -1,0 +1,1 @@
+"""What campaigns take: a million contacts deployed, expanded, sent and counted."""
