@@ -51,15 +51,6 @@ MAKING = {
     *("putCampaign", "putSequence", "putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact"),
     "putObject",
 }
-    "putCampaign",
-    "putSequence",
-    "putWorkflow",
-    "triggerWorkflow",
-    "putTemplate",
-    "putSchedule",
-    "putContact",
-    "putObject",
-}
 BAD = 400
 NOT_FOUND = 404
 BROKEN = 500
