@@ -3,6 +3,7 @@
 import asyncio
 
 import asyncpg
+import pytest
 
 from tests.features.sequences.steps import Sequences, sms
 from tests.support.waits import until_blocked
@@ -30,7 +31,9 @@ async def test_a_walk_waits_for_an_erasure_and_finds_the_contact_gone(drip: Sequ
     assert await drip.stage.deliveries(run) == []
 
 
-async def test_an_erasure_waits_for_a_walk_and_finds_what_it_has_written(drip: Sequences, url: str) -> None:
+async def test_an_erasure_waits_for_a_walk_and_finds_what_it_has_written(
+    drip: Sequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The walk shares its lock until it is committed."""
     await drip.publish(sms(1, 0))
     await drip.enrolled()
@@ -43,7 +46,7 @@ async def test_an_erasure_waits_for_a_walk_and_finds_what_it_has_written(drip: S
         seen.append(await drip.database.value(held))
         return await walk_all(*given, **named)  # type: ignore[arg-type]  # handed on as it came
 
-    walker._walk_all = looked_at  # type: ignore[method-assign,assignment]  # seen from inside
+    monkeypatch.setattr(walker, "_walk_all", looked_at)
     await drip.stage.walk()
     assert max(seen) == 1
     assert await drip.database.value(held) == 0
