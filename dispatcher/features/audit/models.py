@@ -12,7 +12,17 @@ ACTOR_CHARACTERS_MAX = 309
 _ACTOR = "`key NAME`, or --actor of a command; operators of other workspaces: `key NAME of TENANT/WORKSPACE`."
 
 Kind = Literal[
-    "delivery", "run", "workflow", "template", "schedule", "suppression", "pause", "key", "campaign", "campaign_run"
+    "delivery",
+    "run",
+    "workflow",
+    "template",
+    "schedule",
+    "suppression",
+    "pause",
+    "key",
+    "campaign",
+    "campaign_run",
+    "sequence",
 ]
 Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]
 

@@ -113,7 +113,7 @@ BEGIN
     RETURN ended;
 END $$;
 
--- Who is deleted gets nothing more.
+-- Who is deleted gets nothing more. (A deletion locks contacts before runs; no walk locks a contact.)
 CREATE FUNCTION dispatcher.deleted_contacts_leave() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
