@@ -20,6 +20,7 @@ MODULES = (
     "dispatcher.features.rules.endpoints",
     "dispatcher.features.workspaces.endpoints",
     "dispatcher.features.contacts.endpoints",
+    "dispatcher.features.sequences.endpoints",
     "dispatcher.features.persons.endpoints",
     "dispatcher.features.campaigns.endpoints",
     "dispatcher.features.runs.older_interface.endpoints",

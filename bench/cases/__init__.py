@@ -25,6 +25,7 @@ from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
+from bench.cases.sequences import enrol, storm, waiting
 from bench.measure import Measure
 from bench.server import Server
 
@@ -56,6 +57,9 @@ CASES = {
         ("timers", timers),
         ("triggers", triggers),
         ("notify", notify),
+        ("sequence.enrol", enrol),
+        ("sequence.storm", storm),
+        ("sequence.waiting", waiting),
         ("fuzz", fuzz),
         ("api", api),
         ("campaign", campaign),

@@ -19,7 +19,7 @@ TOKEN = 7
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 
 
-Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, None, None, None, bool, bool, int]
+Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, None, None, None, None, bool, bool, int]
 
 
 def row(number: int) -> Columns:
@@ -35,6 +35,7 @@ def row(number: int) -> Columns:
         "{}",
         0,
         5,
+        None,
         None,
         None,
         None,

@@ -10,7 +10,7 @@ Both satisfy `AnyClient`: the same methods, the same answers, the same errors.
 """
 
 from dispatcher.base.errors import Fault
-from dispatcher.client.answers import Delivery, Deployed, Lane, Message, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Deployed, Enrolled, Lane, Message, Run, Sent, Triggered
 from dispatcher.client.client import Client
 from dispatcher.client.errors import (
     Changed,
@@ -44,6 +44,7 @@ __all__ = [
     "Decision",
     "Delivery",
     "Deployed",
+    "Enrolled",
     "Event",
     "Fallbacks",
     "Fault",

@@ -49,6 +49,16 @@ class Triggered(Struct, frozen=True):
     duplicate: bool
 
 
+class Enrolled(Struct, frozen=True):
+    """The enrolment of a contact in a sequence; `duplicate` if it was in it before."""
+
+    id: int
+    status: str
+    version: int
+    next_step_at: datetime | None
+    duplicate: bool
+
+
 class Deployed(Struct, frozen=True):
     """The run of a campaign's deployment; `duplicate` if its key had made it before."""
 

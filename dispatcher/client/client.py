@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
-from dispatcher.client.answers import Delivery, Deployed, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, Triggered
 from dispatcher.client.errors import NotFound, Unexpected
 from dispatcher.client.events import Decision
 from dispatcher.client.in_transaction import CALL_SECONDS_MAX as TRANSACTION_SECONDS_MAX
@@ -34,6 +35,18 @@ class _Notified(Struct, frozen=True):
 
 class _NotifiedMany(Struct, frozen=True):
     events: list[_Notified]
+
+
+class _Enrolled(Struct, frozen=True, rename="camel"):
+    id: int
+    status: str
+    version: int
+    next_step_at: datetime | None
+    duplicate: bool
+
+
+class _Cancelled(Struct, frozen=True):
+    cancelled: int
 
 
 class Client(AnyClient):
@@ -95,6 +108,16 @@ class Client(AnyClient):
     async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]:
         body = b'{"deliveries":[' + b",".join(messages) + b"]}"
         return (await self._post("/deliveries/batch", body)).read(_SentMany).deliveries
+
+    async def enrol(self, sequence: str, contact: int | str) -> Enrolled:
+        """Enrol a contact."""
+        reply = await self._post(f"/sequences/{segment(sequence)}/enrolments", {"contactId": contact})
+        return Enrolled(*astuple(reply.read(_Enrolled)))
+
+    async def contact_event(self, event: str, contact: int | str) -> int:
+        """Tell of an event of a contact."""
+        reply = await self._post("/contact-events", {"event": event, "contactId": contact})
+        return reply.read(_Cancelled).cancelled
 
     async def _notify(self, events: bytes, count: int) -> list[list[Decision]]:
         found = (await self._post("/events/batch", b'{"events":' + events + b"}")).read(_NotifiedMany).events

@@ -13,7 +13,7 @@ import msgspec
 
 from dispatcher.base.errors import Fault
 from dispatcher.base.schema_name import render
-from dispatcher.client.answers import Delivery, Deployed, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, Triggered
 from dispatcher.client.encoding import refused
 from dispatcher.client.errors import Conflict, NotFound, Refused, TimedOut
 from dispatcher.client.events import Decision
@@ -102,6 +102,15 @@ class TransactionClient(AnyClient):
             if len(faults) >= FAULTS_MAX:
                 break
         return faults
+
+    async def enrol(self, sequence: str, contact: int | str) -> Enrolled:
+        """Enrol a contact."""
+        (row,) = await self._fetch("enrol", sequence, *_contact(contact), *self._where, self._actor)
+        return msgspec.convert(row, Enrolled)
+
+    async def contact_event(self, event: str, contact: int | str) -> int:
+        """Tell of an event of a contact."""
+        return int(await self._value("contact_event", event, *_contact(contact), *self._where, self._actor))
 
     async def _notify(self, events: bytes, count: int) -> list[list[Decision]]:
         answers: list[list[Decision]] = [[] for _ in range(count)]
@@ -203,6 +212,11 @@ def _named(delivery: int | str) -> tuple[object, ...]:
     if isinstance(delivery, int):
         return f"delivery {delivery}", _id(delivery, "delivery"), None
     return "delivery with this key", None, delivery
+
+
+def _contact(contact: int | str) -> tuple[str | None, int | None]:
+    """Return a contact's key and its id."""
+    return (None, _id(contact, "contact")) if isinstance(contact, int) else (contact, None)
 
 
 def _id(number: int, noun: str) -> int:

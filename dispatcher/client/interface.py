@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar, overload
 
 from dispatcher.base.errors import Fault
-from dispatcher.client.answers import Delivery, Deployed, Message, Run, Sent, Triggered
+from dispatcher.client.answers import Delivery, Deployed, Enrolled, Message, Run, Sent, Triggered
 from dispatcher.client.encoding import json_of, refused
 from dispatcher.client.events import EVENTS_MAX, Decision, Event, Fallbacks, encoded_events, run_fallbacks
 from dispatcher.client.messages import encoded
@@ -79,6 +79,17 @@ class AnyClient(ABC):
         """Run the functions of those decisions that fall back to the caller; return the decisions with the outcomes."""
         self._check_fallbacks()
         return await run_fallbacks(decisions, fallbacks, self._note_fallback)
+
+    @abstractmethod
+    async def enrol(self, sequence: str, contact: int | str) -> Enrolled:
+        """Enrol a contact, by its id (a number) or its key (a text), in an active sequence.
+
+        A contact is in a sequence once at a time: the enrolment that it has is answered as a duplicate.
+        """
+
+    @abstractmethod
+    async def contact_event(self, event: str, contact: int | str) -> int:
+        """Tell of an event of a contact; return how many of its enrolments have ended because they stop on it."""
 
     @abstractmethod
     async def status(self, run: int) -> Run:

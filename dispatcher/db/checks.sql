@@ -87,7 +87,7 @@ SELECT e.delivery_id AS id FROM dispatcher.delivery_evidence e JOIN dispatcher.d
 -- An open run has a time to be looked at, or is woken by what it waits for: a delivery of a node that it is at, an event,
 -- an operator.
 SELECT r.id FROM dispatcher.runs r
- WHERE r.finished_at IS NULL AND r.available_at IS NULL AND r.status <> 'paused'
+ WHERE r.finished_at IS NULL AND r.available_at IS NULL AND r.status <> 'paused' AND r.parked_by IS NULL
    AND NOT jsonb_path_exists(r.state, '$.cursor.* ? (@.standing == "waiting")')
    AND NOT EXISTS (SELECT FROM dispatcher.wakes w WHERE w.run_id = r.id)
    AND NOT EXISTS (SELECT FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)

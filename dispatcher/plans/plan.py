@@ -53,6 +53,10 @@ class Send(_Node, frozen=True, kw_only=True, tag="send"):
     expires_seconds: float | None = None
     # The body is rendered when it is ordered, and its values are escaped for Slack: no value can mention a user.
     escapes: bool = False
+    # In an enrolment, in place of `to`: the kind of address of its contact; without one the step is skipped.
+    contact_kind: str | None = None
+    # The fields of the contact that the parts read.
+    contact_fields: tuple[str, ...] = ()
 
 
 class Call(_Node, frozen=True, kw_only=True, tag="call"):
@@ -68,6 +72,16 @@ class Delay(_Node, frozen=True, kw_only=True, tag="delay"):
 
     seconds: float | None = None
     until: Text | None = None
+
+
+class Day(_Node, frozen=True, kw_only=True, tag="day"):
+    """A day of an enrolment: so many days after its anchor, at an hour on the wall, or at the anchor's time of day."""
+
+    days: int
+    hour: int | None = None
+    zone: str = "UTC"
+    # By the clocks of the contact, where it has a zone.
+    contact_zone: bool = False
 
 
 class Branch(_Node, frozen=True, kw_only=True, tag="branch"):
@@ -93,7 +107,7 @@ class Digest(_Node, frozen=True, kw_only=True, tag="digest"):
     items_max: int = 1_000
 
 
-Node = Send | Call | Delay | Branch | Join | Wait | Digest
+Node = Send | Call | Delay | Day | Branch | Join | Wait | Digest
 
 
 class Edge(Struct, frozen=True, omit_defaults=True):
@@ -147,6 +161,13 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # How long a run may work, waiting aside; and one call.
     timeout_seconds: float | None = None
     call_seconds_max: float = 60.0
+    # Of a sequence: it logs failures and skips only and keeps no results, since its deliveries are its log.
+    is_sequence: bool = False
+    # Days are counted from the step before, not from the enrolment.
+    from_previous: bool = False
+    # An event, and a condition on the contact, that end an enrolment.
+    stop_on: str | None = None
+    stop_if: str | None = None
 
 
 encode = msgspec.json.Encoder().encode

@@ -146,6 +146,11 @@ class Texts:
                 found |= dict.fromkeys(_paths(self._parse("parts", source)))
         return tuple(sorted(found, key=str))
 
+    def variables(self, source: str) -> list[Segments]:
+        """The variables that a text reads, step by step."""
+        every = self._parse("text", source).template.analyze().globals.values()
+        return [one.segments[: missing_steps.PATH_STEPS_MAX] for several in every for one in several]
+
     def _parse(self, name: str, source: str, environment: BoundedEnvironment | None = None) -> Parsed:
         self._check_time()
         if count_nodes(source) > self._bounds.limits.nodes_max:
@@ -226,6 +231,12 @@ def known_steps(segments: Segments) -> missing_steps.Path:
             break
         steps.append(one)
     return tuple(steps)
+
+
+def condition_paths(texts: Texts, source: str) -> tuple[missing_steps.Path, ...]:
+    """What a condition reads, as far as that is known before."""
+    segments = texts.variables(f"{{% if {source} %}}{{% endif %}}")
+    return tuple(sorted({path for one in segments if (path := known_steps(one))}, key=str))
 
 
 def _paths(parsed: Parsed) -> list[missing_steps.Path]:

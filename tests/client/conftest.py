@@ -18,7 +18,7 @@ GRANTS = """
     GRANT USAGE ON SCHEMA dispatcher TO {role};
     GRANT EXECUTE ON FUNCTION dispatcher.trigger_workflow, dispatcher.enqueue_delivery, dispatcher.signal_run,
         dispatcher.cancel_run, dispatcher.run_status, dispatcher.delivery_status, dispatcher.cancel_delivery,
-        dispatcher.deploy_campaign,
+        dispatcher.enrol, dispatcher.contact_event, dispatcher.deploy_campaign,
         dispatcher.notify_events, dispatcher.note_fallback TO {role};
 """
 # One channel on which nothing arrives.

@@ -229,6 +229,7 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         template_name=None,
         run_id=None,
         campaign_run_id=given.pop("campaign_run_id", None),
+        sequence_id=given.pop("sequence_id", None),
         topic=given.pop("topic", None),
         watched=False,
         expired=given.pop("expired", False),

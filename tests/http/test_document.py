@@ -23,7 +23,14 @@ from tests.http.test_matrix import ABOUT
 from tests.support.caller import Caller, delivery
 
 # As the requirements write them.
-CAMEL_CASE = {"entryNodeId", "delayMs"}
+CAMEL_CASE = {
+    *("entryNodeId", "delayMs"),
+    # Those of sequences are all so, as their contract has some of them.
+    *("addedAt", "anchor", "contactId", "contactIds", "createdAt", "currentStepIndex", "contentSnapshot", "dayOffset"),
+    *("enrolledAt", "enrolledCount", "finishedAt", "isChanged", "isSending", "nextStep", "nextStepAt", "onFailure"),
+    *("pausedAt", "sendHour", "sentAt", "skippedCount", "stepId", "stepOrder", "stopIf", "stopOn", "timeZone"),
+    *("updatedAt", "updatedBy", "useContactTimeZone", "userId"),
+}
 SNAKE_CASE = re.compile(r"[a-z][a-z0-9_]*")
 OPERATIONS_OF = {one.operation: one for one in ENDPOINTS}
 

@@ -41,19 +41,15 @@ from tests.support.scene import Connection
 # by a function of the owner's that is told the workspace: the test says nothing about them.
 SILENT = {
     *("putWorkflow", "triggerWorkflow", "planWorkflow", "workflowEnqueue", "putSchedule", "createContact", "getOwnKey"),
+    *("putSequence", "pauseSequence", "resumeSequence", "deleteSequence", "enrolContact"),
+    *("enrolContacts", "changeEnrolments", "pauseEnrolment", "resumeEnrolment", "cancelEnrolment", "previewMove"),
+    *("moveEnrolments", "tellContactEvent"),
     *("getTimeline", "putCampaign", "deployCampaign", "testCampaign", "noteOutcome", "putRule", "putTrigger"),
 }
 # What these name comes to be where it is not there yet, whatever others have.
 MAKING = {
-    "putCampaign",
-    "putWorkflow",
-    "triggerWorkflow",
-    "putTemplate",
-    "putSchedule",
-    "putContact",
-    "putObject",
-    "putTrigger",
-    "putRule",
+    *("putCampaign", "putSequence", "putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact"),
+    *("putObject", "putTrigger", "putRule"),
 }
 BAD = 400
 NOT_FOUND = 404

@@ -165,6 +165,29 @@ ABOUT: dict[str, str | None] = {
     "erasePerson": "contacts",
     "listErasures": "contacts",
     "getErasure": "contacts",
+    "listSequences": "sequences",
+    "getSequence": "sequences",
+    "putSequence": "sequences",
+    "deleteSequence": "sequences",
+    "addSequenceStep": "sequences",
+    "putSequenceStep": "sequences",
+    "deleteSequenceStep": "sequences",
+    "publishSequence": "sequences",
+    "pauseSequence": "sequences",
+    "resumeSequence": "sequences",
+    "compareSequences": "sequences",
+    "previewSequence": "sequences",
+    "enrolContact": "enrolments",
+    "enrolContacts": "enrolments",
+    "listEnrolments": "enrolments",
+    "getEnrolment": "enrolments",
+    "pauseEnrolment": "enrolments",
+    "resumeEnrolment": "enrolments",
+    "cancelEnrolment": "enrolments",
+    "changeEnrolments": "enrolments",
+    "previewMove": "enrolments",
+    "moveEnrolments": "enrolments",
+    "tellContactEvent": "enrolments",
 }
 # What has to be asked for.
 QUERIES = {"getTimeline": "?address=%2B4917012345", "exportPerson": "?address=%2B4917012345"}
@@ -180,6 +203,7 @@ ROWS = (
     "* FROM dispatcher.objects",
     "* FROM dispatcher.webhook_endpoints",
     "* FROM dispatcher.contacts",
+    "* FROM dispatcher.sequences",
     "* FROM dispatcher.campaigns",
     "id, rate, paused_at, cancelled_at FROM dispatcher.campaign_runs",
 )
@@ -234,9 +258,25 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     deployed = admin.post(f"/campaigns/{fresh}/deploy", {"scheduled_for": LATER}).json["run_id"]
     own |= {"campaigns.name": fresh, "campaign_run_id": str(deployed)}
     erased = {"address": "nobody@example.org", "reason": "of-the-matrix"}
+    own |= await _sequence(admin, fresh)
     own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
     own["job_id"] = str(await dead_job(inside))
     return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
+
+
+async def _sequence(admin: Caller, fresh: str) -> dict[str, str]:
+    """A sequence, an enrolment in it, and the contact of the examples."""
+    assert admin.call("PUT", "/contacts/customer-17", {"name": "of-the-matrix"}).status in (200, 201)
+    step = {"dayOffset": 3, "stepOrder": 1, "channel": "sms", "content": "hello"}
+    made = admin.call("PUT", f"/sequences/{fresh}", {"steps": [step]})
+    assert made.status == 201, made
+    assert admin.call("POST", f"/sequences/{fresh}/publish").status == 200
+    enrolled = admin.post(f"/sequences/{fresh}/enrolments", {"contactId": fresh})
+    return {
+        "sequences.name": fresh,
+        "step": str(made.json["steps"][0]["id"]),
+        "enrolment_id": str(enrolled.json["id"]),
+    }
 
 
 def test_every_endpoint_is_about_what_was_agreed_upon() -> None:

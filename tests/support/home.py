@@ -27,6 +27,7 @@ ONCE = "once"
 _NAMES = {
     "rules": "lead_welcome%2Fsms%2Flead",
     "triggers": "invoice_due",
+    "sequences": "drip",
     "webhooks": "crm",
     "schedules": "nightly",
     "objects": "contract.pdf",
@@ -72,6 +73,19 @@ _FURNITURE = """
 """
 
 
+_SEQUENCE = "".join(
+    f"""
+    SELECT dispatcher.put_sequence('default', 'default', 'drip', '{{"timeZone": "UTC", "topic": "of-home"}}',
+        '[{{"dayOffset": {revision}, "stepOrder": 1, "channel": "sms", "content": "of-home", "name": "of-home"}}]',
+        NULL, 'of-home');
+    SELECT dispatcher.publish_sequence('default', 'default', 'drip', {revision}, '{{}}', '{{"name": "drip",
+        "entry": "day-1", "nodes": {{"day-1": {{"kind": "day", "step": 0, "days": 3}}}}}}',
+        '{{"node": "day-1", "days": 3, "hour": null, "zone": "UTC", "contact_zone": false}}', 2::smallint, 'of-home');
+    """
+    for revision in (1, 3)
+)
+
+
 class Asked(Struct, frozen=True):
     """A request."""
 
@@ -92,6 +106,8 @@ class Home(Struct):
     pause: int
     erasure: int
     event: int
+    enrolment: int
+    step: int
     job: int
     campaign_runs: dict[str, int]
 
@@ -105,6 +121,8 @@ class Home(Struct):
             "job_id": str(self.job),
             "erasure_id": str(self.erasure),
             "event_id": str(self.event),
+            "enrolment_id": str(self.enrolment),
+            "step": str(self.step),
             "key": "customer-17",
             "name": _NAMES.get(one.tag, "welcome"),
         }
@@ -140,6 +158,20 @@ async def _run(connection: Connection, key: str, done: str = "") -> int:
     if done:
         await connection.execute(f"SELECT dispatcher.{done}", run)
     return run
+
+
+async def _enrolment(connection: Connection) -> tuple[int, int]:
+    """A sequence with an enrolment; answers that and the id of its step."""
+    await connection.execute(_SEQUENCE)
+    await connection.execute(
+        """SELECT dispatcher.put_sequence('default', 'default', 'drip', '{"topic": "of-home"}',
+               '[{"dayOffset": 5, "stepOrder": 1, "channel": "sms", "content": "of-home", "name": "of-home"}]',
+               NULL, 'of-home')"""
+    )
+    enrolment = "SELECT enrollment_id FROM dispatcher.enrol('drip', 'customer-17', actor => 'of-home')"
+    found: int = await connection.fetchval(enrolment)
+    step: int = await connection.fetchval("SELECT id FROM dispatcher.sequence_steps")
+    return found, step
 
 
 async def dead_job(connection: Connection) -> int:
@@ -235,6 +267,7 @@ async def furnish(connection: Connection) -> Home:
         pause,
         erasure,
         event,
+        *await _enrolment(connection),
         await dead_job(connection),
         {"": tested, "resumeCampaignRun": stopped},
     )

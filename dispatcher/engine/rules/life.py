@@ -81,6 +81,8 @@ class Claimed(Struct, frozen=True, gc=False):
     run_id: int | None
     # The campaign run that counts it.
     campaign_run_id: int | None
+    # The sequence whose step it is.
+    sequence_id: int | None
     watched: bool
     expired: bool
     dated: int

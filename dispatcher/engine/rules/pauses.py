@@ -46,6 +46,8 @@ class Pauses(Struct, frozen=True):
     runs: Mapping[str, int] = field(default_factory=dict)
     # As `runs`.
     campaign_runs: Mapping[str, int] = field(default_factory=dict)
+    # By the sequence's id, as text.
+    sequences: Mapping[str, int] = field(default_factory=dict)
     # Of open campaign runs that have any.
     campaign_limits: Mapping[int, CampaignLimit] = field(default_factory=dict)
     # By tenant and workspace.
@@ -59,11 +61,13 @@ class Pauses(Struct, frozen=True):
         """The pause that a delivery of a running channel waits for."""
         if self.tenants and (pause := self.tenants.get(item.tenant_id)) is not None:
             return pause
-        if self.runs and item.run_id is not None and (pause := self.runs.get(str(item.run_id))) is not None:
-            return pause
-        if self.campaign_runs and item.campaign_run_id is not None:
-            pause = self.campaign_runs.get(str(item.campaign_run_id))
-            if pause is not None:
+        of_one = (
+            (self.runs, item.run_id),
+            (self.campaign_runs, item.campaign_run_id),
+            (self.sequences, item.sequence_id),
+        )
+        for paused, number in of_one:
+            if paused and number is not None and (pause := paused.get(str(number))) is not None:
                 return pause
         if self.places and (place := self.places.get((item.tenant_id, item.workspace_id))) is not None:
             pause = place.parks(item.channel, item.template_name)
@@ -80,6 +84,7 @@ class Pauses(Struct, frozen=True):
             or self.templates
             or self.runs
             or self.campaign_runs
+            or self.sequences
             or self.places
             or any(limit.opens_at is not None for limit in self.campaign_limits.values())
         )

@@ -57,6 +57,7 @@ CREATE TABLE dispatcher.deliveries (
     topic            text,
     node             text,
     ended            text,
+    sequence_id      bigint,
     CONSTRAINT deliveries_key UNIQUE (tenant_id, workspace_id, idempotency_key),
     CONSTRAINT deliveries_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 255),
     CONSTRAINT deliveries_tenant_named
@@ -74,7 +75,7 @@ CREATE TABLE dispatcher.deliveries (
     CONSTRAINT deliveries_node_is_of_a_run CHECK (node IS NULL OR run_id IS NOT NULL),
     CONSTRAINT deliveries_contact_is_of_a_run CHECK (contact_id IS NULL OR run_id IS NOT NULL),
     CONSTRAINT deliveries_ended_with_reason
-        CHECK (ended IS NULL OR (ended ~ '^(skipped|failed): .' AND job_id IS NOT NULL AND contact_id IS NOT NULL))
+        CHECK (ended IS NULL OR (ended ~ '^(skipped|failed): .' AND contact_id IS NOT NULL))
 );
 COMMENT ON COLUMN dispatcher.deliveries.lane IS '0 transactional, 1 normal, 2 bulk: the smaller goes first';
 COMMENT ON COLUMN dispatcher.deliveries.template IS
@@ -88,6 +89,7 @@ COMMENT ON COLUMN dispatcher.deliveries.topic IS 'what it is about, where one ca
 COMMENT ON COLUMN dispatcher.deliveries.node IS 'the node of its run that has ordered it; the run waits for it';
 COMMENT ON COLUMN dispatcher.deliveries.contact_id IS
     'whom it is for; with a job_id it is an item of that job, which waits for its end. 0: of a test';
+COMMENT ON COLUMN dispatcher.deliveries.sequence_id IS 'the sequence whose step it is; a pause of that stops it';
 COMMENT ON COLUMN dispatcher.deliveries.ended IS 'it is written as ended, with this status and reason, and never sent';
 CREATE INDEX deliveries_of_run ON dispatcher.deliveries (run_id, node) WHERE run_id IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.deliveries');

@@ -24,6 +24,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
        d.options::text, t.attempt - t.attempt_base AS used, d.max_attempts, d.template_name,
        d.topic, CASE WHEN d.node IS NOT NULL THEN d.run_id END, CASE WHEN t.job_id IS NOT NULL THEN d.run_id END,
+       d.sequence_id,
        (SELECT EXISTS (SELECT FROM dispatcher.suppressions)
                      OR EXISTS (SELECT FROM dispatcher.erased_suppressions)
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,

@@ -10,8 +10,8 @@ from dispatcher.engine.rules.pauses import PLACED, SCOPES, CampaignLimit, Inside
 _SQL = statements(__name__)
 
 
-# Of one run, wherever it is.
-RUNS = ("run", "campaign_run")
+# Of one run or sequence, wherever it is.
+RUNS = ("run", "campaign_run", "sequence")
 
 
 async def current(database: Database) -> Pauses:
@@ -36,6 +36,7 @@ def _sorted(found: Iterable[Mapping[str, Any]], limits: Mapping[int, CampaignLim
         templates=everywhere["template"],
         runs=everywhere["run"],
         campaign_runs=everywhere["campaign_run"],
+        sequences=everywhere["sequence"],
         campaign_limits=limits,
         places={
             at: Inside(next(iter(of["workspace"].values()), None), of["channel"], of["template"])

@@ -23,6 +23,7 @@ Kind = Literal[
     "campaign",
     "campaign_run",
     "rule",
+    "sequence",
 ]
 Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]
 

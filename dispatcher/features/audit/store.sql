@@ -11,11 +11,11 @@
     AND o.at <= $6 AND (o.at < $6 OR (1, o.id) < ($7::integer, $8::bigint))
   ORDER BY o.at DESC, o.id DESC LIMIT $10)
 UNION ALL
-(SELECT a.at AS at, 'workflow' AS kind, 2 AS rank, a.id AS id, w.name AS subject, a.action AS action,
+(SELECT a.at AS at, w.kind AS kind, 2 AS rank, a.id AS id, w.name AS subject, a.action AS action,
         a.actor AS actor, NULL::text AS reason, jsonb_build_object('version', a.version) AS details, 1 AS number
    FROM dispatcher.workflow_actions a JOIN dispatcher.workflows w ON w.id = a.workflow_id
   WHERE w.tenant_id = $1 AND w.workspace_id = $2
-    AND coalesce($3 = 'workflow', true) AND coalesce(a.actor = $4, true) AND a.at >= $5
+    AND coalesce($3 = w.kind, true) AND coalesce(a.actor = $4, true) AND a.at >= $5
     AND a.at <= $6 AND (a.at < $6 OR (2, a.id) < ($7::integer, $8::bigint))
   ORDER BY a.at DESC, a.id DESC LIMIT $10)
 UNION ALL

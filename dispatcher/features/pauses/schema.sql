@@ -12,7 +12,7 @@ CREATE TABLE dispatcher.pauses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     since        timestamptz NOT NULL DEFAULT statement_timestamp(),
     ended_at     timestamptz,
-    scope        text NOT NULL CHECK (scope IN ('channel', 'provider', 'tenant', 'template', 'run', 'workspace', 'campaign_run')),
+    scope        text NOT NULL CHECK (scope IN ('channel', 'provider', 'tenant', 'template', 'run', 'workspace', 'campaign_run', 'sequence')),
     name         text NOT NULL CHECK (name <> ''),
     actor        text NOT NULL CHECK (actor <> ''),
     reason       text NOT NULL,
@@ -28,6 +28,8 @@ CREATE TABLE dispatcher.pauses (
 COMMENT ON COLUMN dispatcher.pauses.tenant_id IS 'the tenant in which it applies; null: everywhere';
 CREATE UNIQUE INDEX pauses_open ON dispatcher.pauses (scope, name, tenant_id, workspace_id) NULLS NOT DISTINCT
     WHERE ended_at IS NULL;
+-- A walk looks up what pauses its sequences have had.
+CREATE INDEX pauses_of_sequences ON dispatcher.pauses (name, since) WHERE scope = 'sequence';
 CREATE INDEX pauses_by_time ON dispatcher.pauses (since, id);
 CREATE INDEX pauses_by_end ON dispatcher.pauses (ended_at, id) WHERE ended_at IS NOT NULL;
 ALTER TABLE dispatcher.pauses ENABLE ROW LEVEL SECURITY;

@@ -92,7 +92,7 @@ DECLARE
 BEGIN
     IF NOT EXISTS (SELECT FROM dispatcher.workflows w
                     WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_workflow
-                      AND w.deleted_at IS NULL) THEN
+                      AND w.deleted_at IS NULL AND w.kind = 'workflow') THEN
         PERFORM dispatcher.refuse('the schedule has faults',
             '[{"path": "$.workflow", "words": "there is no such workflow"}]');
     END IF;

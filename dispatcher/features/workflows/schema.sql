@@ -15,12 +15,15 @@ CREATE TABLE dispatcher.workflows (
     tenant_id    text NOT NULL,
     workspace_id text NOT NULL,
     name         text NOT NULL,
+    kind         text NOT NULL DEFAULT 'workflow' CHECK (kind IN ('workflow', 'sequence')),
     CONSTRAINT workflows_name_form CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}$'),
     CONSTRAINT workflows_tenant_named
         CHECK (length(tenant_id) BETWEEN 1 AND 100 AND length(workspace_id) BETWEEN 1 AND 100)
 );
 COMMENT ON COLUMN dispatcher.workflows.current IS 'the version that triggers run on: the newest';
-CREATE UNIQUE INDEX workflows_name ON dispatcher.workflows (tenant_id, workspace_id, name) WHERE deleted_at IS NULL;
+COMMENT ON COLUMN dispatcher.workflows.kind IS 'a sequence has its name in a table of its own, and is not triggered by it';
+CREATE UNIQUE INDEX workflows_name ON dispatcher.workflows (tenant_id, workspace_id, name)
+    WHERE deleted_at IS NULL AND kind = 'workflow';
 CALL dispatcher.isolate('dispatcher.workflows');
 
 -- No foreign keys: a restore with several jobs brings tables in any order.
@@ -38,8 +41,10 @@ CREATE TABLE dispatcher.plan_versions (
     templates       jsonb NOT NULL,
     definition      json NOT NULL,
     plan            json NOT NULL,
+    lane            smallint NOT NULL DEFAULT 1,
     CONSTRAINT plan_versions_number UNIQUE (workflow_id, number)
 );
+COMMENT ON COLUMN dispatcher.plan_versions.lane IS 'of its runs: the first lane in which it sends anything';
 COMMENT ON COLUMN dispatcher.plan_versions.reads IS 'what a trigger must bring: [{"path": "order.id", "at": ["order", "id"]}]';
 COMMENT ON COLUMN dispatcher.plan_versions.templates IS 'the stored templates that its nodes use, by name or by variable';
 CREATE TRIGGER plan_versions_never_change BEFORE UPDATE OR DELETE OR TRUNCATE ON dispatcher.plan_versions
@@ -52,11 +57,27 @@ CREATE TABLE dispatcher.workflow_actions (
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     version     integer NOT NULL,
     actor       text NOT NULL CHECK (actor <> ''),
-    action      text NOT NULL CHECK (action IN ('put', 'activate', 'deactivate', 'delete'))
+    action      text NOT NULL CHECK (action IN ('put', 'activate', 'deactivate', 'delete', 'publish', 'pause', 'resume',
+                                                       'cancel', 'move'))
 );
 CREATE INDEX workflow_actions_by_workflow ON dispatcher.workflow_actions (workflow_id, id);
 CREATE INDEX workflow_actions_by_time ON dispatcher.workflow_actions (at, id);
 CALL dispatcher.isolate('dispatcher.workflow_actions', 'workflow_id', 'dispatcher.workflows');
+
+-- Write a version: it never changes.
+CREATE FUNCTION dispatcher.add_plan_version(
+    p_workflow_id bigint, p_number integer, p_definition json, p_plan json, p_author text
+) RETURNS dispatcher.plan_versions
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO dispatcher.plan_versions (workflow_id, number, total_steps, author, required_fields, node_ids, reads,
+                                          templates, definition, plan, lane)
+    SELECT p_workflow_id, p_number, count(*), p_author,
+           ARRAY(SELECT json_array_elements_text(coalesce(p_plan -> 'required_fields', '[]'))),
+           coalesce(array_agg(n.key), '{}'), coalesce(p_plan -> 'reads', '[]')::jsonb,
+           coalesce(p_plan -> 'templates', '[]')::jsonb, p_definition, p_plan, coalesce(min((n.value ->> 'lane')::smallint), 1)
+      FROM json_each(p_plan -> 'nodes') AS n
+    RETURNING *
+$$;
 
 -- Save a workflow: one that says what the newest version says makes no other. Activated where that is asked for, and left
 -- as it is else.
@@ -72,23 +93,17 @@ BEGIN
     -- Again, where the one that stood in the way is deleted meanwhile.
     LOOP
         INSERT INTO dispatcher.workflows (tenant_id, workspace_id, name) VALUES (p_tenant_id, p_workspace_id, p_name)
-        ON CONFLICT (tenant_id, workspace_id, name) WHERE deleted_at IS NULL DO NOTHING;
+        ON CONFLICT (tenant_id, workspace_id, name) WHERE deleted_at IS NULL AND kind = 'workflow' DO NOTHING;
         SELECT w.* INTO held FROM dispatcher.workflows w
          WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_name AND w.deleted_at IS NULL
+           AND w.kind = 'workflow'
            FOR UPDATE;
         EXIT WHEN FOUND;
     END LOOP;
     SELECT v.* INTO last FROM dispatcher.plan_versions v WHERE v.id = held.current;
     created := NOT FOUND OR last.definition::jsonb <> p_definition::jsonb OR last.plan::jsonb <> p_plan::jsonb;
     IF created THEN
-        INSERT INTO dispatcher.plan_versions (workflow_id, number, total_steps, author, required_fields, node_ids, reads,
-                                              templates, definition, plan)
-        SELECT held.id, held.latest + 1, count(*), p_author,
-               ARRAY(SELECT json_array_elements_text(coalesce(p_plan -> 'required_fields', '[]'))),
-               coalesce(array_agg(n.key), '{}'), coalesce(p_plan -> 'reads', '[]')::jsonb,
-               coalesce(p_plan -> 'templates', '[]')::jsonb, p_definition, p_plan
-          FROM json_each(p_plan -> 'nodes') AS n
-        RETURNING * INTO last;
+        last := dispatcher.add_plan_version(held.id, held.latest + 1, p_definition, p_plan, p_author);
         INSERT INTO dispatcher.workflow_actions (workflow_id, version, actor, action)
         VALUES (held.id, last.number, p_author, 'put');
     END IF;
@@ -114,6 +129,7 @@ DECLARE
 BEGIN
     SELECT w.* INTO held FROM dispatcher.workflows w
      WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_name AND w.deleted_at IS NULL
+           AND w.kind = 'workflow'
        FOR UPDATE;
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
     IF held.active = p_active THEN RETURN 'same'; END IF;
@@ -133,6 +149,7 @@ DECLARE
 BEGIN
     SELECT w.* INTO held FROM dispatcher.workflows w
      WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_name AND w.deleted_at IS NULL
+           AND w.kind = 'workflow'
        FOR UPDATE;
     IF NOT FOUND THEN RETURN 'unknown'; END IF;
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -152,8 +169,8 @@ BEGIN
     RETURN 'deleted';
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.put_workflow, dispatcher.set_workflow_active, dispatcher.delete_workflow FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.add_plan_version, dispatcher.put_workflow, dispatcher.set_workflow_active, dispatcher.delete_workflow FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE ON dispatcher.workflows TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.plan_versions, dispatcher.workflow_actions TO dispatcher_tenant;
-GRANT EXECUTE ON FUNCTION dispatcher.put_workflow, dispatcher.set_workflow_active,
+GRANT EXECUTE ON FUNCTION dispatcher.add_plan_version, dispatcher.put_workflow, dispatcher.set_workflow_active,
     dispatcher.delete_workflow TO dispatcher_tenant;

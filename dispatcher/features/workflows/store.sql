@@ -11,6 +11,7 @@ SELECT asked.name, w.active, v.number, v.definition::text,
        v.definition::jsonb = asked.definition::jsonb AND v.plan::jsonb = asked.plan::jsonb AS same
   FROM unnest($3::text[], $4::json[], $5::json[]) AS asked (name, definition, plan)
   JOIN dispatcher.workflows w ON w.tenant_id = $1 AND w.workspace_id = $2 AND w.name = asked.name AND w.deleted_at IS NULL
+                         AND w.kind = 'workflow'
   JOIN dispatcher.plan_versions v ON v.id = w.current;
 
 -- name: list
@@ -20,7 +21,7 @@ SELECT w.name, w.active, v.number AS version, v.total_steps, v.author, v.created
        (SELECT r.id FROM dispatcher.runs r WHERE r.workflow_id BETWEEN w.id AND w.id
          ORDER BY r.workflow_id DESC, r.id DESC LIMIT 1) AS newest_run
   FROM dispatcher.workflows w JOIN dispatcher.plan_versions v ON v.id = w.current
- WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.name > $3 AND w.deleted_at IS NULL
+ WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.name > $3 AND w.deleted_at IS NULL AND w.kind = 'workflow'
    AND ($5::boolean IS NULL OR w.active = $5)
  ORDER BY w.name LIMIT $4;
 
@@ -29,7 +30,7 @@ SELECT w.name, w.active, v.number AS version, v.total_steps, v.author, v.created
 SELECT w.id, w.name, w.active, w.latest, v.id AS version_id, v.number, v.total_steps, v.required_fields, v.reads::text,
        v.templates::text, v.definition::text, v.plan::text, v.author, v.created_at
   FROM dispatcher.workflows w JOIN dispatcher.plan_versions v ON v.workflow_id = w.id
- WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.name = $3 AND w.deleted_at IS NULL
+ WHERE w.tenant_id = $1 AND w.workspace_id = $2 AND w.name = $3 AND w.deleted_at IS NULL AND w.kind = 'workflow'
    AND v.number = coalesce($4, w.latest);
 
 -- name: versions
@@ -47,7 +48,7 @@ SELECT dispatcher.set_workflow_active($1, $2, $3, $4, $5);
 -- name: lock_version
 -- The number of the newest version of a workflow, which is locked.
 SELECT latest FROM dispatcher.workflows
- WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 AND deleted_at IS NULL FOR UPDATE;
+ WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 AND deleted_at IS NULL AND kind = 'workflow' FOR UPDATE;
 
 -- name: delete
 SELECT dispatcher.delete_workflow($1, $2, $3, $4);

@@ -1,7 +1,7 @@
 """Labels: a node in a few words, for drawings."""
 
 from dispatcher.base.values.durations import format_duration
-from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Node, Send, Wait
+from dispatcher.plans.plan import Branch, Call, Day, Delay, Digest, Join, Node, Send, Wait
 
 LABEL_CHARACTERS_MAX = 72
 
@@ -20,17 +20,26 @@ def _words(node: Node) -> str:
             return f"http {node.function}/{node.action}"
         case Delay():
             return f"delay {format_duration(node.seconds)}" if node.seconds is not None else f"delay until {node.until}"
-        case Wait():
-            limit = "" if node.timeout_seconds is None else f", {format_duration(node.timeout_seconds)} at most"
-            return f"wait for {node.event}{limit}"
+        case Day() | Wait():
+            return _waits(node)
         case Digest():
             return f"digest by {node.key}, {format_duration(node.window_seconds)}"
         case Branch() | Join():
             return type(node).__name__.lower()
 
 
+def _waits(node: Day | Wait) -> str:
+    if isinstance(node, Wait):
+        limit = "" if node.timeout_seconds is None else f", {format_duration(node.timeout_seconds)} at most"
+        return f"wait for {node.event}{limit}"
+    zone = "the contact's zone" if node.contact_zone else node.zone
+    return f"day {node.days}" + (f" at {node.hour:02}:00 {zone}" if node.hour is not None else "")
+
+
 def _send(node: Send) -> str:
     to = ", ".join(node.to[:3]) + (f" and {len(node.to) - 3} more" if node.to[3:] else "")
+    if node.contact_kind is not None:
+        to = "the contact"
     content = f": {node.template}" if node.template is not None else ""
     return f"{node.channel}{f' to {to}' if to else ''}{content}"
 

@@ -1,12 +1,13 @@
 """A plan as Mermaid text, for documentation that is kept in git."""
 
 from dispatcher.plans.drawing.labels import label, short
-from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Node, Plan, Send, Wait
+from dispatcher.plans.plan import Branch, Call, Day, Delay, Digest, Join, Node, Plan, Send, Wait
 
 _SHAPES: dict[type[Node], tuple[str, str]] = {
     Send: ("[", "]"),
     Call: ("[[", "]]"),
     Delay: ("([", "])"),
+    Day: ("([", "])"),
     Branch: ("{", "}"),
     Join: ("((", "))"),
     Wait: ("[/", "/]"),

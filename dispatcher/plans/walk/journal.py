@@ -8,9 +8,13 @@ from dispatcher.plans.walk.walkable import Place
 
 
 class Journal:
-    """The journal of one walk. An addition makes another context, so that logged contexts stay as they were."""
+    """The journal of one walk; a quiet one has failures and skips only.
 
-    def __init__(self, run: Run) -> None:
+    An addition makes another context, so that logged contexts stay as they were.
+    """
+
+    def __init__(self, run: Run, *, is_quiet: bool = False) -> None:
+        self._is_quiet = is_quiet
         self._input = run.input
         self._context: dict[str, Any] | None = None
         self.vars = run.state.vars
@@ -32,6 +36,8 @@ class Journal:
         error: str | None = None,
     ) -> None:
         """Log an event of a node, with the context that its texts see, and add its results to the context."""
+        if self._is_quiet and event in ("started", "succeeded"):
+            return
         self.entries.append(
             Entry(node=place.id, step=place.node.step, event=event, context=context, added=added, error=error)
         )

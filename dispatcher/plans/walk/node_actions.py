@@ -1,6 +1,6 @@
 """The actions of nodes: their texts, prepared, and the deliveries or digest requests that they give in a context."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dispatcher.base.errors import TemplateError
@@ -38,7 +38,7 @@ class SendAction:
     def order(self, context: Context) -> Order:
         """The deliveries of the node; raises a TemplateError where a text cannot be rendered or none is left."""
         node = self._node
-        recipients = self._recipients(context)
+        recipients = () if node.contact_kind is not None else self._recipients(context)
         options = self._options(context)
         return Order(
             node=self._name,
@@ -62,6 +62,8 @@ class SendAction:
         if self._node.parts is None:
             return values
         read = {name: values[name] for name in self._names if name in values}
+        if self._node.contact_kind is not None and "contact" in read:
+            read["contact"] = contact_fields(read["contact"], self._node.contact_fields)
         return fill_missing(read, self._paths) if self._paths else read
 
     def _recipients(self, context: Context) -> tuple[str, ...]:
@@ -82,6 +84,11 @@ class SendAction:
         if not found:
             raise TemplateError("to", "no recipient")
         return tuple(found)
+
+
+def contact_fields(contact: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """The fields of a contact that are read; all of them where a text reads it as a whole."""
+    return contact if "" in names else {name: contact[name] for name in names if name in contact}
 
 
 def call_action(name: str, node: Call, texts: Texts, seconds_max: float) -> Callable[[Context], Order]:

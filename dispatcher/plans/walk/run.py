@@ -30,6 +30,26 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Seconds of work before `working_since`, which is set while deliveries are under way.
     worked_seconds: float = 0.0
     working_since: float | None = None
+    # Pauses of an enrolment, and of its sequence, that ended until then are counted in its anchor; its own since.
+    paced: float = 0.0
+    rests: tuple["Pause", ...] = ()
+
+
+class Contact(Struct, frozen=True, kw_only=True):
+    """The contact of an enrolment: what templates read of it, its addresses by kind, and its time zone."""
+
+    id: int
+    fields: Mapping[str, Any]
+    addresses: Mapping[str, str]
+    zone: str | None = None
+    locale: str | None = None
+
+
+class Pause(Struct, frozen=True):
+    """A pause of an enrolment, or of its sequence, that is over."""
+
+    since: float
+    ended: float
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -40,6 +60,9 @@ class Run(Struct, frozen=True, kw_only=True):
     status: RunStatus
     input: Mapping[str, Any]
     state: State
+    # An enrolment's: whom it is of, and what its days are counted from.
+    contact_id: int | None = None
+    anchor: float | None = None
 
 
 class DeliveryResult(Struct, frozen=True, kw_only=True):
@@ -94,6 +117,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     digests: Mapping[str, DigestState] = field(default_factory=dict)
     # Why a node's order cannot be written, by node: its template is not there to be frozen.
     refused: Mapping[str, str] = field(default_factory=dict)
+    # An enrolment's: its contact, None where that is gone; pauses of its sequence, oldest first; and the steps that an
+    # earlier version has sent already.
+    contact: Contact | None = None
+    pauses: Sequence[Pause] = ()
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -115,6 +142,8 @@ class Order(Struct, frozen=True, kw_only=True):
     topic: str | None = None
     lane: int | None = None
     expires_seconds: float | None = None
+    # Nothing is sent: the delivery is written with this end.
+    ended: str | None = None
 
 
 class DigestRequest(Struct, frozen=True, kw_only=True):
@@ -153,6 +182,13 @@ class Advance(Struct, frozen=True, kw_only=True):
     taken: Sequence[int] = ()
     # The run ended early: its deliveries that are not marked are not to be sent.
     cancels: bool = False
+    # An enrolment's: what its days are counted from now.
+    anchor: float | None = None
+
+
+def failed(run: Run, words: str) -> Advance:
+    """The outcome for a run that cannot be walked at all."""
+    return Advance(state=run.state, status="failed", error=words, cancels=True)
 
 
 encode_state = msgspec.json.Encoder().encode

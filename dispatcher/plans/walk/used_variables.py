@@ -1,7 +1,7 @@
 """The variables of a delivery: those that its template reads, and no others."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,12 @@ def _parsed(reads: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
     paths = [path_of(read) for read in reads]
     names = dict.fromkeys(str(path[0]) for path in paths if path)
     return tuple(names), tuple(path for path in paths if path and step_of(path[0]) is not None)
+
+
+def contact_names(reads: Iterable[str]) -> tuple[str, ...]:
+    """The fields of a contact that paths lead to; the empty name where one reads it as a whole."""
+    paths = [path for path in map(path_of, reads) if path[:1] == ("contact",)]
+    return tuple(sorted({str(path[1]) if path[1:] else "" for path in paths}))
 
 
 def path_of(read: str) -> Path:

@@ -4,7 +4,7 @@ A run is at the nodes of its cursor. Each that has ended (its deliveries are ove
 there) leaves the cursor, and what its edges lead to is entered; a walk goes on until everything left has to wait.
 
     entered ─▶ sending    until none of its deliveries is queued
-            ─▶ delaying   until its time
+            ─▶ delaying   until its time; an enrolment until its day and hour, which pauses of its sequence move
             ─▶ waiting    until its event, or its time
             ─▶ digesting  until the window is over; or it has joined another run's, and the path ends
             ─▶ (nothing)  branches, joins and delays of no time are passed at once
@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dispatcher.base.errors import TemplateError
-from dispatcher.plans.plan import Branch, Call, Delay, Digest, Join, Node, Send, Wait
+from dispatcher.plans.plan import Branch, Call, Day, Delay, Digest, Join, Node, Send, Wait
+from dispatcher.plans.walk.enrolment import GONE, NO_ADDRESS, STOPPED, Pace, to_contact
 from dispatcher.plans.walk.journal import Journal
 from dispatcher.plans.walk.results import failure, has_ended, result_of_send
 from dispatcher.plans.walk.run import (
@@ -35,6 +36,7 @@ from dispatcher.plans.walk.run import (
     Signal,
     State,
     Visit,
+    failed,
 )
 from dispatcher.plans.walk.walkable import Place, Walkable
 from dispatcher.plans.walk.working_time import Working
@@ -59,11 +61,6 @@ def advance(walkable: Walkable, run: Run, facts: Facts) -> Advance:
     return walk.answer()
 
 
-def failed(run: Run, words: str) -> Advance:
-    """The outcome for a run that cannot be walked at all."""
-    return Advance(state=run.state, status="failed", error=words, cancels=True)
-
-
 class _Walk:
     """A walk of a run."""
 
@@ -73,7 +70,8 @@ class _Walk:
         self._facts = facts
         self._now = facts.now
         self._cursor = dict(run.state.cursor)
-        self._journal = Journal(run)
+        self._journal = Journal(run, is_quiet=walkable.plan.is_sequence)
+        self._pace = Pace(run, facts.contact)
         self._working = Working(run.state, facts.now, walkable.plan.timeout_seconds)
         self._arrived: deque[Place] = deque()
         self._orders: list[Order] = []
@@ -82,10 +80,17 @@ class _Walk:
         self._taken: list[int] = []
         self._failed: tuple[Place, str] | None = None
         self._is_cut_short = False
+        # Why the enrolment ends here.
+        self._stopped: str | None = None
 
     def go(self) -> None:
         """Look at every node of the cursor, and enter what they lead to, until nothing moves."""
         cursor, places = self._cursor, self._walkable.places
+        if self._run.contact_id is not None:
+            if self._facts.contact is None:
+                self._stopped = GONE
+                return
+            self._pace.keep(self._facts, cursor, self._walkable.plan.nodes)
         if not cursor:
             self._arrive(self._walkable.entry)
         # In the order of the plan: a cursor out of the database has an order of its own.
@@ -98,7 +103,7 @@ class _Walk:
         while self._arrived or self._meet():
             place = self._arrived.popleft()
             self._try(_ENTER[type(place.node)], place)
-            if self._failed is not None:
+            if self._failed is not None or self._stopped is not None:
                 return
             if self._ordered >= self._walkable.bounds.deliveries_max:
                 self._cut_short()
@@ -132,8 +137,11 @@ class _Walk:
         if visit.until is None or self._now >= visit.until:
             self._succeed(place)
 
-    def _look_at_deliveries(self, place: Place, _visit: Visit) -> None:
+    def _look_at_deliveries(self, place: Place, visit: Visit) -> None:
         results = self._facts.results.get(place.id, ())
+        # The day of a step is that on which it was ordered.
+        if self._walkable.plan.from_previous:
+            self._pace.anchor = visit.since
         is_over = has_ended(results)
         self._working.see(results, ended=is_over)
         if not is_over:
@@ -186,14 +194,33 @@ class _Walk:
     def _enter_delivery(self, place: Place) -> None:
         context = self._journal.context()
         self._journal.note(place, "started", context=context)
+        stop_if = self._walkable.stop_if
+        if stop_if is not None and stop_if(context):
+            self._stopped = STOPPED
+            self._cursor[place.id] = Visit("joining", self._now)
+            return
         words = self._facts.refused.get(place.id)
         if words is not None:
             self._fail(place, words)
             return
         order = place.action(context)
+        if isinstance(place.node, Send) and place.node.contact_kind is not None:
+            order = to_contact(order, place.node.contact_kind, self._facts.contact)
         self._orders.append(order)
+        if order.ended is not None:
+            self._pace.anchor = self._now if self._walkable.plan.from_previous else self._pace.anchor
+            self._journal.note(place, "skipped", error=NO_ADDRESS)
+            self._leave(place, place.targets)
+            return
         self._ordered += len(order.recipients)
         self._cursor[place.id] = Visit("sending", self._now)
+
+    def _enter_day(self, place: Place) -> None:
+        until = self._pace.day(place.node) if isinstance(place.node, Day) else self._now
+        if until <= self._now:
+            self._leave(place, place.targets)
+        else:
+            self._cursor[place.id] = Visit("delaying", self._now, until)
 
     def _enter_delay(self, place: Place) -> None:
         node = place.node
@@ -236,6 +263,9 @@ class _Walk:
         self._leave(place, place.targets)
 
     def _succeed_with(self, place: Place, result: Mapping[str, Any], *, merges: bool = False) -> None:
+        if self._walkable.plan.is_sequence:
+            self._succeed(place)
+            return
         more = result if merges else {}
         self._succeed(place, {**more, place.id: result, place.result: result})
 
@@ -244,7 +274,8 @@ class _Walk:
         if place.node.on_failure != "continue":
             self._fail_run(place, words)
             return
-        self._journal.note(place, "failed", added={place.error: words}, error=words)
+        added = None if self._walkable.plan.is_sequence else {place.error: words}
+        self._journal.note(place, "failed", added=added, error=words)
         self._leave(place, place.otherwise if isinstance(place.node, Branch) else place.targets)
 
     def _leave(self, place: Place, targets: tuple[Place, ...]) -> None:
@@ -272,6 +303,15 @@ class _Walk:
 
     def answer(self) -> Advance:
         """The outcome of the walk."""
+        if self._stopped is not None:
+            return Advance(
+                state=self._state(0.0, None),
+                status="cancelled",
+                error=self._stopped,
+                orders=self._orders,
+                entries=self._journal.entries,
+                cancels=True,
+            )
         is_working = self._is_working()
         if self._failed is None:
             self._working.settle(is_working=is_working)
@@ -289,6 +329,7 @@ class _Walk:
             digest_requests=self._digest_requests,
             entries=self._journal.entries,
             taken=self._taken,
+            anchor=self._pace.anchor,
         )
 
     def _is_working(self) -> bool:
@@ -312,6 +353,7 @@ class _Walk:
             entries=self._journal.entries,
             taken=self._taken,
             cancels=any(self._is_under_way(name, visit) for name, visit in self._cursor.items()),
+            anchor=self._pace.anchor,
         )
 
     def _is_under_way(self, name: str, visit: Visit) -> bool:
@@ -325,6 +367,7 @@ class _Walk:
             entries=before.entries + entries,
             worked_seconds=worked_seconds,
             working_since=working_since,
+            paced=self._pace.paced,
         )
         return before if not entries and made == before else made
 
@@ -349,6 +392,7 @@ _ENTER: Final[Mapping[type, Callable[[_Walk, Place], None]]] = {
     Send: _Walk._enter_delivery,
     Call: _Walk._enter_delivery,
     Delay: _Walk._enter_delay,
+    Day: _Walk._enter_day,
     Branch: _Walk._enter_branch,
     Join: _Walk._enter_join,
     Wait: _Walk._enter_wait,

@@ -14,7 +14,8 @@ from typing import Any
 from dispatcher.base.errors import NeedsWorker, TemplateError
 from dispatcher.base.values.durations import MOMENT_WORDS, moment
 from dispatcher.plans.plan import Branch, Call, Delay, Digest, Node, Plan, Send, Wait
-from dispatcher.plans.texts import Bounds, Context, Texts, Value
+from dispatcher.plans.texts import Bounds, Context, Texts, Value, condition_paths
+from dispatcher.plans.walk.missing_steps import fill_missing
 from dispatcher.plans.walk.node_actions import SendAction, call_action, digest_action
 from dispatcher.plans.walk.run import Visit
 
@@ -98,6 +99,15 @@ class Walkable:
     @cached_property
     def _texts(self) -> Texts:
         return Texts(self.bounds, self._check_time)
+
+    @cached_property
+    def stop_if(self) -> Callable[[Context], bool] | None:
+        """The condition that ends an enrolment; fields that the contact does not have are null in it."""
+        if self.plan.stop_if is None:
+            return None
+        holds = self._texts.condition("stop_if", self.plan.stop_if)
+        paths = condition_paths(self._texts, self.plan.stop_if)
+        return lambda context: bool(holds(fill_missing(context, paths)))
 
     def begin(self) -> None:
         """Begin a walk. On the event loop it raises NeedsWorker when its texts take too long together."""

@@ -28,6 +28,7 @@ def _item(
         topic=None,
         run_id=7,
         campaign_run_id=None,
+        sequence_id=None,
         watched=False,
         expired=False,
         dated=0,

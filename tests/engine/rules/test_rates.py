@@ -38,6 +38,7 @@ def _one(tenant: str = "t", recipient: str = "a@x.example") -> One:
             topic=None,
             run_id=None,
             campaign_run_id=None,
+            sequence_id=None,
             watched=False,
             expired=False,
             dated=0,

@@ -12,7 +12,7 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk
 from dispatcher.db import checks
 from dispatcher.db.database import Database
-from dispatcher.engine.rules.life import Failed, Held, Outcome, Succeeded
+from dispatcher.engine.rules.life import Failed, Held, Lane, Outcome, Succeeded
 from dispatcher.features.runs.walk.poison_worker import PoisonWorker
 from dispatcher.features.runs.walk.worker import Walked, Walker
 from dispatcher.plans import plan as plans
@@ -96,7 +96,7 @@ class Stage:
         """Send what is due, and end it so, one after the other; where none are told all go out."""
         ended = 0
         for channel in ("sms", "email", "http"):
-            items = await self.scene.claim(10_000, channel)
+            items = [one for lane in Lane for one in await self.scene.claim(10_000, channel, lane)]
             if items:
                 await self.scene.mark(items)
                 told = [

@@ -62,6 +62,11 @@ BEGIN
     END IF;
     INSERT INTO dispatcher.signals (run_id, name, actor, data)
     VALUES (signal_run.run_id, signal_run.event, coalesce(nullif(signal_run.actor, ''), session_user), signal_run.data);
+    IF run.contact_id IS NOT NULL
+       AND EXISTS (SELECT FROM dispatcher.plan_versions v WHERE v.id = run.version_id AND v.plan ->> 'stop_on' = signal_run.event) THEN
+        PERFORM dispatcher.cancel_run(run.id, 'event ' || signal_run.event, run.tenant_id, run.workspace_id,
+                                      coalesce(nullif(signal_run.actor, ''), session_user));
+    END IF;
     PERFORM dispatcher.wake_run(signal_run.run_id);
     RETURN 'accepted';
 END $$;
@@ -125,11 +130,30 @@ BEGIN
            note = concat_ws(': ', 'paused by ' || actor, nullif(p_reason, ''))
      WHERE id = p_run_id;
     PERFORM dispatcher.note_run(p_run_id, 'paused', actor, p_reason);
-    PERFORM dispatcher.pause_everywhere('run', p_run_id::text, actor, coalesce(p_reason, ''));
+    -- An enrolment that waits has nothing queued: many can be paused without a row for each in every sender's memory.
+    IF run.contact_id IS NULL OR run.status = 'running' THEN
+        PERFORM dispatcher.pause_everywhere('run', p_run_id::text, actor, coalesce(p_reason, ''));
+    END IF;
     RETURN 'done';
 END $$;
 
--- Let a paused run go on. The time of the pause does not count as work.
+-- Send again what has failed of the nodes that a run is at, and what was skipped because of it. The run is locked.
+CREATE FUNCTION dispatcher.reopen_failed(p_run_id bigint, p_state jsonb, p_actor text, p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    one bigint;
+BEGIN
+    FOR one IN
+        SELECT d.id FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
+         WHERE d.run_id = p_run_id AND p_state -> 'cursor' ? d.node
+           AND (s.status = 'failed' OR s.status = 'skipped' AND s.error LIKE 'cancelled: its run %')
+         ORDER BY d.id
+    LOOP
+        PERFORM dispatcher.reopen_delivery(one, p_actor, coalesce(p_reason, ''));
+    END LOOP;
+END $$;
+
+-- Let a paused run go on. An enrolment that was paused because a step had failed sends that again. The time of the pause does not count as work.
 CREATE FUNCTION dispatcher.resume_run(
     p_run_id bigint, p_reason text DEFAULT '', p_tenant_id text DEFAULT 'default', p_workspace_id text DEFAULT 'default',
     p_actor text DEFAULT session_user
@@ -145,13 +169,19 @@ BEGIN
     UPDATE dispatcher.runs
        SET status = CASE WHEN started_at IS NULL THEN 'pending' ELSE 'running' END, available_at = statement_timestamp(),
            paused_at = NULL, note = NULL,
-           state = CASE WHEN state ? 'working_since'
+           error = CASE WHEN contact_id IS NULL THEN error END, error_node = CASE WHEN contact_id IS NULL THEN error_node END,
+           takes = CASE WHEN contact_id IS NULL THEN takes ELSE 0 END,
+           state = CASE WHEN contact_id IS NOT NULL
+                        THEN jsonb_set(state, '{rests}', coalesce(state -> 'rests', '[]') || jsonb_build_object(
+                                 'since', extract(epoch FROM paused_at), 'ended', extract(epoch FROM statement_timestamp())))
+                        WHEN state ? 'working_since'
                         THEN jsonb_set(state, '{working_since}', to_jsonb((state ->> 'working_since')::float8
                                  + extract(epoch FROM statement_timestamp() - paused_at)))
                         ELSE state END
      WHERE id = p_run_id;
     PERFORM dispatcher.note_run(p_run_id, 'resumed', actor, p_reason);
     PERFORM dispatcher.resume_everywhere('run', p_run_id::text, actor);
+    IF run.contact_id IS NOT NULL THEN PERFORM dispatcher.reopen_failed(p_run_id, run.state, actor, p_reason); END IF;
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
     RETURN 'done';
 END $$;
@@ -167,7 +197,6 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     actor CONSTANT text := coalesce(nullif(p_actor, ''), session_user);
     run   dispatcher.runs := dispatcher.lock_run(p_run_id, p_tenant_id, p_workspace_id);
-    one   bigint;
 BEGIN
     IF run.id IS NULL THEN RETURN 'unknown'; END IF;
     IF run.status <> 'failed' THEN RETURN run.status; END IF;
@@ -177,22 +206,22 @@ BEGIN
            state = state - 'worked_seconds' - 'working_since'
      WHERE id = p_run_id;
     PERFORM dispatcher.note_run(p_run_id, 'replayed', actor, p_reason);
-    FOR one IN
-        SELECT d.id FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id)
-         WHERE d.run_id = p_run_id AND run.state -> 'cursor' ? d.node
-           AND (s.status = 'failed' OR s.status = 'skipped' AND s.error LIKE 'cancelled: its run %')
-         ORDER BY d.id
-    LOOP
-        PERFORM dispatcher.reopen_delivery(one, actor, coalesce(p_reason, ''));
-    END LOOP;
+    PERFORM dispatcher.reopen_failed(p_run_id, run.state, actor, p_reason);
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
     RETURN 'replayed';
 END $$;
 
--- A run that cannot be walked is a dead letter. The run is locked.
+-- A run that cannot be walked is a dead letter; an enrolment is paused. The run is locked.
 CREATE FUNCTION dispatcher.bury_run(p_run_id bigint, p_error text, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    UPDATE dispatcher.runs SET status = 'paused', available_at = NULL, paused_at = statement_timestamp(), error = p_error,
+           error_node = NULL, takes = 0
+     WHERE id = p_run_id AND contact_id IS NOT NULL;
+    IF FOUND THEN
+        PERFORM dispatcher.note_run(p_run_id, 'paused', 'dispatcher', p_reason);
+        RETURN;
+    END IF;
     UPDATE dispatcher.runs SET status = 'failed', dead = true, finished_at = statement_timestamp(), available_at = NULL,
            error = p_error, error_node = NULL
      WHERE id = p_run_id;
@@ -221,7 +250,7 @@ BEGIN
 END $$;
 
 REVOKE ALL ON FUNCTION dispatcher.lock_run, dispatcher.note_run, dispatcher.signal_run,
-    dispatcher.cancel_deliveries_of, dispatcher.cancel_run, dispatcher.pause_run, dispatcher.resume_run,
+    dispatcher.cancel_deliveries_of, dispatcher.reopen_failed, dispatcher.cancel_run, dispatcher.pause_run, dispatcher.resume_run,
     dispatcher.replay_run, dispatcher.bury_run, dispatcher.discard_run FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.signal_run, dispatcher.cancel_run, dispatcher.pause_run,
     dispatcher.resume_run, dispatcher.replay_run, dispatcher.discard_run TO dispatcher_tenant;

@@ -40,9 +40,9 @@ BEGIN
          WHERE i.digest_id = digest.id AND i.run_id <> p_run_id ORDER BY i.id LIMIT 1;
         CONTINUE WHEN NOT FOUND;
         INSERT INTO dispatcher.runs (workflow_id, version_id, tenant_id, workspace_id, workflow, triggered_by, status,
-                                     started_at, available_at, input, state)
+                                     started_at, available_at, input, lane, state)
         SELECT r.workflow_id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, 'digest of run ' || p_run_id, 'waiting',
-               statement_timestamp(), digest.until, r.input,
+               statement_timestamp(), digest.until, r.input, r.lane,
                jsonb_build_object('entries', 1, 'vars', coalesce(r.state -> 'vars', '{}'), 'cursor',
                    jsonb_build_object(digest.node, jsonb_build_object('standing', 'digesting',
                        'since', extract(epoch FROM statement_timestamp()), 'until', extract(epoch FROM digest.until))))

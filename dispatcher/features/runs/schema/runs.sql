@@ -1,7 +1,8 @@
 -- Runs: walks through the plan of a workflow.
 --
 -- The map
---   runs              one walk through one version: its input, and its state (cursor, and what its nodes have added)
+--   runs              one walk through one version: its input, and its state (cursor, and what its nodes have added); that of
+--                     a contact through a sequence is an enrolment
 --   run_entries       the log of a run: one row for each thing that happened to a node, or that an operator did
 --   wakes             runs of which a delivery has ended, or an event has come: notes for the walker
 --   signals           events that were sent to a run
@@ -19,6 +20,12 @@
 --   waits for leaves a wake in the same transaction: it is a row of its own, so that a flush never waits for a walker, or
 --   locks two runs in the wrong order. The walker looks at the deliveries anew each time, so that one wake too many does
 --   nothing.
+--
+--   An enrolment has no input: its contact is looked up at each walk, and where the contact is gone it is cancelled. It never
+--   fails: where a workflow's run would, it is paused with the error, and goes on from there when somebody resumes it. While
+--   its sequence is paused, walkers park what is due (parked_by, without available_at), and the end of the pause makes that
+--   due again, page by page. Steps of later days move by the length of the pause: a walk adds it to the anchor when the
+--   enrolment is next due, so that neither a pause nor its end touches enrolments that wait.
 --
 -- Lock order: instance, then runs by id, then digests, then state rows by id. (Results never lock a run.)
 
@@ -51,6 +58,12 @@ CREATE TABLE dispatcher.runs (
     input           jsonb NOT NULL,
     state           jsonb NOT NULL DEFAULT '{}',
     slow            boolean NOT NULL DEFAULT false,
+    lane            smallint NOT NULL DEFAULT 1,
+    contact_id      bigint,
+    anchor          timestamptz,
+    parked_by       bigint,
+    CONSTRAINT runs_lane_known CHECK (lane BETWEEN 0 AND 2),
+    CONSTRAINT runs_enrolment_has_anchor CHECK ((contact_id IS NULL) = (anchor IS NULL)),
     CONSTRAINT runs_status_known
         CHECK (status IN ('pending', 'running', 'waiting', 'paused', 'completed', 'failed', 'cancelled')),
     CONSTRAINT runs_end_has_time
@@ -70,13 +83,21 @@ COMMENT ON COLUMN dispatcher.runs.retries IS 'how often somebody has replayed it
 COMMENT ON COLUMN dispatcher.runs.dead IS 'it has failed, and nobody has discarded it';
 COMMENT ON COLUMN dispatcher.runs.note IS 'who has paused, cancelled or discarded it, and why';
 COMMENT ON COLUMN dispatcher.runs.slow IS 'its next walk is for the worker process';
+COMMENT ON COLUMN dispatcher.runs.lane IS '0 transactional, 1 normal, 2 bulk: a walk takes a share of each';
+COMMENT ON COLUMN dispatcher.runs.contact_id IS 'it is an enrolment of this contact, and its workflow a sequence';
+COMMENT ON COLUMN dispatcher.runs.anchor IS 'of an enrolment: the time that the days of its steps are counted from';
+COMMENT ON COLUMN dispatcher.runs.parked_by IS 'the pause of its sequence that it was due in: it is due again when that ends';
 CREATE UNIQUE INDEX runs_key ON dispatcher.runs (tenant_id, workspace_id, workflow, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
-CREATE INDEX runs_due ON dispatcher.runs (available_at) WHERE available_at IS NOT NULL;
+CREATE INDEX runs_due ON dispatcher.runs (lane, available_at) WHERE available_at IS NOT NULL;
 CREATE INDEX runs_open ON dispatcher.runs (workflow_id) WHERE finished_at IS NULL;
 CREATE INDEX runs_suspect ON dispatcher.runs (available_at) WHERE takes > 0;
 CREATE INDEX runs_dead ON dispatcher.runs (id) WHERE dead;
 CREATE INDEX runs_by_workflow ON dispatcher.runs (workflow_id, id);
+-- A contact is in a sequence once at a time.
+CREATE UNIQUE INDEX runs_enrolled ON dispatcher.runs (contact_id, workflow_id)
+    WHERE contact_id IS NOT NULL AND finished_at IS NULL;
+CREATE INDEX runs_parked ON dispatcher.runs (parked_by, id) WHERE parked_by IS NOT NULL;
 -- Slow runs are taken tenant by tenant.
 CREATE INDEX runs_slow ON dispatcher.runs (tenant_id, available_at) WHERE slow AND available_at IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.runs');
@@ -103,10 +124,12 @@ CALL dispatcher.isolate('dispatcher.run_entries', 'run_id', 'dispatcher.runs');
 
 -- The number only makes a key, which logical replication needs. Each session takes 50 at a time: so it costs nothing
 -- (6.6 microseconds a row without it, 6.1 with it, 7.6 where each is taken alone).
+-- A wake has the lane of what has ended: wakes of a wave of enrolments are taken beside others, not before them.
 CREATE TABLE dispatcher.wakes (
     run_id bigint NOT NULL,
     id     bigint GENERATED ALWAYS AS IDENTITY (CACHE 50),
-    PRIMARY KEY (run_id, id)
+    lane   smallint NOT NULL DEFAULT 0,
+    PRIMARY KEY (lane, run_id, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE dispatcher.signals (
@@ -134,10 +157,10 @@ CREATE TABLE dispatcher.delivery_answers (
     PRIMARY KEY (delivery_id, token)
 );
 
-CREATE FUNCTION dispatcher.wake_run(p_run_id bigint) RETURNS void
+CREATE FUNCTION dispatcher.wake_run(p_run_id bigint, p_lane smallint DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO dispatcher.wakes (run_id) VALUES (p_run_id);
+    INSERT INTO dispatcher.wakes (run_id, lane) VALUES (p_run_id, p_lane);
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
 END $$;
 
@@ -148,7 +171,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- Begun anew, it has all of its time again.
     IF NEW.status = 'queued' THEN NEW.held_seconds := NULL; END IF;
-    PERFORM dispatcher.wake_run(NEW.wakes);
+    PERFORM dispatcher.wake_run(NEW.wakes, NEW.lane);
     RETURN NEW;
 END $$;
 

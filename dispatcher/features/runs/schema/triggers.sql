@@ -162,7 +162,8 @@ BEGIN
         END LOOP;
         IF held.id IS NULL THEN
             SELECT w.* INTO held FROM dispatcher.workflows w
-             WHERE w.tenant_id = tenant AND w.workspace_id = workspace AND w.name = trigger_workflow.workflow AND w.deleted_at IS NULL;
+             WHERE w.tenant_id = tenant AND w.workspace_id = workspace AND w.name = trigger_workflow.workflow AND w.deleted_at IS NULL
+               AND w.kind = 'workflow';
             IF NOT FOUND THEN
                 PERFORM dispatcher.refuse(format('there is no workflow %s', coalesce(quote_literal(left(trigger_workflow.workflow, 101)), 'null')),
                     dispatcher.fault('$.workflow', 'there is no such workflow'), 'P0002');
@@ -185,9 +186,9 @@ BEGIN
             IF faults <> '[]' THEN PERFORM dispatcher.refuse(dispatcher.input_words(faults), faults); END IF;
         END IF;
         INSERT INTO dispatcher.runs (workflow_id, version_id, available_at, tenant_id, workspace_id, workflow,
-                                     idempotency_key, triggered_by, input)
+                                     idempotency_key, triggered_by, input, lane)
         VALUES (held.id, used.id, now(), tenant, workspace, trigger_workflow.workflow, key,
-                coalesce(nullif(trigger_workflow.triggered_by, ''), session_user), trigger_workflow.input)
+                coalesce(nullif(trigger_workflow.triggered_by, ''), session_user), trigger_workflow.input, used.lane)
         ON CONFLICT (tenant_id, workspace_id, workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING id INTO execution_id;
         EXIT WHEN FOUND;
@@ -219,7 +220,8 @@ DECLARE
 BEGIN
     PERFORM dispatcher.stay_within(p_tenant_id, p_workspace_id);
     SELECT w.* INTO held FROM dispatcher.workflows w
-     WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_workflow AND w.deleted_at IS NULL;
+     WHERE w.tenant_id = p_tenant_id AND w.workspace_id = p_workspace_id AND w.name = p_workflow AND w.deleted_at IS NULL
+       AND w.kind = 'workflow';
     IF FOUND THEN
         -- Against a deletion, as for one alone.
         PERFORM pg_advisory_xact_lock_shared(hashtextextended('dispatcher.workflow', held.id));
@@ -234,8 +236,8 @@ BEGIN
                   FROM unnest(p_inputs, p_keys, p_triggered_by) WITH ORDINALITY AS a (input, key, actor, place)
             ), written AS (
                 INSERT INTO dispatcher.runs (id, workflow_id, version_id, available_at, tenant_id, workspace_id, workflow,
-                                             idempotency_key, triggered_by, input)
-                SELECT a.id, held.id, used.id, now(), p_tenant_id, p_workspace_id, p_workflow, a.key, a.actor, a.input
+                                             idempotency_key, triggered_by, input, lane)
+                SELECT a.id, held.id, used.id, now(), p_tenant_id, p_workspace_id, p_workflow, a.key, a.actor, a.input, used.lane
                   FROM asked a
                  WHERE dispatcher.object_faults('$', a.input, bytes_max) = '[]'
                    AND dispatcher.input_faults(p_tenant_id, p_workspace_id, used, a.input) = '[]'

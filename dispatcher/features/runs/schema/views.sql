@@ -37,7 +37,8 @@ SELECT r.id, r.workflow AS workflow_name, v.number AS workflow_version,
                      WHERE d.run_id = r.id AND d.node IS NOT NULL AND a.next_at IS NOT NULL)::integer AS retry_count,
        r.created_at, r.started_at, r.finished_at AS completed_at, r.idempotency_key AS correlation_id, r.triggered_by,
        r.tenant_id, r.workspace_id
-  FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id;
+  FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id
+ WHERE r.contact_id IS NULL;
 COMMENT ON VIEW dispatcher.workflow_executions IS
     'runs in the words of the older interface: waiting and paused ones are running';
 

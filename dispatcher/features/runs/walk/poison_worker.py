@@ -8,7 +8,7 @@ import structlog
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
-from dispatcher.features.runs.walk import walking
+from dispatcher.features.runs.walk import enrolments, walking
 from dispatcher.features.runs.walk.worker import CRASHES_MAX
 
 log = structlog.get_logger(__name__)
@@ -35,6 +35,8 @@ class PoisonWorker:
 
     async def run_once(self) -> None:
         """Look once."""
+        while await enrolments.free(self._database) == enrolments.PAGE:
+            self._crashed()
         for run_id in await walking.fail_poison(self._database, CRASHES_MAX):
             log.error("run.poison", run_id=run_id)
             self._metrics.runs.labels("failed").inc()

@@ -15,6 +15,7 @@ from dispatcher.plans.plan import Plan
 from dispatcher.plans.plan import decode as decode_plan
 from dispatcher.plans.walk.run import (
     Advance,
+    Contact,
     DeliveryResult,
     DigestItems,
     DigestLeader,
@@ -30,6 +31,8 @@ from dispatcher.plans.walk.run import (
 _SQL = statements(__name__)
 # Deliveries that one statement writes: a batch of runs can order hundreds of thousands, and a statement has its time.
 ROWS_MAX = 5_000
+# A batch with other runs has this part of the bulk lane's: a run that somebody waits for is not written after a wave.
+BULK_SHARE = 8
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 _objects = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _json = msgspec.json.Encoder().encode
@@ -43,6 +46,7 @@ class Taken(Struct, frozen=True):
     workflow_id: int
     tenant_id: str
     workspace_id: str
+    lane: int = 1
 
 
 class Template(Struct, frozen=True):
@@ -72,9 +76,15 @@ def _ids(rows: Iterable[Row]) -> list[int]:
     return [row["id"] for row in rows]
 
 
-async def take(connection: Connection, argument: object, statement: str = "take") -> Sequence[Row]:
-    """Lock runs for as long as the transaction lasts: due and woken ones, or with another statement a single run."""
+async def take(connection: Connection, argument: object, statement: str) -> Sequence[Row]:
+    """Lock a single run, as a statement says, for as long as the transaction lasts."""
     rows: Sequence[Row] = await connection.fetch(_SQL[statement], argument)
+    return rows
+
+
+async def take_batch(connection: Connection, most: int) -> Sequence[Row]:
+    """Lock due and woken runs, a share of each lane, for as long as the transaction lasts."""
+    rows: Sequence[Row] = await connection.fetch(_SQL["take"], most, -(-most // BULK_SHARE))
     return rows
 
 
@@ -83,16 +93,18 @@ async def mark_slow(connection: Connection, ids: Sequence[int]) -> None:
     await connection.execute(_SQL["mark_slow"], ids)
 
 
-def read_run(row: Row) -> Taken:
+def read_run(row: Row, contact: Contact | None = None) -> Taken:
     """Return a locked run. Its walk is recorded before: data that cannot be read raise an error."""
     run = Run(
         id=row["id"],
         created_at=row["created_at"],
         status=row["status"],
-        input=_object(row["input"]),
+        input=_object(row["input"]) if contact is None else {"contact": contact.fields},
         state=decode_state(row["state"]),
+        contact_id=row["contact_id"],
+        anchor=row["anchor"],
     )
-    return Taken(run, row["version_id"], row["workflow_id"], row["tenant_id"], row["workspace_id"])
+    return Taken(run, row["version_id"], row["workflow_id"], row["tenant_id"], row["workspace_id"], row["lane"])
 
 
 async def record_walk(database: Database, epoch: int, ids: Sequence[int]) -> list[int]:
@@ -219,13 +231,15 @@ async def write_orders(connection: Connection, orders: Sequence[Frozen], now: fl
 
 async def _order(connection: Connection, page: Sequence[tuple[object, ...]], scheduled_for: datetime) -> None:
     columns = [list(column) for column in zip(*page, strict=True)]
-    await connection.execute(_SQL["order"], *columns, scheduled_for)
+    await connection.execute(_SQL["order"], *columns[:17], scheduled_for, *columns[17:])
 
 
 def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...]]:
     taken, order = frozen.taken, frozen.order
     run_id = taken.run.id
     asset = None if frozen.version_id is None else f"{order.template}@{frozen.version_id}"
+    contact_id = taken.run.contact_id
+    sequence_id = None if contact_id is None else taken.workflow_id
     parts = _optional_json(order.parts)
     variables, options = _json(frozen.variables).decode(), _json(order.options).decode()
     for recipient in order.recipients:
@@ -234,7 +248,9 @@ def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...
             order.node,
             taken.tenant_id,
             taken.workspace_id,
-            delivery_key(order.channel, run_id, recipient, asset, scheduled_for, node=order.node),
+            delivery_key(order.channel, run_id, recipient, asset, scheduled_for, node=order.node)
+            if contact_id is None
+            else _step_key(taken.run, order),
             order.channel,
             recipient,
             parts,
@@ -247,7 +263,21 @@ def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...
             order.locale,
             order.topic,
             order.expires_seconds,
+            contact_id,
+            sequence_id,
+            order.ended,
         )
+
+
+def _step_key(run: Run, order: Order) -> str:
+    """The key of an enrolment's step: it is the same whenever the step is ordered, so that it is sent once."""
+    enrolled_at = datetime.fromtimestamp(run.created_at, UTC)
+    return delivery_key(order.channel, run.id, str(run.contact_id), None, enrolled_at, node=order.node)
+
+
+def _status(taken: Taken, advance: Advance) -> str:
+    """An enrolment is paused where a run of a workflow fails."""
+    return "paused" if advance.status == "failed" and taken.run.contact_id is not None else advance.status
 
 
 async def write(connection: Connection, epoch: int, walked: Sequence[tuple[Taken, Advance]]) -> None:
@@ -259,14 +289,15 @@ async def write(connection: Connection, epoch: int, walked: Sequence[tuple[Taken
         _SQL["advance"],
         epoch,
         [taken.run.id for taken, _ in walked],
-        [advance.status for _, advance in walked],
+        [_status(taken, advance) for taken, advance in walked],
         [advance.available_at for _, advance in walked],
         [advance.error for _, advance in walked],
         [advance.error_node for _, advance in walked],
         [encode_state(advance.state).decode() async for _, advance in yielding(walked)],
+        [advance.anchor for _, advance in walked],
         *await _entries(walked),
     )
-    cancelled = [taken.run.id for taken, advance in walked if advance.cancels]
+    cancelled = [taken.run.id for taken, advance in walked if advance.cancels and _status(taken, advance) != "paused"]
     if cancelled:
         await connection.execute(_SQL["cancel_deliveries"], cancelled)
 

@@ -1,36 +1,53 @@
 -- name: take
--- Lock up to $1 runs that are due and as many that were woken. One that killed its walker before is taken alone, and so is
+-- Lock runs that are due and runs that were woken: up to $1 of each from each of the lanes transactional and normal, and as
+-- many from bulk, but $2 where there were others. One that killed its walker before is taken alone, and so is
 -- a slow one. What is locked by others is theirs: their walk sees what woke it, or leaves the wake. It does not count either: a transaction
 -- that stays open over some runs keeps no others from walking. LATERAL begins with the wakes: a plain join that was planned
 -- while there were few runs began with those, and went on reading all of them, 13 ms for 17,000 that wait.
-WITH due AS MATERIALIZED (
-    SELECT id FROM dispatcher.runs WHERE available_at <= statement_timestamp() AND takes = 0 AND NOT slow
-     ORDER BY available_at LIMIT $1 FOR UPDATE SKIP LOCKED
+WITH urgent AS MATERIALIZED (
+    SELECT d.id FROM (VALUES (0::smallint), (1::smallint)) AS l (lane),
+           LATERAL (SELECT id FROM dispatcher.runs
+                     WHERE lane = l.lane AND available_at <= statement_timestamp() AND takes = 0 AND NOT slow
+                     ORDER BY available_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS d
 ), woken AS MATERIALIZED (
+    SELECT r.id FROM (VALUES (0::smallint), (1::smallint)) AS l (lane),
+           LATERAL (SELECT d.id FROM dispatcher.wakes w,
+                           LATERAL (SELECT id FROM dispatcher.runs WHERE id = w.run_id AND takes = 0 AND NOT slow
+                                       FOR UPDATE SKIP LOCKED) AS d
+                     WHERE w.lane = l.lane LIMIT $1) AS r
+), share AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM urgent) OR EXISTS (SELECT FROM woken) THEN $2 ELSE $1 END AS count
+), bulk AS MATERIALIZED (
+    SELECT id FROM dispatcher.runs
+     WHERE lane = 2 AND available_at <= statement_timestamp() AND takes = 0 AND NOT slow
+     ORDER BY available_at LIMIT (SELECT count FROM share) FOR UPDATE SKIP LOCKED
+), bulk_woken AS MATERIALIZED (
     SELECT r.id
       FROM dispatcher.wakes w,
            LATERAL (SELECT id FROM dispatcher.runs WHERE id = w.run_id AND takes = 0 AND NOT slow
                        FOR UPDATE SKIP LOCKED) AS r
-     LIMIT $1
+     WHERE w.lane = 2 LIMIT (SELECT count FROM share)
 )
-SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
+SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
+       extract(epoch FROM r.anchor)::float8 AS anchor,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
- WHERE r.takes = 0 AND NOT r.slow AND r.id = ANY (ARRAY(SELECT id FROM due UNION SELECT id FROM woken))
+ WHERE r.takes = 0 AND NOT r.slow AND r.id = ANY (ARRAY(
+           SELECT id FROM urgent UNION SELECT id FROM woken UNION SELECT id FROM bulk UNION SELECT id FROM bulk_woken))
  ORDER BY r.id FOR UPDATE SKIP LOCKED;
 
 -- name: take_crashed
 -- Lock one run that is due and has killed its walker before; after $1 times it is left to the poison worker.
-SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
-       extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
+       extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
  WHERE r.takes > 0 AND r.takes < $1 AND r.available_at <= statement_timestamp()
  ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: take_slow
 -- Lock the next slow run, of the first tenant after $1 that has one.
-SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id,
-       extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
+       extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
   FROM dispatcher.runs r
  WHERE r.slow AND r.takes = 0 AND r.available_at <= statement_timestamp() AND r.tenant_id > $1
  ORDER BY r.tenant_id, r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -41,8 +58,11 @@ UPDATE dispatcher.runs SET slow = true, available_at = statement_timestamp() WHE
 
 -- name: next_due
 -- How long until a run is due; null where none waits for a time.
-SELECT extract(epoch FROM min(available_at) - statement_timestamp())::float8 FROM dispatcher.runs
- WHERE available_at IS NOT NULL;
+SELECT extract(epoch FROM min(first.available_at) - statement_timestamp())::float8
+  FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS l (lane),
+       LATERAL (SELECT r.available_at FROM dispatcher.runs r WHERE r.lane = l.lane AND r.available_at IS NOT NULL
+                 ORDER BY r.available_at LIMIT 1) AS first
+ WHERE first.available_at IS NOT NULL;
 
 -- name: record_walk
 -- Say, on a connection of its own, which runs are taken up now. A crash of Postgres may forget it: that was no run's fault.
@@ -113,7 +133,7 @@ SELECT id, plan::text FROM dispatcher.plan_versions WHERE id = ANY ($1::bigint[]
 -- name: delete_wakes
 -- Take back what woke these runs, and say what time it is.
 WITH gone AS (
-    DELETE FROM dispatcher.wakes WHERE run_id = ANY ($1::bigint[])
+    DELETE FROM dispatcher.wakes WHERE lane = ANY ('{0,1,2}') AND run_id = ANY ($1::bigint[])
 )
 SELECT extract(epoch FROM statement_timestamp())::float8;
 
@@ -151,18 +171,20 @@ SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel,
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS asked (tenant_id, workspace_id, name, channel);
 
 -- name: order
--- Write deliveries that nodes have ordered, due at $18: their keys were made with that. A key that stands is not written
--- again.
+-- Write deliveries that nodes have ordered, due at $18: their keys were made with that, or with the time of an enrolment. A
+-- key that stands is not written again.
 INSERT INTO dispatcher.deliveries (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template,
-       template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, scheduled_for)
+       template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, scheduled_for,
+       contact_id, sequence_id, ended)
 SELECT o.run_id, o.node, o.tenant_id, o.workspace_id, o.idempotency_key, o.channel, o.recipient, o.template::jsonb,
        o.template_name, o.template_version, o.variables::jsonb, o.options::jsonb, o.max_attempts, o.lane, o.locale,
-       o.topic, $18::timestamptz + make_interval(secs => o.expires_seconds), $18
+       o.topic, $18::timestamptz + make_interval(secs => o.expires_seconds), $18, o.contact_id, o.sequence_id, o.ended
   FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::bigint[], $11::text[], $12::text[], $13::smallint[], $14::smallint[], $15::text[],
-              $16::text[], $17::float8[])
+              $16::text[], $17::float8[], $19::bigint[], $20::bigint[], $21::text[])
     AS o (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template, template_name,
-          template_version, variables, options, max_attempts, lane, locale, topic, expires_seconds)
+          template_version, variables, options, max_attempts, lane, locale, topic, expires_seconds, contact_id, sequence_id,
+          ended)
 ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
 
 -- name: advance
@@ -172,21 +194,23 @@ WITH ended AS (
 ), logged AS (
     INSERT INTO dispatcher.run_entries (run_id, number, step, event, node, context, added, error)
     SELECT e.run_id, e.number, e.step, e.event, e.node, e.context::jsonb, e.added::jsonb, e.error
-      FROM unnest($8::bigint[], $9::integer[], $10::integer[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+      FROM unnest($9::bigint[], $10::integer[], $11::integer[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
         AS e (run_id, number, step, event, node, context, added, error)
 )
 UPDATE dispatcher.runs r
    SET status = a.status, available_at = to_timestamp(a.available_at), started_at = coalesce(r.started_at, statement_timestamp()),
        finished_at = CASE WHEN a.status IN ('completed', 'failed', 'cancelled') THEN statement_timestamp() END,
+       paused_at = CASE WHEN a.status = 'paused' THEN statement_timestamp() END,
        error = a.error, error_node = a.error_node, dead = a.status = 'failed', takes = 0, slow = false,
-       state = a.state::jsonb
-  FROM unnest($2::bigint[], $3::text[], $4::float8[], $5::text[], $6::text[], $7::text[])
-    AS a (id, status, available_at, error, error_node, state)
+       state = a.state::jsonb, anchor = coalesce(to_timestamp(a.anchor), r.anchor)
+  FROM unnest($2::bigint[], $3::text[], $4::float8[], $5::text[], $6::text[], $7::text[], $8::float8[])
+    AS a (id, status, available_at, error, error_node, state, anchor)
  WHERE r.id = a.id;
 
 -- name: cancel_deliveries
--- What a run that has failed had queued is not sent.
-SELECT dispatcher.cancel_deliveries_of(id, 'dispatcher', 'its run has failed') FROM unnest($1::bigint[]) AS id;
+-- What a run that has ended early had queued is not sent.
+SELECT dispatcher.cancel_deliveries_of(r.id, 'dispatcher', 'its run ' || CASE r.status WHEN 'failed' THEN 'has failed' ELSE 'was cancelled' END)
+  FROM dispatcher.runs r WHERE r.id = ANY ($1::bigint[]);
 
 -- name: enter_digest
 SELECT leader, until FROM dispatcher.enter_digest($1, $2, $3, $4, $5, $6, $7::jsonb);

@@ -18,15 +18,17 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.base.worker_process import Offload
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import PASSING, Database
-from dispatcher.features.runs.walk import walking
+from dispatcher.features.runs.walk import enrolments, walking
+from dispatcher.features.runs.walk.enrolments import Enrolments
 from dispatcher.features.runs.walk.idling import Idling
 from dispatcher.features.runs.walk.walking import Connection, Frozen, Row, Taken, Template, TemplateKey
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
 from dispatcher.liquid.worker_functions import QUICK_SECONDS
 from dispatcher.plans import worker_functions
 from dispatcher.plans.texts import Bounds
+from dispatcher.plans.walk.node_actions import contact_fields
 from dispatcher.plans.walk.run import Advance, DigestLeader, DigestState, Facts, Order
-from dispatcher.plans.walk.used_variables import select_variables
+from dispatcher.plans.walk.used_variables import contact_names, select_variables
 from dispatcher.plans.walk.walk import Walkable, advance, failed
 
 log = structlog.get_logger(__name__)
@@ -81,7 +83,10 @@ def _frozen(taken: Taken, order: Order, templates: Mapping[TemplateKey, Template
     key = _template_key(taken, order)
     if key is None:
         return Frozen(taken, order, None, order.variables)
-    return Frozen(taken, order, templates[key].version_id, select_variables(order.variables, templates[key].reads))
+    variables = select_variables(order.variables, templates[key].reads)
+    if taken.run.contact_id is not None and "contact" in variables:
+        variables["contact"] = contact_fields(variables["contact"], contact_names(templates[key].reads))
+    return Frozen(taken, order, templates[key].version_id, variables)
 
 
 class Walked(Struct, frozen=True):
@@ -161,7 +166,7 @@ class Walker:
 
     async def run_once(self, epoch: int) -> Walked:
         """Walk one batch, some runs that have crashed their walker, and a slow run."""
-        walked = await self._walk(epoch, lambda connection: walking.take(connection, self.settings.batch_max))
+        walked = await self._walk(epoch, lambda connection: walking.take_batch(connection, self.settings.batch_max))
         for _ in range(CRASHED_MAX):
             crashed = await self._walk(
                 epoch, lambda connection: walking.take(connection, CRASHES_MAX, "take_crashed"), alone=True
@@ -225,9 +230,14 @@ class Walker:
                 return Walked(len(rows), 0)
             if fault_points.ARMED:
                 fault_points.passing("walk.noted")
-            batch = [walking.read_run(row) async for row in yielding(rows)]
             now = await walking.delete_wakes(connection, noted)
-            walked, frozen = await self._walk_all(connection, batch, now, alone=alone)
+            found = await enrolments.load(connection, rows)
+            batch = [
+                walking.read_run(row, found.contacts.get(row["contact_id"]))
+                async for row in yielding(rows)
+                if row["id"] not in found.parked
+            ]
+            walked, frozen = await self._walk_all(connection, batch, found, now, alone=alone)
             await walking.write_orders(connection, frozen, now)
             await walking.write(connection, epoch, walked)
             if fault_points.ARMED:
@@ -235,18 +245,20 @@ class Walker:
         if fault_points.ARMED:
             fault_points.passing("walk.committed")
         self._count(walked)
-        return Walked(len(batch), sum(len(one.order.recipients) for one in frozen))
+        return Walked(len(rows), sum(len(one.order.recipients) for one in frozen))
 
     async def _walk_all(
         self,
         connection: Connection,
         batch: Sequence[Taken],
+        found: Enrolments,
         now: float,
         *,
         alone: bool,
     ) -> tuple[list[tuple[Taken, Advance]], list[Frozen]]:
         """Walk the runs that can move, and freeze their orders. A run that is walked alone may be slow."""
-        walks = await self._facts(connection, [taken for taken in batch if taken.run.status in WALKABLE_STATUSES], now)
+        moving = [taken for taken in batch if taken.run.status in WALKABLE_STATUSES]
+        walks = await self._facts(connection, moving, found, now)
         templates: dict[TemplateKey, Template] = {}
         again = walks
         while again:
@@ -261,7 +273,9 @@ class Walker:
         walked = [(walk.taken, walk.came) for walk in walks if walk.came is not None]
         return walked, [_frozen(taken, order, templates) for taken, came in walked for order in came.orders]
 
-    async def _facts(self, connection: Connection, moving: Sequence[Taken], now: float) -> list[_Walk]:
+    async def _facts(
+        self, connection: Connection, moving: Sequence[Taken], found: Enrolments, now: float
+    ) -> list[_Walk]:
         """Return a walk for each run, with the facts that it may wait for."""
         await self._load(connection, {taken.version_id for taken in moving})
         sending = [
@@ -282,6 +296,8 @@ class Walker:
                     results=results.get(taken.run.id, {}),
                     signals=signals.get(taken.run.id, ()),
                     digests=await self._due_digests(connection, taken, now),
+                    contact=found.contacts.get(taken.run.contact_id or 0),
+                    pauses=found.pauses.get(taken.workflow_id, ()),
                 ),
             )
             for taken in moving

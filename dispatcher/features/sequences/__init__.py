@@ -1,0 +1,1 @@
+"""Sequences: messages to contacts over days."""
