@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -59,9 +60,13 @@ REPEATED = (
     "tests/conformance/test_webhooks",
 )
 
+# Of those, what is about a surface, or takes as long as hundreds: the SQL behind it is repeated elsewhere.
+NOT_REPEATED = re.compile(r"test_(?:endpoints|commands|manual|machine|any_plan|schema_name|http_operating)\b")
+
 # Tests that take as long as hundreds: begun last, they would keep one worker busy and the others waiting.
 LONGEST = (
     "tests/engine/model/test_machine",
+    "tests/engine/test_schema_name",
     "tests/http/test_schemathesis",
     "tests/faults/test_selftest",
     "tests/liquid/test_compiler",
@@ -72,7 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest begin first. What is about SQL is repeated on the system's own version of Postgres."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     for item in items:
-        if "server" in getattr(item, "fixturenames", ()) and item.nodeid.startswith(REPEATED):
+        needs_server = "server" in getattr(item, "fixturenames", ())
+        if needs_server and item.nodeid.startswith(REPEATED) and not NOT_REPEATED.search(item.nodeid):
             item.add_marker(pytest.mark.postgres)
 
 
