@@ -45,7 +45,10 @@ COMMANDS: Mapping[str, Entry] = {
         "dispatcher.features.suppressions.topic_commands",
         "List, subscribe and unsubscribe addresses by topic.",
     ),
-    "sequences": _of("sequences", "Write and publish sequences, enrol contacts, and operate on enrolments."),
+    "sequences": _of(
+        "sequences",
+        "Send messages over days: write and publish sequences, enrol contacts.",
+    ),
     "contacts": _of("contacts", "Write, look at, import, export and erase contacts: the people of a workspace."),
     "campaigns": _of("campaigns", "Send one message to many contacts: plan, test, deploy, watch and check."),
     "schedules": _of(

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 STATE = re.compile(
     r"\b(?:SET (?:SESSION|ROLE)|RESET|DISCARD|LISTEN|UNLISTEN|PREPARE|DEALLOCATE|WITH HOLD|(?:TEMP|TEMPORARY) TABLE)\b"
     # A statement of its own, and not the SET of an UPDATE.
-    r"|(?:\A|;|\bBEGIN|\bTHEN)\s*SET (?!LOCAL\b)\w+"
+    r"|(?:\A|;|\bBEGIN|\bTHEN)\s*SET (?!LOCAL\b|CONSTRAINTS\b)\w+"
     r"|\bset_config\((?:[^()]|\([^()]*\))*, *false\)"
     r"|\bpg_(?:try_)?advisory_(?:lock|unlock)\w*",
 )

@@ -23,6 +23,7 @@ OPERATIONS = {one.operation: one for one in ENDPOINTS}
 
 _OF_EVENTS = {400: "there is its trigger, addresses can be read, and rules that fail have a fallback"}
 _OF_RULES = {400: "there are its trigger, channel and templates, which read what the trigger promises"}
+_OF_SEQUENCES = {400: "names and audiences are of the sequence, and 1.0 as with publishTemplate"}
 _OF_PERSONS = {400: "an address is of its kind, and there is such a time zone"}
 _OF_SOMEBODY = {400: "as above, and somebody has an address or is a contact"}
 _OF_ADDRESSES = {400: "an address is of its kind, and which channels there are is configured"}
@@ -66,6 +67,13 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     **dict.fromkeys(("putRule", "saveRules"), _OF_RULES),
     "putTrigger": {400: "its name and pairs are words, and messages are built in for some only"},
     "putSettings": {400: "there is its time zone, and its region has phone numbers"},
+    **dict.fromkeys(
+        (
+            *("putSequence", "addSequenceStep", "putSequenceStep", "compareSequences"),
+            *("enrolContacts", "previewMove", "moveEnrolments"),
+        ),
+        _OF_SEQUENCES,
+    ),
     "createPause": {
         400: "which channels and providers there are is configured, and what is said has to be of its scope"
     },
@@ -115,6 +123,8 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
             "listObjects": cursor("objects", "a"),
             "listAudit": cursor("audit", 1, 1, 7, 1),
             "listCampaigns": cursor("campaigns", "a"),
+            "listSequences": cursor("sequences", "a"),
+            "listEnrolments": cursor("enrolments", 7),
             "listCampaignRuns": cursor("campaign_runs", 7),
             "listCampaignRunJobs": cursor("campaign_jobs", 7),
             "traceCampaignRun": cursor("campaign_trace", 1, 7),

@@ -28,7 +28,7 @@ from dispatcher.features.sequences.models import (
     SwitchedSequence,
 )
 
-app = group(help="Send contacts messages over days: write and publish sequences, enrol contacts, and operate on them.")
+app = group(help="Send messages over days: write and publish sequences, enrol contacts.")
 enrolment_commands.add(app)
 
 Name = Annotated[str, typer.Argument(metavar="SEQUENCE")]
