@@ -16,7 +16,7 @@ from tests.support.forks import ROOT
 from tests.support.program import Program
 from tests.support.scene import Connection
 from tests.support.violations import VIOLATIONS
-from tests.support.waits import until, until_blocked
+from tests.support.waits import until, until_blocked, until_heeded
 
 Done = subprocess.CompletedProcess[bytes]
 UNKNOWN = {"DISPATCHER_CHANNELS__SMS__FAULTS__UNKNOWN": "1"}
@@ -224,12 +224,6 @@ async def test_at_a_terminal_it_asks_and_shows_how_far_it_is(
     assert await lives(connection, ids) == [life] * 3
 
 
-async def _until_heeded(connection: Connection) -> None:
-    """Wait until the pause has lasted as long as a dispatcher may take to heed it."""
-    aged = "SELECT now() - since > interval '1 s' FROM dispatcher.pauses"
-    await until(lambda: connection.fetchval(aged), "the pause has lasted a second")
-
-
 async def test_a_paused_channel_waits_through_a_restart_and_goes_on_when_it_is_resumed(
     program: Program, second: Program, connection: Connection
 ) -> None:
@@ -239,7 +233,7 @@ async def test_a_paused_channel_waits_through_a_restart_and_goes_on_when_it_is_r
     await until(lambda: sent(connection, backlog), "the first are sent")
     pause = ("pause", "channel", "sms", "--reason", "the carrier is down", "--actor", "ann")
     assert text(program.run(*pause)).strip() == "channel sms is paused"
-    await _until_heeded(connection)
+    await until_heeded(connection)
     until_paused = await sent(connection, backlog)
     assert 0 < until_paused < len(backlog)
     others = await put(connection, 3, "email")
@@ -268,7 +262,7 @@ async def test_only_deliveries_of_a_paused_tenant_are_parked(program: Program, c
     await program.start()
     (paused,) = rows(program.run("pause", "tenant", "acme", "--reason", "unpaid", "--json"))
     assert (paused["scope"], paused["name"], paused["already"]) == ("tenant", "acme", False)
-    await _until_heeded(connection)
+    await until_heeded(connection)
     theirs, ours = await put(connection, 3, tenant="acme"), await put(connection, 3)
     await until_lives(connection, ours, "sent")
     await until_lives(connection, theirs, "parked")

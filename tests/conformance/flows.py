@@ -16,7 +16,7 @@ from dispatcher.plans.plan import Plan
 from tests.conformance.outbox import Outbox
 from tests.support.program import Program
 from tests.support.scene import Connection
-from tests.support.waits import until
+from tests.support.waits import until, until_heeded
 
 Node = dict[str, Any]
 Definition = dict[str, Any]
@@ -190,6 +190,7 @@ class Flows:
         await self.connection.execute(
             "SELECT dispatcher.pause_everywhere('channel', $1, 'ann', 'to look at it')", channel
         )
+        await until_heeded(self.connection)
 
     async def go_on(self, channel: str) -> None:
         """Let it out again."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.outbox import PATIENT, Outbox, faults, hanging, once
 from tests.support.program import Program
-from tests.support.waits import until, until_blocked
+from tests.support.waits import until, until_blocked, until_heeded
 
 # Housekeeping comes round while a test waits.
 BRISK = {"DISPATCHER_JANITOR__INTERVAL_SECONDS": "0.1"}
@@ -289,11 +289,13 @@ async def test_OB_21_a_resume_is_heard_at_once(program: Program, outbox: Outbox)
     """Polling and housekeeping are off: what waited goes when it is resumed, and not when somebody looks by himself."""
     await program.start(**PATIENT, DISPATCHER_JANITOR__INTERVAL_SECONDS="600")
     await _call(outbox, "pause_everywhere", "tenant", "acme", "ann", "wrong prices")
-    pause = await _call(outbox, "pause_everywhere", "channel", "sms", "ann", "wrong prices")
+    await _call(outbox, "pause_everywhere", "channel", "sms", "ann", "wrong prices")
+    await until_heeded(outbox.connection)
     delivery, parked = await outbox.put(), await outbox.put("email", tenant_id="acme")
     await outbox.until_life(parked, "parked")
     # After its last work a dispatcher looks a few times more, for half a second, and then sleeps.
-    await _aged(outbox, pause, 1.0)
+    aged = "SELECT now() - created_at > interval '1 s' FROM dispatcher.deliveries WHERE id = $1"
+    await until(partial(outbox.connection.fetchval, aged, parked), "nothing was written for a second")
     assert await _call(outbox, "resume_everywhere", "channel", "sms", "bob")
     await outbox.until_life(delivery, "sent")
     assert await _call(outbox, "resume_everywhere", "tenant", "acme", "bob")
@@ -316,6 +318,7 @@ async def test_OB_21_a_pause_stops_nobody_else(program: Program, outbox: Outbox)
     await program.start(**BRISK)
     for scope, name in (("channel", "voice"), ("tenant", "loud"), ("template", "promo")):
         await _call(outbox, "pause_everywhere", scope, name, "ann", "wrong prices")
+    await until_heeded(outbox.connection)
     stopped = [
         await outbox.put("voice"),
         await _put(outbox, "a", tenant_id="loud"),

@@ -13,7 +13,7 @@ import pytest
 from dispatcher.engine.rules.unsubscribe_links import Links, Subscription
 from tests.conformance.outbox import Outbox, faults, hanging
 from tests.support.program import Program
-from tests.support.waits import until
+from tests.support.waits import until, until_heeded
 
 PUBLIC = "https://mail.example.org/post"
 SECRET = "a-secret-that-is-long-enough-for-links"
@@ -76,6 +76,7 @@ async def test_OB_17_what_waits_is_skipped_at_once_by_every_interface(program: P
     await program.start()
     planned = await outbox.put("email", recipient=ANN, run_at=await _tomorrow(outbox))
     await outbox.connection.execute("SELECT dispatcher.pause_everywhere('tenant', 'default', 'me', 'x')")
+    await until_heeded(outbox.connection)
     parked = await outbox.put("email", recipient="ANN@example.org")
     await outbox.until_life(parked, "parked")
     await outbox.connection.execute(

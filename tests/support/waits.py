@@ -22,6 +22,12 @@ async def until(holds: Callable[[], Awaitable[object] | object], what: str, seco
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
+async def until_heeded(connection: Connection) -> None:
+    """Wait until each open pause has lasted as long as a dispatcher may take to heed it."""
+    aged = "SELECT bool_and(now() - since > interval '1 s') FROM dispatcher.pauses WHERE ended_at IS NULL"
+    await until(lambda: connection.fetchval(aged), "the pauses have lasted a second")
+
+
 async def until_blocked(connection: Connection, count: int = 1, seconds: float = 0.0) -> None:
     """Wait until so many statements of the test's database wait for a lock, and were begun so long ago."""
     waiting = """SELECT count(*) FROM pg_stat_activity
