@@ -14,7 +14,7 @@ A channel MUST
  7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does
     (or with `keyed_recipients` which recipients do, each for itself);
     `Refused` then speaks for every earlier call with that key too: from the second attempt on, a refusal that does not
-    (for wrong credentials, for a key that came with another message) is `RetryAfter`;
+    (for a key that came with another message) is `RetryAfter`, and one for wrong credentials has `provider_fault`;
  8. let cancellation through at once;
  9. hold no lock and no database transaction across a call;
 10. never write a recipient, a rendered part or a secret to a log or into a reason.
@@ -75,11 +75,14 @@ class Refused(Struct, frozen=True, gc=False):
 
     `suppresses` says that it is the address that is at fault for good, so that nothing more is sent to it. `by_key`
     says that it speaks for every earlier call with the key, though the channel as a whole promises nothing of its keys.
+    `provider_fault` says that the provider refuses us (credentials, account) and not the message: another provider of
+    the channel may take it. It says nothing of earlier calls.
     """
 
     reason: str
     suppresses: bool = False
     by_key: bool = False
+    provider_fault: bool = False
 
 
 class RetryAfter(Struct, frozen=True, gc=False):

@@ -10,25 +10,23 @@ import anyio
 import structlog
 from msgspec import structs
 
-from channels.registry import Targets, open_channel, targets_of
 from dispatcher.alerts import SlackAlerts
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import ConfigError
 from dispatcher.base.health import Health
 from dispatcher.base.loop_watch import LoopWatch
 from dispatcher.base.metrics import Metrics
+from dispatcher.channel_opener import ChannelOpener
 from dispatcher.config import fingerprints, logs
-from dispatcher.config.settings import Channel as ChannelSettings
-from dispatcher.config.settings import Config, Faults, Limits
+from dispatcher.config.settings import Config, Limits
 from dispatcher.db import embedded, pooler, tenants
 from dispatcher.db.database import Database
 from dispatcher.db.schema import migrator
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.janitor import Janitor
 from dispatcher.engine.pauses import PauseReader
+from dispatcher.engine.providers.terms import Terms
 from dispatcher.engine.recoverer import Recoverer
-from dispatcher.engine.rules.rates import Rates
-from dispatcher.engine.sender import Terms
 from dispatcher.engine.store import backlog
 from dispatcher.engine.streams import Epoch, unless
 from dispatcher.engine.supervisor import Supervisor
@@ -134,7 +132,8 @@ class App:
                 group.cancel_scope.cancel()
         finally:
             for terms in self._terms.values():
-                await terms.channel.close()
+                for part in terms.parts:
+                    await part.channel.close()
             await self.callers.close()
             await self.database.close()
             if server is not None:
@@ -153,7 +152,7 @@ class App:
         await self.database.persist("failover", self.database.watch)
         await self.database.persist("listen", lambda: pooler.require(self.config.database, self.database))
         for name, settings in self.config.channels.items():
-            self._terms[name] = self._open(name, settings, Rates(self._clock.monotonic(), *settings.rates))
+            self._terms[name] = self._opener().open(name, settings)
 
     async def _require_schema(self) -> None:
         async with self.database.connection() as connection:
@@ -226,12 +225,8 @@ class App:
         joined = self.pipeline is not None and self.pipeline.joined
         return current.number if current is not None and joined and not current.fenced.is_set() else None
 
-    def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
-        named = Targets(self.config.functions, self.config.webhooks)
-        channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options, named)
-        log.debug("channel.opened", channel=name, provider=settings.provider)
-        fingerprint = fingerprints.of_channel(*_made_of(settings, self.config))
-        return Terms(channel, settings, self.config.retry, rates, self.config.instance.licence_seconds, fingerprint)
+    def _opener(self) -> ChannelOpener:
+        return ChannelOpener(self.config, self.database.connection, self._clock)
 
     async def _tick(self) -> None:
         while True:
@@ -305,14 +300,12 @@ class App:
             self._janitor.held_timeouts = {name: seconds for name, seconds in timeouts.items() if seconds}
 
     def _apply_channel(self, name: str, old: Config) -> None:
-        before, settings = old.channels[name], self.config.channels[name]
         terms = self._terms[name]
-        if _made_of(before, old) != _made_of(settings, self.config):
-            self._terms[name] = self._open(name, settings, terms.rates)
-            self._retire(terms)
-        else:
-            terms.settings, terms.retry = settings, self.config.retry
-        terms.rates.tune(self._clock.monotonic(), *settings.rates)
+        self._terms[name] = self._opener().reopen(name, terms, old)
+        kept = self._terms[name].parts
+        for part in terms.parts:
+            if not any(part is one for one in kept):
+                self._retire(part)
 
     def _retire(self, terms: Terms) -> None:
         """Close a channel that was replaced, once its last call has ended."""
@@ -334,9 +327,3 @@ def _receipt_providers(config: Config) -> Providers:
     except ValueError as fault:
         log.error("receipts.certificate_unusable", why=str(fault))  # noqa: TRY400 - the fault is the story
         return configured_providers(**(said | {"ses_topics": "", "ses_certificates": ""}))
-
-
-def _made_of(settings: ChannelSettings, config: Config) -> tuple[str, Mapping[str, object], Faults, dict[str, Any]]:
-    """Return the settings that a channel is made of: a change of them needs another channel."""
-    named = targets_of(settings.provider, Targets(config.functions, config.webhooks))
-    return settings.provider, settings.options, settings.faults, dict(named)

@@ -27,13 +27,14 @@ from dispatcher.engine.claimer import Claimer
 from dispatcher.engine.flusher import Flusher
 from dispatcher.engine.heartbeat import Heartbeat
 from dispatcher.engine.pauses import PauseReader
+from dispatcher.engine.providers.choice import claimable, until_usable
+from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.engine.renderer import Renderer
 from dispatcher.engine.rules.life import Lane
-from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.rules.replica_shares import Shares
 from dispatcher.engine.rules.unsubscribe_links import Links
-from dispatcher.engine.sender import Sender, Terms
+from dispatcher.engine.sender import Sender
 from dispatcher.engine.slow_renderer import SlowRenderer
 from dispatcher.engine.store import instances
 from dispatcher.engine.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens, unless
@@ -88,9 +89,10 @@ class Pipeline:
         for channel, term in terms.items():
             slots = self.senders[channel].slots
             for lane in Lane:
-                state = LaneState(channel, lane, config.claim.lane_capacity, _usable(term.rates, shares, clock), slots)
+                sender = self.senders[channel]
+                state = LaneState(channel, lane, config.claim.lane_capacity, _usable(sender, shares, clock), slots)
                 _agree(state, term, config)
-                state.until_usable = _until_usable(term.rates, clock)
+                state.until_usable = _until_usable(sender, clock)
                 self.lanes.add(state)
         # A reload may raise the capacity of lanes to this.
         self._claimed = Pipe.of(LANE_CAPACITY_MAX * len(list(self.lanes)))
@@ -245,12 +247,24 @@ class Pipeline:
             labels = (state.channel, state.lane.name.lower())
             self._metrics.in_lane.labels(*labels).set(state.outstanding)
             self._metrics.marked.labels(*labels).set(self.senders[state.channel].slots.used[state.lane])
+        for channel, sender in self.senders.items():
+            for provider in sender.terms.several:
+                self._measure(channel, provider, paused=sender.is_paused(provider))
+
+    def _measure(self, channel: str, provider: ProviderTerms, *, paused: bool) -> None:
+        """Count what one of several providers has said, and show whether it may be called."""
+        ready = provider.breaker.wait(self.epoch.clock.monotonic()) <= 0 and not paused
+        self._metrics.provider_ready.labels(channel, provider.name).set(ready)
+        while provider.verdicts:
+            verdict, count = provider.verdicts.popitem()
+            self._metrics.provider_verdicts.labels(channel, provider.name, verdict).inc(count)
 
 
 def _agree(state: LaneState, terms: Terms, config: Config) -> None:
     """Apply its channel's terms to a lane's claims."""
     state.resend = terms.resend
-    state.provider = terms.settings.provider
+    state.provider = terms.parts[0].kind
+    state.pausable = terms.pausable
     # After a fence its owner can go on for as long as a call.
     state.settle_seconds = terms.call_may_last_seconds
     state.object_cache.bytes_max = config.limits.objects_bytes_max
@@ -274,17 +288,18 @@ def _objects(database: Database) -> Objects:
     )
 
 
-def _usable(rates: Rates, shares: Shares, clock: Clock) -> Callable[[], float]:
+def _usable(sender: Sender, shares: Shares, clock: Clock) -> Callable[[], float]:
     def usable() -> float:
         now = clock.monotonic()
-        rates.share(now, shares.current(now))
-        return rates.claimable(now)
+        share = shares.current(now)
+        sender.terms.rates.share(now, share)
+        return claimable(sender.terms, now, share, sender.is_paused)
 
     return usable
 
 
-def _until_usable(rates: Rates, clock: Clock) -> Callable[[], float]:
-    return lambda: rates.wait(clock.monotonic())
+def _until_usable(sender: Sender, clock: Clock) -> Callable[[], float]:
+    return lambda: until_usable(sender.terms, clock.monotonic())
 
 
 async def _watch(task: "asyncio.Task[Any]") -> None:

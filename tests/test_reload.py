@@ -10,13 +10,25 @@ from msgspec import structs
 
 from dispatcher.config.fields import Keys, Leaf, Many, Node, Options, table_of
 from dispatcher.config.rules import relations
-from dispatcher.config.settings import Channel, Config, Database, Faults, Function, Instance, Log, Retry, Webhook
+from dispatcher.config.settings import (
+    Channel,
+    ChannelProvider,
+    Config,
+    Database,
+    Faults,
+    Function,
+    Instance,
+    Log,
+    Retry,
+    Webhook,
+)
 from dispatcher.reload import Changes, diff, is_live, merge
 
 BASE = Config(
     instance=Instance(name="one"),
     functions={"bill": Function(url="https://f.example.org/call")},
     webhooks={"room": Webhook(url="https://h.example.org/room")},
+    channels=Config().channels | {"sms": Channel(providers={"main": ChannelProvider(provider="capture")})},
 )
 # A busy machine is no failure.
 unhurried = settings(deadline=None)
@@ -65,7 +77,8 @@ def _unbounded(plain: dict[str, dict[str, object]]) -> Config:
 def _channel(table: object) -> Channel:
     assert isinstance(table, dict)
     faults = Faults(**table.pop("faults"))
-    return Channel(faults=faults, **table)
+    providers = {name: ChannelProvider(**one) for name, one in table.pop("providers").items()}
+    return Channel(faults=faults, providers=providers, **table)
 
 
 PATHS = sorted(_paths(msgspec.to_builtins(BASE)))
@@ -191,6 +204,8 @@ def test_every_leaf_of_the_schema_is_among_the_tested_paths() -> None:
 
 
 def _star(path: Keys) -> Keys:
+    if "providers" in path:
+        path = (*path[:3], "*", *path[4:])
     return (path[0], "*", *path[2:]) if path[0] in ("channels", "functions", "webhooks") else path
 
 

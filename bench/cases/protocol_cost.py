@@ -121,9 +121,10 @@ def _without_marks() -> None:
         batch: Sequence[Claimed],
         clock: Callable[[], float],
         licence_seconds: float,
+        provider: str,
         same_pauses: Callable[[], bool] = lambda: True,
     ) -> tuple[Licence, dict[int, int]]:
-        del database, epoch, same_pauses
+        del database, epoch, provider, same_pauses
         return marks._mint(clock() + licence_seconds, clock), {item.id: item.used + 1 for item in batch}
 
     marks.mark = mark

@@ -19,7 +19,9 @@ TOKEN = 7
 VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 
 
-Columns = tuple[int, str, str, str, str, str, str, str, int, int, None, None, None, None, None, bool, bool, int]
+Columns = tuple[
+    int, str, str, str, str, str, str, str, int, int, None, None, None, None, None, bool, bool, int, None, None
+]
 
 
 def row(number: int) -> Columns:
@@ -43,6 +45,8 @@ def row(number: int) -> Columns:
         False,
         False,
         1_767_225_600,
+        None,
+        None,
     )
 
 

@@ -150,5 +150,6 @@ def _refused(name: str, message: object, envelope: Envelope, options: ResendOpti
     senders = (options.sender, str(envelope.options.get("from", "")))
     domains = " ".join(sender.rpartition("@")[2] for sender in senders)
     words = redacted(message, [options.api_key, envelope.recipient, *texts(envelope.parts, envelope.options)], domains)
-    field = "options.api_key: " if name in _KEYS else ""
-    return Refused(f"{field}resend says {name}: {words}".removesuffix(": "))
+    about_us = name in _KEYS
+    field = "options.api_key: " if about_us else ""
+    return Refused(f"{field}resend says {name}: {words}".removesuffix(": "), provider_fault=about_us)

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from channels.contract import CUT_OFF, EXPIRED, BaseChannel, Envelope, NotCalled, Refused, Report, RetryAfter, Verdict
 from channels.shared.batch_calls import Calls
+from channels.shared.breaker import Breaker
 from channels.shared.mail.composer import Composed, Composer
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.weight import is_heavy
-from channels.smtp.breaker import Breaker
 from channels.smtp.connect import Connector, Features, NoConnection
 from channels.smtp.message import Work
 from channels.smtp.options import SmtpOptions

@@ -13,6 +13,7 @@ TOO_MUCH = frozenset({b"421", b"450", b"451", b"452"})
 ONE_MAILBOX = ("4.1.", "4.2.")
 POLICY = "4.7."
 TRANSIENT = ord("4")
+NO_LOGIN = b"530"
 
 # What a person can do about it, by code or by enhanced code, the latter first.
 HINTS = {
@@ -48,7 +49,9 @@ def judge(step: Step, lines: list[bytes], recipient: str, domain: str, throttle_
             return Throttled(throttle_seconds, None if step is Step.MAIL else domain)
         return RetryAfter(_reason(step, code, status, lines, recipient))
     suppresses = step in {Step.RCPT, Step.DOT} and status in BAD_ADDRESSES
-    return Refused(_reason(step, code, status, lines, recipient), suppresses)
+    return Refused(
+        _reason(step, code, status, lines, recipient), suppresses, provider_fault=step is Step.MAIL and code == NO_LOGIN
+    )
 
 
 def _too_much(code: bytes, status: str) -> bool:

@@ -50,6 +50,15 @@ class Metrics:
         self.channel_ready = gauge(
             "channel_ready", "1 when the last connection that a channel needed was there, 0 when it was not", "channel"
         )
+        self.provider_ready = gauge(
+            "provider_ready",
+            "Of several providers: 1 while it may be called, 0 while it is paused or broken",
+            "channel",
+            "provider",
+        )
+        self.provider_verdicts = counter(
+            "provider_verdicts", "Of several providers: calls by what they came to", "channel", "provider", "verdict"
+        )
         self.channel_disagrees = gauge(
             "channel_disagrees", "1 while a channel is left to replicas with another provider for it", "channel"
         )

@@ -41,6 +41,11 @@ def of_channel(provider: str, options: Mapping[str, object], faults: Faults, nam
     return f"{provider}:{_hash((_paceless(options), faults, targets))}"
 
 
+def of_several(providers: Mapping[str, str]) -> str:
+    """The same of a channel with several providers, of their names and fingerprints. Their order counts."""
+    return f"{'+'.join(providers)}:{_hash(list(providers.items()))}"
+
+
 def provider_of(fingerprint: str) -> str:
     """The provider of a channel's fingerprint."""
     return fingerprint.partition(":")[0]

@@ -1,6 +1,7 @@
 """The reader: walks the shape of the configuration and the input at once, and collects values and faults."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, structs
@@ -8,8 +9,10 @@ from msgspec import UNSET, Struct, structs
 from dispatcher.base.errors import Fault, did_you_mean, quoted
 from dispatcher.config.fields import Keys, Leaf, Many, Options, Table, dotted, expected, fits, got, table_of
 from dispatcher.config.rules import relations
-from dispatcher.config.settings import CHANNELS, DEFAULT_PROVIDERS, Config
+from dispatcher.config.settings import CHANNELS, DEFAULT_PROVIDERS, Channel, ChannelProvider, Config
 from dispatcher.config.sources import Given
+
+HasProvider = TypeVar("HasProvider", Channel, ChannelProvider)
 
 # Which providers there are, and the struct of each one's options.
 Providers = Mapping[str, type[Struct]]
@@ -19,6 +22,9 @@ BUILT_IN: Mapping[Keys, tuple[str, ...]] = {("channels",): CHANNELS}
 IMPLICIT: Mapping[Keys, Mapping[str, object]] = {
     ("channels", name): {"provider": provider} for name, provider in DEFAULT_PROVIDERS.items()
 }
+
+# What a channel says of its only provider.
+ONE_PROVIDER = ("provider", "options")
 
 
 class Reader:
@@ -33,6 +39,7 @@ class Reader:
     def read(self, raw: Mapping[str, object], providers: Providers) -> Config:
         """The configuration, to be used only if `faults` is empty afterwards."""
         config = msgspec.convert(self._table(table_of(Config), raw, ()), Config)
+        self._check_forms(config, raw)
         self._check_providers(config, providers)
         config = self._with_options(config, providers)
         self._check_relations(config)
@@ -102,16 +109,25 @@ class Reader:
 
     def _with_options(self, config: Config, providers: Providers) -> Config:
         """The configuration with each channel's options, read by the shape that its provider declares."""
-        channels = {
-            name: structs.replace(channel, options=self._provider(providers[channel.provider], ("channels", name)))
-            for name, channel in config.channels.items()
-            if channel.provider in providers and ("channels", name, "provider") not in self._faulty
-        }
-        return structs.replace(config, channels=config.channels | channels)
+        channels = {name: self._channel(channel, name, providers) for name, channel in config.channels.items()}
+        return structs.replace(config, channels=channels)
 
-    def _provider(self, cls: type[Struct], channel: Keys) -> dict[str, object]:
-        """Return the given options of a channel; defaults are the provider's."""
-        at = (*channel, "options")
+    def _channel(self, channel: Channel, name: str, providers: Providers) -> Channel:
+        at = ("channels", name)
+        if not channel.providers:
+            return self._sound(channel, at, providers)
+        several = {key: self._sound(one, (*at, "providers", key), providers) for key, one in channel.providers.items()}
+        return structs.replace(channel, providers=several)
+
+    def _sound(self, one: HasProvider, at: Keys, providers: Providers) -> HasProvider:
+        """Return a channel, or one of its providers, with its options, unless its provider is faulty."""
+        if one.provider not in providers or (*at, "provider") in self._faulty:
+            return one
+        return structs.replace(one, options=self._provider(providers[one.provider], at))
+
+    def _provider(self, cls: type[Struct], table_at: Keys) -> dict[str, object]:
+        """Return the given options of a provider's table; defaults are the provider's."""
+        at = (*table_at, "options")
         table = table_of(cls)
         values = self._table(table, self._options[at], at)
         for keys in self._overrides:
@@ -153,17 +169,33 @@ class Reader:
         self._faulty.add(at)
         self.faults.append(Fault(dotted(at), message))
 
+    def _check_forms(self, config: Config, raw: Mapping[str, object]) -> None:
+        """A channel has a provider, or a table of several."""
+        for name, channel in config.channels.items():
+            for key in ONE_PROVIDER if channel.providers else ():
+                at = ("channels", name, key)
+                if _is_given(raw, at) or any(keys[: len(at)] == at for keys in self._overrides):
+                    of = f"channels.{name}.providers"
+                    self._fault(at, f"is for a channel with one provider, and {of} names several: give it there")
+
     def _check_providers(self, config: Config, providers: Providers) -> None:
         """A provider that does not exist is a fault, also where it is the default."""
         for name, channel in config.channels.items():
-            at = ("channels", name, "provider")
-            if channel.provider in providers or at in self._faulty:
-                continue
-            known = ", ".join(sorted(providers)) or "none"
-            hint = did_you_mean(channel.provider, providers)
-            override = self._overrides.get(at)
-            shown = "" if override and override.hidden else f" {quoted(channel.provider)}"
-            self._fault(at, f"unknown provider{shown}{hint}; known are: {known}{self._origin(at)}")
+            self._check_provider(("channels", name, "provider"), channel.provider, providers)
+            for key, one in channel.providers.items():
+                self._check_provider(("channels", name, "providers", key, "provider"), one.provider, providers)
+
+    def _check_provider(self, at: Keys, provider: str, providers: Providers) -> None:
+        if provider in providers or at in self._faulty:
+            return
+        known = ", ".join(sorted(providers)) or "none"
+        if not provider:
+            self._fault(at, f"is missing; known are: {known}")
+            return
+        override = self._overrides.get(at)
+        shown = "" if override and override.hidden else f" {quoted(provider)}"
+        hint = did_you_mean(provider, providers)
+        self._fault(at, f"unknown provider{shown}{hint}; known are: {known}{self._origin(at)}")
 
     def _check_relations(self, config: Config) -> None:
         """Relations whose keys are all sound: one with a faulty key would judge that key's default."""
@@ -171,6 +203,14 @@ class Reader:
             if not relation.holds and self._faulty.isdisjoint(relation.reads):
                 origins = "".join(self._origin(keys) for keys in relation.reads)
                 self._fault(relation.at, relation.message + origins)
+
+
+def _is_given(raw: object, at: Keys) -> bool:
+    for key in at:
+        if not isinstance(raw, dict) or key not in raw:
+            return False
+        raw = raw[key]
+    return True
 
 
 def _with_implicit(table: object, at: Keys) -> object:

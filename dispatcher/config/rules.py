@@ -19,6 +19,8 @@ HEARTBEATS_PER_LEASE = 2.5
 
 # The provider whose calls are bounded by each function and by their channel.
 FUNCTIONS = "functions"
+# Providers whose recipients are names or numbers of the dispatcher's own.
+ADDRESSED = frozenset({"functions", "webhooks"})
 OUTCOMES = ("refuse", "bounce", "retry", "throttle", "unknown", "hang")
 # A section, a key that must be given where another one is given, and why.
 NEEDED = {
@@ -113,14 +115,26 @@ def _are_certificates(text: str) -> bool:
 
 
 def _channel(section: Keys, channel: Channel) -> Iterator[Relation]:
-    burst = channel.rate_burst
-    yield _relation(
+    yield _burst(section, channel.rate_burst)
+    yield _faults((*section, "faults"), channel.faults)
+    for name, one in channel.providers.items():
+        table = (*section, "providers", name)
+        yield _burst(table, one.rate_burst)
+        yield _relation(
+            table,
+            "provider",
+            one.provider not in ADDRESSED,
+            f"{one.provider} cannot be one of several: its recipients are its own, and no other provider reaches them",
+        )
+
+
+def _burst(section: Keys, burst: float) -> Relation:
+    return _relation(
         section,
         "rate_burst",
         burst == 0 or burst >= 1,
         f"must be 0 or at least 1, or the bucket never holds a whole token, got {burst:g}",
     )
-    yield _faults((*section, "faults"), channel.faults)
 
 
 def _target(section: Keys, target: Function | Webhook) -> Iterator[Relation]:

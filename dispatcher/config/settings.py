@@ -1,6 +1,7 @@
 """The configuration: frozen structs in which every bound has a name, a unit, a range and a default."""
 
 import socket
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -233,10 +234,31 @@ class Faults(Struct, frozen=True, forbid_unknown_fields=True):
     hang: Share = 0.0
 
 
+class ChannelProvider(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the providers of a channel that has several: what it is, its part of the traffic, and its limits."""
+
+    # It has no default: what nobody has chosen sends to nobody.
+    provider: Name = ""
+    # Its part of the deliveries, beside the weights of the others. All 0: the first provider gets all.
+    weight: Annotated[float, Meta(ge=0, le=1_000)] = 0.0
+    # As those of a channel.
+    rate_per_second: Rate = 0.0
+    rate_burst: Rate = 0.0
+    # After so many failed calls in a row, and at once where it refuses us or cannot be reached, the others get its
+    # deliveries for so long; then one delivery tries it again. The time doubles up to ten minutes.
+    breaker_failures: Annotated[int, Meta(ge=1, le=1_000)] = 10
+    breaker_seconds: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    options: Annotated[dict[Name, Option], Meta(max_length=64)] = {}
+
+
 class Channel(Struct, frozen=True, forbid_unknown_fields=True):
-    """One channel: its provider and its limits."""
+    """One channel: its provider or its providers, and its limits."""
 
     provider: Name = "capture"
+    # In place of `provider` and `options`: several, by names of one's own. A name stands for an account.
+    providers: Annotated[dict[Name, ChannelProvider], Meta(max_length=8)] = {}
+    # Deliveries over the rate of their provider, or while it asks to be left alone, go to the next one; else they wait.
+    overflow: bool = False
     # Deliveries that may be between mark and result: what a kill can leave held. Lanes share it.
     marked_max: Annotated[int, Meta(ge=3, le=10_000)] = 500
     # Tokens a second and the size of the bucket; 0 is no limit. In any second at most their sum is sent. A burst of 0
@@ -258,6 +280,18 @@ class Channel(Struct, frozen=True, forbid_unknown_fields=True):
     def rates(self) -> tuple[float, float, float, float]:
         """Tokens a second and the bucket, then those of each tenant and each domain."""
         return self.rate_per_second, self.rate_burst, self.tenant_rate_per_second, self.domain_rate_per_second
+
+    @property
+    def each_provider(self) -> Mapping[str, ChannelProvider]:
+        """Its providers by name, in their order; a single one is called as what it is."""
+        if self.providers:
+            return self.providers
+        return {self.provider: ChannelProvider(self.provider, options=self.options)}
+
+    @property
+    def pausable(self) -> tuple[tuple[str, ...], ...]:
+        """The names by which a pause may mean each of its providers."""
+        return tuple((name, one.provider) for name, one in self.each_provider.items())
 
 
 class Function(Struct, frozen=True, forbid_unknown_fields=True):

@@ -42,6 +42,18 @@ SELECT s.id FROM dispatcher.delivery_state s
 -- After an unknown attempt only a provider's key, the channel's at_least_once or an operator allows another.
 SELECT delivery_id AS id FROM dispatcher.delivery_attempts WHERE outcome = 'unknown' AND resent_by IS NULL;
 
+-- name: unknown_attempts_stay_with_their_provider
+-- What may have gone out by one provider is not sent by another, unless an operator has sent it again.
+SELECT u.delivery_id AS id
+  FROM dispatcher.delivery_attempts u JOIN dispatcher.delivery_state s ON s.id = u.delivery_id
+  LEFT JOIN dispatcher.delivery_attempts n ON n.delivery_id = u.delivery_id AND n.attempt = u.attempt + 1
+ WHERE u.outcome = 'unknown' AND u.resent_by IN ('key', 'at_least_once')
+   AND (n.attempt IS NOT NULL OR s.marked AND s.attempt = u.attempt + 1)
+   AND u.provider IS DISTINCT FROM CASE WHEN n.attempt IS NOT NULL THEN n.provider ELSE s.provider END
+   AND NOT EXISTS (SELECT FROM dispatcher.operator_actions o
+                    WHERE o.delivery_id = u.delivery_id AND o.at >= u.ended_at
+                      AND o.action IN ('reopen', 'settle_requeue'));
+
 -- name: what_may_have_gone_out_has_not_failed
 -- After an unknown attempt only its provider or an operator can say that nothing was sent.
 SELECT s.id FROM dispatcher.delivery_state s

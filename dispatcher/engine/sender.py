@@ -10,17 +10,15 @@ from functools import partial
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from msgspec import Struct
 
-from channels.contract import Accepted, Channel, Envelope, Licence, NotCalled, Throttled, Unknown, Unready, Verdict
+from channels.contract import Accepted, Envelope, Licence, NotCalled, Throttled, Unknown, Unready, Verdict
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced, PausesChanged
-from dispatcher.config.settings import Channel as Settings
-from dispatcher.config.settings import Retry
 from dispatcher.db.database import PASSING_OR_CANCELLED
+from dispatcher.engine.providers.choice import choose, next_is_ready
+from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules import retry
-from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Resend, Succeeded
-from dispatcher.engine.rules.rates import Rates
+from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Succeeded
 from dispatcher.engine.slots import Slots
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
@@ -40,34 +38,6 @@ TOKEN_WAIT_SECONDS = 0.001
 # and takes along what comes until then.
 MARKS_AT_ONCE = 4
 MARK_BESIDE_MIN = 50
-
-
-class Terms(Struct, eq=False):
-    """The settings that a reload may change while the sender runs. `calls` counts the calls under way on them."""
-
-    channel: Channel
-    settings: Settings
-    retry: Retry
-    rates: Rates
-    licence_seconds: float
-    # The settings that replicas must have in common.
-    fingerprint: str = ""
-    calls: int = 0
-
-    @property
-    def resend(self) -> Resend:
-        """Whether an unknown attempt may be sent again, and until how long after the first mark under its key."""
-        # A mark reaches its provider a licence and a call later at most: the key is known until then.
-        usable = self.channel.idempotency_key_seconds - self.call_may_last_seconds
-        keyed = self.channel.keyed_recipients
-        if usable > 0:
-            return Resend("key", None if usable == float("inf") else usable, keyed)
-        return Resend("at_least_once" if self.settings.at_least_once else None, None, keyed)
-
-    @property
-    def call_may_last_seconds(self) -> float:
-        """From the mark on: a call begins within its licence and ends within its time-out."""
-        return self.licence_seconds + self.settings.call_seconds_max
 
 
 class Sender:
@@ -115,7 +85,7 @@ class Sender:
     def _may_mark(self, terms: Terms) -> bool:
         """Return whether deliveries may be marked now on these terms. Asked again after each wait."""
         ending = self.draining.is_set() or self._epoch.fenced.is_set() or self.name in self._epoch.blocked
-        return not ending and not self._epoch.pauses().stops(self.name, terms.settings.provider)
+        return not ending and not self._epoch.pauses().stops(self.name, terms.pausable)
 
     def _gather(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return a batch with those that came behind it: a mark of 20 costs as much as one of 200."""
@@ -176,12 +146,49 @@ class Sender:
         # From here on a reload must not close the channel under our feet.
         terms.calls += 1
         try:
-            if batch and await self._ready(state, batch, terms):
+            if terms.several:
+                await self._share_out(state, batch, terms, calls)
+            elif batch and (back := await self._unready(batch, terms)) is not None:
+                self._uncalled(state, batch, back)
+            elif batch:
                 await self._mark(state, self._not_parked(state, batch), terms, calls)
         finally:
             terms.calls -= 1
             self._marking[state.lane] -= 1
             self._marked[state.lane].set()
+
+    async def _share_out(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
+        """Choose the providers of deliveries, and mark them for each; a provider that hangs delays no other."""
+        now = self._clock.monotonic()
+        chosen = choose(terms, batch, now, self._epoch.shares.current(now), self.is_paused)
+        for one, wait in chosen.late:
+            self._uncalled(state, [one], Back(wait, "its provider is busy, paused or broken"))
+        async with anyio.create_task_group() as begun:
+            for provider, some in chosen.groups:
+                begun.start_soon(self._begin_at, state, some, terms, provider, calls)
+
+    async def _begin_at(
+        self, state: LaneState, batch: Sequence[Rendered], terms: Terms, provider: ProviderTerms, calls: TaskGroup
+    ) -> None:
+        """Mark deliveries for one of several providers, or, where it is not ready, share them out to the others."""
+        provider.calls += 1
+        try:
+            back = await self._unready(batch, provider)
+            if back is None:
+                await self._mark(state, self._not_parked(state, batch), provider, calls)
+                return
+        finally:
+            provider.calls -= 1
+        if back.delay_seconds == 0.0:
+            self._uncalled(state, batch, back, provider)
+            return
+        provider.rates.give_back(len(batch))
+        provider.unready(self._clock.monotonic(), back.why)
+        await self._share_out(state, batch, terms, calls)
+
+    def is_paused(self, provider: ProviderTerms) -> bool:
+        """Return whether one of several providers is paused."""
+        return self._epoch.pauses().stops(self.name, provider.pausable)
 
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
         batch = self._newest(state, batch)
@@ -198,10 +205,11 @@ class Sender:
                     [one.item for one in batch],
                     self._clock.boottime,
                     terms.licence_seconds,
+                    terms.provider,
                     lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.blocked,
                 )
         except PausesChanged:
-            self._uncalled(state, batch, Back(0.0, "paused"))
+            self._uncalled(state, batch, Back(0.0, "paused"), terms)
             return
         except Fenced:
             self._epoch.fenced.set()
@@ -268,26 +276,24 @@ class Sender:
                 self._settle(state, min(other, one, key=lambda each: each.item.token), Lost())
         return batch if len(newest) == len(batch) else list(newest.values())
 
-    async def _ready(self, state: LaneState, batch: Sequence[Rendered], terms: Terms) -> bool:
-        """Return whether a connection is ready: without it nothing is marked."""
-        back = Back(UNREADY_WAIT_SECONDS, "no connection to the provider")
+    async def _unready(self, batch: Sequence[Rendered], terms: Terms) -> Back | None:
+        """Return None where a connection is ready; without it nothing is marked."""
         try:
             async with asyncio.timeout(terms.settings.call_seconds_max):
                 await terms.channel.prepare(len(batch))
             self._metrics.channel_ready.labels(self.name).set(1)
             # A reload meanwhile may have replaced the channel: others would not call the old provider any more.
-            if self._may_mark(terms) and terms is self.terms:
-                return True
-            back = Back(0.0, "draining, paused or reloaded")
+            if self._may_mark(terms) and any(terms is part for part in self.terms.parts):
+                return None
+            return Back(0.0, "draining, paused or reloaded")
         except (Unready, OSError) as trouble:  # a time-out is an OSError
             self._metrics.channel_ready.labels(self.name).set(0)
             why = {"reason": str(trouble)} if isinstance(trouble, Unready) else {"error": type(trouble).__name__}
-            log.warning("channel.unready", channel=self.name, **why)
+            log.warning("channel.unready", channel=self.name, provider=terms.provider, **why)
         except Exception:
             # A channel's bug is its own, here as in the call.
-            log.exception("channel.raised", channel=self.name)
-        self._uncalled(state, batch, back)
-        return False
+            log.exception("channel.raised", channel=self.name, provider=terms.provider)
+        return Back(UNREADY_WAIT_SECONDS, "no connection to the provider")
 
     async def _call(
         self, state: LaneState, terms: Terms, envelopes: list[Envelope], marked: dict[int, Rendered]
@@ -327,23 +333,42 @@ class Sender:
             log.error("channel.reported_twice", channel=self.name, delivery_id=envelope.delivery_id)
             return
         if type(verdict) is Accepted:
+            if type(terms) is ProviderTerms:
+                terms.accepted()
             self._settle(state, one, Succeeded(verdict.provider_message_id, verdict.data))
             return
         now = self._clock.monotonic()
+        another = self._note(now, one, terms, verdict) if type(terms) is ProviderTerms else None
         if type(verdict) is Throttled:
-            self.terms.rates.close(now, retry.requested_seconds(verdict.seconds), verdict.domain)
+            # Domains are the channel's, whichever provider says it.
+            rates = self.terms.rates if verdict.domain else terms.rates
+            rates.close(now, retry.requested_seconds(verdict.seconds), verdict.domain)
         elif type(verdict) is NotCalled:
-            self.terms.rates.give_back(1)
+            self._give_back(1, terms)
         used = one.item.used + 1
         policy, item = terms.retry, one.item
         spread = random.uniform(0, policy.jitter) if policy.jitter else 0.0  # noqa: S311 - spreads retries, hides nothing
         wait = retry.wait_seconds(used, policy.base_seconds, policy.cap_seconds, spread)
-        self._settle(state, one, retry.decide(verdict, used, item.max_attempts, wait, terms.resend, item.recipient))
+        allowed = used, item.max_attempts, wait, terms.resend, item.recipient
+        self._settle(state, one, retry.decide(verdict, *allowed, another))
 
-    def _uncalled(self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome) -> None:
-        """Settle deliveries that have tokens of the provider's bucket, and give those back."""
-        self.terms.rates.give_back(len(batch))
+    def _note(self, now: float, one: Rendered, terms: ProviderTerms, verdict: Verdict) -> bool:
+        """Note what a verdict says about one of several providers; return whether another may take the delivery."""
+        terms.judge(now, verdict)
+        ending = self.draining.is_set() or self._epoch.fenced.is_set()
+        return not ending and next_is_ready(self.terms, one.item, terms.provider, self.is_paused)
+
+    def _uncalled(
+        self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome, terms: Terms | None = None
+    ) -> None:
+        """Settle deliveries that have tokens of the channel's bucket, and of its provider's, and give those back."""
+        self._give_back(len(batch), terms or self.terms)
         self._settle_all(state, batch, outcome)
+
+    def _give_back(self, tokens: int, terms: Terms) -> None:
+        self.terms.rates.give_back(tokens)
+        if terms.rates is not self.terms.rates:
+            terms.rates.give_back(tokens)
 
     def _settle_all(self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome) -> None:
         for one in batch:

@@ -73,6 +73,8 @@ class LaneState:
         self.promised_after = 0
         self.settle_seconds = 60.0
         self.provider = ""
+        # The names by which a pause may mean each of its providers.
+        self.pausable: Sequence[Sequence[str]] = ()
         # Seconds until its rate limits let a delivery through.
         self.until_usable: Callable[[], float] = lambda: 0.0
         self.pipe = Pipe.of(LANE_CAPACITY_MAX)
@@ -241,4 +243,4 @@ class Epoch(Struct, frozen=True, eq=False):
 
     def is_stopped(self, state: LaneState) -> bool:
         """Return whether a lane's channel is blocked or paused."""
-        return state.channel in self.blocked or self.pauses().stops(state.channel, state.provider)
+        return state.channel in self.blocked or self.pauses().stops(state.channel, state.pausable)

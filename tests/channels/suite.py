@@ -50,7 +50,7 @@ class Post:
     async def _seal(
         self, items: Sequence[Claimed], clock: Callable[[], float], options: dict[str, Any]
     ) -> list[Envelope]:
-        licence, attempts = await marks.mark(self.scene.database, self.scene.epoch, items, clock, 10.0)
+        licence, attempts = await marks.mark(self.scene.database, self.scene.epoch, items, clock, 10.0, "capture")
         # A mailbox tells deliveries apart by their subjects.
         rendered = [
             Rendered(

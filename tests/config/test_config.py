@@ -20,6 +20,7 @@ from dispatcher.config.settings import (
     Alerts,
     Api,
     Channel,
+    ChannelProvider,
     Config,
     Database,
     Faults,
@@ -38,6 +39,7 @@ class Nothing(Struct, frozen=True):
 PROVIDERS: dict[str, type[Struct]] = dict.fromkeys(("capture", "blackhole", "smtp", "webhooks"), Nothing)
 URL = "https://f.example.org/call"
 CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
+SEVERAL = Channel(providers={"email": ChannelProvider(provider="capture")})
 POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
 TOLD = Alerts(slack=URL, allow_addresses="10.0.0.0/8", environment="staging")
 LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
@@ -111,6 +113,8 @@ def test_the_annotated_file_is_the_defaults() -> None:
 def test_the_annotated_file_names_every_key() -> None:
     named = {("functions", "email", *keys[2:]) if keys[0] == "functions" else keys for keys in _named()}
     named = {("webhooks", "email", *keys[2:]) if keys[0] == "webhooks" else keys for keys in named}
+    named = {(*keys[:3], "email", *keys[4:]) if "providers" in keys else keys for keys in named}
+    named = {("channels", "email", *keys[2:]) if keys[0] == "channels" else keys for keys in named}
     # The default is the host's name, which no file can state: there it is a comment.
     assert re.search(r"^# name = ", ANNOTATED.read_text(encoding="utf-8"), re.MULTILINE)
     assert named == LEAVES.keys() - {("instance", "name")}
@@ -119,6 +123,8 @@ def test_the_annotated_file_names_every_key() -> None:
 def test_commented_options_of_the_annotated_file_are_the_defaults() -> None:
     shown = loaded(_shown())
     (function,), (webhook,) = shown.functions.values(), shown.webhooks.values()
+    (provider,) = shown.channels["sms"].providers.values()
+    assert provider == ChannelProvider(provider="capture")
     assert function == Function(url=function.url)
     assert webhook == Webhook(url=webhook.url)
 
@@ -193,6 +199,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
         alerts=TOLD,
         functions=CALLED,
         webhooks=POSTED,
+        channels={"email": SEVERAL if "providers" in keys else Channel()},
     )
     value = msgspec.to_builtins(there)
     for key in keys:
@@ -211,7 +218,9 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
 
 
 def _target(keys: Keys) -> dict[str, str]:
-    """The required options of a function or a webhook."""
+    """The required options of a function, a webhook or a provider."""
+    if "providers" in keys:
+        return {"DISPATCHER_CHANNELS__EMAIL__PROVIDERS__EMAIL__PROVIDER": "capture"}
     return {f"DISPATCHER_{keys[0].upper()}__EMAIL__URL": URL} if keys[0] in ("functions", "webhooks") else {}
 
 

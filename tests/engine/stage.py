@@ -15,9 +15,9 @@ from dispatcher.config import fingerprints
 from dispatcher.config.settings import Channel, Config, Flush, Instance
 from dispatcher.db import checks
 from dispatcher.engine.pauses import PauseReader
+from dispatcher.engine.providers.terms import Terms
 from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.rates import Rates
-from dispatcher.engine.sender import Terms
 from dispatcher.engine.store import instances
 from dispatcher.features.deliveries.store import New, insert
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
@@ -234,6 +234,8 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         watched=False,
         expired=given.pop("expired", False),
         dated=0,
+        bound_to=given.pop("bound_to", None),
+        passed_by=given.pop("passed_by", None),
         token=token,
         channel=given.pop("channel", "sms"),
         lane=lane,

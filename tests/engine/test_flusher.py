@@ -27,7 +27,7 @@ async def taken(stage: Stage, number: int, mark: bool = True) -> list[Claimed]:
     epoch.tokens.claimed(token, number)
     epoch.lanes["sms", Lane.NORMAL].outstanding += number
     if mark:
-        await marks.mark(stage.database, epoch.number, items, epoch.clock.boottime, 60.0)
+        await marks.mark(stage.database, epoch.number, items, epoch.clock.boottime, 60.0, "capture")
     return items
 
 

@@ -157,7 +157,7 @@ async def test_a_mark_that_waited_for_a_connection_is_not_made_when_the_pauses_h
             for _ in range(4):
                 await taken.enter_async_context(saturated.connection())
             marking = asyncio.create_task(
-                marks.mark(saturated, scene.epoch, items, clock, 60.0, lambda: not changed.is_set())
+                marks.mark(saturated, scene.epoch, items, clock, 60.0, "capture", lambda: not changed.is_set())
             )
             await waiting.wait()
             changed.set()
@@ -172,5 +172,5 @@ async def test_a_licence_counts_from_before_the_mark(scene: Scene) -> None:
     await scene.write(1)
     items = await scene.claim()
     times = iter([100.0, 150.0, 159.9, 160.0])
-    licence, _ = await marks.mark(scene.database, scene.epoch, items, lambda: next(times), 60.0)
+    licence, _ = await marks.mark(scene.database, scene.epoch, items, lambda: next(times), 60.0, "capture")
     assert [licence.expired() for _ in range(3)] == [False, False, True]

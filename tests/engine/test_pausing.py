@@ -208,7 +208,7 @@ async def _resume(stage: Stage, chosen: Sequence[Pause], run: int) -> None:
 
 def _marked(stage: Stage, asked: int) -> set[int]:
     """The marks that were requested after so many."""
-    return {one for _, ids, _ in stage.database.arguments("marks.mark")[asked:] for one in ids}  # type: ignore[attr-defined]  # a list
+    return {one for _, ids, *_ in stage.database.arguments("marks.mark")[asked:] for one in ids}  # type: ignore[attr-defined]  # a list
 
 
 @pytest.mark.parametrize("chosen", PAUSES.values(), ids=PAUSES)

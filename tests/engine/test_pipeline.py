@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import RestartBudgetSpent
 from dispatcher.config.settings import Supervisor as Budget
+from dispatcher.engine.providers.terms import Terms
 from dispatcher.engine.renderer import Renderer
-from dispatcher.engine.sender import Terms
 from dispatcher.engine.store import instances
 from dispatcher.engine.supervisor import Supervisor
 from tests.engine.stage import CONFIG, INSTANCE, Script, Stage, channel

@@ -3,10 +3,10 @@
 from itertools import pairwise
 
 from dispatcher.config.settings import Channel, Retry
+from dispatcher.engine.providers.terms import Terms
 from dispatcher.engine.rules.life import Resend
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.rules.replica_shares import NEWCOMER_BEATS, STALE_BEATS, Shares
-from dispatcher.engine.sender import Terms
 from tests.engine.stage import Script, claimed
 
 BEAT = 2.0

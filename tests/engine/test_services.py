@@ -125,7 +125,7 @@ async def test_controls_are_read_after_a_notification(stage: Stage) -> None:
     try:
         await pauses.pause(stage.database, "channel", "sms", "test", "test")
         stage.controls.changed.set()
-        await until(lambda: stage.controls.pauses.stops("sms", ""), "it is known")
+        await until(lambda: stage.controls.pauses.stops("sms", ()), "it is known")
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -18,6 +18,7 @@ OUTSIDE = {
     "dispatcher",
     "dispatcher.__main__",
     "dispatcher.app",
+    "dispatcher.channel_opener",
     "dispatcher.commands",
     "dispatcher.endpoints",
     "dispatcher.pipeline",

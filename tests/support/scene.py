@@ -38,6 +38,8 @@ class Scene:
         self.epoch = random.SystemRandom().randrange(1, 1 << Tokens.EPOCH_BITS)
         self.tokens = Tokens(self.epoch)
         self.licence_seconds = 60.0
+        # For which it marks: as that of a pipeline of the tests.
+        self.provider = "capture"
 
     @classmethod
     async def open(cls, database: Database) -> "Scene":
@@ -90,7 +92,7 @@ class Scene:
 
     async def licensed(self, items: Sequence[Claimed]) -> tuple[Licence, dict[int, int]]:
         """Mark; answers the licence as well."""
-        return await marks.mark(self.database, self.epoch, items, boottime, self.licence_seconds)
+        return await marks.mark(self.database, self.epoch, items, boottime, self.licence_seconds, self.provider)
 
     async def marked(self, deliveries_count: int = 1, resend: Resend = HOLD, **fields: Any) -> list[Claimed]:
         """Deliveries that were written, claimed and marked."""

@@ -36,11 +36,13 @@ RECIPIENT_CHARACTERS_MAX = 2_000
 
 class Resend(Struct, frozen=True):
     """Whether an unknown attempt may be sent again: why, and for how long its provider knows the key. The
-    `keyed_recipients` know every key that they were given, whatever their provider does."""
+    `keyed_recipients` know every key that they were given, whatever their provider does. `provider_keys`: of a channel
+    with several providers, those that know keys, and for how long (None: for ever)."""
 
     by: ResendBy | None = None
     key_seconds: float | None = None
     keyed_recipients: frozenset[str] = frozenset()
+    provider_keys: Mapping[str, float | None] | None = None
 
 
 class PoisonStep(Struct, frozen=True):
@@ -63,7 +65,8 @@ STORED = "v:"
 class Claimed(Struct, frozen=True, gc=False):
     """One delivery as its claim handed it over. `used` counts the attempts before this one; `watched`: some address is
     suppressed, so that this one's must be looked up; `dated`: when it was due or written, the later of both, in seconds
-    since 1970; `template`: Liquid by part as JSON, or the key of a stored version."""
+    since 1970; `template`: Liquid by part as JSON, or the key of a stored version. `bound_to`: the provider of an
+    unknown attempt, and the only one that it may go to; `passed_by`: the provider that has just passed it on."""
 
     id: int
     tenant_id: str
@@ -86,6 +89,8 @@ class Claimed(Struct, frozen=True, gc=False):
     watched: bool
     expired: bool
     dated: int
+    bound_to: str | None
+    passed_by: str | None
     token: int
     channel: str
     lane: Lane
@@ -116,19 +121,23 @@ class Skipped(Struct, frozen=True, gc=False):
 
 
 class Again(Struct, frozen=True, gc=False):
-    """The attempt is used up, and another follows; after an unknown attempt only where `resend` allows it."""
+    """The attempt is used up, and another follows; after an unknown attempt only where `resend` allows it. One that is
+    `passed` on to the channel's next provider does not count."""
 
     delay_seconds: float
     reason: str
     resend: Resend | None = None
+    passed: bool = False
 
 
 class Back(Struct, frozen=True, gc=False):
-    """Nothing was called: it goes back as if it had not been claimed, and is due after the delay."""
+    """Nothing was called: it goes back as if it had not been claimed, and is due after the delay; `passed` on to the
+    channel's next provider, where its own had no time for it."""
 
     delay_seconds: float
     why: str
     throttled: bool = False
+    passed: bool = False
 
 
 class Parked(Struct, frozen=True, gc=False):

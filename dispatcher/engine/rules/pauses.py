@@ -1,6 +1,6 @@
 """Pauses of operators, and whether one applies to a delivery."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -53,9 +53,12 @@ class Pauses(Struct, frozen=True):
     # By tenant and workspace.
     places: Mapping[tuple[str, str], Inside] = field(default_factory=dict)
 
-    def stops(self, channel: str, provider: str) -> bool:
-        """Whether a whole channel stands still."""
-        return channel in self.channels or provider in self.providers
+    def stops(self, channel: str, providers: Sequence[Sequence[str]]) -> bool:
+        """Whether a whole channel stands still: it, or each of its providers, by any of that one's names."""
+        if not self.providers:
+            return channel in self.channels
+        stopped = (any(name in self.providers for name in names) for names in providers)
+        return channel in self.channels or (bool(providers) and all(stopped))
 
     def parks(self, item: Claimed) -> int | None:
         """The pause that a delivery of a running channel waits for."""

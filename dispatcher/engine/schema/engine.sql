@@ -43,13 +43,17 @@ CREATE TABLE dispatcher.claims (
     resend_by        text CHECK (resend_by IN ('key', 'at_least_once')),
     key_seconds      double precision,
     settle_seconds   double precision NOT NULL DEFAULT 60,
-    keyed_recipients text[] NOT NULL DEFAULT '{}'
+    keyed_recipients text[] NOT NULL DEFAULT '{}',
+    provider_keys    jsonb
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 COMMENT ON COLUMN dispatcher.claims.resend_by IS 'why an unknown attempt may be sent again; null: it is held';
 COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long after its first use a key is used again; null: no key, or for ever';
 COMMENT ON COLUMN dispatcher.claims.settle_seconds IS 'how long a call may outlive its dead owner''s fence';
 COMMENT ON COLUMN dispatcher.claims.keyed_recipients IS
     'recipients that de-duplicate by the key though their channel does not promise it: what is unknown is sent again';
+
+COMMENT ON COLUMN dispatcher.claims.provider_keys IS
+    'of a channel with several providers: those that know keys, each with key_seconds (null: for ever)';
 
 -- Write what an instance has for its channels, and decide which of them it yields; answers those, each with the name and
 -- the provider of an instance that it yields to.
@@ -124,7 +128,8 @@ DECLARE
 BEGIN
     claims := 0; requeued := 0; retried := 0; held := 0; poisoned := 0;
     FOR orphan IN
-        SELECT c.token, c.ids, c.resend_by, c.key_seconds, c.settle_seconds, c.keyed_recipients FROM dispatcher.claims c
+        SELECT c.token, c.ids, c.resend_by, c.key_seconds, c.settle_seconds, c.keyed_recipients, c.provider_keys
+          FROM dispatcher.claims c
          WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = c.epoch)
            AND EXISTS (SELECT FROM dispatcher.delivery_state s
                         WHERE s.id = ANY (c.ids) AND s.token = c.token AND s.status = 'queued' AND NOT s.held)
@@ -150,10 +155,14 @@ BEGIN
         requeued := requeued + moved;
 
         WITH again AS (
-            SELECT s.id, s.attempt,
-                   CASE WHEN d.recipient = ANY (orphan.keyed_recipients) THEN 'key' ELSE orphan.resend_by END AS resent_by
+            SELECT s.id, s.attempt, s.provider,
+                   CASE WHEN d.recipient = ANY (orphan.keyed_recipients) OR orphan.provider_keys ? s.provider THEN 'key'
+                        ELSE orphan.resend_by END AS resent_by,
+                   CASE WHEN orphan.provider_keys ? s.provider THEN (orphan.provider_keys ->> s.provider)::float8
+                        ELSE orphan.key_seconds END AS key_seconds
               FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id)
-             WHERE (orphan.resend_by IS NOT NULL OR d.recipient = ANY (orphan.keyed_recipients))
+             WHERE (orphan.resend_by IS NOT NULL OR d.recipient = ANY (orphan.keyed_recipients)
+                    OR orphan.provider_keys ? s.provider)
                AND s.id = ANY (orphan.ids) AND s.token = orphan.token
                AND s.status = 'queued' AND s.marked AND NOT s.held AND s.attempt - s.attempt_base < d.max_attempts
                AND NOT EXISTS (SELECT FROM dispatcher.runs r WHERE r.id = s.wakes AND r.status IN ('failed', 'cancelled'))
@@ -163,12 +172,13 @@ BEGIN
                SET ready = true, token = NULL, marked = false, error = 'unknown: the owner died during the call',
                    settle_after = statement_timestamp() + make_interval(secs => orphan.settle_seconds),
                    resend_until = least(s.resend_until, coalesce(
-                       s.key_used_at + make_interval(secs => orphan.key_seconds), 'infinity'))
+                       s.key_used_at + make_interval(secs => again.key_seconds), 'infinity'))
               FROM again WHERE s.id = again.id
         ), kept AS (
-            INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
+            INSERT INTO dispatcher.delivery_attempts
+                   (delivery_id, token, attempt, outcome, next_at, reason, resent_by, provider)
             SELECT id, orphan.token, attempt, 'unknown', statement_timestamp(), 'the owner died during the call',
-                   resent_by
+                   resent_by, provider
               FROM again
         )
         SELECT count(*) INTO moved FROM again;
@@ -184,6 +194,13 @@ BEGIN
     IF requeued + retried > 0 THEN PERFORM pg_notify('dispatcher_work', ''); END IF;
     RETURN NEXT;
 END $$;
+
+-- The provider of an attempt: of one that was kept, by its token; else that of the delivery's last mark.
+CREATE FUNCTION dispatcher.provider_of(p_id bigint, p_token bigint, p_last text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce((SELECT a.provider FROM dispatcher.delivery_attempts a
+                      WHERE a.delivery_id = p_id AND a.token = p_token ORDER BY a.attempt DESC LIMIT 1), p_last)
+$$;
 
 -- What a result still does when the claim behind it no longer owns the delivery: writes are fenced, evidence never is.
 -- Returns, per delivery:
@@ -208,8 +225,9 @@ BEGIN
     ours := was.held AND was.token = p_token;
     IF ours AND p_verdict IN ('retry', 'not_called') THEN
         IF p_verdict = 'retry' THEN
-            INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason)
-            VALUES (p_id, p_token, was.attempt, 'retry', greatest(was.run_at, statement_timestamp()), p_reason);
+            INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, provider)
+            VALUES (p_id, p_token, was.attempt, 'retry', greatest(was.run_at, statement_timestamp()), p_reason,
+                    was.provider);
         END IF;
         UPDATE dispatcher.delivery_state
            SET ready = true, held = false, held_at = NULL, settle_after = NULL, marked = false, token = NULL,
@@ -238,7 +256,8 @@ BEGIN
     UPDATE dispatcher.delivery_state
        SET status = p_status, ready = false, held = false, held_at = NULL, settle_after = NULL, token = p_token,
                finished_at = statement_timestamp(),
-           provider_message_id = p_provider_message_id, error = p_reason
+           provider_message_id = p_provider_message_id, error = p_reason,
+           provider = dispatcher.provider_of(p_id, p_token, provider)
      WHERE id = p_id;
     RETURN 'resolved';
 END $$;

@@ -56,8 +56,8 @@ BEGIN
     IF was.error = 'erased' THEN RETURN 'erased'; END IF;
     IF EXISTS (SELECT FROM dispatcher.deliveries d WHERE d.id = p_id AND d.ended IS NOT NULL) THEN RETURN 'never queued'; END IF;
     IF was.marked THEN
-        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, reason)
-        VALUES (p_id, was.token, was.attempt, was.status, was.finished_at, was.error)
+        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, ended_at, reason, provider)
+        VALUES (p_id, was.token, was.attempt, was.status, was.finished_at, was.error, was.provider)
         ON CONFLICT DO NOTHING;
     END IF;
     INSERT INTO dispatcher.reopened_ends (delivery_id, ended_at, attempt, called, status, error)
@@ -95,8 +95,8 @@ BEGIN
     IF was.settle_after > statement_timestamp() THEN RETURN 'early'; END IF;
     IF p_as = 'requeue' THEN
         SELECT max_attempts INTO allowed FROM dispatcher.deliveries WHERE id = p_id;
-        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
-        SELECT p_id, was.token, was.attempt, 'unknown', statement_timestamp(), was.error, 'operator'
+        INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by, provider)
+        SELECT p_id, was.token, was.attempt, 'unknown', statement_timestamp(), was.error, 'operator', was.provider
          WHERE was.marked;
         UPDATE dispatcher.delivery_state
            SET ready = true, marked = false, held = false, token = NULL, held_at = NULL, settle_after = NULL,

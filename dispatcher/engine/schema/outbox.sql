@@ -116,8 +116,10 @@ CREATE TABLE dispatcher.delivery_state (
     ready               boolean NOT NULL,
     marked              boolean NOT NULL DEFAULT false,
     held                boolean NOT NULL DEFAULT false,
+    passed              boolean NOT NULL DEFAULT false,
     channel             text NOT NULL,
     status              text NOT NULL DEFAULT 'queued',
+    provider            text,
     provider_message_id text,
     error               text,
     expires_at          timestamptz,
@@ -143,10 +145,14 @@ CREATE TABLE dispatcher.delivery_state (
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0
 );
+COMMENT ON COLUMN dispatcher.delivery_state.provider IS
+    'the provider of its last mark; while an attempt is unknown (resend_until), the only one that it may go to';
+COMMENT ON COLUMN dispatcher.delivery_state.passed IS 'that provider has not taken it, and the next one of its channel is to';
 COMMENT ON COLUMN dispatcher.delivery_state.key_used_at IS 'its first mark, since when its provider may know its key';
 COMMENT ON COLUMN dispatcher.delivery_state.resend_until IS
     'until when an unknown attempt may be sent again by itself; infinity: for ever; null: no attempt is unknown';
-COMMENT ON COLUMN dispatcher.delivery_state.attempt_base IS 'attempts that were used up before an operator reopened it';
+COMMENT ON COLUMN dispatcher.delivery_state.attempt_base IS
+    'attempts that do not count: those before an operator reopened it, and those of providers that passed it on';
 COMMENT ON COLUMN dispatcher.delivery_state.recoveries IS 'how often it was taken from an owner that had died';
 COMMENT ON COLUMN dispatcher.delivery_state.settle_after IS 'until then a call of a dead owner may still be going on';
 COMMENT ON COLUMN dispatcher.delivery_state.throttled_since IS 'when it was first put off by a limit, as long as nothing else happened';
@@ -172,6 +178,7 @@ CREATE TABLE dispatcher.delivery_attempts (
     next_at     timestamptz,
     reason      text,
     resent_by   text CHECK (resent_by IN ('key', 'at_least_once', 'operator')),
+    provider    text,
     PRIMARY KEY (delivery_id, attempt)
 );
 CALL dispatcher.isolate('dispatcher.delivery_attempts', 'delivery_id', 'dispatcher.deliveries');

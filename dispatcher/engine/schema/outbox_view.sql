@@ -131,7 +131,7 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, 
             WHEN s.ready THEN 'pending'
             ELSE 'parked' END AS life,
        s.run_at, s.attempt, d.max_attempts, s.recoveries, s.error, s.provider_message_id, s.finished_at, d.run_id, d.job_id,
-       d.contact_id
+       d.contact_id, s.provider
   FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id);
 
 REVOKE ALL ON FUNCTION dispatcher.channel_outbox_insert FROM PUBLIC;

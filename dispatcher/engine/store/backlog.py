@@ -14,7 +14,7 @@ _LANES = (Lane.TRANSACTIONAL, Lane.NORMAL)
 async def ages(database: Database, channels: Mapping[str, Channel]) -> dict[str, float]:
     """The seconds that the oldest due delivery of each channel has been waiting; 0 for a paused channel."""
     stopped = await pauses.current(database)
-    going = [name for name, channel in channels.items() if not stopped.stops(name, channel.provider)]
+    going = [name for name, channel in channels.items() if not stopped.stops(name, channel.pausable)]
     found = dict.fromkeys(channels, 0.0)
     for one in await claims.depth(database, [(name, lane) for name in going for lane in _LANES], 1):
         found[one.channel] = max(found[one.channel], one.age_seconds)

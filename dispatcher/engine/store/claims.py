@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.json import encode
 
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
@@ -58,7 +59,8 @@ async def claim_recovered(database: Database, epoch: int, wanted: Wanted, step: 
 async def _claim(database: Database, statement: str, epoch: int, wanted: Wanted, *chosen: int) -> list[Claimed]:
     resend, token, channel = wanted.resend, wanted.token, wanted.channel
     terms = resend.by, resend.key_seconds, wanted.settle_seconds, channel
-    rows = await database.fetch(statement, epoch, token, *terms, *chosen, list(resend.keyed_recipients))
+    keys = None if resend.provider_keys is None else encode(resend.provider_keys).decode()
+    rows = await database.fetch(statement, epoch, token, *terms, *chosen, list(resend.keyed_recipients), keys)
     return [Claimed(*row[:-1], token, channel, _LANES[row[-1]]) for row in rows]  # type: ignore[call-arg]  # in this order
 
 

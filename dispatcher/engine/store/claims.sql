@@ -15,10 +15,12 @@ WITH me AS MATERIALIZED (
              ORDER BY run_at
              LIMIT (SELECT $8::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
-    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at, s.lane, s.job_id
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at, s.lane, s.job_id, s.resend_until, s.passed,
+              s.provider
 ), noted AS (
-    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
-    SELECT $2, $1, $3, $4, $5, array_agg(id), $9::text[] FROM taken HAVING count(*) > 0
+    INSERT INTO dispatcher.claims
+           (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients, provider_keys)
+    SELECT $2, $1, $3, $4, $5, array_agg(id), $9::text[], $10::jsonb FROM taken HAVING count(*) > 0
 )
 SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.template::text, 'v:' || d.template_version || ':' || d.locale, 'v:'), d.variables::text,
@@ -30,7 +32,9 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
-       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated, t.lane
+       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated,
+       CASE WHEN t.resend_until IS NOT NULL THEN t.provider END AS bound_to, CASE WHEN t.passed THEN t.provider END AS passed_by,
+       t.lane
   FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
 
 -- name: claim_recovered
@@ -47,10 +51,12 @@ WITH me AS MATERIALIZED (
              ORDER BY recoveries, run_at
              LIMIT (SELECT $9::bigint * count(*) FROM me)
                FOR UPDATE SKIP LOCKED))
-    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at, s.lane, s.job_id
+    RETURNING s.id, s.attempt, s.attempt_base, s.throttled_since, s.run_at, s.lane, s.job_id, s.resend_until, s.passed,
+              s.provider
 ), noted AS (
-    INSERT INTO dispatcher.claims (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients)
-    SELECT $2, $1, $3, $4, $5, array_agg(id), $10::text[] FROM taken HAVING count(*) > 0
+    INSERT INTO dispatcher.claims
+           (token, epoch, resend_by, key_seconds, settle_seconds, ids, keyed_recipients, provider_keys)
+    SELECT $2, $1, $3, $4, $5, array_agg(id), $10::text[], $11::jsonb FROM taken HAVING count(*) > 0
 )
 
 -- name: recovered_due

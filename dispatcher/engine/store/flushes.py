@@ -31,6 +31,7 @@ class Row(Struct, frozen=True, gc=False):
     resent_by: str | None = None
     key_seconds: float | None = None
     conclusive: bool = False
+    passed: bool = False
 
 
 def row(outcome: Outcome) -> Row:
@@ -42,11 +43,11 @@ def row(outcome: Outcome) -> Row:
             return Row("skipped", False, _storable(reason), conclusive=conclusive)
         case life.Held(reason=reason):
             return Row("queued", True, _storable(reason))
-        case life.Again(delay_seconds=delay, reason=reason, resend=resend):
+        case life.Again(delay_seconds=delay, reason=reason, resend=resend, passed=passed):
             by, seconds = (None, None) if resend is None else (resend.by, resend.key_seconds)
-            return Row("queued", False, _storable(reason), delay, resent_by=by, key_seconds=seconds)
-        case life.Back(delay_seconds=delay, why=why, throttled=throttled):
-            return Row("queued", False, _storable(why), delay, True, throttled)
+            return Row("queued", False, _storable(reason), delay, resent_by=by, key_seconds=seconds, passed=passed)
+        case life.Back(delay_seconds=delay, why=why, throttled=throttled, passed=passed):
+            return Row("queued", False, _storable(why), delay, True, throttled, passed=passed)
         case life.Parked(pause_id=pause_id):
             return Row("queued", False, "paused", give_back=True, pause_id=pause_id)
         case _:
@@ -113,7 +114,7 @@ async def _write_accepted(
 
 async def _write_others(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:
     written = [(item.id, item.token, *structs.astuple(row(outcome))) for item, outcome in results]
-    columns = *_columns(written, 12), spent, *_columns(_dead_addresses(results), 5)
+    columns = *_columns(written, 13), spent, *_columns(_dead_addresses(results), 5)
     return {(found[0], found[1]) for found in await database.fetch(_SQL["others"], *columns)}
 
 

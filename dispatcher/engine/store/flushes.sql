@@ -32,14 +32,15 @@ ON CONFLICT (delivery_id, token) DO NOTHING;
 -- name: others
 -- Write every other ending: failed and skipped for good, held, parked, or ready again after a delay. `give_back` gives
 -- the attempt back, where it had been counted; `conclusive` says that no earlier attempt has gone out either, and without
--- it one that is unknown makes the end a hold. An address that a provider knows to be dead ($14 to $18) is suppressed in
+-- it one that is unknown makes the end a hold; `passed` that the channel's next provider is to take it, and that the
+-- attempt does not count. An address that a provider knows to be dead ($15 to $19) is suppressed in
 -- the same transaction, whoever has the claim now: that is evidence. Answers those that were not ours.
 WITH asked AS MATERIALIZED (
     SELECT r.*, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[], $5::text[], $6::float8[], $7::boolean[],
-                  $8::boolean[], $9::bigint[], $10::text[], $11::float8[], $12::boolean[])
+                  $8::boolean[], $9::bigint[], $10::text[], $11::float8[], $12::boolean[], $13::boolean[])
            AS r (id, token, status, held, reason, delay_seconds, give_back, throttled, pause_id, resent_by, key_seconds,
-                 conclusive),
+                 conclusive, passed),
            (SELECT set_config('synchronous_commit', 'on', true), set_config('dispatcher.flushing', 'on', true)) AS durable
 ), moved AS (
     UPDATE dispatcher.delivery_state s
@@ -48,6 +49,8 @@ WITH asked AS MATERIALIZED (
            token = CASE WHEN a.status = 'queued' AND NOT a.held THEN NULL ELSE s.token END,
            marked = s.marked AND (a.status <> 'queued' OR a.held),
            attempt = s.attempt - (a.give_back AND s.marked)::int::smallint,
+           attempt_base = s.attempt_base + (a.passed AND NOT a.give_back)::int::smallint,
+           passed = CASE WHEN s.marked THEN a.passed ELSE s.passed END,
            run_at = CASE WHEN a.status = 'queued' AND NOT a.held
                          THEN greatest(s.run_at, statement_timestamp() + make_interval(secs => a.delay_seconds))
                          ELSE s.run_at END,
@@ -62,25 +65,25 @@ WITH asked AS MATERIALIZED (
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
       FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
     RETURNING s.id, s.attempt, s.run_at, s.ready, s.status, s.held, s.error, s.job_id, a.token, a.reason, a.give_back,
-              a.pause_id, a.resent_by
+              a.pause_id, a.resent_by, s.provider
 ), counted AS (
     INSERT INTO dispatcher.job_results (job_id, class, reason, count)
     SELECT m.job_id, m.class, CASE WHEN m.class IN ('sent', 'held') THEN '' ELSE dispatcher.result_reason(m.error) END, count(*)
       FROM (SELECT job_id, error, dispatcher.result_class(status, held, error) AS class FROM moved WHERE job_id IS NOT NULL) AS m
      WHERE m.class IS NOT NULL GROUP BY 1, 2, 3
 ), kept AS (
-    INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by)
-    SELECT id, token, attempt, CASE WHEN resent_by IS NULL THEN 'retry' ELSE 'unknown' END, run_at, reason, resent_by
+    INSERT INTO dispatcher.delivery_attempts (delivery_id, token, attempt, outcome, next_at, reason, resent_by, provider)
+    SELECT id, token, attempt, CASE WHEN resent_by IS NULL THEN 'retry' ELSE 'unknown' END, run_at, reason, resent_by, provider
       FROM moved WHERE ready AND NOT give_back
 ), parked AS (
     INSERT INTO dispatcher.parked (delivery_id, pause_id) SELECT id, pause_id FROM moved WHERE pause_id IS NOT NULL
     ON CONFLICT (delivery_id) DO UPDATE SET pause_id = excluded.pause_id
 ), spent AS (
-    DELETE FROM dispatcher.claims WHERE token = ANY ($13::bigint[])
+    DELETE FROM dispatcher.claims WHERE token = ANY ($14::bigint[])
 ), suppressed AS (
     INSERT INTO dispatcher.suppressions (tenant_id, kind, address, channel, source, actor, reason)
     SELECT DISTINCT ON (tenant_id, kind, address, channel) tenant_id, kind, address, channel, 'bounce', 'dispatcher', reason
-      FROM unnest($14::text[], $15::text[], $16::text[], $17::text[], $18::text[])
+      FROM unnest($15::text[], $16::text[], $17::text[], $18::text[], $19::text[])
         AS dead (tenant_id, kind, address, channel, reason)
      ORDER BY tenant_id, kind, address, channel
     ON CONFLICT ON CONSTRAINT suppressions_pkey DO UPDATE

@@ -58,7 +58,7 @@ WITH proven AS (
     UPDATE dispatcher.delivery_state s
        SET status = CASE s.channel WHEN 'voice' THEN 'called' WHEN 'social' THEN 'posted' ELSE 'sent' END,
            held = false, held_at = NULL, settle_after = NULL, finished_at = statement_timestamp(), error = NULL,
-           provider_message_id = p.provider_message_id
+           provider_message_id = p.provider_message_id, provider = dispatcher.provider_of(s.id, p.token, s.provider)
       FROM proven p WHERE s.id = p.id AND s.held
     RETURNING s.id, p.token
 ), noted AS (

@@ -19,32 +19,33 @@ async def mark(
     batch: Sequence[Claimed],
     clock: Callable[[], float],
     licence_seconds: float,
+    provider: str,
     same_pauses: Callable[[], bool] = lambda: True,
 ) -> tuple[Licence, dict[int, int]]:
-    """Mark what is still ours, and say which attempt each is. Run once: an error means that the outcome is unknown.
+    """Mark what is still ours for a provider, and say which attempt each is.
 
-    A saturated pool makes a mark wait for its connection. Raises PausesChanged, and marks nothing, where the pauses are
-    not the same after that.
+    Run once: an error means that the outcome is unknown. A saturated pool makes a mark wait for its connection. Raises
+    PausesChanged, and marks nothing, where the pauses are not the same after that.
     """
     batch = sorted(batch, key=lambda item: item.id)  # the lock order
     # The end of the licence counts from before the mark, since a fence may come as soon as the mark is committed.
     deadline = clock() + licence_seconds
-    asked = epoch, [item.id for item in batch], [item.token for item in batch]
+    asked = epoch, [item.id for item in batch], [item.token for item in batch], provider
     rows = await database.fetch_while(same_pauses, _MARK, *asked)
     if rows is None:
         raise PausesChanged
     attempts: dict[int, int] = dict(rows)
     if len(attempts) < len(batch):
         left = [item for item in batch if item.id not in attempts]
-        await database.persist("settle unmarked", lambda: _settle(database, left))
+        await database.persist("settle unmarked", lambda: _settle(database, left, provider))
     if not attempts and not await database.value(_ALIVE, epoch):
         raise Fenced
     return _mint(deadline, clock), attempts
 
 
-async def _settle(database: Database, left: Sequence[Claimed]) -> None:
+async def _settle(database: Database, left: Sequence[Claimed], provider: str) -> None:
     """The items that the mark left out: claimed by another instance, or ended here (expired, or held for their key)."""
-    await database.fetch(_SQL["settle_unmarked"], [item.id for item in left], [item.token for item in left])
+    await database.fetch(_SQL["settle_unmarked"], [item.id for item in left], [item.token for item in left], provider)
 
 
 def _mint(deadline: float, clock: Callable[[], float]) -> Licence:

@@ -122,6 +122,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     attempt: int
     outcome: str
+    provider: str | None
     ended_at: datetime
     next_at: datetime | None
     reason: str | None
@@ -181,6 +182,7 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
     scheduled_for: datetime
     expires_at: datetime | None
     created_at: datetime
+    provider: Annotated[str | None, Meta(description="The provider of its last attempt.")]
     receipt: str | None
     attempts: list[Attempt]
     evidence: list[Evidence]
@@ -254,8 +256,13 @@ WHOLE_DELIVERY = WholeDelivery(
     scheduled_for=BEGUN,
     expires_at=None,
     created_at=BEGUN,
+    provider="resend",
     receipt="delivered",
-    attempts=[Attempt(attempt=1, outcome="retry", ended_at=BEGUN, next_at=ENDED, reason="451 try again")],
+    attempts=[
+        Attempt(
+            attempt=1, outcome="retry", provider="relay (smtp)", ended_at=BEGUN, next_at=ENDED, reason="451 try again"
+        )
+    ],
     evidence=[Evidence(seen_at=ENDED, verdict="accepted", resolved=True, provider_message_id="m-4711", reason=None)],
     receipts=[
         Receipt(seen_at=ENDED, said_at=ENDED, provider="resend", kind="delivered", provider_message_id=None, reason="")

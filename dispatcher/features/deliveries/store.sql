@@ -56,7 +56,7 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template_name,
        v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
        d.run_id, d.job_id, k.campaign, d.scheduled_for, d.expires_at, d.created_at,
-       l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error,
+       l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider, l.provider_message_id, l.error,
        (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
@@ -81,7 +81,7 @@ SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = $1;
 
 -- name: attempts
 -- Earlier attempts of a delivery.
-SELECT attempt, outcome, ended_at, next_at, reason FROM dispatcher.delivery_attempts WHERE delivery_id = $1 ORDER BY attempt;
+SELECT attempt, outcome, provider, ended_at, next_at, reason FROM dispatcher.delivery_attempts WHERE delivery_id = $1 ORDER BY attempt;
 
 -- name: evidence
 -- Late results of a delivery.

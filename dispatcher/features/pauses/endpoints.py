@@ -92,7 +92,8 @@ def _name(call: Call, given: models.NewPause, where: Workspace | None) -> str:
 def _known(call: Call) -> Mapping[str, Collection[str]]:
     """The names that exist of scopes from the configuration; others may be created later."""
     channels = call.served.config().channels
-    return {"channel": channels, "provider": {one.provider for one in channels.values()}}
+    providers = {name for one in channels.values() for names in one.pausable for name in names}
+    return {"channel": channels, "provider": providers}
 
 
 @endpoint("GET", _ONE, Right.PAUSES, answered=models.PAUSE, problems=(NOT_FOUND,), elsewhere=True)

@@ -80,6 +80,12 @@ BEGIN
     SELECT * INTO said FROM dispatcher.delivery_receipts r
      WHERE r.delivery_id = p_id AND r.seen_at >= coalesce(was.key_used_at, was.held_at) ORDER BY r.rank DESC LIMIT 1;
     IF NOT FOUND THEN RETURN false; END IF;
+    -- That one provider's message failed says nothing of another's, and which one it speaks of is not known for certain.
+    IF said.kind = 'failed' AND EXISTS (SELECT FROM dispatcher.delivery_attempts a
+                                         WHERE a.delivery_id = p_id AND a.outcome = 'unknown'
+                                           AND a.provider IS DISTINCT FROM was.provider) THEN
+        RETURN false;
+    END IF;
     attempt := was.token;
     IF NOT was.held THEN
         SELECT a.token INTO attempt FROM dispatcher.delivery_attempts a

@@ -30,6 +30,7 @@ from dispatcher.cli.terminal.launcher import launcher
 from dispatcher.cli.terminal.output import tell
 from dispatcher.config import logs
 from dispatcher.config.redacted import hide_password
+from dispatcher.config.settings import Channel as ChannelSettings
 from dispatcher.config.settings import Config
 from dispatcher.db.database import Database
 from dispatcher.features.deliveries import store
@@ -65,7 +66,7 @@ def demo(session: Session, serve: ServeOption = False) -> None:
         return
     config = session.config
     used = {new.channel for new in samples(datetime.now(UTC))} | run_channels(config)
-    real = [name for name in sorted(used) if config.channels[name].provider not in HARMLESS]
+    real = [name for name in sorted(used) if not _is_harmless(config.channels[name])]
     if real:
         raise ConfigError(
             Fault(f"channels.{name}.provider", "the demonstration would send real messages") for name in real
@@ -135,12 +136,15 @@ def _locked(folder: Path) -> Iterator[DataFolder]:
 
 def _prepared(config: Config) -> Config:
     """Return the configuration with capturing channels, the demonstration's instance name, and a free port."""
-    channels = {
-        name: structs.replace(channel, provider="capture", options={}) for name, channel in config.channels.items()
-    }
+    captures: dict[str, Any] = {"provider": "capture", "options": {}, "providers": {}}
+    channels = {name: structs.replace(channel, **captures) for name, channel in config.channels.items()}
     http = config.http if _is_free(config.http.host, config.http.port) else structs.replace(config.http, port=0)
     instance = structs.replace(config.instance, name=NAME)
     return structs.replace(config, channels=channels, http=http, instance=instance)
+
+
+def _is_harmless(channel: ChannelSettings) -> bool:
+    return all(one.provider in HARMLESS for one in channel.each_provider.values())
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from channels.contract import Refused, Throttled
+from channels.shared.breaker import WAIT_SECONDS_MAX, Breaker
 from channels.shared.mail.composer import Composed
-from channels.smtp.breaker import WAIT_SECONDS_MAX, Breaker
 from channels.smtp.channel import unfit
 from channels.smtp.connect import Features
 from channels.smtp.message import stuffed

@@ -129,7 +129,7 @@ class Stage(RuleBasedStateMachine):
         clock = lambda: float(self.model.now)  # noqa: E731 - the licence keeps it
         expected = self.model.mark(replica.epoch, batch)
         try:
-            licence, attempts = self.run(marks.mark(database, replica.epoch, batch, clock, LICENCE_SECONDS))
+            licence, attempts = self.run(marks.mark(database, replica.epoch, batch, clock, LICENCE_SECONDS, "capture"))
         except Fenced:
             assert expected == []
             assert replica.epoch not in self.model.instances

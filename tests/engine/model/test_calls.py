@@ -86,7 +86,7 @@ async def test_a_licence_has_begun_when_the_mark_is_asked_for(stage: Stage) -> N
     def clock() -> float:
         return 100.0 * stage.database.count("marks.mark")
 
-    licence, _ = await marks.mark(stage.database, epoch.number, items, clock, 5.0)
+    licence, _ = await marks.mark(stage.database, epoch.number, items, clock, 5.0, "capture")
     assert licence.deadline == 5.0
     assert licence.expired()
 
@@ -98,7 +98,7 @@ async def _marked(stage: Stage, resend: Resend) -> Claimed:
     (item,) = await claims.claim(stage.database, epoch.number, wanted)
     epoch.tokens.claimed(item.token, 1)
     epoch.lanes["sms", Lane.NORMAL].outstanding += 1
-    await marks.mark(stage.database, epoch.number, [item], epoch.clock.boottime, 60.0)
+    await marks.mark(stage.database, epoch.number, [item], epoch.clock.boottime, 60.0, "capture")
     return item
 
 

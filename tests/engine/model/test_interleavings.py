@@ -24,7 +24,7 @@ async def pair(url: str) -> AsyncIterator[Pair]:
 
 
 def _mark(scene: Scene, item: Claimed) -> Statement:
-    return Statement("marks", "mark", (scene.epoch, [item.id], [item.token]))
+    return Statement("marks", "mark", (scene.epoch, [item.id], [item.token], "capture"))
 
 
 def _fence(scene: Scene) -> Statement:
@@ -35,7 +35,7 @@ def _claim(scene: Scene, token: int) -> Statement:
     return Statement(
         "claims",
         "claim",
-        (scene.epoch, token, None, None, 60.0, "sms", Lane.NORMAL.value, 10, []),
+        (scene.epoch, token, None, None, 60.0, "sms", Lane.NORMAL.value, 10, [], None),
     )
 
 
@@ -62,6 +62,7 @@ def _again(
         [pause],
         [None],
         [None],
+        [False],
         [False],
         [],
         *([] for _ in range(5)),  # no address is dead

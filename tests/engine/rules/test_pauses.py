@@ -32,6 +32,8 @@ def _item(
         watched=False,
         expired=False,
         dated=0,
+        bound_to=None,
+        passed_by=None,
         token=1,
     )
 
@@ -53,7 +55,7 @@ def test_a_delivery_waits_for_what_is_paused_in_its_workspace(inside: Inside, pa
     assert pauses.parks(_item()) == pause
     assert pauses.parks(_item(workspace="other")) is None
     assert pauses.parks(_item(tenant="other")) is None
-    assert not pauses.stops("sms", "capture")
+    assert not pauses.stops("sms", [("capture",)])
 
 
 def test_global_pauses_apply_beside_those_of_a_workspace() -> None:

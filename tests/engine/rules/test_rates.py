@@ -42,6 +42,8 @@ def _one(tenant: str = "t", recipient: str = "a@x.example") -> One:
             watched=False,
             expired=False,
             dated=0,
+            bound_to=None,
+            passed_by=None,
             token=1,
             channel="email",
             lane=Lane.NORMAL,
