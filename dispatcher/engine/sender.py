@@ -165,13 +165,13 @@ class Sender:
             self._uncalled(state, [one], Back(wait, "its provider is busy, paused or broken"))
         async with anyio.create_task_group() as begun:
             for provider, some in chosen.groups:
+                provider.calls += 1
                 begun.start_soon(self._begin_at, state, some, terms, provider, calls)
 
     async def _begin_at(
         self, state: LaneState, batch: Sequence[Rendered], terms: Terms, provider: ProviderTerms, calls: TaskGroup
     ) -> None:
         """Mark deliveries for one of several providers, or, where it is not ready, share them out to the others."""
-        provider.calls += 1
         try:
             back = await self._unready(batch, provider)
             if back is None:
@@ -356,6 +356,8 @@ class Sender:
         """Note what a verdict says about one of several providers; return whether another may take the delivery."""
         terms.judge(now, verdict)
         ending = self.draining.is_set() or self._epoch.fenced.is_set()
+        if type(verdict) is Throttled and (verdict.domain or not self.terms.settings.overflow):
+            return False
         return not ending and next_is_ready(self.terms, one.item, terms.provider, self.is_paused)
 
     def _uncalled(

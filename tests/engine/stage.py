@@ -10,12 +10,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from channels.contract import Accepted, Envelope, Report, Verdict
+from channels.shared.breaker import Breaker
 from dispatcher.base.metrics import Metrics
 from dispatcher.config import fingerprints
 from dispatcher.config.settings import Channel, Config, Flush, Instance
 from dispatcher.db import checks
 from dispatcher.engine.pauses import PauseReader
-from dispatcher.engine.providers.terms import Terms
+from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.store import instances
@@ -100,22 +101,37 @@ class Stage:
     ) -> None:
         self.database = database
         self.config = config
-        self.scripts = scripts or {name: Script() for name in config.channels}
+        self.scripts = dict(scripts or {}) or {
+            name: Script() for key, settings in config.channels.items() for name in settings.providers or (key,)
+        }
         self.controls = PauseReader(database)
         self.woken = asyncio.Event()
         self.walking = asyncio.Event()
         self.metrics = Metrics()
         limits = config.limits
         self.templates = Templates(Bounds.of(limits), EVENT_LOOP_LIMITS)
-        now = asyncio.get_running_loop().time()
-        self.terms = {
-            name: Terms(
-                self.scripts[name], settings, config.retry, _rates(now, settings), config.instance.licence_seconds
-            )
-            for name, settings in config.channels.items()
-        }
+        self.terms = {name: self.opened(name, settings) for name, settings in config.channels.items()}
         self.running: asyncio.Task[None] | None = None
         self.pipeline = self.fresh()
+
+    def opened(self, name: str, settings: Channel) -> Terms:
+        """The terms of a channel, with the scripts of its providers by their names."""
+        now = asyncio.get_running_loop().time()
+        common = settings, self.config.retry
+        licence = self.config.instance.licence_seconds
+        several = tuple(
+            ProviderTerms(
+                self.scripts[key],
+                *common,
+                Rates(now, one.rate_per_second, one.rate_burst, 0.0, 0.0),
+                licence,
+                name=key,
+                breaker=Breaker(one.breaker_failures, one.breaker_seconds),
+            )
+            for key, one in settings.providers.items()
+        )
+        channel = several[0].channel if several else self.scripts[name]
+        return Terms(channel, *common, _rates(now, settings), licence, several=several)
 
     @property
     def sms(self) -> Script:

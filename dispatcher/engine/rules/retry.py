@@ -49,6 +49,8 @@ def decide(  # noqa: PLR0911 - one return a verdict
             return Failed(reason, conclusive=by_key or resend.by == "key", suppresses=suppresses)
         case RetryAfter(reason=reason, delay_seconds=requested):
             return _again(reason, attempt, max_attempts, wait if requested is None else requested_seconds(requested))
+        case Throttled() if next_is_ready:
+            return Back(0.0, "throttled", throttled=True, passed=True)
         case Throttled(seconds=seconds):
             return Back(requested_seconds(seconds), "throttled", throttled=True)
         case NotCalled(why=why):
