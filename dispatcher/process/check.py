@@ -1,5 +1,6 @@
 """The `check` command: it checks every invariant, and names the limits of the promise."""
 
+from collections.abc import Sequence
 from itertools import takewhile
 
 from msgspec import Struct, structs
@@ -12,6 +13,7 @@ from dispatcher.cli.terminal.progress import progress_bar
 from dispatcher.db import checks
 from dispatcher.db.statements import statements
 from dispatcher.engine.store import instances
+from dispatcher.process.providers import Readiness, readiness
 
 IDS_SHOWN_MAX = 5
 
@@ -45,20 +47,23 @@ def says(invariant: str) -> str:
 
 def check(session: Session) -> None:
     """Check every invariant on the whole database, and name what breaks it; exit with 1 when anything does."""
-    findings, yielded = _look(session)
+    findings, yielded, providers = _look(session)
     holds = not any(finding.violations for finding in findings)
     limits = [limit.format(launcher=launcher()) for limit in LIMITS]
     if session.output.as_json:
         found = [structs.asdict(one) for one in findings]
         waits = [{"instance": name, "channel": channel} for name, channel in yielded]
-        session.output.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
+        asked = [structs.asdict(one) for one in providers]
+        record = {"holds": holds, "invariants": found, "yielded": waits, "providers": asked, "limits": limits}
+        session.output.record(record)
     else:
         _tell(session, findings, yielded, limits)
+        _tell_providers(session, providers)
     if not holds:
         raise Exit(FAILED)
 
 
-def _look(session: Session) -> tuple[list[Finding], list[tuple[str, str]]]:
+def _look(session: Session) -> tuple[list[Finding], list[tuple[str, str]], Sequence[Readiness]]:
     findings: list[Finding] = []
     invariants, lock_seconds = checks.invariants(), session.config.campaigns.lock_seconds
     with session.database(slow=True) as database, progress_bar(session.output, "checking", len(invariants)) as at:
@@ -67,7 +72,8 @@ def _look(session: Session) -> tuple[list[Finding], list[tuple[str, str]]]:
             found = session.run(lambda one=invariant: checks.check(database, one, lock_seconds))  # type: ignore[misc]  # bound now
             broken = (found.count, tuple(found.ids)) if found is not None else ()
             findings.append(Finding(invariant, says(invariant), *broken))
-        return findings, session.run(lambda: instances.yielded(database))
+        yielded = session.run(lambda: instances.yielded(database))
+        return findings, yielded, session.run(lambda: readiness(session.config, database.connection))
 
 
 def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, str]], limits: list[str]) -> None:
@@ -84,6 +90,13 @@ def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, st
     session.output.text("\nWhat the promise does not cover:")
     for limit in limits:
         session.output.text(f"- {limit}")
+
+
+def _tell_providers(session: Session, providers: Sequence[Readiness]) -> None:
+    if providers:
+        session.output.text("")
+        rows = [(one.channel, one.provider, "yes" if one.ready else "no", one.reason) for one in providers]
+        session.output.table(("channel", "provider", "ready", "because"), rows)
 
 
 def _state(finding: Finding) -> str:

@@ -334,6 +334,20 @@ async def test_a_sound_database_holds_and_the_limits_of_the_promise_are_said(pro
         assert words in page
 
 
+async def test_each_provider_is_asked_whether_a_call_could_begin(program: Program) -> None:
+    at = "DISPATCHER_CHANNELS__SMS__PROVIDERS__"
+    program.environment |= {
+        f"{at}AWAY__PROVIDER": "ledger",
+        f"{at}AWAY__OPTIONS__PORT": "1",
+        f"{at}HERE__PROVIDER": "capture",
+    }
+    (report,) = rows(program.run("check", "--json"))
+    (away,) = report["providers"]
+    assert (away["channel"], away["provider"], away["ready"]) == ("sms", "away", False)
+    assert "cannot be reached" in away["reason"]
+    assert "cannot be reached" in text(program.run("check"))
+
+
 async def test_a_quarantine_counts_before_it_holds(program: Program, connection: Connection) -> None:
     due = await put(connection, 3)
     (later,) = await put(connection)

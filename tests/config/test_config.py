@@ -402,7 +402,7 @@ def test_every_fault_is_named_with_its_path() -> None:
 @pytest.mark.parametrize("keys", LEAVES, ids=".".join)
 def test_a_wrong_type_is_a_fault_at_every_key(keys: Keys) -> None:
     *tables, key = keys
-    found = faults(f"[{'.'.join(tables)}]\n{key} = [1979-05-27]", {} if key == "url" else _target(keys))
+    found = faults(f"[{'.'.join(tables)}]\n{key} = [1979-05-27]", {} if key in ("url", "provider") else _target(keys))
     assert set(found) == {".".join(keys)}
     assert expected(LEAVES[keys]) in found[".".join(keys)]
 

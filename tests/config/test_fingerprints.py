@@ -5,7 +5,7 @@ import pytest
 from msgspec import structs
 
 from channels.registry import PROVIDERS
-from dispatcher.config.fingerprints import PACE, of_channel, provider_of
+from dispatcher.config.fingerprints import PACE, of_channel, of_several, provider_of
 from dispatcher.config.settings import Faults, Function
 
 BILL = Function(url="https://f.example.org/bill", token="sesame-4711")
@@ -39,6 +39,13 @@ def test_it_has_the_provider_s_name_and_no_secret() -> None:
     assert provider_of(found) == "functions"
     assert "sesame" not in found
     assert len(found) == len("functions:") + 16
+
+
+def test_the_names_and_the_order_of_several_providers_are_part_of_it() -> None:
+    one, other = of_channel("smtp", {"host": "a"}, Faults(), {}), of_channel("resend", {}, Faults(), {})
+    found = of_several({"relay": one, "resend": other})
+    assert provider_of(found) == "relay+resend"
+    assert len({found, of_several({"resend": other, "relay": one}), of_several({"relay": one, "other": other})}) == 3
 
 
 def test_every_name_of_pace_is_an_option() -> None:

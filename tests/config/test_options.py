@@ -164,3 +164,50 @@ async def test_options_reach_the_provider() -> None:
     for keyed in (True, False):
         channel = open_channel("ledger", Faults(), connect, {"keyed": keyed})  # type: ignore[arg-type]  # as above
         assert (channel.idempotency_key_seconds > 0) is keyed
+
+
+SEVERAL = """[channels.email.providers.main]
+provider = "smtp"
+weight = 9
+[channels.email.providers.main.options]
+host = "h"
+[channels.email.providers.spare]
+provider = "capture"
+"""
+
+
+def test_several_providers_have_options_each_and_keep_their_order() -> None:
+    spare = {"DISPATCHER_CHANNELS__EMAIL__PROVIDERS__MAIN__OPTIONS__PORT": "26"}
+    found = loaded(SEVERAL, spare).channels["email"]
+    assert list(found.providers) == ["main", "spare"]
+    assert found.providers["main"].options == {"host": "h", "port": 26}
+    assert found.each_provider == found.providers
+    assert found.pausable == (("main", "smtp"), ("spare", "capture"))
+
+
+@pytest.mark.parametrize("given", ['provider = "capture"', "[channels.email.options]", 'options = { host = "h" }'])
+def test_both_forms_of_providers_at_once_are_refused(given: str) -> None:
+    key = "options" if "options" in given else "provider"
+    found = faults(f"[channels.email]\n{given}\n{SEVERAL}")
+    assert "channels.email.providers names several" in found[f"channels.email.{key}"]
+
+
+def test_a_variable_for_the_only_provider_is_refused_beside_several() -> None:
+    found = faults(SEVERAL, PORT="25")
+    assert "channels.email.providers names several" in found["channels.email.options"]
+
+
+@pytest.mark.parametrize(
+    ("table", "path", "words"),
+    [
+        ("weight = 1", "provider", "is missing; known are: "),
+        ('provider = "smpt"', "provider", 'did you mean "smtp"?'),
+        ('provider = "smtp"', "options.host", "is missing"),
+        ('provider = "webhooks"', "provider", "cannot be one of several"),
+        ('provider = "capture"\nweight = -1', "weight", "expected a number from 0 to 1000"),
+        ('provider = "capture"\nrate_burst = 0.5', "rate_burst", "must be 0 or at least 1"),
+        ('provider = "capture"\nfaults = {}', "faults", "unknown key"),
+    ],
+)
+def test_a_fault_of_one_of_several_providers_is_named_with_its_path(table: str, path: str, words: str) -> None:
+    assert words in faults(f"[channels.email.providers.main]\n{table}")[f"channels.email.providers.main.{path}"]

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from dispatcher.config import show
 from dispatcher.config.fields import table_of
 from dispatcher.config.redacted import hide_password
-from dispatcher.config.settings import Channel, Config, Database, Faults, Instance
+from dispatcher.config.settings import Channel, ChannelProvider, Config, Database, Faults, Instance
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None)
@@ -68,6 +68,16 @@ def test_an_option_is_shown_when_its_provider_says_that_it_is_no_secret() -> Non
     config = Config(channels={"sms": Channel(provider="sms77", options={"token": "hunter2", "port": 26})})
     assert _options(show(config, {"sms77": Options})) == {"token": "***", "port": 26}
     assert _options(show(config, {"other": Options})) == _options(show(config)) == {"token": "***", "port": "***"}
+
+
+def test_a_secret_of_one_of_several_providers_is_not_shown() -> None:
+    class Options(Struct, frozen=True):
+        token: Annotated[str, Meta(max_length=9, extra={"secret": True})] = ""
+        port: int = 25
+
+    main = ChannelProvider(provider="sms77", options={"token": "hunter2", "port": 26})
+    shown: Any = show(Config(channels={"sms": Channel(providers={"main": main})}), {"sms77": Options})
+    assert shown["channels"]["sms"]["providers"]["main"]["options"] == {"token": "***", "port": 26}
 
 
 def _options(shown: dict[str, Any]) -> object:

@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 from dispatcher.db import checks
-from dispatcher.engine.rules.life import POISON_STEPS, Again, Claimed, Failed, Parked, Resend, Skipped, Succeeded
+from dispatcher.engine.rules.life import (
+    POISON_STEPS,
+    Again,
+    Back,
+    Claimed,
+    Failed,
+    Held,
+    Parked,
+    Resend,
+    Skipped,
+    Succeeded,
+)
 from dispatcher.engine.store import claims, held, instances
 from dispatcher.features.deliveries import store as deliveries
 from tests.support import pauses
@@ -245,3 +256,48 @@ async def test_through_the_view_it_is_only_stopped(scene: Scene, connection: Con
     assert (row["status"], row["skipped"]) == ("queued", False)
     assert row["error"] == f"{WITHHELD}cancelled: no"
     await _withheld(scene, item, "cancelled: no")
+
+
+async def test_late_evidence_names_the_provider_of_its_attempt(scene: Scene) -> None:
+    scene.provider = "first"
+    (item,) = await scene.marked()
+    await scene.flush((item, Held(UNKNOWN)), spent=[item.token])
+    assert await held.settle(scene.database, item.id, "requeue", "ann", "it never came") == "settled"
+    scene.provider = "second"
+    (again,) = await scene.claim()
+    assert (again.bound_to, again.passed_by) == (None, None), "an operator has said so"
+    await scene.mark([again])
+    await scene.flush((again, Held(UNKNOWN)), spent=[again.token])
+    assert await scene.late(item, Succeeded("m-1")) == "resolved"
+    row = await scene.row(item.id)
+    assert (row["status"], row["provider"], row["provider_message_id"]) == ("sent", "first", "m-1")
+    await _sound(scene)
+
+
+@leave
+async def test_an_unknown_attempt_is_held_rather_than_marked_for_another_provider(scene: Scene, resend: Resend) -> None:
+    item = await _unknown(scene, resend)
+    again = await _claimed(scene, item, resend)
+    assert again.bound_to == "capture"
+    scene.provider = "another"
+    assert await scene.mark([again]) == {}
+    assert await scene.life(item.id) == "held"
+    row = await scene.row(item.id)
+    assert row["error"] == "unknown: an attempt may have gone out by capture, which the channel no longer has"
+    assert (row["provider"], row["attempt"]) == ("capture", 1)
+    await _sound(scene)
+
+
+async def test_what_was_passed_on_says_by_whom_until_it_is_marked_again(scene: Scene) -> None:
+    (item,) = await scene.marked()
+    await scene.flush((item, Again(0.0, "the key is wrong", passed=True)), spent=[item.token])
+    (again,) = await scene.claim()
+    assert (again.passed_by, again.used) == ("capture", 0)
+    await scene.flush((again, Back(0.0, "draining")), spent=[again.token])
+    (once_more,) = await scene.claim()
+    assert once_more.passed_by == "capture", "it was not marked meanwhile"
+    await scene.mark([once_more])
+    await scene.flush((once_more, Again(0.0, "busy")), spent=[once_more.token])
+    (last,) = await scene.claim()
+    assert (last.passed_by, last.used) == (None, 1)
+    await _sound(scene)

@@ -18,6 +18,13 @@ def attempt(number: int, outcome: str, ended: str = "now()", due: str = "now()")
                VALUES ({{id}}, 1, {number}, '{outcome}', {ended}, {due});"""
 
 
+def sent_again(provider: str) -> str:
+    """An attempt of this provider that is unknown and was sent again under its key."""
+    columns = "delivery_id, token, attempt, outcome, next_at, resent_by, provider"
+    return f"""INSERT INTO dispatcher.delivery_attempts ({columns})
+               VALUES ({{id}}, 1, 1, 'unknown', now(), 'key', '{provider}');"""
+
+
 def claim(token: str, epoch: str, ids: str) -> str:
     """A claim."""
     return f"INSERT INTO dispatcher.claims (token, epoch, ids) VALUES ({token}, {epoch}, '{{{{{ids}}}}}');"
@@ -87,6 +94,9 @@ VIOLATIONS = {
     # The second is there, the first is not.
     "attempts_are_gapless": DELIVERY + state(ready="true", attempt="2") + attempt(2, "retry"),
     "unknown_attempts_were_sent_again_by_leave": DELIVERY + state(ready="true", attempt="1") + attempt(1, "unknown"),
+    "unknown_attempts_stay_with_their_provider": DELIVERY
+    + state(status="'sent'", marked="true", attempt="2", provider="'relay'", finished_at="now()", token=TOKEN)
+    + sent_again("resend"),
     "what_may_have_gone_out_has_not_failed": DELIVERY
     + state(status="'skipped'", attempt="1", error="'expired'", finished_at="now()")
     + attempt(1, "unknown"),

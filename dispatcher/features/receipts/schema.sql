@@ -64,6 +64,13 @@ CREATE TRIGGER receipts_go_too AFTER DELETE ON dispatcher.deliveries
     REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.receipts_go_too();
 
+-- Whether an attempt of a delivery is unknown that was another provider's.
+CREATE FUNCTION dispatcher.unknown_elsewhere(p_id bigint, p_provider text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM dispatcher.delivery_attempts a
+                    WHERE a.delivery_id = p_id AND a.outcome = 'unknown' AND a.provider IS DISTINCT FROM p_provider)
+$$;
+
 -- What receipts prove of a delivery that waits because nobody knows how an attempt of it ended: whatever happened to a
 -- message, its provider has taken it, but for one that says that it failed. True where that settled it.
 -- Only receipts count that came since its provider can know it: one that was reopened had an end before, with receipts of
@@ -81,11 +88,7 @@ BEGIN
      WHERE r.delivery_id = p_id AND r.seen_at >= coalesce(was.key_used_at, was.held_at) ORDER BY r.rank DESC LIMIT 1;
     IF NOT FOUND THEN RETURN false; END IF;
     -- That one provider's message failed says nothing of another's, and which one it speaks of is not known for certain.
-    IF said.kind = 'failed' AND EXISTS (SELECT FROM dispatcher.delivery_attempts a
-                                         WHERE a.delivery_id = p_id AND a.outcome = 'unknown'
-                                           AND a.provider IS DISTINCT FROM was.provider) THEN
-        RETURN false;
-    END IF;
+    IF said.kind = 'failed' AND dispatcher.unknown_elsewhere(p_id, was.provider) THEN RETURN false; END IF;
     attempt := was.token;
     IF NOT was.held THEN
         SELECT a.token INTO attempt FROM dispatcher.delivery_attempts a

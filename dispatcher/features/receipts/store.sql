@@ -91,7 +91,8 @@ SELECT count(*) FILTER (WHERE dispatcher.settle_by_receipt(h.id)) AS settled
   FROM (SELECT s.id FROM dispatcher.delivery_state s
          WHERE s.held AND EXISTS (SELECT FROM dispatcher.delivery_receipts r
                                    WHERE r.delivery_id = s.id AND r.seen_at >= coalesce(s.key_used_at, s.held_at)
-                                     AND (r.kind <> 'failed' OR s.resend_until IS NULL))
+                                     AND (r.kind <> 'failed'
+                                          OR s.resend_until IS NULL AND NOT dispatcher.unknown_elsewhere(s.id, s.provider)))
          ORDER BY s.id LIMIT $1) AS h;
 
 -- name: forget

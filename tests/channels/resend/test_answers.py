@@ -222,7 +222,8 @@ async def test_a_wrong_key_names_its_option_and_not_itself(fake: FakeResend, ope
     wrong = "re_wrong_77aa"
     fake.faults.append(says(403, ("invalid_api_key", f"API key {wrong} is invalid")))
     (verdict,) = await delivered(opened(api_key=wrong), await post.envelopes())
-    assert verdict == Refused("options.api_key: resend says invalid_api_key: API key …_…_… is invalid")
+    words = "options.api_key: resend says invalid_api_key: API key …_…_… is invalid"
+    assert verdict == Refused(words, provider_fault=True)
 
 
 async def test_the_words_are_bounded_and_on_one_line(fake: FakeResend, opened: Opened, post: Post) -> None:

@@ -144,3 +144,23 @@ def test_every_verdict_has_an_outcome() -> None:
     assert {type(one) for one in examples} == set(get_args(Verdict))
     assert all(decide(one, 1, 5, 7.0, HOLD) for one in examples)
     assert decide(Accepted("m"), 9, 5, 7.0, HOLD) == Succeeded("m")
+
+
+def test_a_refusal_that_names_the_provider_is_for_the_next_one_or_for_another_time() -> None:
+    fault = Refused("options.key: is wrong", provider_fault=True)
+    assert decide(fault, 5, 5, 7.0, HOLD, next_is_ready=True) == Again(0.0, fault.reason, passed=True)
+    assert decide(fault, 1, 5, 7.0, HOLD, next_is_ready=False) == Again(7.0, fault.reason)
+    assert decide(fault, 5, 5, 7.0, HOLD, next_is_ready=False) == Failed(f"exhausted: {fault.reason}")
+    assert decide(fault, 1, 5, 7.0, HOLD) == Failed(fault.reason)
+
+
+def test_a_refusal_that_names_the_provider_proves_nothing_of_earlier_attempts() -> None:
+    fault = Refused("options.key: is wrong", provider_fault=True)
+    assert decide(fault, 2, 5, 7.0, Resend("key")) == Failed(fault.reason, conclusive=False)
+    assert decide(Refused("content"), 2, 5, 7.0, Resend("key")) == Failed("content", conclusive=True)
+
+
+@given(attempts, attempts, st.sampled_from([HOLD, RESEND, Resend("key", 5.0)]), st.booleans())
+def test_an_unknown_outcome_is_never_passed_on(attempt: int, max_attempts: int, resend: Resend, ready: bool) -> None:
+    outcome = decide(Unknown("no answer"), attempt, max_attempts, 7.0, resend, next_is_ready=ready)
+    assert isinstance(outcome, Held) or (isinstance(outcome, Again) and outcome.resend and not outcome.passed)

@@ -522,3 +522,19 @@ async def test_a_complaint_without_address_after_an_erasure_suppresses_no_addres
     assert await _accept(scene, Receipt("complained", delivery_id=delivery, names=("abc",))) == ["recorded"]
     for relation in ("suppressions", "erased_suppressions"):
         assert await scene.value(f"SELECT count(*) FROM dispatcher.{relation}") == 0
+
+
+async def test_the_failure_of_one_providers_message_says_nothing_of_anothers(scene: Scene) -> None:
+    """An operator has sent it again, by another provider, and now nobody knows of that one either."""
+    scene.provider = "first"
+    delivery = await _held(scene)
+    assert await held.settle(scene.database, delivery, "requeue", "ann", "it never came") == "settled"
+    scene.provider = "second"
+    (again,) = await scene.claim()
+    await scene.mark([again])
+    await scene.flush((again, UNKNOWN), spent=[again.token])
+    assert await _accept(scene, Receipt("failed", delivery_id=delivery, reason="x")) == ["recorded"]
+    assert await receipts.settle_held(scene.database, 10) == 0
+    assert await scene.life(delivery) == "held"
+    assert await _accept(scene, Receipt("delivered", delivery_id=delivery)) == ["settled"]
+    await _sound(scene)
