@@ -255,6 +255,8 @@ class Pipeline:
         """Count what one of several providers has said, and show whether it may be called."""
         ready = provider.breaker.wait(self.epoch.clock.monotonic()) <= 0 and not paused
         self._metrics.provider_ready.labels(channel, provider.name).set(ready)
+        provider.verdicts["accepted"] += provider.taken
+        provider.taken = 0
         while provider.verdicts:
             verdict, count = provider.verdicts.popitem()
             self._metrics.provider_verdicts.labels(channel, provider.name, verdict).inc(count)

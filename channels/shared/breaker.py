@@ -11,7 +11,8 @@ class Breaker:
         self._failures_max = failures_max
         self._first = seconds
         self._seconds = seconds
-        self._failures = 0
+        # In a row, up to now.
+        self.failures = 0
         self._until = float("-inf")
         self.words = ""
         # Its single attempt is under way.
@@ -31,11 +32,6 @@ class Breaker:
         """Whether nothing is wrong: it was never opened, or a success has closed it."""
         return self._until == float("-inf")
 
-    @property
-    def is_failing(self) -> bool:
-        """Whether the last that was tried has failed."""
-        return self._failures > 0
-
     def probe(self, now: float) -> None:
         """A single attempt is begun after the wait: no other before the first wait is over again, or it succeeds."""
         self._until = now + self._first
@@ -43,16 +39,16 @@ class Breaker:
 
     def failed(self, now: float, words: str, final: bool) -> None:
         """A connection or a call failed. `final`: another try will fail too, until a setting is changed."""
-        self._failures += 1
+        self.failures += 1
         self.words = words
         self.is_probing = False
-        if final or self._failures >= self._failures_max:
+        if final or self.failures >= self._failures_max:
             self._until = now + self._seconds
             self._seconds = min(self._seconds * 2, WAIT_SECONDS_MAX)
 
     def succeeded(self) -> None:
         """Close it."""
-        self._failures = 0
+        self.failures = 0
         self._seconds = self._first
         self._until = float("-inf")
         self.is_probing = False

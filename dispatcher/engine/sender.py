@@ -336,7 +336,9 @@ class Sender:
             return
         if type(verdict) is Accepted:
             if type(terms) is ProviderTerms:
-                terms.accepted()
+                terms.taken += 1
+                if terms.breaker.failures:
+                    terms.breaker.succeeded()
             self._settle(state, one, Succeeded(verdict.provider_message_id, verdict.data))
             return
         now = self._clock.monotonic()
@@ -360,7 +362,7 @@ class Sender:
         ending = self.draining.is_set() or self._epoch.fenced.is_set()
         if type(verdict) is Throttled and (verdict.domain or not self.terms.settings.overflow):
             return False
-        return not ending and next_is_ready(self.terms, one.item, terms.provider, self.is_paused)
+        return not ending and next_is_ready(self.terms, one.item, terms, self.is_paused)
 
     def _uncalled(
         self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome, terms: Terms | None = None

@@ -103,11 +103,12 @@ def test_what_is_passed_on_comes_to_an_end(channel: tuple[Terms, set[str]], firs
     """Each provider is asked once at most, whatever each of them says."""
     terms, paused = channel
     asked: list[str] = []
-    last = f"{first} (capture)"
-    while next_is_ready(terms, claimed(number, passed_by=last), last, lambda one: one.name in paused):
-        item = claimed(number, passed_by=last)
+    known = {one.name: one for one in terms.several}
+    last = known.get(first, _terms(Channel(providers={first: ChannelProvider(provider="capture")}), first, "closed"))
+    while next_is_ready(terms, claimed(number), last, lambda one: one.name in paused):
+        item = claimed(number, passed_by=last.provider)
         choice = choose(terms, [Rendered(item, {}, {})], NOW, 1.0, lambda one: one.name in paused)
         ((provider, _),) = choice.groups
-        last = provider.provider
-        assert last not in asked
-        asked.append(last)
+        last = provider
+        assert last.name not in asked
+        asked.append(last.name)

@@ -7,6 +7,7 @@ nowhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -20,7 +21,8 @@ WAIT_SECONDS = 5.0
 _SPREAD = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 
-Order = Sequence[ProviderTerms]
+T = TypeVar("T")
+Orders: TypeAlias = Sequence[tuple[float, Sequence[T]]]
 
 
 class Choice(Struct, frozen=True):
@@ -30,7 +32,7 @@ class Choice(Struct, frozen=True):
     late: Sequence[tuple[Rendered, float]]
 
 
-class _Open(Struct):
+class _Open(Struct, eq=False):
     """What a provider can take now: `left` of its tokens. It is `shut` while it is paused or broken."""
 
     terms: ProviderTerms
@@ -47,6 +49,14 @@ class _Open(Struct):
             return cls(terms, 0, True, [])
         tokens = terms.rates.take(now, wanted if terms.breaker.is_closed else 1)
         return cls(terms, tokens, False, [])
+
+    def take_all(self, some: Sequence[Rendered]) -> bool:
+        """Take all of these, or none."""
+        if self.left < len(some) or not self.terms.breaker.is_closed:
+            return False
+        self.taken += some
+        self.left -= len(some)
+        return True
 
     def take(self, one: Rendered, now: float) -> None:
         self.taken.append(one)
@@ -69,53 +79,78 @@ def choose(
     terms: Terms, batch: Sequence[Rendered], now: float, share: float, stopped: Callable[[ProviderTerms], bool]
 ) -> Choice:
     """Share deliveries out to the channel's providers, and take their tokens."""
-    orders = _Orders(terms.several)
-    found = {one.provider: _Open.of(one, now, len(batch), share, stopped=stopped(one)) for one in terms.several}
+    found = [_Open.of(one, now, len(batch), share, stopped=stopped(one)) for one in terms.several]
+    orders = _orders(found, terms.several)
+    ordinary = [one for one in batch if one.item.bound_to is None and one.item.passed_by is None]
     late: list[tuple[Rendered, float]] = []
-    for one in batch:
-        chosen = _first(one.item, orders, found, now, overflow=terms.settings.overflow)
-        if chosen.left:
-            chosen.take(one, now)
-        else:
-            late.append((one, chosen.wait(now)))
-    for provider in found.values():
+    for order, some in _parts(ordinary, orders):
+        if not order[0].take_all(some):
+            for one in some:
+                _place(one, _first(order, now, overflow=terms.settings.overflow), late, now)
+    if len(ordinary) < len(batch):
+        names = {one.terms.provider: one for one in found}
+        for one in batch:
+            if one.item.bound_to is not None or one.item.passed_by is not None:
+                _place(one, _named(one.item, orders, names, now, overflow=terms.settings.overflow), late, now)
+    for provider in found:
         provider.terms.rates.give_back(provider.left)
-    return Choice([(provider.terms, provider.taken) for provider in found.values() if provider.taken], late)
+    return Choice([(provider.terms, provider.taken) for provider in found if provider.taken], late)
 
 
-def _first(item: Claimed, orders: "_Orders", found: Mapping[str, _Open], now: float, *, overflow: bool) -> _Open:
-    """Return the provider that a delivery goes to, or waits for."""
-    if item.bound_to is not None:
-        # One that is gone is nobody's: the mark for any other leaves it out, and it is held.
-        return found.get(item.bound_to) or next(iter(found.values()))
-    order = orders.of(item.id)
-    if item.passed_by is not None and (rest := behind(order, item.passed_by)):
-        able = [one for one in rest if found[one.provider].left]
-        order = able or order
+def _place(one: Rendered, provider: _Open, late: list[tuple[Rendered, float]], now: float) -> None:
+    if provider.left:
+        provider.take(one, now)
+    else:
+        late.append((one, provider.wait(now)))
+
+
+def _parts(batch: Sequence[Rendered], orders: "Orders[_Open]") -> Sequence[tuple[Sequence[_Open], Sequence[Rendered]]]:
+    """Return the deliveries of each order of providers."""
+    if len(orders) == 1:
+        return [(orders[0][1], batch)] if batch else []
+    parts: list[list[Rendered]] = [[] for _ in orders]
+    last = len(orders) - 1
+    for one in batch:
+        point = _point(one.item.id)
+        parts[next((place for place, (bound, _) in enumerate(orders) if point < bound), last)].append(one)
+    return [(order, some) for (_, order), some in zip(orders, parts, strict=True) if some]
+
+
+def _first(order: Sequence[_Open], now: float, *, overflow: bool) -> _Open:
+    """Return the first provider that can take a delivery; else the one that it waits for."""
     waits: _Open | None = None
-    for one in order:
-        provider = found[one.provider]
+    for provider in order:
         if provider.left:
             return provider
         if not provider.shut:
             waits = waits or provider
             if not overflow:
                 break
-    return waits or min((found[one.provider] for one in order), key=lambda one: one.terms.breaker.wait(now))
+    return waits or min(order, key=lambda one: one.terms.breaker.wait(now))
 
 
-def behind(order: Order, name: str) -> Order:
-    """Return the providers behind one in an order; all of them where it is not there."""
-    names = [one.provider for one in order]
-    return order[names.index(name) + 1 :] if name in names else order
+def _named(item: Claimed, orders: "Orders[_Open]", names: Mapping[str, _Open], now: float, *, overflow: bool) -> _Open:
+    """Return the provider of a delivery that is bound to one, or was passed on by one."""
+    if item.bound_to is not None:
+        # One that is gone is nobody's: the mark for any other leaves it out, and it is held.
+        return names.get(item.bound_to) or next(iter(names.values()))
+    order = _order_of(item.id, orders)
+    rest = _behind(order, names.get(item.passed_by or ""))
+    return _first([one for one in rest if one.left] or order, now, overflow=overflow)
 
 
-def next_is_ready(terms: Terms, item: Claimed, name: str, stopped: Callable[[ProviderTerms], bool]) -> bool:
-    """Whether a delivery that provider `name` did not take may go on to another one."""
+def next_is_ready(terms: Terms, item: Claimed, last: ProviderTerms, stopped: Callable[[ProviderTerms], bool]) -> bool:
+    """Whether a delivery that a provider did not take may go on to another one."""
     if item.bound_to is not None:
         return False
-    rest = behind(_Orders(terms.several).of(item.id), name)
-    return any(one.provider != name and one.breaker.is_closed and not stopped(one) for one in rest)
+    order = _order_of(item.id, _orders(terms.several, terms.several))
+    same = next((one for one in order if one.provider == last.provider), None)
+    return any(one is not same and one.breaker.is_closed and not stopped(one) for one in _behind(order, same))
+
+
+def _behind(order: Sequence[T], last: T | None) -> Sequence[T]:
+    """Return those behind one in an order; all of them where it is not there."""
+    return order if last is None else order[order.index(last) + 1 :]
 
 
 def claimable(terms: Terms, now: float, share: float, stopped: Callable[[ProviderTerms], bool]) -> float:
@@ -142,7 +177,7 @@ def until_usable(terms: Terms, now: float) -> float:
     return max(terms.rates.wait(now), min(waits, default=0.0))
 
 
-def _shares(several: Order, ready: Order) -> list[float]:
+def _shares(several: Sequence[ProviderTerms], ready: Sequence[ProviderTerms]) -> list[float]:
     """The part of the deliveries that goes to each that is ready: what others cannot take goes to the first."""
     total = sum(one.weight for one in several)
     parts = [one.weight / total if total else 0.0 for one in ready]
@@ -150,20 +185,25 @@ def _shares(several: Order, ready: Order) -> list[float]:
     return parts
 
 
-class _Orders:
-    """The order of providers for each delivery: the one that the weights choose, then the others."""
+def _orders(each: Sequence[T], several: Sequence[ProviderTerms]) -> "Orders[T]":
+    """The orders of providers, or of what stands for each, with the point up to which deliveries have them: first the
+    one that the weights choose, then the others."""
+    total = sum(one.weight for one in several)
+    if not total:
+        return [(1.0, each)]
+    found: list[tuple[float, Sequence[T]]] = []
+    bound = 0.0
+    for chosen, terms in zip(each, several, strict=True):
+        if terms.weight:
+            bound += terms.weight / total
+            found.append((bound, [chosen, *(one for one in each if one is not chosen)]))
+    return found
 
-    def __init__(self, several: Order) -> None:
-        self._first = several
-        total = sum(one.weight for one in several)
-        self._bounds: list[tuple[float, Order]] = []
-        bound = 0.0
-        for chosen in several if total else ():
-            bound += chosen.weight / total
-            self._bounds.append((bound, (chosen, *(one for one in several if one is not chosen))))
 
-    def of(self, delivery_id: int) -> Order:
-        if not self._bounds:
-            return self._first
-        point = ((delivery_id * _SPREAD) & _MASK) / (_MASK + 1)
-        return next((order for bound, order in self._bounds if point < bound), self._first)
+def _point(delivery_id: int) -> float:
+    return ((delivery_id * _SPREAD) & _MASK) / (_MASK + 1)
+
+
+def _order_of(delivery_id: int, orders: "Orders[T]") -> Sequence[T]:
+    point = _point(delivery_id)
+    return next((order for bound, order in orders if point < bound), orders[-1][1])

@@ -78,7 +78,8 @@ class ProviderTerms(Terms, eq=False, kw_only=True):
 
     name: str
     breaker: Breaker
-    # What was made of it, by verdict, since it was last measured.
+    # Since it was last measured: what it has taken, and its other verdicts.
+    taken: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -99,12 +100,6 @@ class ProviderTerms(Terms, eq=False, kw_only=True):
     @property
     def pausable(self) -> Sequence[Sequence[str]]:
         return ((self.name, self.kind),)
-
-    def accepted(self) -> None:
-        """It has taken a delivery."""
-        self.verdicts["accepted"] += 1
-        if self.breaker.is_failing:
-            self.breaker.succeeded()
 
     def unready(self, now: float, why: str) -> None:
         """It cannot be reached or refuses us: the others get its deliveries for a while."""
