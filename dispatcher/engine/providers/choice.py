@@ -6,6 +6,7 @@ provider has passed on goes to those behind it. One with an unknown attempt goes
 nowhere.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -109,10 +110,9 @@ def _parts(batch: Sequence[Rendered], orders: "Orders[_Open]") -> Sequence[tuple
     if len(orders) == 1:
         return [(orders[0][1], batch)] if batch else []
     parts: list[list[Rendered]] = [[] for _ in orders]
-    last = len(orders) - 1
+    bounds = _bounds(orders)
     for one in batch:
-        point = _point(one.item.id)
-        parts[next((place for place, (bound, _) in enumerate(orders) if point < bound), last)].append(one)
+        parts[bisect_right(bounds, _point(one.item.id))].append(one)
     return [(order, some) for (_, order), some in zip(orders, parts, strict=True) if some]
 
 
@@ -205,5 +205,9 @@ def _point(delivery_id: int) -> float:
 
 
 def _order_of(delivery_id: int, orders: "Orders[T]") -> Sequence[T]:
-    point = _point(delivery_id)
-    return next((order for bound, order in orders if point < bound), orders[-1][1])
+    return orders[bisect_right(_bounds(orders), _point(delivery_id))][1]
+
+
+def _bounds(orders: "Orders[T]") -> list[float]:
+    """Return the points that divide deliveries. All behind them are the last order's, whatever rounding says."""
+    return [bound for bound, _ in orders[:-1]]
