@@ -1,9 +1,10 @@
 """How many random examples a property is tried with.
 
 By default few, which are others in each run: what one run does not meet, another one does. `./ops/test --long` tries
-many. A failure prints what repeats it.
+many. A failure prints what repeats it, and DISPATCHER_TEST_SEED repeats a whole run.
 """
 
+import os
 import secrets
 
 from hypothesis import settings
@@ -25,6 +26,6 @@ def examples(few: int, many: int) -> int:
 
 def new_seed() -> int:
     """Return another seed each time, printed for the report of a failure."""
-    seed = secrets.randbelow(_SEEDS)
+    seed = int(os.environ.get("DISPATCHER_TEST_SEED", secrets.randbelow(_SEEDS)))
     print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
     return seed
