@@ -157,15 +157,29 @@ CREATE TABLE dispatcher.delivery_answers (
     PRIMARY KEY (delivery_id, token)
 );
 
+-- Wakes of one statement notify once, and only where an idle walker wants it.
+CREATE FUNCTION dispatcher.wakes_notify() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM fresh) AND EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN
+        PERFORM pg_notify('dispatcher_runs', '');
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER wakes_notify AFTER INSERT ON dispatcher.wakes
+    REFERENCING NEW TABLE AS fresh
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.wakes_notify();
+
 CREATE FUNCTION dispatcher.wake_run(p_run_id bigint, p_lane smallint DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.wakes (run_id, lane) VALUES (p_run_id, p_lane);
-    IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
 END $$;
 
 -- Whatever ends a delivery, or begins it anew, wakes the run that waits for it. It comes after `unknown_is_no_end`, by its
--- name. (BEFORE, since an AFTER trigger makes Postgres fetch every old row again, also where its condition is false.)
+-- name. (BEFORE, since an AFTER trigger makes Postgres fetch every old row again, also where its condition is false.) A flush
+-- wakes by itself, all runs at once.
 CREATE FUNCTION dispatcher.wakes_its_run() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -176,7 +190,8 @@ BEGIN
 END $$;
 
 CREATE TRIGGER wakes_its_run BEFORE UPDATE OF status ON dispatcher.delivery_state
-    FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status)
+    FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status
+                       AND current_setting('dispatcher.flushing', true) IS DISTINCT FROM 'on')
     EXECUTE FUNCTION dispatcher.wakes_its_run();
 
 -- Whoever settles it forgets since when it was held; the clock of its run does not.
@@ -246,7 +261,7 @@ CREATE TRIGGER copied_runs_rest BEFORE INSERT ON dispatcher.runs
     FOR EACH ROW WHEN (NEW.created_at <> now() AND NEW.finished_at IS NULL)
     EXECUTE FUNCTION dispatcher.copied_runs_rest();
 
-REVOKE ALL ON FUNCTION dispatcher.wake_run, dispatcher.wakes_its_run, dispatcher.of_an_ended_run,
+REVOKE ALL ON FUNCTION dispatcher.wakes_notify, dispatcher.wake_run, dispatcher.wakes_its_run, dispatcher.of_an_ended_run,
     dispatcher.copied_runs_rest FROM PUBLIC;
 -- To lock them: what is written is written by functions of the owner.
 GRANT SELECT, UPDATE (id) ON dispatcher.runs TO dispatcher_tenant;
