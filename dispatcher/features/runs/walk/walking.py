@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+import asyncpg
 import msgspec
 from msgspec import Struct
 
@@ -33,6 +34,16 @@ _SQL = statements(__name__)
 ROWS_MAX = 5_000
 # A batch with other runs has this part of the bulk lane's: a run that somebody waits for is not written after a wave.
 BULK_SHARE = 8
+# Faults of the data of a single run, which fails alone: the rest of its batch is walked without it.
+DATA_FAULTS: tuple[type[Exception], ...] = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    msgspec.MsgspecError,
+    UnicodeError,
+    OverflowError,
+    RecursionError,
+)
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 _objects = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _json = msgspec.json.Encoder().encode
