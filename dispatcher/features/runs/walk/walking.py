@@ -158,10 +158,15 @@ async def delete_orphaned_wakes(database: Database) -> None:
     await database.fetch(_SQL["delete_orphaned_wakes"])
 
 
-async def next_due(database: Database) -> float | None:
-    """Return the seconds until a run is due, negative if it is overdue; None if no run waits for a time."""
-    found = await database.value(_SQL["next_due"])
-    return None if found is None else float(found)
+async def look(database: Database) -> tuple[float | None, bool]:
+    """Return the seconds until a run is due (negative: overdue; None: none waits), and whether any run was woken."""
+    [(due, woken)] = await database.fetch(_SQL["look"])
+    return due, woken
+
+
+async def is_poison_wanted(database: Database) -> bool:
+    """Whether the poison worker has something to do."""
+    return bool(await database.value(_SQL["poison_wanted"]))
 
 
 async def plans(connection: Connection, ids: Iterable[int]) -> dict[int, Plan]:

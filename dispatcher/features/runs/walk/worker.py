@@ -141,6 +141,8 @@ class Walker:
         epoch = self._current()
         if epoch is None:
             return self.settings.poll_seconds
+        if (wait := await self._idling.rest_on(epoch, self.settings.poll_seconds)) > 0:
+            return wait
         walked = await self.run_once(epoch)
         if walked.deliveries:
             self._ordered()
