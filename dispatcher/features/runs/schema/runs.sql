@@ -27,6 +27,10 @@
 --   due again, page by page. Steps of later days move by the length of the pause: a walk adds it to the anchor when the
 --   enrolment is next due, so that neither a pause nor its end touches enrolments that wait.
 --
+--   Where all that can follow a step is known when it is ordered (the day of the next one, or the end), the walk writes it into
+--   the state (`then`). When the step was sent, one statement moves up to a batch of enrolments on so, and no walk takes them up a second
+--   time. A step that was not sent, and a pause since it was ordered, leave it to a walk.
+--
 -- Lock order: instance, then runs by id, then digests, then state rows by id. (Results never lock a run.)
 
 -- Campaigns will have runs too, and both stand in deliveries.run_id.
