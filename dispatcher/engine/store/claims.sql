@@ -35,7 +35,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated,
        CASE WHEN t.resend_until IS NOT NULL THEN t.provider END AS bound_to, CASE WHEN t.passed THEN t.provider END AS passed_by,
        t.lane
-  FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
+  FROM taken t JOIN dispatcher.deliveries d ON d.id = ANY (ARRAY[t.id]) ORDER BY t.run_at, t.id;
 
 -- name: claim_recovered
 -- Take up to $9 deliveries of a channel whose owners have died from $7 to $8 times, from any lane. Answered as by `claim`.
