@@ -18,6 +18,7 @@ from dispatcher.db.database import PASSING_OR_CANCELLED
 from dispatcher.engine.providers.choice import choose, next_is_ready
 from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules import retry
+from dispatcher.engine.rules.lane_turns import Turns
 from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Succeeded
 from dispatcher.engine.slots import Slots
 from dispatcher.engine.store import marks
@@ -31,8 +32,6 @@ WINDOW_WAIT_SECONDS_MIN = 1.0
 TROUBLE_WAIT_SECONDS = 0.5
 # Nothing was marked and the connection to the provider is missing: its deliveries come back after this.
 UNREADY_WAIT_SECONDS = 5.0
-# A lane gives way to a smaller lane that waits for tokens too, but not for longer than this at a time.
-LANE_PATIENCE_SECONDS = 1.0
 TOKEN_WAIT_SECONDS = 0.001
 # Concurrent marks of one lane: the next is asked for while Postgres writes the last. A small mark waits for it instead,
 # and takes along what comes until then.
@@ -52,9 +51,7 @@ class Sender:
         self._clock = epoch.clock
         self._metrics = epoch.metrics
         self._giving_up = anyio.CancelScope()
-        # Lanes that wait for the provider's tokens, and when each lane last got tokens.
-        self._queueing: set[Lane] = set()
-        self._granted_at: dict[Lane, float] = {}
+        self.turns = Turns()
         # Marks under way in each lane, and an event that each sets as it ends.
         self._marking: dict[Lane, int] = dict.fromkeys(Lane, 0)
         self._marked = {lane: asyncio.Event() for lane in Lane}
@@ -78,7 +75,7 @@ class Sender:
                 rest: Sequence[Rendered] = batch
                 while rest and self._may_mark(self.terms):
                     rest = await self._mark_some(state, self._gather(state, rest), calls, marks)
-                self._queueing.discard(state.lane)
+                self.turns.leave(state.lane)
                 for one in rest:
                     self._inbox.put(one.item, Back(0.0, "draining or paused"))
 
@@ -110,30 +107,17 @@ class Sender:
         if not granted:
             await unless(self.draining, self.slots.freed(state.lane))
             return batch
-        tokens = self._tokens(state.lane, granted)
+        now, rates = self._clock.monotonic(), self.terms.rates
+        rates.share(now, self._epoch.shares.current(now))
+        tokens = self.turns.take(state.lane, granted, rates, now)
         self.slots.give_back(state.lane, granted - tokens)
         if not tokens:
-            self._queueing.add(state.lane)
-            wait = max(self.terms.rates.wait(self._clock.monotonic()), TOKEN_WAIT_SECONDS)
+            wait = max(rates.wait(now), TOKEN_WAIT_SECONDS)
             await unless(self.draining, asyncio.sleep(wait))
             return batch
-        self._queueing.discard(state.lane)
         self._marking[state.lane] += 1
         marks.start_soon(self._begin, state, batch[:tokens], calls)
         return batch[tokens:]
-
-    def _tokens(self, lane: Lane, wanted: int) -> int:
-        """Take tokens of the provider's bucket: the smaller lane first, but no lane waits for another for long."""
-        now = self._clock.monotonic()
-        patient = now - self._granted_at.get(lane, float("-inf")) < LANE_PATIENCE_SECONDS
-        if patient and any(other < lane for other in self._queueing):
-            return 0
-        rates = self.terms.rates
-        rates.share(now, self._epoch.shares.current(now))
-        tokens = rates.take(now, wanted)
-        if tokens:
-            self._granted_at[lane] = now
-        return tokens
 
     async def _begin(self, state: LaneState, chosen: Sequence[Rendered], calls: TaskGroup) -> None:
         """Mark deliveries for which slots and tokens are taken, and call for those that the mark gave."""
@@ -143,19 +127,25 @@ class Sender:
             self._settle(state, one, Back(wait, "rate limit"))
         batch = self._under_these_terms(state, batch)
         terms = self.terms
+        if terms.several:
+            # A provider that is slow to connect keeps no later mark waiting.
+            self._mark_ended(state)
+            await self._share_out(state, batch, terms, calls)
+            return
         # From here on a reload must not close the channel under our feet.
         terms.calls += 1
         try:
-            if terms.several:
-                await self._share_out(state, batch, terms, calls)
-            elif batch and (back := await self._unready(batch, terms)) is not None:
+            if batch and (back := await self._unready(batch, terms)) is not None:
                 self._uncalled(state, batch, back)
             elif batch:
                 await self._mark(state, self._not_parked(state, batch), terms, calls)
         finally:
             terms.calls -= 1
-            self._marking[state.lane] -= 1
-            self._marked[state.lane].set()
+            self._mark_ended(state)
+
+    def _mark_ended(self, state: LaneState) -> None:
+        self._marking[state.lane] -= 1
+        self._marked[state.lane].set()
 
     async def _share_out(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
         """Choose the providers of deliveries, and mark them for each; a provider that hangs delays no other."""
@@ -173,9 +163,12 @@ class Sender:
     ) -> None:
         """Mark deliveries for one of several providers, or, where it is not ready, share them out to the others."""
         try:
-            back = await self._unready(batch, provider)
-            if back is None:
-                await self._mark(state, self._not_parked(state, batch), provider, calls)
+            if (back := await self._unready(batch, provider)) is None:
+                self._marking[state.lane] += 1
+                try:
+                    await self._mark(state, self._not_parked(state, batch), provider, calls)
+                finally:
+                    self._mark_ended(state)
                 return
         finally:
             provider.calls -= 1
@@ -360,9 +353,7 @@ class Sender:
         """Note what a verdict says about one of several providers; return whether another may take the delivery."""
         terms.judge(now, verdict)
         ending = self.draining.is_set() or self._epoch.fenced.is_set()
-        if type(verdict) is Throttled and (verdict.domain or not self.terms.settings.overflow):
-            return False
-        return not ending and next_is_ready(self.terms, one.item, terms, self.is_paused)
+        return not ending and next_is_ready(self.terms, one.item, terms, verdict, self.is_paused)
 
     def _uncalled(
         self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome, terms: Terms | None = None

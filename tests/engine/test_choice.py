@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from channels.contract import NotCalled
 from channels.shared.breaker import Breaker
 from dispatcher.config.settings import Channel, ChannelProvider, Retry
 from dispatcher.engine.providers.choice import choose, claimable, next_is_ready, until_usable
@@ -105,7 +106,7 @@ def test_what_is_passed_on_comes_to_an_end(channel: tuple[Terms, set[str]], firs
     asked: list[str] = []
     known = {one.name: one for one in terms.several}
     last = known.get(first, _terms(Channel(providers={first: ChannelProvider(provider="capture")}), first, "closed"))
-    while next_is_ready(terms, claimed(number), last, lambda one: one.name in paused):
+    while next_is_ready(terms, claimed(number), last, NotCalled("late"), lambda one: one.name in paused):
         item = claimed(number, passed_by=last.provider)
         choice = choose(terms, [Rendered(item, {}, {})], NOW, 1.0, lambda one: one.name in paused)
         ((provider, _),) = choice.groups

@@ -121,7 +121,7 @@ async def _without_a_token(stage: Stage, patch: pytest.MonkeyPatch) -> AsyncIter
     rates = stage.terms["sms"].rates
     with patch.context() as closed:
         closed.setattr(rates, "take", lambda _now, _wanted: 0)
-        yield lambda: Lane.NORMAL in stage.pipeline.senders["sms"]._queueing
+        yield lambda: Lane.NORMAL in stage.pipeline.senders["sms"].turns.queueing
 
 
 @asynccontextmanager

@@ -148,7 +148,7 @@ async def test_a_lane_that_was_paused_while_it_waited_holds_no_other_back(troubl
     async with stage.playing():
         urgent = await stage.write(6, body="transactional", lane=Lane.TRANSACTIONAL)
         sender = stage.pipeline.senders["sms"]
-        await until(lambda: Lane.TRANSACTIONAL in sender._queueing, "it waits for tokens")
+        await until(lambda: Lane.TRANSACTIONAL in sender.turns.queueing, "it waits for tokens")
         await pauses.pause(troubled, "channel", "sms", "test", "test")
         await stage.controls.run_once()
         await stage.until_empty()
@@ -157,7 +157,7 @@ async def test_a_lane_that_was_paused_while_it_waited_holds_no_other_back(troubl
         )
         await pauses.resume(troubled, "channel", "sms", "test")
         await stage.controls.run_once()
-        assert Lane.TRANSACTIONAL not in sender._queueing, "others give way to it, and it is not there"
+        assert Lane.TRANSACTIONAL not in sender.turns.queueing, "others give way to it, and it is not there"
 
 
 async def test_a_tenants_limit_defers_only_its_own_deliveries(troubled: Troubled) -> None:

@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from channels.contract import Throttled, Verdict
 from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules.life import Claimed
 from dispatcher.engine.streams import Rendered
@@ -139,9 +140,13 @@ def _named(item: Claimed, orders: "Orders[_Open]", names: Mapping[str, _Open], n
     return _first([one for one in rest if one.left] or order, now, overflow=overflow)
 
 
-def next_is_ready(terms: Terms, item: Claimed, last: ProviderTerms, stopped: Callable[[ProviderTerms], bool]) -> bool:
+def next_is_ready(
+    terms: Terms, item: Claimed, last: ProviderTerms, verdict: Verdict, stopped: Callable[[ProviderTerms], bool]
+) -> bool:
     """Whether a delivery that a provider did not take may go on to another one."""
     if item.bound_to is not None:
+        return False
+    if isinstance(verdict, Throttled) and (verdict.domain or not terms.settings.overflow):
         return False
     order = _order_of(item.id, _orders(terms.several, terms.several))
     same = next((one for one in order if one.provider == last.provider), None)
