@@ -1,4 +1,4 @@
-"""The client: one POST over a persistent connection to a guarded address, and how far it came when there was no answer.
+"""The client: one request over a persistent connection to a guarded address, and how far it came without an answer.
 
 It never follows a redirect, never repeats a request, takes no proxy from the environment, and reads no more of an
 answer than it was told to.
@@ -7,6 +7,7 @@ answer than it was told to.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +20,8 @@ from channels.contract import Envelope
 from channels.shared.web.guard import Forbidden, Guard
 
 CONNECT_SECONDS_MAX = 10.0
+# A longer body is written piece by piece, so that it does not hold the event loop.
+PIECE_BYTES_MAX = 1024 * 1024
 
 
 class Bounds(Struct, frozen=True):
@@ -42,6 +45,7 @@ class Call(Struct, eq=False):
     body: bytes
     seconds: float | None = None
     written: bool = False
+    method: str = "POST"
 
 
 def delivery_key(envelope: Envelope) -> str:
@@ -97,8 +101,13 @@ class Client:
             try:
                 async with (
                     asyncio.timeout(call.seconds),
-                    self._open().post(
-                        call.url, data=call.body, headers=call.headers, allow_redirects=False, trace_request_ctx=call
+                    self._open().request(
+                        call.method,
+                        call.url,
+                        data=call.body if len(call.body) <= PIECE_BYTES_MAX else BytesIO(call.body),
+                        headers=call.headers,
+                        allow_redirects=False,
+                        trace_request_ctx=call,
                     ) as response,
                 ):
                     headers = {name.lower(): value for name, value in response.headers.items()}
