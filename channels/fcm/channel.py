@@ -4,6 +4,8 @@ Before anything is marked, FCM is asked to validate a message that goes nowhere:
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -25,9 +27,10 @@ _CHECK = msgspec.json.encode({"validate_only": True, "message": {"topic": "dispa
 class Fcm(HostChannel):
     """Calls the HTTP v1 API of Firebase Cloud Messaging."""
 
-    def __init__(self, options: FcmOptions) -> None:
+    def __init__(self, options: FcmOptions, clock: Callable[[], float] = time.time) -> None:
         super().__init__(Host(options.base_url), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
         account = options.account()
+        self._clock = clock
         self._seconds = options.timeout_seconds
         self._url = f"{options.base_url}/v1/projects/{account.project_id}/messages:send"
         self._tokens = Tokens(account, self.ask, self.shut, lambda: asyncio.get_running_loop().time())
@@ -47,7 +50,7 @@ class Fcm(HostChannel):
             raise Unready(f"FCM answers {answer.status}")
 
     def call(self, envelope: Envelope, target: Host) -> Call:  # noqa: ARG002 - there is one
-        return self._call([envelope], body_of(envelope))
+        return self._call([envelope], body_of(envelope, self._clock()))
 
     def verdict(self, envelope: Envelope, answer: Answer) -> Verdict:
         judged = answers.judged(envelope, answer)

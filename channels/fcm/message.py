@@ -1,4 +1,4 @@
-"""A message as FCM takes it: one JSON object a device, the same bytes on every attempt."""
+"""A message as FCM takes it: one JSON object a device, on every attempt the same but for how long it may wait."""
 
 import re
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 Fields = dict[str, Any]
 
 
-def body_of(envelope: Envelope) -> bytes:
-    """The request for one envelope. Unsendable names the field and what to change."""
+def body_of(envelope: Envelope, at: float) -> bytes:
+    """The request for one envelope at a time, in seconds since 1970. Unsendable names the field and what to change."""
     parts, options = envelope.parts, envelope.options
     if not _is_token(envelope.recipient):
         raise Unsendable("recipient: is not the registration token of a device; give the one that the app got from FCM")
@@ -42,7 +42,7 @@ def body_of(envelope: Envelope) -> bytes:
         message["data"] = data
     if not message:
         raise Unsendable("body: is missing or empty; write a body, a title or data")
-    for platform, fields in _platforms(envelope).items():
+    for platform, fields in _platforms(envelope, at).items():
         message[platform] = fields
     try:
         body = _encode({"message": {"token": envelope.recipient, **message}})
@@ -93,7 +93,7 @@ def _data_part(text: str) -> Fields:
         ) from None
 
 
-def _platforms(envelope: Envelope) -> dict[str, Fields]:
+def _platforms(envelope: Envelope, at: float) -> dict[str, Fields]:
     """What is said to each platform alone: our own words first, and what the options say over them."""
     options = envelope.options
     ours: dict[str, Fields] = {platform: {} for platform in PLATFORMS}
@@ -104,10 +104,10 @@ def _platforms(envelope: Envelope) -> dict[str, Fields]:
         android, apns, web = _PRIORITIES[priority]
         ours["android"]["priority"], headers["apns-priority"] = android, apns
         ours["webpush"]["headers"] = {"Urgency": web}
-    if (ttl := _ttl_seconds(options)) is not None:
+    if (ttl := _ttl_seconds(envelope, at)) is not None:
         ours["android"]["ttl"] = f"{ttl}s"
-        # A moment, and not a time from now: counted from what is the same on every attempt.
-        headers["apns-expiration"] = str(envelope.dated + ttl) if ttl else "0"
+        # A moment, and not a time from now; 0 is not to be kept at all.
+        headers["apns-expiration"] = str(int(at) + ttl) if ttl else "0"
         ours["webpush"].setdefault("headers", {})["TTL"] = str(ttl)
     if (key := options.get("collapse_key")) is not None:
         if not isinstance(key, str) or not _is_collapse_key(key):
@@ -118,8 +118,11 @@ def _platforms(envelope: Envelope) -> dict[str, Fields]:
     return {platform: fields for platform in PLATFORMS if (fields := _with(ours[platform], options, platform))}
 
 
-def _ttl_seconds(options: Mapping[str, Any]) -> int | None:
-    ttl = options.get("ttl_seconds")
+def _ttl_seconds(envelope: Envelope, at: float) -> int | None:
+    """For how long FCM is to keep the message: as the option says, or until it expires. None: as long as it does."""
+    ttl = envelope.options.get("ttl_seconds")
+    if ttl is None and envelope.expires_at:
+        return min(max(int(envelope.expires_at - at), 0), TTL_SECONDS_MAX)
     # A bool is an int.
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int) or not 0 <= ttl <= TTL_SECONDS_MAX):
         raise Unsendable(f"options.ttl_seconds: is not a whole number from 0 to {TTL_SECONDS_MAX}; write one")

@@ -14,9 +14,10 @@ from channels.fcm.channel import Fcm
 from channels.fcm.options import FcmOptions
 from tests.channels.fcm.fake import DEVICE, PROJECT, FakeFcm, account, error
 from tests.channels.shared.web.fake_server import Behaviour, Silent, dropped, half, json_of, says
-from tests.channels.smtp.support import DATED, envelope
+from tests.channels.smtp.support import envelope
 from tests.channels.suite import Verdicts
 
+NOW = 1_900_000_000.0
 QUOTA = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"subject": "device:1"}]}
 NOT_A_TOKEN = "The registration token is not a valid FCM registration token"
 ROLE = "options.service_account: fcm says 403 PERMISSION_DENIED: it may not send; give it the role"
@@ -32,7 +33,7 @@ async def fake() -> AsyncIterator[FakeFcm]:
 @asynccontextmanager
 async def opened(fake: FakeFcm, **options: Any) -> AsyncIterator[Fcm]:
     given = {"service_account": account(fake.url), "url": fake.url} | options
-    channel = Fcm(msgspec.convert(given, FcmOptions))
+    channel = Fcm(msgspec.convert(given, FcmOptions), lambda: NOW)
     try:
         yield channel
     finally:
@@ -91,9 +92,17 @@ async def test_each_platform_is_told_priority_life_and_key_in_its_own_words(fake
     message = message_of(fake)
     assert message["android"] == {"priority": "HIGH", "ttl": "600s", "collapse_key": "order-17"}
     assert message["apns"] == {
-        "headers": {"apns-priority": "10", "apns-expiration": str(DATED + 600), "apns-collapse-id": "order-17"}
+        "headers": {"apns-priority": "10", "apns-expiration": str(int(NOW) + 600), "apns-collapse-id": "order-17"}
     }
     assert message["webpush"] == {"headers": {"Urgency": "high", "TTL": "600"}}
+
+
+@pytest.mark.parametrize(("expires_in", "ttl"), [(90.5, 90), (-5.0, 0), (9e9, 2_419_200)])
+async def test_a_message_is_kept_for_a_device_until_it_expires(fake: FakeFcm, expires_in: float, ttl: int) -> None:
+    await verdict(fake, structs.replace(asked(), expires_at=NOW + expires_in))
+    message = message_of(fake)
+    assert message["android"] == {"ttl": f"{ttl}s"}
+    assert message["apns"] == {"headers": {"apns-expiration": str(int(NOW) + ttl) if ttl else "0"}}
 
 
 async def test_what_the_options_say_of_a_platform_goes_over_our_words(fake: FakeFcm) -> None:
