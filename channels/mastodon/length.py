@@ -27,6 +27,13 @@ def length_of(text: str, spoiler_text: str = "") -> int:
     return _seen(spoiler_text) + _seen(counted)
 
 
+def too_long(length: int, characters_max: int) -> str:
+    return (
+        f"is too long: {length} characters, and the instance takes {characters_max} (characters_max), with the spoiler"
+        " text, and a link counted as 23; shorten it"
+    )
+
+
 def _seen(text: str) -> int:
     text = text.replace("\r\n", "\n")
     if text.isascii():

@@ -8,6 +8,8 @@ from channels.shared.web.urls import Url
 
 Visibility = Literal["public", "unlisted", "private", "direct"]
 VISIBILITIES = ("public", "unlisted", "private", "direct")
+# Where nobody changed the instance.
+CHARACTERS_MAX = 500
 LANGUAGE = r"[a-z]{2,3}(-[A-Za-z]{2,4})?"
 
 AccessToken = Annotated[
@@ -32,7 +34,7 @@ class MastodonOptions(Struct, frozen=True, forbid_unknown_fields=True):
     visibility: Visibility = "public"
     language: Language = ""
     # The instance's own limit: `configuration.statuses.max_characters` of its /api/v2/instance.
-    characters_max: Annotated[int, Meta(ge=1, le=100_000)] = 500
+    characters_max: Annotated[int, Meta(ge=1, le=100_000)] = CHARACTERS_MAX
     # Calls under way at a time.
     connections: Annotated[int, Meta(ge=1, le=64)] = 4
     # For one call as a whole; with the licence it has to fit into call_seconds_max.

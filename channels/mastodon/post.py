@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from channels.contract import Envelope
-from channels.mastodon.length import length_of
+from channels.mastodon.length import length_of, too_long
 from channels.mastodon.options import LANGUAGE, VISIBILITIES, MastodonOptions
 from channels.shared.web.post_channel import Unsendable, encoded
 
@@ -34,15 +34,8 @@ def body_of(envelope: Envelope, options: MastodonOptions, media: Sequence[str]) 
     if envelope.options.get("sensitive") is True:
         fields["sensitive"] = True
     if (length := length_of(text, spoiler)) > options.characters_max:
-        raise Unsendable(too_long(name, length, options.characters_max))
+        raise Unsendable(f"{name}: {too_long(length, options.characters_max)}")
     return _encode(fields)
-
-
-def too_long(name: str, length: int, characters_max: int) -> str:
-    return (
-        f"{name}: is too long: {length} characters, and the instance takes {characters_max} (characters_max), with"
-        " the spoiler text, and a link counted as 23; shorten it"
-    )
 
 
 def _visibility(given: Mapping[str, Any], options: MastodonOptions) -> str:
