@@ -122,6 +122,15 @@ def about_settings(answer: Answer) -> str:
     return f"options.service_account: fcm says {answer.status} {_word(error.status)}: {words}"
 
 
+def is_fcm(answer: Answer) -> bool:
+    """Whether an answer has FCM's form."""
+    return bool(_error(answer).status) or isinstance(_taken(answer), Accepted)
+
+
+def foreign(answer: Answer) -> str:
+    return f"answered with {answer.status} by something that is not FCM"
+
+
 def _taken(answer: Answer) -> Verdict:
     try:
         name = _decode_taken(answer.body or b"").name
@@ -134,7 +143,7 @@ def _foreign(answer: Answer) -> Verdict:
     """The verdict of an error that is not in FCM's form: a gateway's page, a redirect."""
     if answer.status >= SERVER:
         return Unknown(f"answered with {answer.status} by a gateway")
-    return RetryAfter(f"answered with {answer.status} by something that is not FCM; check options.url")
+    return RetryAfter(f"{foreign(answer)}; check options.url")
 
 
 def _limited(error: _Status, answer: Answer) -> Verdict:

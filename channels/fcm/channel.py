@@ -48,6 +48,8 @@ class Fcm(HostChannel):
             raise self.shut(reason)
         if answer.status >= SERVER:
             raise Unready(f"FCM answers {answer.status}")
+        if not answers.is_fcm(answer):
+            raise self.shut(f"options.url: {answers.foreign(answer)}")
 
     def call(self, envelope: Envelope, target: Host) -> Call:  # noqa: ARG002 - there is one
         return self._call([envelope], body_of(envelope, self._clock()))

@@ -20,7 +20,7 @@ from channels.shared.web.redaction import redacted, texts
 LIMIT_SECONDS = 60.0
 # A gateway's: whether the instance was asked is not known.
 _TIMED_OUT = frozenset({408, 425, 499})
-UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 _KNOWN = "account attach cannot files finished have over processing status text validation try moment again mastodon"
 
 
@@ -55,7 +55,7 @@ def refusal(answer: Answer, envelope: Envelope) -> Verdict:
         return Throttled(wait_seconds(answer))
     if answer.status < BAD or not error or answer.status == _NOT_FOUND:
         # Not the API, or a post under this key that was deleted since.
-        return RetryAfter(f"answered with {answer.status}, as an instance does not; check options.url")
+        return RetryAfter(f"{no_instance(answer)}; check options.url")
     words = redacted(error, [envelope.recipient, *texts(envelope.parts, envelope.options)], _KNOWN)
     return Refused(f"mastodon says {answer.status}: {words}".removesuffix(": "))
 
@@ -64,7 +64,7 @@ def about_settings(answer: Answer) -> str:
     """The reason where the instance refuses the token, and with it every post; else an empty text."""
     if not _error(answer):
         return ""
-    if answer.status == UNAUTHORIZED:
+    if answer.status == _UNAUTHORIZED:
         return "options.access_token: mastodon says 401: it was revoked, or is of another instance; make a new one"
     if answer.status == _FORBIDDEN:
         return (
@@ -72,6 +72,15 @@ def about_settings(answer: Answer) -> str:
             " and see that the account is neither suspended nor waiting for approval"
         )
     return ""
+
+
+def no_instance(answer: Answer) -> str:
+    return f"answered with {answer.status}, as an instance does not"
+
+
+def may_post(answer: Answer) -> bool:
+    """Whether a question about the token was refused for its scopes only: it may post and not read."""
+    return answer.status == _FORBIDDEN and bool(_error(answer))
 
 
 def wait_seconds(answer: Answer) -> float:

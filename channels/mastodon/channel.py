@@ -12,9 +12,10 @@ from channels.mastodon.media import Media
 from channels.mastodon.options import MastodonOptions
 from channels.mastodon.post import body_of
 from channels.shared.mail.errors import MailFault
-from channels.shared.web.answers import SERVER
+from channels.shared.web.answers import SERVER, TOO_MANY, succeeded
 from channels.shared.web.client import Answer, Bounds, Call, LicenceOver, delivery_key
 from channels.shared.web.host_channel import KEEP_SECONDS, Host, HostChannel
+from channels.shared.web.post_channel import Unsendable
 
 # Half of what is documented: the cache may be short of memory, and clocks of machines differ.
 KEY_SECONDS = 1_800.0
@@ -39,10 +40,10 @@ class Mastodon(HostChannel):
         """Ask whose the token is. One that may post and not read is answered with 403, and is good all the same."""
         url = f"{self.host.url}/api/v1/accounts/verify_credentials"
         answer = await self.ask(Call([], url, self._headers, b"", self._options.timeout_seconds, method="GET"))
-        if answer.status == answers.UNAUTHORIZED:
-            raise self.shut(answers.about_settings(answer) or f"options.url: answered with {answer.status}")
-        if answer.status >= SERVER:
+        if answer.status >= SERVER or answer.status == TOO_MANY:
             raise Unready(f"the instance answers {answer.status}")
+        if not succeeded(answer) and not answers.may_post(answer):
+            raise self.shut(answers.about_settings(answer) or f"options.url: {answers.no_instance(answer)}")
 
     def call(self, envelope: Envelope, target: Host) -> Call:
         body = body_of(envelope, self._options, self._numbers.get(envelope.delivery_id, ()))
@@ -76,8 +77,10 @@ class Mastodon(HostChannel):
         if envelope.licence.expired():
             return EXPIRED
         try:
+            # What cannot be posted is not uploaded either.
+            body_of(envelope, self._options, ("",))
             return await self._media.upload(envelope)
-        except MailFault as fault:
+        except (Unsendable, MailFault) as fault:
             return Refused(str(fault))
         except LicenceOver:
             return EXPIRED

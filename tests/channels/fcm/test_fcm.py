@@ -268,6 +268,22 @@ async def test_an_account_of_no_project_makes_the_channel_not_ready(fake: FakeFc
             await channel.prepare(1)
 
 
+@pytest.mark.parametrize("behaviour", [says(200, raw=b"<html>log in</html>"), says(404, raw=b"<html>"), says(302, {})])
+async def test_a_url_that_is_not_that_of_fcm_makes_the_channel_not_ready(fake: FakeFcm, behaviour: Behaviour) -> None:
+    fake.checks.append(behaviour)
+    async with opened(fake) as channel:
+        with pytest.raises(Unready, match=r"options\.url: answered with \d+ by something that is not FCM"):
+            await channel.prepare(1)
+
+
+async def test_an_fcm_that_is_overloaded_makes_the_channel_not_ready_for_now(fake: FakeFcm) -> None:
+    fake.checks.append(error(503, "UNAVAILABLE"))
+    async with opened(fake) as channel:
+        with pytest.raises(Unready, match="FCM answers 503"):
+            await channel.prepare(1)
+        await channel.prepare(1)
+
+
 async def test_the_account_is_checked_once_and_again_after_a_refusal(fake: FakeFcm) -> None:
     async with opened(fake) as channel:
         for _ in range(3):

@@ -195,6 +195,16 @@ async def test_a_token_that_may_post_and_not_read_is_good(fake: FakeMastodon) ->
     assert await verdict(fake) == Accepted("1")
 
 
+@pytest.mark.parametrize(
+    "behaviour", [says(404, {"error": "Record not found"}), says(403, raw=b"<html>"), says(302, {})]
+)
+async def test_a_url_that_is_no_instance_makes_the_channel_not_ready(fake: FakeMastodon, behaviour: Behaviour) -> None:
+    fake.checks.append(behaviour)
+    async with opened(fake) as channel:
+        with pytest.raises(Unready, match=r"options\.url: answered with \d+, as an instance does not"):
+            await channel.prepare(1)
+
+
 async def test_an_instance_that_is_away_makes_the_channel_not_ready(fake: FakeMastodon) -> None:
     fake.checks.append(says(503, raw=b"<html>"))
     async with opened(fake) as channel:
@@ -234,6 +244,11 @@ async def test_media_are_uploaded_before_the_post_with_their_descriptions(fake: 
     assert b"image/gif" in other.body
     assert b"GIF89a" in other.body
     assert json_of(fake.requests[0])["media_ids"] == ["1", "2"]
+
+
+async def test_media_of_a_post_that_is_too_long_are_not_uploaded(fake: FakeMastodon) -> None:
+    assert isinstance(await verdict(fake, asked("x" * 501, attachments=[PICTURE])), Refused)
+    assert fake.uploaded == []
 
 
 async def test_a_post_may_have_a_picture_and_no_text(fake: FakeMastodon) -> None:
