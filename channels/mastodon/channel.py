@@ -5,6 +5,8 @@ half an hour after the first attempt at the latest: what is unknown then is held
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from channels.contract import EXPIRED, Accepted, Envelope, Refused, Report, RetryAfter, Unready, Verdict
 from channels.mastodon import answers
@@ -28,11 +30,11 @@ class Mastodon(HostChannel):
 
     idempotency_key_seconds = KEY_SECONDS
 
-    def __init__(self, options: MastodonOptions) -> None:
+    def __init__(self, options: MastodonOptions, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(Host(options.base_url), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
         self._options = options
         self._headers = {"Authorization": f"Bearer {options.access_token}"}
-        self._media = Media(options, self.client, self.shut)
+        self._media = Media(options, self.client, self.shut, clock)
         # Of the deliveries whose post is being made, by their ids.
         self._numbers: dict[int, list[str]] = {}
 

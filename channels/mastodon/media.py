@@ -7,6 +7,7 @@ for longer than a licence lasts, and the next attempt finds them done.
 
 import hashlib
 import hmac
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -27,12 +28,23 @@ FILES_MAX = 4
 DESCRIPTION_CHARACTERS_MAX = 1_500
 # Uploads that are kept in mind.
 UPLOADS_MAX = 10_000
+# For how long an upload can be used. The instance deletes one that belongs to no post after a day.
+UPLOAD_SECONDS_MAX = 3_600.0
 # How long after an upload that is still worked on it is asked for.
 WORK_SECONDS = 15.0
 _PARTIAL, _ACCEPTED, _NOT_FOUND, _TOO_LARGE = 206, 202, 404, 413
 _IMAGE_ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp", "video/mp4": "mp4"}
 
-Upload = tuple[int, int]
+# A delivery's number, and which of its files it is.
+Place = tuple[int, int]
+
+
+class Upload(Struct, frozen=True):
+    """What the instance calls an upload, whether it has done its work on it, and when it was made."""
+
+    number: str
+    ready: bool
+    at: float
 
 
 class _Taken(Struct, frozen=True):
@@ -45,13 +57,19 @@ _decode = msgspec.json.Decoder(_Taken).decode
 class Media:
     """The uploads of deliveries. `shut` is told where the instance refuses the settings."""
 
-    def __init__(self, options: MastodonOptions, client: Client, shut: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        options: MastodonOptions,
+        client: Client,
+        shut: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
         self._client = client
         self._shut = shut
         self._headers = {"Authorization": f"Bearer {options.access_token}"}
-        # The number of each upload, and whether the instance has done its work on it.
-        self._uploads: OrderedDict[Upload, tuple[str, bool]] = OrderedDict()
+        self._clock = clock
+        self._uploads: OrderedDict[Place, Upload] = OrderedDict()
 
     async def upload(self, envelope: Envelope) -> list[str] | Verdict:
         """The instance's numbers of a delivery's media, all ready, or the verdict where that could not be.
@@ -62,15 +80,15 @@ class Media:
         each = list(files.each(envelope.options["attachments"], "attachment", FILES_MAX))
         for place, (field, one) in enumerate(each):
             key = (envelope.delivery_id, place)
-            number, ready = self._uploads.get(key, ("", False))
-            if not number:
+            known = self._uploads.get(key)
+            if known is None or self._clock() - known.at >= UPLOAD_SECONDS_MAX:
                 answer = await self._client.post(self._upload_call(envelope, one, field))
                 verdict = self._uploaded(key, field, envelope, answer)
-            elif not ready:
-                answer = await self._client.post(self._question(envelope, number))
+            elif not known.ready:
+                answer = await self._client.post(self._question(envelope, known.number))
                 verdict = self._worked_on(key, field, envelope, answer)
             else:
-                verdict = number
+                verdict = known.number
             if not isinstance(verdict, str):
                 return verdict
             numbers.append(verdict)
@@ -94,28 +112,29 @@ class Media:
         url = f"{self._options.base_url}/api/v1/media/{number}"
         return Call([envelope], url, self._headers, b"", self._options.timeout_seconds, method="GET")
 
-    def _uploaded(self, key: Upload, field: str, envelope: Envelope, answer: Answer | Lost) -> str | Verdict:
+    def _uploaded(self, key: Place, field: str, envelope: Envelope, answer: Answer | Lost) -> str | Verdict:
         if isinstance(answer, Lost) or not succeeded(answer):
             return self._failed(field, envelope, answer)
         try:
             number = _decode(answer.body or b"").id
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return RetryAfter(f"{field}: the instance answered {answer.status} without a number to the upload")
-        self._uploads[key] = number, answer.status != _ACCEPTED
+        ready = answer.status != _ACCEPTED
+        self._uploads[key] = Upload(number, ready, self._clock())
         while len(self._uploads) > UPLOADS_MAX:
             self._uploads.popitem(last=False)
-        return number if answer.status != _ACCEPTED else _still(field)
+        return number if ready else _still(field)
 
-    def _worked_on(self, key: Upload, field: str, envelope: Envelope, answer: Answer | Lost) -> str | Verdict:
+    def _worked_on(self, key: Place, field: str, envelope: Envelope, answer: Answer | Lost) -> str | Verdict:
         if isinstance(answer, Lost):
             return self._failed(field, envelope, answer)
         if answer.status == _PARTIAL:
             return _still(field)
-        number, _ = self._uploads.pop(key, ("", False))
-        if succeeded(answer) and number:
-            self._uploads[key] = number, True
-            return number
-        if answer.status == _NOT_FOUND or not number:
+        known = self._uploads.pop(key, None)
+        if succeeded(answer) and known is not None:
+            self._uploads[key] = Upload(known.number, True, known.at)
+            return known.number
+        if answer.status == _NOT_FOUND or known is None:
             return RetryAfter(f"{field}: the instance has lost the upload")
         return self._failed(field, envelope, answer)
 

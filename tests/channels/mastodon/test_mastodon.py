@@ -287,6 +287,17 @@ async def test_media_whose_upload_outlives_the_licence_are_posted_by_the_next_at
     assert len(fake.uploaded) == 1
 
 
+async def test_an_old_upload_is_not_used(fake: FakeMastodon) -> None:
+    now = [0.0]
+    fake.next += [says(503, {"error": "x"})] * 2
+    options = msgspec.convert({"access_token": TOKEN, "url": fake.url}, MastodonOptions)
+    channel = Mastodon(options, lambda: now[0])
+    for now[0] in (0.0, 3_599.0, 3_600.0):
+        await sent(channel, asked(attachments=[PICTURE]))
+    await channel.close()
+    assert [json_of(one)["media_ids"] for one in fake.requests] == [["1"], ["1"], ["2"]]
+
+
 @pytest.mark.parametrize(
     ("behaviour", "expected"),
     [
