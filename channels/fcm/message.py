@@ -23,7 +23,7 @@ _PRIORITIES = {"high": ("HIGH", "10", "high"), "normal": ("NORMAL", "5", "normal
 _is_token = re.compile(rf"[!-~]{{1,{TOKEN_CHARACTERS_MAX}}}").fullmatch
 _is_collapse_key = re.compile(r"[!-~]{1,64}").fullmatch
 _is_url = re.compile(r"https?://[!-~]{1,2000}").fullmatch
-_is_reserved = re.compile(r"from\Z|message_type\Z|google|gcm").match
+_is_reserved = re.compile(r"from\Z|message_type\Z|google\.|gcm\.").match
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -42,7 +42,7 @@ def body_of(envelope: Envelope, at: float) -> bytes:
         message["data"] = data
     if not message:
         raise Unsendable("body: is missing or empty; write a body, a title or data")
-    for platform, fields in _platforms(envelope, at).items():
+    for platform, fields in _platforms(envelope, at, shown="notification" in message).items():
         message[platform] = fields
     try:
         body = _encode({"message": {"token": envelope.recipient, **message}})
@@ -78,7 +78,7 @@ def _data(parts: Mapping[str, str], options: Mapping[str, Any]) -> Fields:
         if not isinstance(value, str):
             raise Unsendable("data: has a value that is not a text, and FCM takes texts only; write it between quotes")
         if not name or _is_reserved(name):
-            raise Unsendable("data: has a name that FCM keeps for itself (from, message_type, google…, gcm…)")
+            raise Unsendable("data: has a name that FCM keeps for itself (from, message_type, google.…, gcm.…)")
     return found
 
 
@@ -93,7 +93,7 @@ def _data_part(text: str) -> Fields:
         ) from None
 
 
-def _platforms(envelope: Envelope, at: float) -> dict[str, Fields]:
+def _platforms(envelope: Envelope, at: float, *, shown: bool) -> dict[str, Fields]:
     """What is said to each platform alone: our own words first, and what the options say over them."""
     options = envelope.options
     ours: dict[str, Fields] = {platform: {} for platform in PLATFORMS}
@@ -102,7 +102,8 @@ def _platforms(envelope: Envelope, at: float) -> dict[str, Fields]:
         if not isinstance(priority, str) or priority not in _PRIORITIES:
             raise Unsendable("options.priority: is neither high nor normal; write one of them")
         android, apns, web = _PRIORITIES[priority]
-        ours["android"]["priority"], headers["apns-priority"] = android, apns
+        # Apple takes no message in a hurry that its device does not show.
+        ours["android"]["priority"], headers["apns-priority"] = android, apns if shown else "5"
         ours["webpush"]["headers"] = {"Urgency": web}
     if (ttl := _ttl_seconds(envelope, at)) is not None:
         ours["android"]["ttl"] = f"{ttl}s"

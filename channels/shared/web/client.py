@@ -104,7 +104,7 @@ class Client:
                     self._open().request(
                         call.method,
                         call.url,
-                        data=call.body if len(call.body) <= PIECE_BYTES_MAX else BytesIO(call.body),
+                        data=_data(call.body),
                         headers=call.headers,
                         allow_redirects=False,
                         trace_request_ctx=call,
@@ -160,6 +160,12 @@ async def _about_to_write(_session: aiohttp.ClientSession, context: SimpleNamesp
         if any(envelope.licence.expired() for envelope in call.envelopes):
             raise LicenceOver
         call.written = True
+
+
+def _data(body: bytes) -> bytes | BytesIO | None:
+    if not body:
+        return None
+    return body if len(body) <= PIECE_BYTES_MAX else BytesIO(body)
 
 
 def _lost(call: Call, trouble: Exception) -> Lost:

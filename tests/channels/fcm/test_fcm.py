@@ -86,6 +86,13 @@ async def test_a_message_of_data_alone_has_no_notification(fake: FakeFcm) -> Non
     assert message_of(fake) == {"token": DEVICE, "data": {"sync": "1"}}
 
 
+async def test_a_message_that_is_not_shown_is_in_no_hurry_for_apple(fake: FakeFcm) -> None:
+    await verdict(fake, asked(data='{"sync": "1"}', options={"priority": "high"}))
+    message = message_of(fake)
+    assert message["android"] == {"priority": "HIGH"}
+    assert message["apns"] == {"headers": {"apns-priority": "5"}}
+
+
 async def test_each_platform_is_told_priority_life_and_key_in_its_own_words(fake: FakeFcm) -> None:
     options = {"priority": "high", "ttl_seconds": 600, "collapse_key": "order-17"}
     await verdict(fake, asked(options=options))
