@@ -6,14 +6,15 @@ marked, as the channel opens and again after an answer that speaks of it; while 
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
 from msgspec import Struct
 
-from channels.contract import Envelope, RetryAfter, Unready, Verdict
+from channels.contract import CUT_OFF, Envelope, NotCalled, Report, RetryAfter, Unready, Verdict
 from channels.shared.web.answers import lost_verdict
 from channels.shared.web.client import Answer, Bounds, Call, Client, Lost
 from channels.shared.web.guard import Guard, OpenGuard
@@ -21,6 +22,8 @@ from channels.shared.web.post_channel import PostChannel
 
 # For how long the settings are not tried again after an answer that refused them.
 SHUT_SECONDS = 30.0
+# The same where nothing but another message can tell whether they are good by now: each try costs some an attempt.
+UNCHECKED_SECONDS = 300.0
 # Shorter than any server of a provider keeps an idle connection.
 KEEP_SECONDS = 10.0
 
@@ -84,10 +87,10 @@ class HostChannel(PostChannel[Host]):
             self._answered_at = _now()
         return answer
 
-    def shut(self, reason: str) -> Unready:
+    def shut(self, reason: str, seconds: float = SHUT_SECONDS) -> Unready:
         """Begin no call for a while, and then not before the settings were checked. The reason says what to change."""
         self._sound = False
-        self._shut_until, self._shut_because = _now() + SHUT_SECONDS, reason
+        self._shut_until, self._shut_because = _now() + seconds, reason
         return Unready(reason)
 
     @abstractmethod
@@ -99,6 +102,17 @@ class HostChannel(PostChannel[Host]):
             return self._lost(answer)
         self._answered_at = _now()
         return self.verdict(envelope, answer)
+
+    async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
+        """Make as many calls at a time as there are connections. What waits while settings are refused goes back."""
+        waiting = deque(batch)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(len(batch), self._bounds.connections)):
+                    workers.create_task(self._work(waiting, report))
+        finally:
+            for envelope in waiting:
+                report(envelope, CUT_OFF)
 
     async def close(self) -> None:
         await self.client.close()
@@ -112,11 +126,19 @@ class HostChannel(PostChannel[Host]):
     def _client(self, envelope: Envelope, target: Host) -> Client:  # noqa: ARG002 - there is one
         return self.client
 
+    async def _work(self, waiting: deque[Envelope], report: Report) -> None:
+        while waiting:
+            envelope = waiting.popleft()
+            if _now() < self._shut_until:
+                report(envelope, NotCalled(self._shut_because))
+            else:
+                await self._deliver(envelope, report)
+
     def _lost(self, lost: Lost) -> Verdict:
         if not lost.forbidden:
             return lost_verdict(lost)
         reason = "options.url: leads to an address that is not public; if that is meant, name it in allow_addresses"
-        return RetryAfter(str(self.shut(reason)))
+        return RetryAfter(str(self.shut(reason, UNCHECKED_SECONDS)))
 
     async def _reach(self) -> None:
         try:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from channels.contract import Accepted, Envelope, Refused, RetryAfter, Throttled, Unknown, Unready, Verdict
+from channels.contract import Accepted, Envelope, NotCalled, Refused, RetryAfter, Throttled, Unknown, Unready, Verdict
 from channels.shared.web.client import delivery_key
 from channels.signed_webhook.channel import SignedWebhook
 from channels.signed_webhook.options import SignedWebhookOptions
@@ -259,6 +259,17 @@ async def test_a_receiver_that_refuses_the_settings_stops_the_channel(
             await channel.prepare(1)
         assert str(caught.value) == found.reason
     assert len(fake.requests) == 1
+
+
+async def test_messages_behind_a_refusal_of_the_settings_use_no_attempt(fake: FakeServer) -> None:
+    fake.always = says(401)
+    batch, verdicts = [structs.replace(asked(), delivery_id=number) for number in range(20)], Verdicts()
+    async with opened(fake, connections=2) as channel:
+        await channel.deliver(batch, verdicts)
+    found = list(verdicts.once_each(batch).values())
+    called = [one for one in found if isinstance(one, RetryAfter)]
+    assert len(called) == len(fake.requests) <= 2
+    assert sum(isinstance(one, NotCalled) for one in found) == 20 - len(called)
 
 
 async def test_an_address_that_is_not_named_is_not_called(fake: FakeServer) -> None:
