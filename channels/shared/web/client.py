@@ -57,7 +57,7 @@ def delivery_key(envelope: Envelope) -> str:
 
 
 class Answer(Struct, frozen=True):
-    """An answer, with its headers by their names in lower case. Without a body: it was too long, or was cut off."""
+    """An answer; headers are found by their names in lower case. Without a body: it was too long, or was cut off."""
 
     status: int
     headers: Mapping[str, str]
@@ -110,10 +110,9 @@ class Client:
                         trace_request_ctx=call,
                     ) as response,
                 ):
-                    headers = {name.lower(): value for name, value in response.headers.items()}
-                    head = Answer(response.status, headers, None, cut_off=True)
+                    head = Answer(response.status, response.headers, None, cut_off=True)
                     body = await _read(response, self._bounds.answer_bytes_max)
-                    return Answer(response.status, headers, body)
+                    return Answer(response.status, response.headers, body)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
                 return head or _lost(call, trouble)
 
