@@ -210,7 +210,7 @@ async def test_platforms_are_weighed_one_by_one(fake: FakeFcm) -> None:
         (error(400, "<b>", "<b>"), RetryAfter("answered with 400 by something that is not FCM; check options.url")),
     ],
 )
-async def test_each_answer_has_its_verdict(fake: FakeFcm, behaviour: Behaviour, expected: Verdict) -> None:
+async def test_each_answer_of_fcm_has_its_verdict(fake: FakeFcm, behaviour: Behaviour, expected: Verdict) -> None:
     fake.next.append(behaviour)
     assert await verdict(fake) == expected
     assert len(fake.requests) == 1
