@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,13 @@ async def test_OP_06_a_push_is_sent_and_a_device_without_the_app_is_suppressed(
     program: Program, outbox: Outbox, google: FakeFcm, tmp_path: Path
 ) -> None:
     await program.start(**pushing(google, tmp_path / "key.json"))
-    sent = await outbox.put("push", recipient=DEVICE, template='{"title": "Order", "body": "Shipped"}')
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    sent = await outbox.put(
+        "push", recipient=DEVICE, template='{"title": "Order", "body": "Shipped"}', expires_at=tomorrow
+    )
     await outbox.until_life(sent, "sent")
+    ttl = json_of(google.requests[0])["message"]["android"]["ttl"]
+    assert 0 < int(ttl.removesuffix("s")) <= 86_400
     assert (await outbox.row(sent))["provider_message_id"].startswith("projects/shop-1/messages/")
     google.next.append(error(404, "NOT_FOUND", "UNREGISTERED"))
     gone = await outbox.put("push", recipient="gone")
