@@ -150,7 +150,7 @@ async def test_the_limit_is_that_of_the_instance(fake: FakeMastodon) -> None:
         (half(200), Unknown("200 without a number")),
     ],
 )
-async def test_each_answer_of_an_instance_has_its_verdict(
+async def test_each_answer_of_an_instance_is_judged(
     fake: FakeMastodon, behaviour: Behaviour, expected: Verdict
 ) -> None:
     fake.next.append(behaviour)
