@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from channels.shared.web.urls import URL_PATTERN, Url
+from channels.shared.web.settings import Url
 
 # As its JSON file is written; the longest real ones have 2,500 characters.
 ServiceAccountText = Annotated[
@@ -27,7 +27,7 @@ class ServiceAccount(Struct, frozen=True):
     client_email: Annotated[str, Meta(pattern=r"^[!-~]{3,255}\Z")]
     private_key: Annotated[str, Meta(max_length=16_384)]
     private_key_id: Annotated[str, Meta(max_length=255)] = ""
-    token_uri: Annotated[str, Meta(pattern=URL_PATTERN)] = "https://oauth2.googleapis.com/token"  # noqa: S105 - where tokens are had
+    token_uri: Url = "https://oauth2.googleapis.com/token"  # noqa: S105 - where tokens are had
 
 
 # What msgspec's faults name.

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from channels.shared.web.urls import Url
+from channels.shared.web.settings import Url
 
 Visibility = Literal["public", "unlisted", "private", "direct"]
 VISIBILITIES = ("public", "unlisted", "private", "direct")

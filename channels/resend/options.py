@@ -5,13 +5,20 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from channels.shared.mail.settings import AddressText, MailSettings
-from channels.shared.web.urls import InsecureUrl, Url
+from channels.shared.web.settings import HOST, PATH, Url
 
 ApiKey = Annotated[
     str,
     Meta(
         pattern=r"^[!-~]{1,255}\Z",
         extra={"secret": True, "expects": "a key of 1 to 255 printable characters without spaces"},
+    ),
+]
+InsecureUrl = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(\Z|https?://{HOST}{PATH})",
+        extra={"expects": "nothing, or a URL that begins with http:// or https://"},
     ),
 ]
 

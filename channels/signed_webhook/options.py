@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from channels.shared.web.urls import AllowAddresses, TargetUrl, require_ranges
+from channels.shared.web.settings import AllowAddresses, TargetUrl, require_ranges
 from channels.signed_webhook.form import Form
 
 # As Standard Webhooks write them: 24 to 64 bytes in base64.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from channels.shared.web.urls import AllowAddresses, require_ranges
+from channels.shared.web.settings import AllowAddresses, require_ranges
 
 
 class WebhooksOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,9 +7,8 @@ answer than it was told to.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from io import BytesIO
-from types import SimpleNamespace
-from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -77,6 +76,23 @@ class LicenceOver(Exception):  # noqa: N818 - it is no error: it is too late
     """It is too late to begin."""
 
 
+# The call that this task makes: the request below is made by the session, and knows nothing of it.
+_call: ContextVar[Call | None] = ContextVar("call", default=None)
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request that begins only where its call may. (A session's trace can say the same, at 20 µs a call.)"""
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send it: the connection is at hand, and nothing is written yet."""
+        call = _call.get()
+        if call is not None:
+            if any(envelope.licence.expired() for envelope in call.envelopes):
+                raise LicenceOver
+            call.written = True
+        return await super().send(conn)
+
+
 class Client:
     """Connections to the addresses that its guard allows."""
 
@@ -98,16 +114,12 @@ class Client:
         call.written = False
         head: Answer | None = None
         async with self._slots:
+            before = _call.set(call)
             try:
                 async with (
                     asyncio.timeout(call.seconds),
                     self._open().request(
-                        call.method,
-                        call.url,
-                        data=_data(call.body),
-                        headers=call.headers,
-                        allow_redirects=False,
-                        trace_request_ctx=call,
+                        call.method, call.url, data=_data(call.body), headers=call.headers, allow_redirects=False
                     ) as response,
                 ):
                     head = Answer(response.status, response.headers, None, cut_off=True)
@@ -115,6 +127,8 @@ class Client:
                     return Answer(response.status, response.headers, body)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
                 return head or _lost(call, trouble)
+            finally:
+                _call.reset(before)
 
     async def close(self) -> None:
         """Close for good: calls that were about to begin find no connection."""
@@ -126,8 +140,6 @@ class Client:
         if self._closed:
             raise aiohttp.ClientConnectionError("closed")
         if self._session is None:
-            trace = aiohttp.TraceConfig()
-            trace.on_request_headers_sent.append(_about_to_write)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=self._bounds.connections,
@@ -147,18 +159,9 @@ class Client:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
-                trace_configs=[trace],
+                request_class=_Request,
             )
         return self._session
-
-
-async def _about_to_write(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: Any) -> None:  # noqa: ANN401 - a signal's parameters are its own
-    """Called with the connection at hand, the head of the request composed, and nothing of it written."""
-    call = context.trace_request_ctx
-    if isinstance(call, Call):
-        if any(envelope.licence.expired() for envelope in call.envelopes):
-            raise LicenceOver
-        call.written = True
 
 
 def _data(body: bytes) -> bytes | BytesIO | None:

@@ -1,4 +1,4 @@
-"""URLs in the options of channels, and the addresses that they may lead to."""
+"""Settings that providers over HTTP share. Importing them needs no HTTP client."""
 
 from ipaddress import ip_network
 from typing import Annotated
@@ -6,31 +6,23 @@ from typing import Annotated
 from msgspec import Meta
 
 # \Z and not $: Python's $ also matches before a last newline, which would end a header.
-_HOST = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(:[0-9]{1,5})?"
-_PATH = r"(/[A-Za-z0-9._~/-]{0,200})?\Z"
+HOST = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(:[0-9]{1,5})?"
+PATH = r"(/[A-Za-z0-9._~/-]{0,200})?\Z"
 _LOOPBACK = r"(localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\])(:[0-9]{1,5})?"
-URL_PATTERN = rf"^(https://{_HOST}|http://{_LOOPBACK}){_PATH}"
 
-# A provider's one host, which may be on this machine.
+# The base URL of a provider's API.
 Url = Annotated[
     str,
     Meta(
-        pattern=URL_PATTERN,
+        pattern=rf"^(https://{HOST}|http://{_LOOPBACK}){PATH}",
         extra={"expects": "a URL that begins with https:// (http:// to this machine only)"},
-    ),
-]
-InsecureUrl = Annotated[
-    str,
-    Meta(
-        pattern=rf"^(\Z|https?://{_HOST}{_PATH})",
-        extra={"expects": "nothing, or a URL that begins with http:// or https://"},
     ),
 ]
 # A place of the operator's own choice. Its path or query may be what allows to write there.
 TargetUrl = Annotated[
     str,
     Meta(
-        pattern=rf"^https?://{_HOST}([/?][!\"$-~]*)?\Z",
+        pattern=rf"^https?://{HOST}([/?][!\"$-~]*)?\Z",
         max_length=4_096,
         extra={
             "secret": True,
