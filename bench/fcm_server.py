@@ -76,15 +76,14 @@ async def _serve() -> None:
 @contextmanager
 def fcm_server() -> Iterator[str]:
     """The URL of a running server."""
-    running = subprocess.Popen([sys.executable, "-m", __name__], stdout=subprocess.PIPE, cwd=ROOT, text=True)
-    try:
-        port = running.stdout.readline().strip() if running.stdout else ""
-        if not port:
-            raise BenchError("the server that answers as FCM does has not started")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        running.kill()
-        running.wait()
+    with subprocess.Popen([sys.executable, "-m", __name__], stdout=subprocess.PIPE, cwd=ROOT, text=True) as running:
+        try:
+            port = running.stdout.readline().strip() if running.stdout else ""
+            if not port:
+                raise BenchError("the server that answers as FCM does has not started")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            running.kill()
 
 
 if __name__ == "__main__":
