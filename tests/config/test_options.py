@@ -34,6 +34,8 @@ class Smtp(Struct, frozen=True):
     password: Annotated[str, Meta(min_length=2, max_length=20, extra={"secret": True})] = ""
 
 
+# A value for each required option that does not take any text.
+GIVEN = {"account_sid": "AC" + "0" * 32}
 PROVIDERS: Mapping[str, type[Struct]] = {"capture": Nothing, "smtp": Smtp, "webhooks": Nothing}
 BASE = '[channels.email]\nprovider = "smtp"\n[channels.email.options]\nhost = "h"\n'
 
@@ -152,7 +154,11 @@ async def test_a_provider_can_be_opened_with_the_options_that_it_requires(provid
     def connect() -> None:
         raise AssertionError("opening a channel connects to nothing")
 
-    required = {field.encode_name: "x" for field in structs.fields(REAL[provider]) if field.required}
+    required = {
+        field.encode_name: GIVEN.get(field.encode_name, "x")
+        for field in structs.fields(REAL[provider])
+        if field.required
+    }
     channel = open_channel(provider, Faults(), connect, required)  # type: ignore[arg-type]  # it must not be called
     await channel.close()
 

@@ -89,6 +89,15 @@ class Client:
         async with asyncio.timeout(CONNECT_SECONDS_MAX), self._open().head(url, allow_redirects=False):
             pass
 
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Ask for something that is there: the connection stays open for the calls that follow."""
+        async with (
+            asyncio.timeout(CONNECT_SECONDS_MAX),
+            self._open().get(url, headers=headers, allow_redirects=False) as response,
+        ):
+            body = await _read(response, self._bounds.answer_bytes_max)
+            return Answer(response.status, _named(response), body)
+
     async def post(self, call: Call) -> Answer | Lost:
         """Make a call. LicenceOver where it was too late, directly before the first byte."""
         call.written = False
@@ -101,7 +110,7 @@ class Client:
                         call.url, data=call.body, headers=call.headers, allow_redirects=False, trace_request_ctx=call
                     ) as response,
                 ):
-                    headers = {name.lower(): value for name, value in response.headers.items()}
+                    headers = _named(response)
                     head = Answer(response.status, headers, None, cut_off=True)
                     body = await _read(response, self._bounds.answer_bytes_max)
                     return Answer(response.status, headers, body)
@@ -151,6 +160,10 @@ async def _about_to_write(_session: aiohttp.ClientSession, context: SimpleNamesp
         if any(envelope.licence.expired() for envelope in call.envelopes):
             raise LicenceOver
         call.written = True
+
+
+def _named(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
 
 
 def _lost(call: Call, trouble: Exception) -> Lost:

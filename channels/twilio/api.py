@@ -1,0 +1,204 @@
+"""The wire: the SDK builds requests and reads answers, our own client sends them. Nothing is ever repeated here."""
+
+import asyncio
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from msgspec import Meta, Struct
+from twilio.base.exceptions import TwilioRestException, TwilioServiceException
+from twilio.http import AsyncHttpClient
+from twilio.http.response import Response
+from twilio.rest import Client as Sdk
+
+from channels.contract import Unready
+from channels.shared.web.answers import SERVER
+from channels.shared.web.client import Answer, Bounds, Call, Client, Lost
+from channels.shared.web.guard import OpenGuard
+from channels.twilio.error_codes import FIRST
+from channels.twilio.message import Message
+from channels.twilio.options import TwilioOptions
+
+# The longest real answer is a message of 1,600 characters with its fields.
+ANSWER_BYTES_MAX = 64 * 1024
+# Shorter than any server of theirs keeps an idle connection.
+KEEP_SECONDS = 10.0
+UNAUTHORIZED, MISSING = 401, 404
+# Given to the SDK in place of the process's environment, from which it would take a region.
+_NO_ENVIRONMENT = {"TWILIO_EDGE": "", "TWILIO_REGION": ""}
+
+# The SDK puts it before the API's words.
+_UNABLE = "Unable to create record: "
+_is_sid = re.compile(r"(SM|MM|CA)[0-9a-fA-F]{32}").fullmatch
+
+_quiet = logging.getLogger(__name__)
+# What the SDK reads an answer with may raise any of these where the answer is not in the API's form.
+_UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
+
+
+class Made(Struct, frozen=True):
+    """The resource that a request has made, as far as it could be read."""
+
+    sid: str
+    error_code: int | None = None
+
+
+class Refusal(Struct, frozen=True):
+    """An answer that is not a success. `code` is 0 where it is not in the API's form."""
+
+    answer: Answer
+    code: int = 0
+    words: object = None
+
+
+class _Error(Struct, frozen=True):
+    code: Annotated[int, Meta(ge=FIRST)]
+    message: Any = None
+
+
+_decode_error = msgspec.json.Decoder(_Error).decode
+
+
+class _Attempt(Struct):
+    """A call under way, and what became of it."""
+
+    call: Call
+    answer: Answer | Lost | None = None
+
+
+class _Unanswered(Exception):  # noqa: N818 - what the request is
+    """There is no answer for the SDK to read."""
+
+
+_attempt: ContextVar[_Attempt] = ContextVar("attempt")
+
+
+class _Http(AsyncHttpClient):  # type: ignore[misc]  # the library has no types
+    """The client that the SDK is given: it sends the call of the task that asks."""
+
+    def __init__(self, client: Client, authorization: str) -> None:
+        super().__init__(_quiet, is_async=True)
+        self._client = client
+        self._authorization = authorization
+
+    async def request(
+        self,
+        method: str,  # noqa: ARG002 - the SDK's signature; all that is called here are POSTs
+        uri: str,
+        data: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **_options: object,
+    ) -> Response:
+        """Send a request of the SDK's, under our own credentials and bounds."""
+        attempt = _attempt.get()
+        call = attempt.call
+        call.url = uri
+        call.headers = {**(headers or {}), "Authorization": self._authorization}
+        call.body = urlencode(data or {}, doseq=True).encode()
+        attempt.answer = answer = await self._client.post(call)
+        if isinstance(answer, Lost) or answer.body is None:
+            raise _Unanswered
+        return Response(answer.status, answer.body.decode("utf-8", "replace"), answer.headers)
+
+
+class Api:
+    """Connections to the API, and its resources."""
+
+    def __init__(self, options: TwilioOptions) -> None:
+        user = options.api_key or options.account_sid
+        self._authorization = "Basic " + b64encode(f"{user}:{options.secret}".encode()).decode()
+        # One host, which the configuration names: it may be on this machine.
+        self._client = Client(OpenGuard(), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
+        http = _Http(self._client, self._authorization)
+        sdk = Sdk(user, options.secret, options.account_sid, http_client=http, environment=_NO_ENVIRONMENT)
+        self._base = sdk.api.base_url = options.url.rstrip("/")
+        self._messages, self._calls = sdk.messages, sdk.calls
+        listed = "Calls" if options.sends == "voice" else "Messages"
+        self._probe = f"{self._base}/2010-04-01/Accounts/{options.account_sid}/{listed}.json?PageSize=1"
+        self._setting = "options.api_key and options.secret" if options.api_key else "options.secret"
+        self._opening = asyncio.Lock()
+        self._answered_at = float("-inf")
+        self._known = False
+
+    async def open(self) -> None:
+        """Return when a call can begin: the API answers, and knows the credentials. Raises Unready."""
+        loop = asyncio.get_running_loop()
+        async with self._opening:
+            if self._known and loop.time() - self._answered_at < KEEP_SECONDS:
+                return
+            try:
+                if self._known:
+                    await self._client.reach(self._base)
+                else:
+                    self._judge(await self._client.get(self._probe, {"Authorization": self._authorization}))
+            except (aiohttp.ClientError, OSError) as trouble:
+                if isinstance(trouble, Unready):
+                    raise
+                raise Unready(f"the API cannot be reached ({type(trouble).__name__})") from None
+            self._answered_at = loop.time()
+
+    def _judge(self, answer: Answer) -> None:
+        """Judge the answer to a list of one. A key that may only send is refused the list, and known all the same."""
+        if answer.status == UNAUTHORIZED:
+            raise Unready(f"{self._setting}: Twilio refuses them; correct them, and options.account_sid with them")
+        if answer.status == MISSING:
+            raise Unready("options.account_sid: is not known to Twilio; correct it, or options.url")
+        if answer.status >= SERVER:
+            raise Unready(f"the API answers {answer.status}")
+        self._known = True
+
+    def doubt(self) -> None:
+        """Ask anew whether the credentials are known, before anything else is sent."""
+        self._known = False
+
+    async def create(self, call: Call, message: Message) -> Made | Refusal | Lost:
+        """Make a message or a call. LicenceOver where it was too late, directly before the first byte."""
+        attempt = _Attempt(call)
+        _attempt.set(attempt)
+        try:
+            if message.kind == "voice":
+                made = await self._calls.create_async(**message.parameters)
+            else:
+                made = await self._messages.create_async(**message.parameters)
+        except (TwilioRestException, TwilioServiceException) as refused:
+            made = refused
+        except (_Unanswered, *_UNREADABLE):
+            made = None
+        answer = attempt.answer
+        if not isinstance(answer, Answer):
+            return answer or Lost(written=call.written, why="the SDK made no request")
+        self._answered_at = asyncio.get_running_loop().time()
+        if isinstance(made, (TwilioRestException, TwilioServiceException)):
+            return _refusal(answer, made)
+        return _made(made, answer)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def _made(made: object, answer: Answer) -> Made | Refusal:
+    sid, error_code = getattr(made, "sid", None), getattr(made, "error_code", None)
+    if isinstance(sid, str) and _is_sid(sid):
+        return Made(sid, error_code if isinstance(error_code, int) else None)
+    return _inside(answer)
+
+
+def _inside(answer: Answer) -> Refusal:
+    """The error in an answer whose status is that of a success."""
+    try:
+        said = _decode_error(answer.body or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Refusal(answer)
+    return Refusal(answer, said.code, said.message)
+
+
+def _refusal(answer: Answer, refused: TwilioRestException | TwilioServiceException) -> Refusal:
+    code = refused.code if isinstance(refused.code, int) and refused.code >= FIRST else 0
+    words = refused.msg if isinstance(refused, TwilioRestException) else refused.detail or refused.title
+    return Refusal(answer, code, words.removeprefix(_UNABLE) if isinstance(words, str) else None)
