@@ -6,6 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import aiohttp
@@ -82,6 +83,18 @@ class _Unanswered(Exception):  # noqa: N818 - what the request is
 _attempt: ContextVar[_Attempt] = ContextVar("attempt")
 
 
+class _Sdk(Sdk):  # type: ignore[misc]  # the library has no types
+    """The SDK's client with the same headers for every request: by itself it asks for the platform each time."""
+
+    _headers: Mapping[str, str] = MappingProxyType({})
+
+    def get_headers(self, method: str, headers: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return the headers of a request."""
+        if not self._headers:
+            self._headers = super().get_headers(method, dict(headers or {}))
+        return self._headers
+
+
 class _Http(AsyncHttpClient):  # type: ignore[misc]  # the library has no types
     """The client that the SDK is given: it sends the call of the task that asks."""
 
@@ -119,7 +132,7 @@ class Api:
         # One host, which the configuration names: it may be on this machine.
         self._client = Client(OpenGuard(), Bounds(options.connections, ANSWER_BYTES_MAX, KEEP_SECONDS))
         http = _Http(self._client, self._authorization)
-        sdk = Sdk(user, options.secret, options.account_sid, http_client=http, environment=_NO_ENVIRONMENT)
+        sdk = _Sdk(user, options.secret, options.account_sid, http_client=http, environment=_NO_ENVIRONMENT)
         self._base = sdk.api.base_url = options.url.rstrip("/")
         self._messages, self._calls = sdk.messages, sdk.calls
         listed = "Calls" if options.sends == "voice" else "Messages"

@@ -6,6 +6,7 @@ became of a message later, to the URL that the message carries.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from channels.contract import CUT_OFF, EXPIRED, BaseChannel, Envelope, Refused, Report
@@ -25,6 +26,7 @@ class Twilio(BaseChannel):
         self, options: TwilioOptions, receiver: Receiver | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self._secret = options.secret
+        self._connections = options.connections
         self._messages = Messages(options, receiver)
         self._api = Api(options)
         self._clock = clock
@@ -33,13 +35,22 @@ class Twilio(BaseChannel):
         await self._api.open()
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
-        """Begin each request at once, or as soon as a connection is free."""
-        async with asyncio.TaskGroup() as calls:
-            for envelope in batch:
-                calls.create_task(self._deliver(envelope, report))
+        """Begin each request as soon as a connection is free: a task for each connection, not for each message."""
+        unsent = deque(batch)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(len(batch), self._connections)):
+                    workers.create_task(self._work(unsent, report))
+        finally:
+            for envelope in unsent:
+                report(envelope, CUT_OFF)
 
     async def close(self) -> None:
         await self._api.close()
+
+    async def _work(self, unsent: deque[Envelope], report: Report) -> None:
+        while unsent:
+            await self._deliver(unsent.popleft(), report)
 
     async def _deliver(self, envelope: Envelope, report: Report) -> None:
         if envelope.licence.expired():

@@ -44,6 +44,12 @@ async def test_an_sms_has_a_text_a_sender_and_a_callback(fake: FakeTwilio, opene
     }
 
 
+async def test_any_text_arrives_as_it_is(fake: FakeTwilio, opened: Opened, post: Post) -> None:
+    for text in ("".join(map(chr, range(1, 127))), "%41%zz+ ;&=#?", "\u00a0é\u2028\N{GRINNING FACE}\r\n "):
+        post.parts = {"body": text}
+        assert (await _sent(fake, opened, post))["Body"] == text
+
+
 @pytest.mark.parametrize(
     ("recipient", "number"),
     [("+49 155 5000-7341", NUMBER), (f" {NUMBER} ", NUMBER), ("004915550007341", NUMBER), ("+1.500.555.0006", FROM)],
