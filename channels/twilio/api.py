@@ -7,11 +7,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 import aiohttp
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from twilio.base.exceptions import TwilioRestException, TwilioServiceException
 from twilio.http import AsyncHttpClient
 from twilio.http.response import Response
@@ -19,8 +19,8 @@ from twilio.rest import Client as Sdk
 from yarl import URL
 
 from channels.contract import Unready
-from channels.shared.web.answers import SERVER
-from channels.shared.web.client import Answer, Bounds, Call, Client, Lost
+from channels.shared.web.answers import SERVER, succeeded
+from channels.shared.web.client import Answer, Bounds, Call, Client, LicenceOver, Lost
 from channels.shared.web.guard import OpenGuard
 from channels.twilio.error_codes import FIRST
 from channels.twilio.message import Message
@@ -42,8 +42,6 @@ _is_sid = re.compile(r"(SM|MM|CA)[0-9a-fA-F]{32}").fullmatch
 _NOWHERE = URL("/")
 
 _quiet = logging.getLogger(__name__)
-# What the SDK reads an answer with may raise any of these where the answer is not in the API's form.
-_UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
 
 
 class Made(Struct, frozen=True):
@@ -61,12 +59,16 @@ class Refusal(Struct, frozen=True):
     words: object = None
 
 
-class _Error(Struct, frozen=True):
-    code: Annotated[int, Meta(ge=FIRST)]
+class _Body(Struct, frozen=True):
+    """The fields of an answer that count."""
+
+    sid: str = ""
+    error_code: int | None = None
+    code: int = 0
     message: Any = None
 
 
-_decode_error = msgspec.json.Decoder(_Error).decode
+_decode_body = msgspec.json.Decoder(_Body).decode
 
 
 class _Attempt(Struct):
@@ -177,41 +179,36 @@ class Api:
         """Make a message or a call. LicenceOver where it was too late, directly before the first byte."""
         attempt = _Attempt(call)
         _attempt.set(attempt)
+        resource = self._calls if message.kind == "voice" else self._messages
+        refused = None
         try:
-            if message.kind == "voice":
-                made = await self._calls.create_async(**message.parameters)
-            else:
-                made = await self._messages.create_async(**message.parameters)
-        except (TwilioRestException, TwilioServiceException) as refused:
-            made = refused
-        except (_Unanswered, *_UNREADABLE):
-            made = None
+            await resource.create_async(**message.parameters)
+        except LicenceOver:
+            raise
+        except Exception as trouble:  # what the SDK stumbles over is this answer, which is judged below
+            refused = trouble
         answer = attempt.answer
         if not isinstance(answer, Answer):
             return answer or Lost(written=call.written, why="the SDK made no request")
         self._answered_at = asyncio.get_running_loop().time()
-        if isinstance(made, (TwilioRestException, TwilioServiceException)):
-            return _refusal(answer, made)
-        return _made(made, answer)
+        if isinstance(refused, (TwilioRestException, TwilioServiceException)):
+            return _refusal(answer, refused)
+        return _made(answer) if succeeded(answer) else Refusal(answer)
 
     async def close(self) -> None:
         await self._client.close()
 
 
-def _made(made: object, answer: Answer) -> Made | Refusal:
-    sid, error_code = getattr(made, "sid", None), getattr(made, "error_code", None)
-    if isinstance(sid, str) and _is_sid(sid):
-        return Made(sid, error_code if isinstance(error_code, int) else None)
-    return _inside(answer)
-
-
-def _inside(answer: Answer) -> Refusal:
-    """The error in an answer whose status is that of a success."""
+def _made(answer: Answer) -> Made | Refusal:
+    """What a success says, or the error inside of it. Of all the fields that the SDK reads only these count: it
+    stumbles over a date, and the message is made all the same."""
     try:
-        said = _decode_error(answer.body or b"")
+        said = _decode_body(answer.body or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Refusal(answer)
-    return Refusal(answer, said.code, said.message)
+    if _is_sid(said.sid):
+        return Made(said.sid, said.error_code)
+    return Refusal(answer, said.code if said.code >= FIRST else 0, said.message)
 
 
 def _refusal(answer: Answer, refused: TwilioRestException | TwilioServiceException) -> Refusal:

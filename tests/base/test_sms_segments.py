@@ -48,6 +48,7 @@ def test_only_an_sms_has_segments() -> None:
     assert segments_of("sms", {"body": "x"}) == Segments("GSM-7", 1, 1)
     assert segments_of("whatsapp", {"body": "x"}) is None
     assert segments_of("sms", {}) is None
+    assert segments_of("sms", {"body": "x" * 10_001}) is None
 
 
 def test_the_words_are_short() -> None:

@@ -1,7 +1,9 @@
 """OP-06: SMS, WhatsApp and calls by Twilio, with what comes back: callbacks, STOP and START."""
 
 import json
+import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -141,6 +143,22 @@ async def test_OP_06_stop_and_start_are_heeded_by_the_tenants_that_have_written(
     assert post(poster, url, MessageSid="SM10", Body="Thank you!", **said) == 204
     assert program.metric("dispatcher_receipts_total", provider="twilio", became="stopped") == 3
     poster.close()
+
+
+async def test_OP_06_messages_carry_the_url_for_callbacks_while_those_are_taken(
+    program: Program, outbox: Outbox, fake: FakeTwilio, config_file: Path
+) -> None:
+    receipts = f'[receipts]\npublic_url = "{PUBLIC}"\ntwilio_tokens = "{TOKEN}"\n'
+    settings = {name: text for name, text in at(fake).items() if "RECEIPTS" not in name}
+    config_file.write_text("")
+    await program.start(DISPATCHER_CONFIG=str(config_file), **settings)
+    for reloads, (text, carried) in enumerate((("", False), (receipts, True), ("", False))):
+        if reloads:
+            config_file.write_text(text)
+            program.signal(signal.SIGHUP)
+            await program.until(lambda: len(program.events("config.reloaded")) == reloads, "it is applied")  # noqa: B023 - it is waited for here
+        await outbox.until_life(await put(outbox), "sent")
+        assert ("StatusCallback" in fake.made[-1].fields) is carried
 
 
 async def test_OP_06_wrong_credentials_mark_nothing_until_they_are_corrected(

@@ -16,6 +16,8 @@ _BASIC = frozenset(
 )
 _EXTENDED = frozenset("\f^{}\\[~]|€")
 _ALPHABET = _BASIC | _EXTENDED
+# No provider takes a longer text, and to count it would hold up the event loop.
+CHARACTERS_MAX = 10_000
 # The last sign of the basic plane: those behind it are two units of UTF-16.
 _ONE_UNIT_MAX = "\uffff"
 
@@ -43,8 +45,9 @@ def sms_segments(text: str) -> Segments:
 
 
 def segments_of(channel: str | None, parts: Mapping[str, str]) -> Segments | None:
-    """Return the segments of a rendered message; None where it is not an SMS."""
-    return sms_segments(parts["body"]) if channel == "sms" and "body" in parts else None
+    """Return the segments of a rendered message; None where it is not an SMS, or is far too long for one."""
+    body = parts.get("body")
+    return None if channel != "sms" or body is None or len(body) > CHARACTERS_MAX else sms_segments(body)
 
 
 def _divided(encoding: Encoding, widths: Iterable[int], alone: int, each: int) -> Segments:

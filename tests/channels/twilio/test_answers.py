@@ -31,8 +31,11 @@ async def _verdict(fake: FakeTwilio, opened: Opened, post: Post, fault: faults.F
 
 
 async def test_a_message_that_is_made_is_accepted_by_its_sid(fake: FakeTwilio, opened: Opened, post: Post) -> None:
-    found = await delivered(opened(), await post.envelopes(3))
-    assert found == [Accepted(f"SM{number:032x}") for number in (1, 2, 3)]
+    envelopes = await post.envelopes(3)
+    found = await delivered(opened(), envelopes)
+    deliveries = [int(one.fields["StatusCallback"].rpartition("=")[2]) for one in fake.made]
+    made = {delivery: f"SM{number:032x}" for number, delivery in enumerate(deliveries, 1)}
+    assert found == [Accepted(made[envelope.delivery_id]) for envelope in envelopes]
     assert fake.requests[0].path == f"/2010-04-01/Accounts/{ACCOUNT}/Messages.json"
 
 
@@ -82,6 +85,7 @@ async def test_a_template_that_the_account_does_not_have_is_named(fake: FakeTwil
         (says(201, []), Unknown("201 without the SID of a message")),
         (says(201, None), Unknown("201 without the SID of a message")),
         (says(200, b"[" * 60_000), Unknown("200 without the SID of a message")),
+        (makes(date_created={"a": 1}, price=[], num_segments={}), Accepted(f"SM{1:032x}")),
         (makes(date_created="yesterday", price="cheap", error_code=None), Accepted(f"SM{1:032x}")),
         # A success with an error inside.
         (says(200, {"code": 21610, "message": "Left"}), Refused("twilio says 21610: Left", suppresses=True)),
