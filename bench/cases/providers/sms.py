@@ -6,7 +6,7 @@ from bench.peers import twilio_sdk
 from bench.server import Server
 from bench.twilio_server import ACCOUNT, twilio_server
 
-DELIVERIES = 20_000
+DELIVERIES = 60_000
 ROUNDS = 3
 
 CONNECTIONS = 50
