@@ -25,7 +25,7 @@ from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
-from bench.cases.providers import sms
+from bench.cases.providers import push, sms
 from bench.cases.sequences import enrol, storm, waiting
 from bench.measure import Measure
 from bench.server import Server
@@ -55,6 +55,7 @@ CASES = {
         ("email", email),
         ("email_delay", email_delay),
         ("sms", sms),
+        ("push", push),
         ("workflows", workflows),
         ("timers", timers),
         ("triggers", triggers),

@@ -30,6 +30,7 @@ from channels.twilio.options import TwilioOptions
 ANSWER_BYTES_MAX = 64 * 1024
 # Shorter than any server of theirs keeps an idle connection.
 KEEP_SECONDS = 10.0
+PROBE_SECONDS = 10.0
 UNAUTHORIZED, MISSING = 401, 404
 # Given to the SDK in place of the process's environment, from which it would take a region.
 _NO_ENVIRONMENT = {"TWILIO_EDGE": "", "TWILIO_REGION": ""}
@@ -157,15 +158,20 @@ class Api:
                 if self._known:
                     await self._client.reach(self._base)
                 else:
-                    self._judge(await self._client.get(self._probe, {"Authorization": self._authorization}))
+                    headers = {"Authorization": self._authorization}
+                    self._judge(
+                        await self._client.post(Call([], self._probe, headers, b"", PROBE_SECONDS, method="GET"))
+                    )
             except (aiohttp.ClientError, OSError) as trouble:
                 if isinstance(trouble, Unready):
                     raise
                 raise Unready(f"the API cannot be reached ({type(trouble).__name__})") from None
             self._answered_at = loop.time()
 
-    def _judge(self, answer: Answer) -> None:
+    def _judge(self, answer: Answer | Lost) -> None:
         """Judge the answer to a list of one. A key that may only send is refused the list, and known all the same."""
+        if isinstance(answer, Lost):
+            raise Unready(f"the API cannot be reached ({answer.why})")
         if answer.status == UNAUTHORIZED:
             raise Unready(f"{self._setting}: Twilio refuses them; correct them, and options.account_sid with them")
         if answer.status == MISSING:

@@ -16,6 +16,8 @@ from dispatcher.config import load
 from dispatcher.config.fields import FILE_ENDING, Leaf, expected, table_of
 from dispatcher.config.settings import Config, Faults
 from dispatcher.config.values import Option
+from tests.channels.fcm.fake import account
+from tests.channels.suite import SECRET
 
 ANNOTATED = Path(__file__).parents[2] / "ops" / "dispatcher.toml"
 
@@ -34,8 +36,6 @@ class Smtp(Struct, frozen=True):
     password: Annotated[str, Meta(min_length=2, max_length=20, extra={"secret": True})] = ""
 
 
-# A value for each required option that does not take any text.
-GIVEN = {"account_sid": "AC" + "0" * 32}
 PROVIDERS: Mapping[str, type[Struct]] = {"capture": Nothing, "smtp": Smtp, "webhooks": Nothing}
 BASE = '[channels.email]\nprovider = "smtp"\n[channels.email.options]\nhost = "h"\n'
 
@@ -134,6 +134,9 @@ def test_a_secret_is_never_shown() -> None:
 
 # The providers that there are
 
+URL = "https://provider.example.org"
+EXAMPLES = {"url": URL, "secrets": SECRET, "service_account": account(URL), "account_sid": "AC" + "0" * 32}
+
 
 @pytest.mark.parametrize("provider", REAL)
 def test_a_providers_options_are_frozen_strict_bounded_scalars_that_the_annotated_file_names(provider: str) -> None:
@@ -155,7 +158,7 @@ async def test_a_provider_can_be_opened_with_the_options_that_it_requires(provid
         raise AssertionError("opening a channel connects to nothing")
 
     required = {
-        field.encode_name: GIVEN.get(field.encode_name, "x")
+        field.encode_name: EXAMPLES.get(field.encode_name, "x")
         for field in structs.fields(REAL[provider])
         if field.required
     }

@@ -1,4 +1,4 @@
-"""The client: one POST over a persistent connection to a guarded address, and how far it came when there was no answer.
+"""The client: one request over a persistent connection to a guarded address, and how far it came without an answer.
 
 It never follows a redirect, never repeats a request, takes no proxy from the environment, and reads no more of an
 answer than it was told to.
@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from io import BytesIO
 from urllib.parse import quote
 
 import aiohttp
@@ -18,6 +19,8 @@ from channels.contract import Envelope
 from channels.shared.web.guard import Forbidden, Guard
 
 CONNECT_SECONDS_MAX = 10.0
+# A longer body is written piece by piece, so that it does not hold the event loop.
+PIECE_BYTES_MAX = 1024 * 1024
 
 
 class Bounds(Struct, frozen=True):
@@ -41,6 +44,7 @@ class Call(Struct, eq=False):
     body: bytes
     seconds: float | None = None
     written: bool = False
+    method: str = "POST"
 
 
 def delivery_key(envelope: Envelope) -> str:
@@ -52,7 +56,7 @@ def delivery_key(envelope: Envelope) -> str:
 
 
 class Answer(Struct, frozen=True):
-    """An answer, with its headers by their names in lower case. Without a body: it was too long, or was cut off."""
+    """An answer; headers are found by their names in lower case. Without a body: it was too long, or was cut off."""
 
     status: int
     headers: Mapping[str, str]
@@ -105,15 +109,6 @@ class Client:
         async with asyncio.timeout(CONNECT_SECONDS_MAX), self._open().head(url, allow_redirects=False):
             pass
 
-    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """Ask for something that is there: the connection stays open for the calls that follow."""
-        async with (
-            asyncio.timeout(CONNECT_SECONDS_MAX),
-            self._open().get(url, headers=headers, allow_redirects=False) as response,
-        ):
-            body = await _read(response, self._bounds.answer_bytes_max)
-            return Answer(response.status, _named(response), body)
-
     async def post(self, call: Call) -> Answer | Lost:
         """Make a call. LicenceOver where it was too late, directly before the first byte."""
         call.written = False
@@ -123,14 +118,13 @@ class Client:
             try:
                 async with (
                     asyncio.timeout(call.seconds),
-                    self._open().post(
-                        call.url, data=call.body, headers=call.headers, allow_redirects=False
+                    self._open().request(
+                        call.method, call.url, data=_data(call.body), headers=call.headers, allow_redirects=False
                     ) as response,
                 ):
-                    headers = _named(response)
-                    head = Answer(response.status, headers, None, cut_off=True)
+                    head = Answer(response.status, response.headers, None, cut_off=True)
                     body = await _read(response, self._bounds.answer_bytes_max)
-                    return Answer(response.status, headers, body)
+                    return Answer(response.status, response.headers, body)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
                 return head or _lost(call, trouble)
             finally:
@@ -170,8 +164,10 @@ class Client:
         return self._session
 
 
-def _named(response: aiohttp.ClientResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}
+def _data(body: bytes) -> bytes | BytesIO | None:
+    if not body:
+        return None
+    return body if len(body) <= PIECE_BYTES_MAX else BytesIO(body)
 
 
 def _lost(call: Call, trouble: Exception) -> Lost:
