@@ -326,8 +326,8 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
      WHERE k.cap_id = gone.cap_id AND k.person = gone.person
 $$;
 
-REVOKE ALL ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap, dispatcher.move_counters, dispatcher.take_places, dispatcher.mark_locked, dispatcher.mark_capped,
-    dispatcher.erase_counters FROM PUBLIC;
+REVOKE ALL ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap, dispatcher.move_counters, dispatcher.take_places,
+    dispatcher.mark_locked, dispatcher.mark_capped, dispatcher.erase_counters FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.caps TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.cap_actions TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap TO dispatcher_tenant;
