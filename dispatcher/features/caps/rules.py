@@ -35,31 +35,36 @@ class Cap(Struct, frozen=True):
         return item.channel in self.channels and (not self.topics or item.topic in self.topics)
 
 
-class Request(Struct, frozen=True, gc=False):
-    """A place that a delivery asks for under a cap, by the recipient's address."""
+class Requests(Struct, frozen=True, gc=False):
+    """The places that a batch asks for, by column: deliveries, caps, the kinds and the forms of addresses. (A struct
+    for each place would cost as much again as finding them.)"""
 
-    delivery_id: int
-    cap_id: int
-    kind: str
-    address: str
+    deliveries: list[int]
+    caps: list[int]
+    kinds: list[str]
+    addresses: list[str]
 
 
 # By tenant and workspace.
 Caps = Mapping[tuple[str, str], Sequence[Cap]]
 
 
-def requests(caps: Caps, batch: Sequence[Claimed]) -> list[Request]:
-    """Return the places that a batch asks for. Transactional messages are exempt."""
-    found: list[Request] = []
+def requests(caps: Caps, batch: Sequence[Claimed]) -> Requests | None:
+    """Return the places that a batch asks for; None for none. Transactional messages are exempt."""
+    found = Requests([], [], [], [])
     for item in batch:
         here = caps.get((item.tenant_id, item.workspace_id))
         if here is None or item.lane is Lane.TRANSACTIONAL:
             continue
-        counting = [cap for cap in here if cap.counts(item)]
+        counting = [cap.id for cap in here if cap.counts(item)]
         if counting:
-            to = kind_of(item.channel, item.recipient)
-            found += [Request(item.id, cap.id, *to) for cap in counting]
-    return found
+            kind, text = kind_of(item.channel, item.recipient)
+            for cap in counting:
+                found.deliveries.append(item.id)
+                found.caps.append(cap)
+                found.kinds.append(kind)
+                found.addresses.append(text)
+    return found if found.deliveries else None
 
 
 def kind_of(channel: str, recipient: str) -> tuple[str, str]:

@@ -163,8 +163,9 @@ BEGIN
 END $$;
 
 -- Take a place for each of these entries, in the order of the counters, no counter twice. Answers those that find none.
+-- Deliveries that have been marked already, and wait for their own turn, count as they did before.
 CREATE FUNCTION dispatcher.take_places(
-    p_deliveries bigint[], p_caps bigint[], p_persons bigint[], p_messages smallint[], p_periods interval[]
+    p_deliveries bigint[], p_caps bigint[], p_persons bigint[], p_messages smallint[], p_periods interval[], p_waiting bigint[]
 ) RETURNS integer[]
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -208,7 +209,9 @@ BEGIN
                            AND NOT EXISTS (SELECT FROM dispatcher.delivery_state s
                                             WHERE s.id = u.delivery
                                               AND (s.status IN ('failed', 'skipped')
-                                                   OR s.status = 'queued' AND s.attempt = 0 AND NOT s.marked AND NOT s.held)
+                                                   OR s.status = 'queued' AND NOT s.held
+                                                      AND CASE WHEN s.id = ANY (p_waiting) THEN s.attempt = 1
+                                                               ELSE s.attempt = 0 AND NOT s.marked END)
                                            OFFSET 0)
                         OFFSET 0) AS n
     ), taken AS (
@@ -222,18 +225,9 @@ BEGIN
     RETURN coalesce(without, '{}');
 END $$;
 
--- Mark these, whose rows the transaction has locked, but for those that it leaves out.
-CREATE FUNCTION dispatcher.mark_locked(p_ids bigint[], p_left_out bigint[]) RETURNS TABLE (id bigint, attempt smallint)
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    UPDATE dispatcher.delivery_state s
-       SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp())
-      FROM (SELECT r.id FROM unnest(p_ids) AS r (id) EXCEPT SELECT r.id FROM unnest(p_left_out) AS r (id) OFFSET 0) AS asked
-     WHERE s.id = asked.id
-    RETURNING s.id, s.attempt
-$$;
-
 -- The mark (see engine/store/marks.sql) of a batch of which p_deliveries are capped, each named once for every cap that it
--- counts for. Those that find no place are skipped in the same transaction: no place is taken without a mark.
+-- counts for. All are marked first; those that then find no place are skipped, as if they had not been marked. It is one
+-- transaction: no place is taken without a mark.
 CREATE FUNCTION dispatcher.mark_capped(
     p_epoch bigint, p_ids bigint[], p_tokens bigint[], p_deliveries bigint[], p_caps bigint[], p_kinds text[],
     p_addresses text[]
@@ -241,25 +235,30 @@ CREATE FUNCTION dispatcher.mark_capped(
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    ours    bigint[];
+    marked  record;
     lost    bigint[] := '{}';
     asked   record;
     turn    record;
     without integer[];
-    refused bigint[];
     reasons text[];
+    refused bigint[] := '{}';
 BEGIN
-    PERFORM set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = p_epoch FOR KEY SHARE;
-    IF NOT FOUND THEN RETURN; END IF;
-    SELECT coalesce(array_agg(l.id), '{}') INTO ours
-      FROM unnest(p_ids, p_tokens) AS r (id, token),
-           LATERAL (SELECT s.id FROM dispatcher.delivery_state s
-                     WHERE s.id = r.id AND s.token = r.token AND NOT s.marked AND s.status = 'queued'
-                       AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
-                       AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp())
-                       FOR NO KEY UPDATE) AS l;
-    IF cardinality(ours) < cardinality(p_ids) THEN
-        SELECT array_agg(l.id) INTO lost FROM (SELECT unnest(p_ids) AS id EXCEPT SELECT unnest(ours)) AS l;
+    WITH me AS MATERIALIZED (
+        SELECT set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = p_epoch FOR KEY SHARE
+    ), marked AS (
+        UPDATE dispatcher.delivery_state s
+           SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp())
+          FROM me, (SELECT id, token, false AS marked, 'queued' AS status
+                      FROM unnest(p_ids, p_tokens) AS r (id, token) OFFSET 0) AS asked
+         WHERE s.id = asked.id AND s.token = asked.token AND s.marked = asked.marked AND s.status = asked.status
+           AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
+           AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp())
+        RETURNING s.id, s.attempt
+    )
+    SELECT array_agg(m.id) AS ids, array_agg(m.attempt) AS attempts INTO marked FROM marked m;
+    IF marked.ids IS NULL THEN RETURN; END IF;
+    IF cardinality(marked.ids) < cardinality(p_ids) THEN
+        SELECT array_agg(l.id) INTO lost FROM (SELECT unnest(p_ids) AS id EXCEPT SELECT unnest(marked.ids)) AS l;
     END IF;
 
     SELECT array_agg(f.delivery) AS deliveries, array_agg(f.cap) AS caps, array_agg(f.person) AS persons,
@@ -288,25 +287,30 @@ BEGIN
         ON CONFLICT ON CONSTRAINT cap_counters_pkey DO UPDATE SET period = excluded.period;
     END IF;
     FOR number IN 1..coalesce(asked.turn_last, 0) LOOP
-        SELECT array_agg(r.delivery) AS deliveries, array_agg(r.cap) AS caps, array_agg(r.person) AS persons,
-               array_agg(r.messages) AS messages, array_agg(r.period) AS periods
+        SELECT array_agg(r.delivery) FILTER (WHERE r.turn = number) AS deliveries,
+               array_agg(r.cap) FILTER (WHERE r.turn = number) AS caps,
+               array_agg(r.person) FILTER (WHERE r.turn = number) AS persons,
+               array_agg(r.messages) FILTER (WHERE r.turn = number) AS messages,
+               array_agg(r.period) FILTER (WHERE r.turn = number) AS periods,
+               array_agg(r.delivery) FILTER (WHERE r.turn > number) AS waiting
           INTO turn
           FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
-            AS r (delivery, cap, person, messages, period, turn)
-         WHERE r.turn = number;
-        without := dispatcher.take_places(turn.deliveries, turn.caps, turn.persons, turn.messages, turn.periods);
-        refused := '{}';
-        IF without <> '{}' THEN
-            SELECT array_agg(f.delivery), array_agg(f.reason) INTO refused, reasons
-              FROM (SELECT DISTINCT ON (r.delivery) r.delivery, dispatcher.cap_reason(r.messages, r.period) AS reason
-                      FROM unnest(turn.deliveries, turn.messages, turn.periods) WITH ORDINALITY
-                        AS r (delivery, messages, period, entry)
-                     WHERE r.entry = ANY (without) ORDER BY r.delivery, r.entry) AS f;
-            PERFORM dispatcher.bar(refused, reasons);
-        END IF;
-        RETURN QUERY SELECT * FROM dispatcher.mark_locked(turn.deliveries, refused);
+            AS r (delivery, cap, person, messages, period, turn);
+        without := dispatcher.take_places(
+            turn.deliveries, turn.caps, turn.persons, turn.messages, turn.periods, coalesce(turn.waiting, '{}'));
+        CONTINUE WHEN without = '{}';
+        SELECT array_agg(f.delivery), array_agg(f.reason) INTO turn.deliveries, reasons
+          FROM (SELECT DISTINCT ON (r.delivery) r.delivery, dispatcher.cap_reason(r.messages, r.period) AS reason
+                  FROM unnest(turn.deliveries, turn.messages, turn.periods) WITH ORDINALITY
+                    AS r (delivery, messages, period, entry)
+                 WHERE r.entry = ANY (without) ORDER BY r.delivery, r.entry) AS f;
+        UPDATE dispatcher.delivery_state s
+           SET marked = false, attempt = s.attempt - 1, key_used_at = nullif(s.key_used_at, statement_timestamp())
+         WHERE s.id = ANY (turn.deliveries);
+        PERFORM dispatcher.bar(turn.deliveries, reasons);
+        refused := refused || turn.deliveries;
     END LOOP;
-    RETURN QUERY SELECT * FROM dispatcher.mark_locked(ours, asked.deliveries);
+    RETURN QUERY SELECT m.id, m.attempt FROM unnest(marked.ids, marked.attempts) AS m (id, attempt) WHERE m.id <> ALL (refused);
 END $$;
 
 -- Forget what was counted of a person in a workspace: for the contacts with these ids, and for the addresses.
@@ -327,7 +331,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 REVOKE ALL ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap, dispatcher.move_counters, dispatcher.take_places,
-    dispatcher.mark_locked, dispatcher.mark_capped, dispatcher.erase_counters FROM PUBLIC;
+    dispatcher.mark_capped, dispatcher.erase_counters FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcher.caps TO dispatcher_tenant;
 GRANT SELECT, INSERT ON dispatcher.cap_actions TO dispatcher_tenant;
 GRANT EXECUTE ON FUNCTION dispatcher.put_cap, dispatcher.delete_cap TO dispatcher_tenant;

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed
 from dispatcher.engine.store.marks import LimitedMark
@@ -25,10 +27,7 @@ class CapReader:
     def limited(self, batch: Sequence[Claimed]) -> LimitedMark | None:
         """Return the mark of a batch in which some are capped; None where no cap is about any of them."""
         asked = rules.requests(self._caps, batch) if self._caps else None
-        if not asked:
-            return None
-        ids, caps = [one.delivery_id for one in asked], [one.cap_id for one in asked]
-        return LimitedMark(store.MARK, (ids, caps, [one.kind for one in asked], [one.address for one in asked]))
+        return None if asked is None else LimitedMark(store.MARK, structs.astuple(asked))
 
 
 class Sweeper:
