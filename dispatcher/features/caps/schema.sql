@@ -240,8 +240,9 @@ DECLARE
     asked   record;
     turn    record;
     without integer[];
-    reasons text[];
+    over    record;
     refused bigint[] := '{}';
+    again   bigint[] := '{}';
 BEGIN
     WITH me AS MATERIALIZED (
         SELECT set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = p_epoch FOR KEY SHARE
@@ -285,30 +286,55 @@ BEGIN
           FROM unnest(asked.caps, asked.persons, asked.periods, asked.messages) AS r (cap, person, period, messages)
          ORDER BY r.cap, r.person
         ON CONFLICT ON CONSTRAINT cap_counters_pkey DO UPDATE SET period = excluded.period;
+        -- Those of whom a retry is among these: it may have a place already, or give one back.
+        SELECT coalesce(array_agg(DISTINCT r.person), '{}') INTO again
+          FROM unnest(asked.deliveries, asked.persons) AS r (delivery, person)
+         WHERE r.delivery = ANY (ARRAY(SELECT m.id FROM unnest(marked.ids, marked.attempts) AS m (id, attempt) WHERE m.attempt > 1));
     END IF;
-    FOR number IN 1..coalesce(asked.turn_last, 0) LOOP
-        SELECT array_agg(r.delivery) FILTER (WHERE r.turn = number) AS deliveries,
-               array_agg(r.cap) FILTER (WHERE r.turn = number) AS caps,
-               array_agg(r.person) FILTER (WHERE r.turn = number) AS persons,
-               array_agg(r.messages) FILTER (WHERE r.turn = number) AS messages,
-               array_agg(r.period) FILTER (WHERE r.turn = number) AS periods,
-               array_agg(r.delivery) FILTER (WHERE r.turn > number) AS waiting
+    WHILE asked.deliveries IS NOT NULL LOOP
+        SELECT array_agg(r.delivery) FILTER (WHERE r.turn = r.now) AS deliveries,
+               array_agg(r.cap) FILTER (WHERE r.turn = r.now) AS caps,
+               array_agg(r.person) FILTER (WHERE r.turn = r.now) AS persons,
+               array_agg(r.messages) FILTER (WHERE r.turn = r.now) AS messages,
+               array_agg(r.period) FILTER (WHERE r.turn = r.now) AS periods,
+               array_agg(r.delivery) FILTER (WHERE r.turn > r.now) AS waiting, min(r.now) AS now
           INTO turn
-          FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
-            AS r (delivery, cap, person, messages, period, turn);
+          FROM (SELECT r.*, min(r.turn) OVER () AS now
+                  FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
+                    AS r (delivery, cap, person, messages, period, turn)) AS r;
         without := dispatcher.take_places(
             turn.deliveries, turn.caps, turn.persons, turn.messages, turn.periods, coalesce(turn.waiting, '{}'));
-        CONTINUE WHEN without = '{}';
-        SELECT array_agg(f.delivery), array_agg(f.reason) INTO turn.deliveries, reasons
-          FROM (SELECT DISTINCT ON (r.delivery) r.delivery, dispatcher.cap_reason(r.messages, r.period) AS reason
-                  FROM unnest(turn.deliveries, turn.messages, turn.periods) WITH ORDINALITY
-                    AS r (delivery, messages, period, entry)
-                 WHERE r.entry = ANY (without) ORDER BY r.delivery, r.entry) AS f;
-        UPDATE dispatcher.delivery_state s
-           SET marked = false, attempt = s.attempt - 1, key_used_at = nullif(s.key_used_at, statement_timestamp())
-         WHERE s.id = ANY (turn.deliveries);
-        PERFORM dispatcher.bar(turn.deliveries, reasons);
-        refused := refused || turn.deliveries;
+        IF without <> '{}' THEN
+            -- Where one finds no place, those behind it that ask for the same find none either.
+            WITH refusals AS MATERIALIZED (
+                SELECT w.* FROM unnest(turn.deliveries, turn.caps, turn.persons, turn.messages, turn.periods) WITH ORDINALITY
+                    AS w (delivery, cap, person, messages, period, entry)
+                 WHERE w.entry = ANY (without)
+            ), skipped AS (
+                SELECT w.delivery, w.cap, w.messages, w.period FROM refusals w
+                 UNION ALL
+                SELECT r.delivery, w.cap, w.messages, w.period
+                  FROM refusals w
+                  JOIN unnest(asked.deliveries, asked.caps, asked.persons, asked.turns) AS r (delivery, cap, person, turn)
+                    ON r.cap = w.cap AND r.person = w.person AND r.turn > turn.now AND r.person <> ALL (again)
+                 WHERE turn.waiting IS NOT NULL
+            )
+            SELECT array_agg(f.delivery) AS deliveries, array_agg(f.reason) AS reasons INTO over
+              FROM (SELECT DISTINCT ON (o.delivery) o.delivery, dispatcher.cap_reason(o.messages, o.period) AS reason
+                      FROM skipped o ORDER BY o.delivery, o.cap) AS f;
+            UPDATE dispatcher.delivery_state s
+               SET marked = false, attempt = s.attempt - 1, key_used_at = nullif(s.key_used_at, statement_timestamp())
+             WHERE s.id = ANY (over.deliveries);
+            PERFORM dispatcher.bar(over.deliveries, over.reasons);
+            refused := refused || over.deliveries;
+        END IF;
+        EXIT WHEN turn.waiting IS NULL;
+        SELECT array_agg(r.delivery) AS deliveries, array_agg(r.cap) AS caps, array_agg(r.person) AS persons,
+               array_agg(r.messages) AS messages, array_agg(r.period) AS periods, array_agg(r.turn) AS turns
+          INTO asked
+          FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
+            AS r (delivery, cap, person, messages, period, turn)
+         WHERE r.turn > turn.now AND r.delivery <> ALL (refused);
     END LOOP;
     RETURN QUERY SELECT m.id, m.attempt FROM unnest(marked.ids, marked.attempts) AS m (id, attempt) WHERE m.id <> ALL (refused);
 END $$;
