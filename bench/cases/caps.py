@@ -89,7 +89,9 @@ async def _drain(server: Server, deliveries: int, place: str) -> Drain:
         if place == "known":
             await connection.execute(_CONTACTS, deliveries)
             await connection.execute(_COUNTERS)
-            await connection.execute("VACUUM (ANALYZE) dispatcher.contact_addresses, dispatcher.cap_counters")
+            await connection.execute(
+                "VACUUM (ANALYZE) dispatcher.contacts, dispatcher.contact_addresses, dispatcher.cap_counters"
+            )
         return await drain_of(server, url, connection, deliveries, SETTINGS)
 
 

@@ -18,9 +18,8 @@
 -- The recipient is the contact behind the address, or the address (in the form in which addresses are compared) where there
 -- is none. What was counted for an address before it had a contact goes over to the contact with its next message.
 --
--- Lock order: state rows by id, then counters by cap and recipient. Of several deliveries to one recipient in one mark the
--- first takes its place first: they are looked at in turns, each with one delivery of a recipient, and then all counters are
--- locked before the first turn.
+-- Lock order: state rows by id, then counters by cap and recipient. Several deliveries to one recipient in one mark take their
+-- places in turns, the smallest id first; all counters are locked before the first turn.
 
 CREATE TABLE dispatcher.caps (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 
 from dispatcher.base.errors import Fenced
+from dispatcher.base.values.addresses import Address
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Again, Back, Failed, Held, Lane, Resend, Succeeded
 from dispatcher.features.caps import store
 from dispatcher.features.caps.worker import Sweeper
+from dispatcher.features.persons import erasure
+from dispatcher.features.persons.rules import person_of
 from tests.features.caps.stage import HERE, Capped
 from tests.support.scene import HOLD, RESEND
 
@@ -310,3 +313,15 @@ async def test_an_erased_person_is_not_counted_any_more(here: Capped) -> None:
     assert len(await here.counters()) == 3
     await store.erase(here.scene.database, HERE, [contact], ["phone", "phone"], [ANN, BOB])
     assert len(await here.counters()) == 1
+
+
+async def test_an_erasure_forgets_what_was_counted(here: Capped) -> None:
+    await here.write(ANN, BOB)
+    items = await here.claim()
+    await here.mark(items)
+    await here.scene.flush(*((item, SENT) for item in items))
+    await erasure.request(here.scene.database, HERE, person_of([Address("phone", ANN)]), "ann", "asked")
+    now = await erasure.advance(here.scene.database)
+    assert now is not None
+    assert now.finished
+    assert await here.counters() == [[items[1].id]]
