@@ -7,6 +7,7 @@ from msgspec import Struct
 from bench.cases import (
     api,
     backlog,
+    caps,
     drain,
     expensive,
     fuzz,
@@ -51,6 +52,7 @@ CASES = {
         ("expensive", expensive),
         ("protocol_cost", protocol_cost),
         ("shared_limit", shared_limit),
+        ("caps", caps),
         ("drain", drain),
         ("email", email),
         ("email_delay", email_delay),
