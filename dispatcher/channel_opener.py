@@ -10,12 +10,14 @@ from channels.capture.channel import Connect
 from channels.contract import Channel
 from channels.registry import Targets, open_channel, targets_of
 from channels.shared.breaker import Breaker
+from channels.targets import Receiver
 from dispatcher.base.clock import Clock
 from dispatcher.config import fingerprints
 from dispatcher.config.settings import Channel as Settings
-from dispatcher.config.settings import ChannelProvider, Config
+from dispatcher.config.settings import ChannelProvider, Config, Receipts
 from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules.rates import Rates
+from dispatcher.features.receipts.providers import twilio
 
 log = structlog.get_logger(__name__)
 
@@ -82,14 +84,25 @@ class ChannelOpener(Struct, frozen=True):
 
     def _channel(self, name: str, one: ChannelProvider, settings: Settings) -> Channel:
         log.debug("channel.opened", channel=name, provider=one.provider)
-        named = Targets(self.config.functions, self.config.webhooks)
-        return open_channel(one.provider, settings.faults, self.connect, one.options, named)
+        return open_channel(one.provider, settings.faults, self.connect, one.options, targets(self.config))
 
 
 def _made_of(settings: Settings, config: Config) -> Made:
     """Return what each provider of a channel is made of, in their order."""
-    named = Targets(config.functions, config.webhooks)
+    named = targets(config)
     return {
         name: (one.provider, one.options, settings.faults, dict(targets_of(one.provider, named)))
         for name, one in settings.each_provider.items()
     }
+
+
+def targets(config: Config) -> Targets:
+    """Return what channels are made with beside their options."""
+    return Targets(config.functions, config.webhooks, _receivers(config.receipts))
+
+
+def _receivers(receipts: Receipts) -> Mapping[str, Receiver]:
+    """Return the URLs that messages carry for reports about them, by provider: where those would be taken."""
+    if not receipts.twilio_tokens:
+        return {}
+    return {"twilio": Receiver(twilio.receiver_url(receipts.public_url))}

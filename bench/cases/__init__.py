@@ -7,6 +7,7 @@ from msgspec import Struct
 from bench.cases import (
     api,
     backlog,
+    caps,
     drain,
     expensive,
     fuzz,
@@ -25,7 +26,7 @@ from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
-from bench.cases.providers import push
+from bench.cases.providers import push, sms
 from bench.cases.sequences import enrol, storm, waiting
 from bench.measure import Measure
 from bench.server import Server
@@ -51,9 +52,11 @@ CASES = {
         ("expensive", expensive),
         ("protocol_cost", protocol_cost),
         ("shared_limit", shared_limit),
+        ("caps", caps),
         ("drain", drain),
         ("email", email),
         ("email_delay", email_delay),
+        ("sms", sms),
         ("push", push),
         ("workflows", workflows),
         ("timers", timers),

@@ -123,8 +123,10 @@ def _without_marks() -> None:
         licence_seconds: float,
         provider: str,
         same_pauses: Callable[[], bool] = lambda: True,
+        *,
+        limited: marks.LimitedMark | None = None,
     ) -> tuple[Licence, dict[int, int]]:
-        del database, epoch, provider, same_pauses
+        del database, epoch, provider, same_pauses, limited
         return marks._mint(clock() + licence_seconds, clock), {item.id: item.used + 1 for item in batch}
 
     marks.mark = mark

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from channels.capture.channel import Connect
 from channels.contract import Unready
-from channels.registry import Targets, open_channel
+from channels.registry import open_channel
+from dispatcher.channel_opener import targets
 from dispatcher.config.settings import Channel, ChannelProvider, Config
 
 ANSWER_SECONDS_MAX = 15.0
@@ -48,8 +49,7 @@ async def _readiness(config: Config, connect: Connect, name: str, key: str) -> R
 
 
 async def _prepare(config: Config, connect: Connect, settings: Channel, one: ChannelProvider) -> None:
-    named = Targets(config.functions, config.webhooks)
-    channel = open_channel(one.provider, settings.faults, connect, one.options, named)
+    channel = open_channel(one.provider, settings.faults, connect, one.options, targets(config))
     try:
         await channel.prepare(1)
     finally:
