@@ -32,6 +32,7 @@ _NAMES = {
     "schedules": "nightly",
     "objects": "contract.pdf",
     "keys": "shop",
+    "quiet-hours": "sms",
 }
 _ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
 # It would tell what it was told.
@@ -52,6 +53,9 @@ _FURNITURE = """
         'trigger', 'lead_welcome', 'channel', 'sms', 'audience', audience)), 'of-home')
       FROM unnest('{lead,of_home}'::text[]) AS audience;
     SELECT dispatcher.put_workspace_settings('default', 'default', NULL, 'UTC', NULL, 'of-home');
+    SELECT dispatcher.put_quiet_hours('default', 'default', channel, '[]', '[{"from": "09:00", "to": "18:00"}]',
+                                      'of-home')
+      FROM unnest('{sms,email}'::text[]) AS channel;
     SELECT dispatcher.put_campaign('default', 'default', name, '{"channel": "email", "template_name": "welcome",
         "variables": {"of": "of-home"}, "audience": {"all": true}, "lane": 2}', 'of-home')
       FROM unnest('{welcome,spring}'::text[]) AS name;
