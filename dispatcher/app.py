@@ -100,7 +100,8 @@ class App:
             *interface.handlers(),
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
-        self.listener = Listener(routes, config.http)
+        self.listener = Listener(routes, config.http, lambda: bool(self.health.staging))
+        self._tell_staging()
         self.url = self.direct_url = ""
         self.database: Database
         # The pool of API requests, so that they cannot exhaust the dispatcher's own.
@@ -280,8 +281,15 @@ class App:
         changes = diff(self.config, new)
         old, self.config = self.config, merge(self.config, new)
         self._apply(old)
+        self._tell_staging()
         self.metrics.reloads.labels("applied").inc()
         log.info("config.reloaded", applied=changes.applied, needs_restart=changes.needs_restart)
+
+    def _tell_staging(self) -> None:
+        """Tell everybody where only chosen recipients get messages."""
+        self.health.staging = self.config.staging.words
+        if self.health.staging:
+            log.warning("staging.enabled", meaning=self.health.staging)
 
     def _apply(self, old: Config) -> None:
         config = self.config

@@ -10,7 +10,7 @@ from functools import partial
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from channels.contract import Accepted, Channel, Envelope, Licence, NotCalled, Throttled, Unknown, Unready, Verdict
 from dispatcher.base import fault_points
@@ -19,8 +19,10 @@ from dispatcher.config.settings import Channel as Settings
 from dispatcher.config.settings import Retry
 from dispatcher.db.database import PASSING_OR_CANCELLED
 from dispatcher.engine.rules import retry
-from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Resend, Succeeded
+from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Resend, Skipped, Succeeded
+from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.rates import Rates
+from dispatcher.engine.rules.staging import REASON, Message, Staging
 from dispatcher.engine.slots import Slots
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
@@ -76,6 +78,8 @@ class Sender:
     def __init__(self, name: str, terms: Terms, epoch: Epoch) -> None:
         self.name = name
         self.terms = terms
+        # Only chosen recipients get messages; None: everybody does.
+        self.staging: Staging | None = None
         self._epoch = epoch
         self._database = epoch.database
         self._inbox = epoch.inbox
@@ -185,6 +189,10 @@ class Sender:
 
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
         batch = self._newest(state, batch)
+        staging = self.staging
+        staged = {} if staging is None else self._staged(state, batch, terms, staging)
+        if staging is not None:
+            batch = [one for one in batch if one.item.id in staged]
         if not batch:
             return
         pauses = self._epoch.pauses()
@@ -198,7 +206,7 @@ class Sender:
                     [one.item for one in batch],
                     self._clock.boottime,
                     terms.licence_seconds,
-                    lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.blocked,
+                    lambda: self._may_go(pauses, staging),
                 )
         except PausesChanged:
             self._uncalled(state, batch, Back(0.0, "paused"))
@@ -226,11 +234,34 @@ class Sender:
             if attempt is None:
                 self._settle(state, one, Lost())
                 continue
-            marked[one.item.id] = one
-            envelopes.append(_envelope(licence, one, attempt))
+            marked[one.item.id] = staged.get(one.item.id, one)
+            envelopes.append(_envelope(licence, marked[one.item.id], attempt))
         if envelopes:
             terms.calls += 1
             calls.start_soon(self._call, state, terms, envelopes, marked)
+
+    def _may_go(self, pauses: Pauses, staging: Staging | None) -> bool:
+        """Return whether what was decided before the wait for a connection still holds."""
+        same = self._epoch.pauses() is pauses and self.staging is staging
+        return same and self.name not in self._epoch.blocked
+
+    def _staged(
+        self, state: LaneState, batch: Sequence[Rendered], terms: Terms, staging: Staging
+    ) -> dict[int, Rendered]:
+        """Return what goes out in staging, by id, and skip the others. It is the last look at where a message goes."""
+        staged: dict[int, Rendered] = {}
+        for one in batch:
+            item = one.item
+            asked = Message(item.recipient, one.parts, one.options)
+            found = staging.message(self.name, terms.settings.provider, asked)
+            if found is None:
+                self._uncalled(state, [one], Skipped(REASON))
+                continue
+            # Another recipient is another message: a provider must not take one for a repeat of the other.
+            key = f"staging:{found.recipient}:{item.idempotency_key}" if found.is_redirected else item.idempotency_key
+            to = structs.replace(item, recipient=found.recipient, idempotency_key=key)
+            staged[item.id] = Rendered(to, found.parts, found.options)
+        return staged
 
     def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return those that no pause of a tenant, workspace, template or run stops; park the others."""

@@ -51,7 +51,10 @@ def check(session: Session) -> None:
     if session.output.as_json:
         found = [structs.asdict(one) for one in findings]
         waits = [{"instance": name, "channel": channel} for name, channel in yielded]
-        session.output.record({"holds": holds, "invariants": found, "yielded": waits, "limits": limits})
+        staging = session.config.staging.enabled
+        session.output.record(
+            {"holds": holds, "invariants": found, "yielded": waits, "staging": staging, "limits": limits}
+        )
     else:
         _tell(session, findings, yielded, limits)
     if not holds:
@@ -81,6 +84,8 @@ def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, st
     session.output.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
     for name, channel in yielded:
         session.output.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
+    if words := session.config.staging.words:
+        session.output.text(f"\n{words}.")
     session.output.text("\nWhat the promise does not cover:")
     for limit in limits:
         session.output.text(f"- {limit}")

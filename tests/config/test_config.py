@@ -25,6 +25,7 @@ from dispatcher.config.settings import (
     Faults,
     Function,
     Receipts,
+    Staging,
     Unsubscribe,
     Webhook,
 )
@@ -39,6 +40,7 @@ PROVIDERS: dict[str, type[Struct]] = dict.fromkeys(("capture", "blackhole", "smt
 URL = "https://f.example.org/call"
 CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
 POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
+STAGED = Staging(allow="@example.org", redirect="email=qa@example.org")
 TOLD = Alerts(slack=URL, allow_addresses="10.0.0.0/8", environment="staging")
 LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
 PEM = """\
@@ -191,6 +193,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
         unsubscribe=LINKS,
         receipts=HEARD,
         alerts=TOLD,
+        staging=STAGED,
         functions=CALLED,
         webhooks=POSTED,
     )
