@@ -77,17 +77,17 @@ class Flusher:
             became = await self._keep(result)
             if became != "applied":
                 self._metrics.fenced_writes.labels(item.channel, became).inc()
-                labels = {"channel": item.channel, "outcome": _name(outcome), "became": became}
+                labels = {"channel": item.channel, "outcome": _name(type(outcome)), "became": became}
                 log.warning("flush.fenced", delivery_id=item.id, **labels)
 
     async def _keep(self, result: Result) -> str:
         return await self._database.persist("evidence", lambda: flushes.keep_evidence(self._database, *result))
 
     def _count(self, results: Sequence[Result]) -> None:
-        counts = Counter((item.channel, _name(outcome)) for item, outcome in results)
-        for labels, count in counts.items():
-            self._metrics.outcomes.labels(*labels).inc(count)
+        counts = Counter([(item.channel, type(outcome)) for item, outcome in results])
+        for (channel, kind), count in counts.items():
+            self._metrics.outcomes.labels(channel, _name(kind)).inc(count)
 
 
-def _name(outcome: Outcome) -> str:
-    return type(outcome).__name__.lower()
+def _name(outcome: type[Outcome]) -> str:
+    return outcome.__name__.lower()

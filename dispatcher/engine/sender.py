@@ -291,13 +291,15 @@ class Sender:
     def _newest(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return each delivery once. One that was moved while we had it may have come back by another claim: the mark
         of the later claim would pass for the earlier one's too, and the delivery would be called twice."""
+        if len({one.item.id for one in batch}) == len(batch):
+            return batch
         newest: dict[int, Rendered] = {}
         for one in batch:
             other = newest.get(one.item.id, one)
             newest[one.item.id] = max(other, one, key=lambda each: each.item.token)
             if other is not one:
                 self._settle(state, min(other, one, key=lambda each: each.item.token), Lost())
-        return batch if len(newest) == len(batch) else list(newest.values())
+        return list(newest.values())
 
     async def _ready(self, state: LaneState, batch: Sequence[Rendered], terms: Terms) -> bool:
         """Return whether a connection is ready: without it nothing is marked."""

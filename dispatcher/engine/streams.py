@@ -210,7 +210,7 @@ class Tokens:
     def settle(self, results: Sequence[Result]) -> list[int]:
         """Return the tokens that these results complete. They stay open until `close`."""
         complete: list[int] = []
-        for token, count in Counter(item.token for item, _ in results).items():
+        for token, count in Counter([item.token for item, _ in results]).items():
             self.open[token] = self.open.get(token, 0) - count
             if self.open[token] <= 0:
                 complete.append(token)

@@ -75,7 +75,7 @@ async def flush(database: Database, results: Sequence[Result], spent: Sequence[i
 
 
 def _columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
-    return [[row[position] for row in rows] for position in range(width)]
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
 async def _keep_answers(database: Database, accepted: Sequence[tuple[Claimed, Succeeded]]) -> None:
