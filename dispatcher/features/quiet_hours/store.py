@@ -1,12 +1,12 @@
 """The store of quiet hours, and of what they have moved."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate, chain
 
 import msgspec
 from msgspec import Struct
 
-from dispatcher.base.values.addresses import Address
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
@@ -20,6 +20,8 @@ _periods = msgspec.json.Decoder(list[Period]).decode
 _encode = msgspec.json.Encoder().encode
 # A tenant and a workspace.
 Place = tuple[str, str]
+# A tenant, a workspace, and an address by its kind among those of contacts.
+Contact = tuple[str, str, str, str]
 
 
 class Rule(Struct, frozen=True):
@@ -30,10 +32,9 @@ class Rule(Struct, frozen=True):
     zone: str
 
 
-class Known(Struct, frozen=True):
-    """The facts that decide what becomes of a delivery in quiet hours."""
+class Limits(Struct, frozen=True):
+    """When a delivery expires, and until when its provider knows its key."""
 
-    zone: str | None
     expires_at: datetime | None
     resend_until: datetime | None
 
@@ -92,20 +93,22 @@ def _minutes(hour: str) -> int:
     return 60 * int(hours) + int(minutes)
 
 
-async def look_up(
-    database: Database, items: Sequence[Claimed], addresses: Sequence[Address], kinds: Sequence[str]
-) -> tuple[dict[int, Known], datetime | None]:
-    """Return what is known of claimed deliveries and their recipients, and the time by the database's clock."""
-    rows = await database.fetch(
-        _SQL["looked_up"],
-        [item.id for item in items],
-        [item.tenant_id for item in items],
-        [item.workspace_id for item in items],
-        kinds,
-        [one.text for one in addresses],
-    )
-    known = {row["id"]: Known(row["time_zone"], row["expires_at"], row["resend_until"]) for row in rows}
-    return known, rows[0]["now"] if rows else None
+async def zones(database: Database, asked: Collection[Contact]) -> tuple[datetime, dict[Contact, str]]:
+    """Return the time by the database's clock, and the time zones of the contacts behind addresses that have one."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for tenant_id, workspace_id, kind, text in asked:
+        groups.setdefault((tenant_id, workspace_id, kind), []).append(text)
+    ends = list(accumulate(map(len, groups.values())))
+    columns = [[group[place] for group in groups] for place in range(3)]
+    texts = list(chain.from_iterable(groups.values()))
+    rows = await database.fetch(_SQL["zones"], *columns, texts, [1, *(end + 1 for end in ends[:-1])], ends)
+    found = {(row[0], row[1], row[2], row[3]): row[4] for row in rows if row[0] is not None}
+    return rows[0]["now"], found
+
+
+async def limits(database: Database, ids: Sequence[int]) -> dict[int, Limits]:
+    """Return when deliveries expire, and until when their keys are known, by id."""
+    return {row[0]: Limits(row[1], row[2]) for row in await database.fetch(_SQL["limits"], ids)}
 
 
 async def move(database: Database, moves: Mapping[int, tuple[Claimed, Rule, Move]]) -> set[int]:

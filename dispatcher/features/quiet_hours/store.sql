@@ -17,16 +17,26 @@ SELECT q.tenant_id, q.workspace_id, q.channel, q.version, q.quiet::text, q.windo
        coalesce(w.time_zone, 'UTC') AS time_zone
   FROM dispatcher.quiet_hours q LEFT JOIN dispatcher.workspace_settings w USING (tenant_id, workspace_id);
 
--- name: looked_up
--- Of claimed deliveries: the time zone of the contact behind each address, when it expires, until when its provider knows
--- its key, and the time now.
-SELECT a.id, c.time_zone, s.expires_at, s.resend_until, statement_timestamp() AS now
-  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[])
-    AS a (id, tenant_id, workspace_id, kind, address)
-  JOIN dispatcher.delivery_state s ON s.id = a.id
-  LEFT JOIN dispatcher.contact_addresses h
-    ON h.tenant_id = a.tenant_id AND h.workspace_id = a.workspace_id AND h.kind = a.kind AND h.address = a.address
-  LEFT JOIN dispatcher.contacts c ON c.id = h.contact_id;
+-- name: zones
+-- The time now; and of the contacts behind the addresses $4, of which each group (a tenant, a workspace and a kind) has those
+-- from `first` to `last`, the time zones that are known. By arrays, as suppressions are looked up.
+WITH asked AS MATERIALIZED (
+    SELECT tenant_id, workspace_id, kind, ($4::text[])[first:last] AS addresses
+      FROM unnest($1::text[], $2::text[], $3::text[], $5::int[], $6::int[]) AS r (tenant_id, workspace_id, kind, first, last)
+)
+SELECT NULL AS tenant_id, NULL AS workspace_id, NULL AS kind, NULL AS address, NULL AS time_zone, statement_timestamp() AS now
+UNION ALL
+SELECT a.tenant_id, a.workspace_id, a.kind, h.address, c.time_zone, statement_timestamp()
+  FROM asked a
+  JOIN dispatcher.contact_addresses h ON h.tenant_id = a.tenant_id AND h.workspace_id = a.workspace_id AND h.kind = a.kind
+                                     AND h.address = ANY (a.addresses)
+  JOIN dispatcher.contacts c ON c.id = h.contact_id
+ WHERE c.time_zone IS NOT NULL;
+
+-- name: limits
+-- When claimed deliveries expire, and until when their providers know their keys.
+SELECT s.id, s.expires_at, s.resend_until FROM dispatcher.delivery_state s
+ WHERE s.id = ANY ($1::bigint[]);
 
 -- name: move
 -- Move claimed deliveries. Answers those that are moved, and those that are not ours any more.

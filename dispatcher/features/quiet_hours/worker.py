@@ -12,7 +12,7 @@ from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Back, Claimed, Lane, Lost, Outcome, Skipped
 from dispatcher.features.quiet_hours import store
 from dispatcher.features.quiet_hours.rules import Move, Skip, Span, decide, span
-from dispatcher.features.quiet_hours.store import Known, Place, Rule
+from dispatcher.features.quiet_hours.store import Contact, Limits, Place, Rule
 from dispatcher.features.quiet_hours.zones import zone_for
 
 # A notification acts at once; this interval makes up for a lost one, and sees another time zone of a workspace.
@@ -22,6 +22,7 @@ FREED_PAGE = 1_000
 SPANS_MAX = 10_000
 # They call programs, and write to nobody.
 NOT_FOR_PEOPLE = frozenset({"http", "webhook"})
+NO_LIMITS = Limits(None, None)
 _CONTACT_KINDS = {"push": "push", "social": "social"}
 
 
@@ -64,38 +65,29 @@ class QuietHoursReader:
 
     def _rule(self, item: Claimed) -> Rule | None:
         rules = self._rules.get((item.tenant_id, item.workspace_id))
-        if rules is None or item.channel in NOT_FOR_PEOPLE:
+        # What has expired ends as such.
+        if rules is None or item.expired or item.channel in NOT_FOR_PEOPLE:
             return None
         return rules.get(item.channel) or rules.get("")
 
     async def put_off(self, batch: Sequence[Claimed]) -> Mapping[int, Outcome]:
         """Return what becomes of the deliveries of a batch that may not go now, by id. Those that are moved are Lost:
         nothing is left to write."""
-        asked = [(item, rule) for item in batch if (rule := self._rule(item)) is not None]
-        items = [item for item, _ in asked]
-        addresses = [address(item.channel, item.recipient) for item in items]
-        kinds = [_kind(item, one) for item, one in zip(items, addresses, strict=True)]
-        known, now = await self._database.persist(
-            "quiet hours", lambda: store.look_up(self._database, items, addresses, kinds)
-        )
-        outcomes: dict[int, Outcome] = {}
-        moves: dict[int, tuple[Claimed, Rule, Move]] = {}
-        for (item, rule), one in zip(asked, addresses, strict=True):
-            if now is None or (facts := known.get(item.id)) is None:
-                continue
-            match self._decide(rule, facts, one, now):
-                case Skip(reason=reason):
-                    outcomes[item.id] = Skipped(reason)
-                case Move() as to:
-                    moves[item.id] = item, rule, to
-                case None:
-                    pass
-        return outcomes | await self._move(moves) if moves else outcomes
-
-    def _decide(self, rule: Rule, facts: Known, one: Address, now: datetime) -> Move | Skip | None:
-        zone = zone_for(facts.zone, one, rule.zone)
-        found = self._span(rule, zone, now)
-        return None if found.is_open else decide(found, zone, facts.expires_at, facts.resend_until)
+        asked: list[tuple[Claimed, Rule, Address, Contact]] = []
+        for item in batch:
+            if (rule := self._rule(item)) is not None:
+                one = address(item.channel, item.recipient)
+                asked.append((item, rule, one, (item.tenant_id, item.workspace_id, _kind(item, one), one.text)))
+        contacts = {contact for *_, contact in asked}
+        database = self._database
+        now, zones = await database.persist("quiet hours", lambda: store.zones(database, contacts))
+        closed: list[tuple[Claimed, Rule, ZoneInfo, Span]] = []
+        for item, rule, one, contact in asked:
+            zone = zone_for(zones.get(contact), one, rule.zone)
+            found = self._span(rule, zone, now)
+            if not found.is_open:
+                closed.append((item, rule, zone, found))
+        return await self._decided(closed) if closed else {}
 
     def _span(self, rule: Rule, zone: ZoneInfo, now: datetime) -> Span:
         key = rule.version, zone.key
@@ -105,6 +97,22 @@ class QuietHoursReader:
                 self._spans.clear()
             found = self._spans[key] = span(rule.hours, zone, now)
         return found
+
+    async def _decided(self, closed: Sequence[tuple[Claimed, Rule, ZoneInfo, Span]]) -> dict[int, Outcome]:
+        database, ids = self._database, [item.id for item, *_ in closed]
+        limits = await database.persist("quiet hours", lambda: store.limits(database, ids))
+        outcomes: dict[int, Outcome] = {}
+        moves: dict[int, tuple[Claimed, Rule, Move]] = {}
+        for item, rule, zone, found in closed:
+            known = limits.get(item.id, NO_LIMITS)
+            match decide(found, zone, known.expires_at, known.resend_until):
+                case Skip(reason=reason):
+                    outcomes[item.id] = Skipped(reason)
+                case Move() as to:
+                    moves[item.id] = item, rule, to
+                case None:
+                    pass
+        return outcomes | await self._move(moves) if moves else outcomes
 
     async def _move(self, moves: Mapping[int, tuple[Claimed, Rule, Move]]) -> dict[int, Outcome]:
         if fault_points.ARMED:

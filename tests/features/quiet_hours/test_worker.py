@@ -133,6 +133,16 @@ async def test_a_channels_own_quiet_hours_take_the_place_of_those_of_all(
     assert await _put_off(reader, items) == [None]
 
 
+async def test_what_has_expired_is_not_moved(scene: Scene, reader: QuietHoursReader) -> None:
+    """Throttled for a day: its end is not put off."""
+    await _put(scene, reader, _quiet(1))
+    await scene.write(1)
+    await scene.value("UPDATE dispatcher.delivery_state SET throttled_since = now() - interval '25 hours'")
+    (item,) = await scene.claim()
+    assert item.expired
+    assert not reader.concerns([item])
+
+
 async def test_programs_have_no_quiet_hours(scene: Scene, reader: QuietHoursReader) -> None:
     await _put(scene, reader, _quiet(1))
     for channel in ("http", "webhook"):
