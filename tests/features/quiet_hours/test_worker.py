@@ -26,7 +26,7 @@ def _hour(moment: datetime) -> str:
     return f"{moment:%H:%M}"
 
 
-def _quiet(hours: float, after: float = 2.0) -> NewQuietHours:
+def quiet(hours: float, after: float = 2.0) -> NewQuietHours:
     """Quiet hours that began so long ago in UTC, and last for some more."""
     now = datetime.now(UTC)
     return NewQuietHours(quiet=[Period(_hour(now - timedelta(hours=hours)), _hour(now + timedelta(hours=after)))])
@@ -85,7 +85,7 @@ async def _sound(scene: Scene) -> None:
 
 
 async def test_what_may_not_go_now_is_due_when_it_may(scene: Scene, reader: QuietHoursReader) -> None:
-    given = _quiet(1)
+    given = quiet(1)
     await _put(scene, reader, given)
     (item,) = await _claimed(scene)
     assert await _put_off(reader, [item]) == [Lost()]
@@ -110,14 +110,14 @@ async def test_without_quiet_hours_nothing_is_looked_up(scene: Scene, reader: Qu
     await reader.run_once()
     (item,) = await _claimed(scene)
     assert not reader.concerns([item])
-    await store.put(scene.database, Workspace("acme", "default"), "all", _quiet(1), "ann")
-    await store.put(scene.database, HERE, "email", _quiet(1), "ann")
+    await store.put(scene.database, Workspace("acme", "default"), "all", quiet(1), "ann")
+    await store.put(scene.database, HERE, "email", quiet(1), "ann")
     await reader.run_once()
     assert not reader.concerns([item])
 
 
 async def test_a_transactional_delivery_goes_at_any_time(scene: Scene, reader: QuietHoursReader) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     (item,) = await _claimed(scene, lane=0)
     assert not reader.concerns([item])
     (bulk,) = await _claimed(scene, lane=2)
@@ -127,15 +127,15 @@ async def test_a_transactional_delivery_goes_at_any_time(scene: Scene, reader: Q
 async def test_a_channels_own_quiet_hours_take_the_place_of_those_of_all(
     scene: Scene, reader: QuietHoursReader
 ) -> None:
-    await _put(scene, reader, _quiet(1))
-    await _put(scene, reader, _quiet(-3, 4), "sms")
+    await _put(scene, reader, quiet(1))
+    await _put(scene, reader, quiet(-3, 4), "sms")
     items = await _claimed(scene)
     assert await _put_off(reader, items) == [None]
 
 
 async def test_what_has_expired_is_not_moved(scene: Scene, reader: QuietHoursReader) -> None:
     """Throttled for a day: its end is not put off."""
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     await scene.write(1)
     await scene.value("UPDATE dispatcher.delivery_state SET throttled_since = now() - interval '25 hours'")
     (item,) = await scene.claim()
@@ -144,14 +144,14 @@ async def test_what_has_expired_is_not_moved(scene: Scene, reader: QuietHoursRea
 
 
 async def test_programs_have_no_quiet_hours(scene: Scene, reader: QuietHoursReader) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     for channel in ("http", "webhook"):
         await scene.write(1, channel)
         assert not reader.concerns(await scene.claim(channel=channel))
 
 
 async def test_what_expires_before_is_skipped_with_its_reason(scene: Scene, reader: QuietHoursReader) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     soon, late = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 5))
     (dies,) = await _claimed(scene, expires_at=soon)
     (lives,) = await _claimed(scene, expires_at=late)
@@ -190,7 +190,7 @@ async def test_the_zone_is_the_contacts_then_the_numbers_then_the_workspaces(
 
 async def test_a_key_is_not_outlived(scene: Scene, reader: QuietHoursReader) -> None:
     """It may have gone out, and its provider knows the key for an hour yet: it is not moved by two."""
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     forgotten, known = await _claimed(scene, 2, KEYED)
     for item, hours in ((forgotten, 1), (known, 5)):
         await scene.value(
@@ -206,7 +206,7 @@ async def test_a_key_is_not_outlived(scene: Scene, reader: QuietHoursReader) -> 
 async def test_the_day_after_which_a_throttled_one_is_given_up_begins_anew(
     scene: Scene, reader: QuietHoursReader
 ) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     (item,) = await _claimed(scene)
     await scene.value(
         "UPDATE dispatcher.delivery_state SET throttled_since = now() - interval '23 hours' WHERE id = $1", item.id
@@ -216,7 +216,7 @@ async def test_the_day_after_which_a_throttled_one_is_given_up_begins_anew(
 
 
 async def test_a_deleted_rule_frees_what_it_has_moved(scene: Scene, reader: QuietHoursReader) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     items = await _claimed(scene, 3)
     due = {item.id: (await scene.row(item.id))["run_at"] for item in items}
     await _put_off(reader, items)
@@ -239,12 +239,12 @@ async def test_pages_of_several_ended_rules_are_freed(
     scene: Scene, reader: QuietHoursReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatcher.features.quiet_hours.worker.FREED_PAGE", 2)
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     before = await _claimed(scene, 5)
     await _put_off(reader, before)
     # Nobody has looked meanwhile.
-    await store.put(scene.database, HERE, "all", _quiet(1, 3), "bob")
-    await store.put(scene.database, HERE, "all", _quiet(1, 4), "bob")
+    await store.put(scene.database, HERE, "all", quiet(1, 3), "bob")
+    await store.put(scene.database, HERE, "all", quiet(1, 4), "bob")
     await reader.run_once()
     assert await scene.value("SELECT count(*) FROM dispatcher.quiet_hours_ended") == 0
     again = await scene.claim()
@@ -256,7 +256,7 @@ async def test_pages_of_several_ended_rules_are_freed(
 async def test_a_move_on_keeps_the_first_time_and_a_move_by_hand_begins_another(
     scene: Scene, reader: QuietHoursReader
 ) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     (item,) = await _claimed(scene)
     due = (await scene.row(item.id))["run_at"]
     await _put_off(reader, [item])
@@ -276,7 +276,7 @@ async def test_a_move_on_keeps_the_first_time_and_a_move_by_hand_begins_another(
 
 async def test_nothing_is_moved_under_a_rule_that_has_ended(scene: Scene, reader: QuietHoursReader) -> None:
     """A process that has not heard of it yet: the delivery goes back, and is decided anew."""
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     (item,) = await _claimed(scene)
     await store.delete(scene.database, HERE, "all", "ann")
     (outcome,) = await _put_off(reader, [item])
@@ -290,7 +290,7 @@ async def test_nothing_is_moved_under_a_rule_that_has_ended(scene: Scene, reader
 async def test_whoever_ends_a_rule_waits_for_moves_under_way(
     scene: Scene, reader: QuietHoursReader, connection: Connection, other: Connection
 ) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     (item,) = await _claimed(scene)
     transaction = other.transaction()
     await transaction.start()
@@ -309,7 +309,7 @@ async def test_whoever_ends_a_rule_waits_for_moves_under_way(
 
 async def test_what_was_taken_from_us_is_left_alone(scene: Scene, reader: QuietHoursReader) -> None:
     """Cancelled, or recovered and claimed by another: a late move changes neither."""
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     cancelled, taken = await _claimed(scene, 2)
     await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'x')", cancelled.id)
     await scene.value("UPDATE dispatcher.delivery_state SET token = token + 1 WHERE id = $1", taken.id)
@@ -321,14 +321,14 @@ async def test_what_was_taken_from_us_is_left_alone(scene: Scene, reader: QuietH
 
 async def test_a_move_may_be_run_again(scene: Scene, reader: QuietHoursReader) -> None:
     """The answer to its COMMIT was lost."""
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     items = await _claimed(scene)
     assert await _put_off(reader, items) == await _put_off(reader, items) == [Lost()]
     await _sound(scene)
 
 
 async def test_a_marked_delivery_is_not_moved(scene: Scene, reader: QuietHoursReader) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     (item,) = await _claimed(scene)
     await scene.mark([item])
     (outcome,) = await _put_off(reader, [item])
@@ -338,7 +338,7 @@ async def test_a_marked_delivery_is_not_moved(scene: Scene, reader: QuietHoursRe
 
 
 async def test_what_is_deleted_takes_its_move_along(scene: Scene, reader: QuietHoursReader) -> None:
-    await _put(scene, reader, _quiet(1))
+    await _put(scene, reader, quiet(1))
     (item,) = await _claimed(scene)
     await _put_off(reader, [item])
     await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'x')", item.id)
