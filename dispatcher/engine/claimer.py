@@ -2,15 +2,16 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced
 from dispatcher.config.settings import Claim as Settings
+from dispatcher.db.database import PASSING
 from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Lost, Outcome, PoisonStep
 from dispatcher.engine.store import claims, instances, suppression
 from dispatcher.engine.streams import Epoch, LaneState, unless
@@ -20,7 +21,7 @@ log = structlog.get_logger(__name__)
 # Small claims cost as much as large ones: below this share of a full one, wait a moment for more room.
 ROOM_SHARE_MIN = 0.5
 ROOM_WAIT_SECONDS = 0.02
-# While some lanes are busy, the others are looked at this often.
+# While some lanes are busy, the others are looked at this often, and the transactional ones during a claim, too.
 LOOK_SECONDS = 0.01
 # Found busy for this long without a pause, inserts need not notify any more.
 BUSY_SECONDS = 0.25
@@ -135,6 +136,32 @@ class Claimer:
         return sorted(due, key=lambda state: state.lane), max(wait, 0.001)
 
     async def _claim(self, state: LaneState) -> int:
+        """Claim from a lane, and return the number. Transactional deliveries do not wait for a claim of another lane:
+        a thousand rows take 10 to 50 ms of a busy Postgres."""
+        claim = self._claim_from(state)
+        return await (claim if state.lane is Lane.TRANSACTIONAL else self._beside(claim))
+
+    async def _beside(self, claim: Coroutine[Any, Any, int]) -> int:
+        """Claim from the transactional lanes until another claim ends; return the number of both."""
+        claiming = asyncio.create_task(claim)
+        urgent = 0
+        try:
+            with suppress(Fenced, *PASSING):  # the next round meets it again; the claim under way is not lost for it
+                while not self._stopped and not claiming.done():
+                    urgent += await self._claim_urgent()
+                    await asyncio.wait((claiming,), timeout=LOOK_SECONDS)
+            return urgent + await claiming
+        finally:
+            claiming.cancel()
+
+    async def _claim_urgent(self) -> int:
+        """Claim from the transactional lanes what is due; return the number."""
+        lanes = (state for state in self._lanes if state.lane is Lane.TRANSACTIONAL and state.room() > 0)
+        keys = [(state.channel, state.lane) for state in lanes if not self._epoch.is_stopped(state)]
+        found = await claims.due(self._database, keys) if keys else []
+        return sum([await self._claim_from(self._lanes[lane.channel, lane.lane]) for lane in found if lane.due])
+
+    async def _claim_from(self, state: LaneState) -> int:
         """Claim from one lane as much as it has room for; return the number."""
         now = self._epoch.clock.monotonic()
         count = min(state.room(), self.settings.batch_max)

@@ -1,5 +1,8 @@
 """The claimer: takes what there is room for, the smaller lane first, and sleeps only when there is nothing to do."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -107,6 +110,47 @@ async def test_the_smaller_lane_is_claimed_first(stage: Stage, claims: Claims) -
     await claims.round()
     assert [item.lane for item in claims.taken] == sorted(item.lane for item in claims.taken)
     assert len(claims.taken) == 6
+
+
+@asynccontextmanager
+async def _claiming_bulk(stage: Stage, claims: Claims) -> AsyncIterator[None]:
+    """A round whose claim of a bulk delivery Postgres has not answered; at the end of the block it does."""
+    claiming = stage.database.hold_answers("claims.claim")
+    await stage.write(1, lane=Lane.BULK)
+    async with asyncio.TaskGroup() as rounds:
+        rounds.create_task(claims.round())
+        await claiming.met.wait()
+        yield
+        claiming.gate.set()
+
+
+async def test_a_transactional_delivery_does_not_wait_for_a_bulk_claim(stage: Stage, claims: Claims) -> None:
+    async with _claiming_bulk(stage, claims):
+        await stage.write(1, lane=Lane.TRANSACTIONAL)
+        await until(lambda: [item.lane for item in claims.taken] == [Lane.TRANSACTIONAL], "it is claimed")
+    assert [item.lane for item in claims.taken] == [Lane.TRANSACTIONAL, Lane.BULK]
+    assert len({item.token for item in claims.taken}) == len(claims.epoch.tokens.open) == 2
+
+
+async def test_a_claim_under_way_outlives_a_look_that_fails(stage: Stage, claims: Claims) -> None:
+    async with _claiming_bulk(stage, claims):
+        await stage.database.lose_requests("claims.due").met.wait()
+    assert [item.lane for item in claims.taken] == [Lane.BULK]
+
+
+async def test_a_claim_under_way_outlives_a_claim_beside_it_that_is_lost(stage: Stage, claims: Claims) -> None:
+    async with _claiming_bulk(stage, claims):
+        lost = stage.database.lose_answers("claims.claim")
+        await stage.write(1, lane=Lane.TRANSACTIONAL)
+        await lost.met.wait()
+    assert [item.lane for item in claims.taken] == [Lane.BULK]
+    assert len(claims.epoch.tokens.open) == sum(state.outstanding for state in claims.lanes) == 1
+
+
+async def test_a_claim_under_way_outlives_a_stop(stage: Stage, claims: Claims) -> None:
+    async with _claiming_bulk(stage, claims):
+        claims.claimer.stop()
+    assert [item.lane for item in claims.taken] == [Lane.BULK]
 
 
 async def test_a_full_lane_keeps_no_other_from_being_claimed(stage: Stage, claims: Claims) -> None:

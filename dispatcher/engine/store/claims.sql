@@ -31,7 +31,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
        extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated, t.lane
-  FROM taken t JOIN dispatcher.deliveries d USING (id) ORDER BY t.run_at, t.id;
+  FROM taken t JOIN dispatcher.deliveries d ON d.id = ANY (ARRAY[t.id]) ORDER BY t.run_at, t.id;
 
 -- name: claim_recovered
 -- Take up to $9 deliveries of a channel whose owners have died from $7 to $8 times, from any lane. Answered as by `claim`.

@@ -10,7 +10,7 @@ WITH asked AS MATERIALIZED (
     UPDATE dispatcher.delivery_state s
        SET status = a.status, finished_at = statement_timestamp(), error = NULL,
            provider_message_id = a.provider_message_id
-      FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
+      FROM asked a WHERE s.id = ANY (ARRAY[a.id]) AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
         AND s.held = a.was_held
     RETURNING s.id, s.token, s.job_id
 ), counted AS (
@@ -60,7 +60,7 @@ WITH asked AS MATERIALIZED (
                                ELSE least(s.resend_until, coalesce(
                                    s.key_used_at + make_interval(secs => a.key_seconds), 'infinity')) END,
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
-      FROM asked a WHERE s.id = a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
+      FROM asked a WHERE s.id = ANY (ARRAY[a.id]) AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
     RETURNING s.id, s.attempt, s.run_at, s.ready, s.status, s.held, s.error, s.job_id, a.token, a.reason, a.give_back,
               a.pause_id, a.resent_by
 ), counted AS (
