@@ -10,7 +10,7 @@ from functools import partial
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from channels.contract import Accepted, Channel, Envelope, Licence, NotCalled, Throttled, Unknown, Unready, Verdict
 from dispatcher.base import fault_points
@@ -22,8 +22,9 @@ from dispatcher.engine.rules import retry
 from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Resend, Skipped, Succeeded
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.rates import Rates
-from dispatcher.engine.rules.staging import REASON, Message, Staging
+from dispatcher.engine.rules.staging import REASON, Staging
 from dispatcher.engine.slots import Slots
+from dispatcher.engine.staged import staged
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
 
@@ -55,6 +56,11 @@ class Terms(Struct, eq=False):
     # The settings that replicas must have in common.
     fingerprint: str = ""
     calls: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What the provider is."""
+        return self.settings.provider
 
     @property
     def resend(self) -> Resend:
@@ -190,9 +196,9 @@ class Sender:
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
         batch = self._newest(state, batch)
         staging = self.staging
-        staged = {} if staging is None else self._staged(state, batch, terms, staging)
+        outgoing = {} if staging is None else self._staged(state, batch, terms, staging)
         if staging is not None:
-            batch = [one for one in batch if one.item.id in staged]
+            batch = [one for one in batch if one.item.id in outgoing]
         if not batch:
             return
         pauses = self._epoch.pauses()
@@ -234,7 +240,7 @@ class Sender:
             if attempt is None:
                 self._settle(state, one, Lost())
                 continue
-            marked[one.item.id] = staged.get(one.item.id, one)
+            marked[one.item.id] = outgoing.get(one.item.id, one)
             envelopes.append(_envelope(licence, marked[one.item.id], attempt))
         if envelopes:
             terms.calls += 1
@@ -249,19 +255,13 @@ class Sender:
         self, state: LaneState, batch: Sequence[Rendered], terms: Terms, staging: Staging
     ) -> dict[int, Rendered]:
         """Return what goes out in staging, by id, and skip the others. It is the last look at where a message goes."""
-        staged: dict[int, Rendered] = {}
+        found: dict[int, Rendered] = {}
         for one in batch:
-            item = one.item
-            asked = Message(item.recipient, one.parts, one.options)
-            found = staging.message(self.name, terms.settings.provider, asked)
-            if found is None:
+            if (ready := staged(one, staging, terms.kind)) is None:
                 self._uncalled(state, [one], Skipped(REASON))
-                continue
-            # Another recipient is another message: a provider must not take one for a repeat of the other.
-            key = f"staging:{found.recipient}:{item.idempotency_key}" if found.is_redirected else item.idempotency_key
-            to = structs.replace(item, recipient=found.recipient, idempotency_key=key)
-            staged[item.id] = Rendered(to, found.parts, found.options)
-        return staged
+            else:
+                found[one.item.id] = ready
+        return found
 
     def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return those that no pause of a tenant, workspace, template or run stops; park the others."""
