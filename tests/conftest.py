@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import hypothesis
 import psutil
 import pytest
 import structlog
@@ -21,7 +22,7 @@ from dispatcher.db import embedded
 from dispatcher.db.database import Database
 from dispatcher.db.renaming import CONNECTION
 from dispatcher.db.schema import migrator
-from tests.support import flows
+from tests.support import examples, flows
 from tests.support.caller import Caller, make_key
 from tests.support.databases import TEMPLATE, as_admin, named, new_database
 from tests.support.folders import folder, in_memory
@@ -36,32 +37,29 @@ SYSTEM_VERSION_MIN = 15
 STOP_SECONDS_MAX = 60
 # Images set it to stay small; hundreds of programs would compile themselves anew, which is a third of their start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# By default structlog draws tracebacks with all variables: half a second for each.
 # Where the schema has another name, the tests' own connections render their SQL as the program's do.
 asyncpg.connect = partial(asyncpg.connect, connection_class=CONNECTION)  # type: ignore[assignment]  # one argument given
+hypothesis.settings.load_profile(examples.FEW)
+# By default structlog draws tracebacks with all variables: half a second for each.
 structlog.configure(processors=[structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)])
 
 
-# What is about SQL, and the clauses of what stands in SQL.
+# What executes every statement and every function of the schema, the views that applications read, and one flow through
+# the whole program. The other clauses send the same statements.
 REPEATED = (
     "tests/db",
     "tests/engine",
     "tests/features",
     "tests/conformance/test_flow",
-    "tests/conformance/test_http",
-    "tests/conformance/test_outage",
     "tests/conformance/test_outbox",
-    "tests/conformance/test_persons",
-    "tests/conformance/test_results",
-    "tests/conformance/test_rules",
-    "tests/conformance/test_signals",
-    "tests/conformance/test_triggers",
-    "tests/conformance/test_walkers",
-    "tests/conformance/test_webhooks",
 )
 
 # Of those, what is about a surface, or takes as long as hundreds: the SQL behind it is repeated elsewhere.
-NOT_REPEATED = re.compile(r"test_(?:endpoints|commands|manual|machine|any_plan|schema_name|http_operating)\b")
+NOT_REPEATED = re.compile(r"test_(?:endpoints|commands|manual|machine|any_plan|schema_name)\b")
+
+# Elsewhere the cases of a test differ in their data, and the first is repeated; here, and where a case is a verb or a
+# statement of its own, each is.
+EACH_REPEATED = re.compile(r"tests/db/|test_(?:plans|walk_plans|operate_plans|sql_runs|interleavings|operate)\b")
 
 # Tests that take as long as hundreds: begun last, they would keep one worker busy and the others waiting.
 LONGEST = (
@@ -76,10 +74,25 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest begin first. What is about SQL is repeated on the system's own version of Postgres."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    seen: set[str] = set()
     for item in items:
-        needs_server = "server" in getattr(item, "fixturenames", ())
-        if needs_server and item.nodeid.startswith(REPEATED) and not NOT_REPEATED.search(item.nodeid):
+        name = item.nodeid.partition("[")[0]
+        if _is_repeated(item) and (name not in seen or EACH_REPEATED.search(name)):
+            seen.add(name)
             item.add_marker(pytest.mark.postgres)
+
+
+def _is_repeated(item: pytest.Item) -> bool:
+    needs_server = "server" in getattr(item, "fixturenames", ())
+    return needs_server and item.nodeid.startswith(REPEATED) and not NOT_REPEATED.search(item.nodeid)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only what is repeated is wanted, each worker is spared reading the rest."""
+    if config.option.markexpr != "postgres" or collection_path.is_dir():
+        return None
+    inside = collection_path.relative_to(config.rootpath).as_posix()
+    return None if inside.startswith(REPEATED) else True
 
 
 def pytest_collection_finish() -> None:

@@ -32,5 +32,6 @@ async def yielding(several: Iterable[T]) -> AsyncIterator[T]:
     """Yield each of several, with breaks between them."""
     yielder = LoopYielder()
     for one in several:
-        await yielder.take()
+        if yielder.is_due():
+            await yielder.take()
         yield one

@@ -53,12 +53,14 @@ class Recoverer:
 
     async def run_once(self) -> None:
         """Fence silent epochs, then recover claims without a live owner."""
-        alive = await instances.beats(self._database)
+        alive, orphaned = await instances.look(self._database)
         self._compare(alive)
         beats = {beat.epoch: (beat.beat, beat.lease_seconds) for beat in alive}
-        for epoch in self._watch.stale(self._clock.monotonic(), beats):
+        stale = self._watch.stale(self._clock.monotonic(), beats)
+        for epoch in stale:
             await self.fence(epoch)
-        await self.recover()
+        if orphaned or stale:
+            await self.recover()
         self._metrics.instances.set(len(beats))
 
     def _compare(self, alive: Sequence[instances.Beat]) -> None:

@@ -381,11 +381,12 @@ def test_the_demonstration_shows_each_kind_of_ending(demonstration: Demonstratio
 def test_every_command_that_the_page_names_works_as_written(demonstration: Demonstration) -> None:
     commands = demonstration.commands()
     assert len(commands) >= 10
-    for _ in range(2):
-        for command in commands:
-            result = demonstration.shell(command)
-            assert result.returncode == 0, f"{command}\n{result.stdout.decode()}\n{result.stderr.decode()}"
-            assert result.stdout, command
+    # What reads finds the second time what it found the first time.
+    changing = [command for command in commands if re.search(r"\b(?:send|trigger|retry|create|psql)\b", command)]
+    for command in [*commands, *changing]:
+        result = demonstration.shell(command)
+        assert result.returncode == 0, f"{command}\n{result.stdout.decode()}\n{result.stderr.decode()}"
+        assert result.stdout, command
 
 
 def test_a_second_demonstration_is_refused(demonstration: Demonstration) -> None:

@@ -431,6 +431,6 @@ async def test_a_nul_is_called_by_its_name(client: AnyClient) -> None:
             await call
 
 
-def test_both_satisfy_the_protocol(http: Client, inside: TransactionClient) -> None:
+async def test_both_satisfy_the_protocol(http: Client, inside: TransactionClient) -> None:
     clients: list[AnyClient] = [http, inside]
     assert len(clients) == 2

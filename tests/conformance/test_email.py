@@ -3,9 +3,11 @@
 import email
 import email.policy
 import json
+from collections.abc import AsyncIterator
 from email.message import EmailMessage
 from typing import Any
 
+import asyncpg
 import pytest
 
 from tests.conformance.outbox import Outbox, faults
@@ -23,10 +25,24 @@ VARIABLES = {"id": 17, "name": "Zoë"}
 PDF, PNG = b"%PDF-1.7\r\n" + bytes(range(256)), b"\x89PNG\r\n"
 
 
-@pytest.fixture
-async def strict(program: Program) -> Program:
+@pytest.fixture(scope="module")
+async def strict(shared_url: str) -> AsyncIterator[Program]:
     """The program with a sender, failing what no server would get."""
-    return await program.start(**STRICT)
+    program = Program(shared_url, **STRICT)
+    try:
+        yield await program.start()
+    finally:
+        program.end()
+
+
+@pytest.fixture
+async def mails(strict: Program) -> AsyncIterator[Outbox]:
+    """What it sends."""
+    connection = await asyncpg.connect(strict.url)
+    try:
+        yield Outbox(connection)
+    finally:
+        await connection.close()
 
 
 async def put(outbox: Outbox, recipient: str = "ann@example.org", **given: Any) -> int:
@@ -66,18 +82,16 @@ def leaves(message: EmailMessage) -> list[Any]:
     return [part for part in message.walk() if not part.is_multipart()]
 
 
-async def test_EM_01_text_html_files_and_images_arrive_as_such(
-    strict: Program, outbox: Outbox, connection: Connection
-) -> None:
-    await connection.execute("SELECT dispatcher.put_object('bills/17.pdf', $1, 'application/pdf')", PDF)
-    await connection.execute("SELECT dispatcher.put_object('logo', $1, 'image/png')", PNG)
+async def test_EM_01_text_html_files_and_images_arrive_as_such(mails: Outbox) -> None:
+    await mails.connection.execute("SELECT dispatcher.put_object('bills/17.pdf', $1, 'application/pdf')", PDF)
+    await mails.connection.execute("SELECT dispatcher.put_object('logo', $1, 'image/png')", PNG)
     options = {
         "attachments": [{"object": "bills/17.pdf"}, {"name": "größe.txt", "content": "R3LDvMOfZQ=="}],
         "inline": [{"cid": "logo", "object": "logo"}],
         "headers": {"X-Order": "17"},
         "list_unsubscribe": "https://example.org/u/1",
     }
-    message = await sent(outbox, await put(outbox, "Zoë Ångström <zoe@bücher.example>", options=options))
+    message = await sent(mails, await put(mails, "Zoë Ångström <zoe@bücher.example>", options=options))
     assert str(message["From"]) == "Lampenladen Müller <shop@xn--lden-loa.example>"
     assert str(message["To"]) == "Zoë Ångström <zoe@xn--bcher-kva.example>"
     assert message["Reply-To"] == "help@example.org"
@@ -131,13 +145,11 @@ async def test_EM_01_each_attempt_is_the_same_bytes_also_by_another_process(
         ({"recipient": ""}, "recipient: is empty"),
     ],
 )
-async def test_EM_01_what_cannot_be_a_mail_fails_and_says_why(
-    strict: Program, outbox: Outbox, given: dict[str, Any], words: str
-) -> None:
+async def test_EM_01_what_cannot_be_a_mail_fails_and_says_why(mails: Outbox, given: dict[str, Any], words: str) -> None:
     variables = {"big": "x"} | VARIABLES | given.pop("variables", {})
-    delivery_id = await put(outbox, variables=variables, **given)
-    await outbox.until_life(delivery_id, "failed")
-    error = (await outbox.row(delivery_id))["error"]
+    delivery_id = await put(mails, variables=variables, **given)
+    await mails.until_life(delivery_id, "failed")
+    error = (await mails.row(delivery_id))["error"]
     assert words in error
     assert "ben@example.org" not in error
 
@@ -145,9 +157,9 @@ async def test_EM_01_what_cannot_be_a_mail_fails_and_says_why(
 HOSTILE = "a\r\nBcc: x@example.org\r\n\r\n<script>\r\n.\r\nMAIL FROM:<x@example.org>\n.\n\r.\r"
 
 
-async def test_EM_02_what_a_template_renders_becomes_no_header(strict: Program, outbox: Outbox) -> None:
+async def test_EM_02_what_a_template_renders_becomes_no_header(mails: Outbox) -> None:
     variables = {"id": HOSTILE, "name": HOSTILE}
-    message = await sent(outbox, await put(outbox, variables=variables))
+    message = await sent(mails, await put(mails, variables=variables))
     assert set(message.keys()) == {
         "Date",
         "From",
@@ -179,17 +191,15 @@ async def test_EM_02_what_a_template_renders_becomes_no_header(strict: Program, 
         {"date": HOSTILE},
     ],
 )
-async def test_EM_02_what_an_option_holds_becomes_no_header(
-    strict: Program, outbox: Outbox, options: dict[str, Any]
-) -> None:
-    delivery_id = await put(outbox, options=options)
-    await outbox.until_life(delivery_id, "failed")
-    assert "options." in (await outbox.row(delivery_id))["error"]
-    assert await outbox.captured(delivery_id) == []
+async def test_EM_02_what_an_option_holds_becomes_no_header(mails: Outbox, options: dict[str, Any]) -> None:
+    delivery_id = await put(mails, options=options)
+    await mails.until_life(delivery_id, "failed")
+    assert "options." in (await mails.row(delivery_id))["error"]
+    assert await mails.captured(delivery_id) == []
 
 
-async def test_EM_02_no_recipient_becomes_a_header_or_a_second_recipient(strict: Program, outbox: Outbox) -> None:
-    ids = [await put(outbox, f"ann@example.org{tail}") for tail in ("\r\nBcc: x@example.org", ">,<x@example.org", "\n")]
+async def test_EM_02_no_recipient_becomes_a_header_or_a_second_recipient(mails: Outbox) -> None:
+    ids = [await put(mails, f"ann@example.org{tail}") for tail in ("\r\nBcc: x@example.org", ">,<x@example.org", "\n")]
     for delivery_id in ids:
-        await outbox.until_life(delivery_id, "failed")
-    assert await outbox.captured(*ids) == []
+        await mails.until_life(delivery_id, "failed")
+    assert await mails.captured(*ids) == []

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Silent, dropped, says
 from tests.conformance.outbox import faults
 from tests.conformance.runs import BRISK, Running, Runs, call, running, sms, steps
-from tests.support.forks import ROOT
-from tests.support.program import Program
+from tests.support.program import Process, Program
 from tests.support.scene import Connection
 from tests.support.waits import until
 
@@ -267,23 +265,16 @@ async def test_WF_17_a_run_that_kills_its_worker_five_times_is_a_dead_letter(
     run = await runs.start(steps(sms()))
     deaths = 0
     while (await runs.row(run))["status"] != "failed":
-        process = await asyncio.create_subprocess_exec(
-            *program.command("serve"),
-            env=program.environment_with(BRISK | {"FAULT": "walk.noted:1:kill9"}),
-            stderr=DEVNULL,
-            cwd=ROOT,
-        )
-        try:
+        program.begin(**BRISK, FAULT="walk.noted:1:kill9")
+        process = program.process
+        assert process is not None
 
-            async def ended(process: Process = process) -> bool:
-                return process.returncode is not None or (await runs.row(run))["status"] == "failed"
+        async def ended(process: Process = process) -> bool:
+            return process.poll() is not None or (await runs.row(run))["status"] == "failed"
 
-            await until(ended, "it dies, or the run is given up")
-            deaths += process.returncode == -signal.SIGKILL
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        await until(ended, "it dies, or the run is given up")
+        deaths += process.poll() == -signal.SIGKILL
+        await program.kill()
         assert deaths <= 5
     assert deaths == 5
     (letter,) = await dead(program, "list")

@@ -16,12 +16,16 @@ from dispatcher.db.database import Database
 from dispatcher.selftest.audit import Audit
 from dispatcher.selftest.ledger_file import Entry
 from dispatcher.selftest.plan import Plan, through, upstream, with_database
+from tests.support.examples import examples
 from tests.support.forks import ROOT
 
 pytestmark = pytest.mark.anyio
 
 SECONDS_MAX = 240
 REPLICAS = "2"
+# Each costs a start of the program; death at every point of the protocol is tried by its own tests.
+KILLS = examples(3, 6)
+CAMPAIGN_KILLS = examples(2, 4)
 
 
 def start(url: str, *arguments: str) -> "subprocess.Popen[str]":
@@ -58,7 +62,7 @@ async def databases(server: str) -> set[str]:
 
 
 async def test_kills_lose_nothing_and_send_nothing_twice(server: str) -> None:
-    report = await asyncio.to_thread(selftest, server, "--kill", "6", "--messages", "3000", "--seed", "11")
+    report = await asyncio.to_thread(selftest, server, "--kill", str(KILLS), "--messages", "3000", "--seed", "11")
     assert report["violations"] == []
     assert report["passed"]
     keyed, keyless = report["providers"]["keyed"], report["providers"]["keyless"]
@@ -68,8 +72,8 @@ async def test_kills_lose_nothing_and_send_nothing_twice(server: str) -> None:
     assert keyless["sent"] + keyless["held"] == 1500
     assert keyless["sent"] + keyless["held_accepted"] == keyless["accepted"]
     done = report["disturbed"]
-    assert sum(done["kills"].values()) >= 6
-    assert sum(done["cuts"].values()) == 6
+    assert sum(done["kills"].values()) >= KILLS
+    assert sum(done["cuts"].values()) == KILLS
     assert done["in_flight_average"] > 0
     assert done["recovery_seconds"]["missing"] == 0
     assert await databases(server) == set()
@@ -86,7 +90,7 @@ async def test_cuts_alone_hold_nothing(server: str) -> None:
 
 
 async def test_kills_leave_the_books_of_campaigns_right(server: str) -> None:
-    arguments = ("--campaign", "--kill", "4", "--messages", "4000", "--seed", "13")
+    arguments = ("--campaign", "--kill", str(CAMPAIGN_KILLS), "--messages", "4000", "--seed", "13")
     report = await asyncio.to_thread(selftest, server, *arguments)
     assert report["violations"] == []
     assert {run["channel"] for run in report["runs"]} == {"keyed", "keyless"}

@@ -13,12 +13,14 @@ from dispatcher.endpoints import ENDPOINTS
 from dispatcher.http.cursors import cursor
 from tests.support import flows
 from tests.support.caller import Caller
+from tests.support.examples import examples
 from tests.support.forks import ROOT
 from tests.support.scene import Connection
 
-EXAMPLES_MAX = 5
+# For each operation, beside every boundary of every field, which its coverage phase finds by itself.
+EXAMPLES_MAX = examples(2, 8)
 SEED = 20_301
-SECONDS_MAX = 300
+SECONDS_MAX = 900
 OPERATIONS = {one.operation: one for one in ENDPOINTS}
 
 _OF_EVENTS = {400: "there is its trigger, addresses can be read, and rules that fail have a fallback"}
@@ -146,6 +148,7 @@ _HEAD = """
 headers = { Authorization = "Bearer ${DISPATCHER_KEY}" }
 continue-on-failure = true
 request-timeout = 60
+warnings = false  # about what it was not told, and slower to find than most faults
 
 [generation]
 allow-x00 = false  # the document says that no text may have one; tests of reading send them
@@ -153,7 +156,8 @@ allow-x00 = false  # the document says that no text may have one; tests of readi
 
 
 def _settings() -> str:
-    lines = [_HEAD]
+    """Each case is compared with each table: operations that differ in nothing share one."""
+    alike: dict[str, list[str]] = {}
     for name, one in OPERATIONS.items():
         more = [
             *REFUSED.get(name, ()),
@@ -162,15 +166,17 @@ def _settings() -> str:
         ]
         statuses = ["2xx", "401", "403", "404", "409", "429", "503", *map(str, more)]
         known = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in KNOWN.get(name, {}).items())
-        lines.append(
-            f"""
-[[operations]]
-include-operation-id = "{name}"
+        table = f"""
 parameters = {{ {known} }}
 checks = {{ positive_data_acceptance = {{ expected-statuses = {json.dumps(statuses)} }} }}
 """
-        )
-    return "".join(lines)
+        alike.setdefault(table, []).append(name)
+    return _HEAD + "".join(
+        f"""
+[[operations]]
+include-operation-id = {json.dumps(names)}{table}"""
+        for table, names in alike.items()
+    )
 
 
 def _run(admin: Caller, folder: Path) -> tuple[dict[str, Any], str]:

@@ -14,6 +14,7 @@ from dispatcher.liquid.sources import RAW_FILTERS
 from dispatcher.liquid.template import RAW_HTML, Bounds, Renderer, Sources
 from dispatcher.liquid.template_part import RENDERED_BEFORE_COMPILED, Part
 from tests.liquid.liquid_templates import PARTIALS, data, templates
+from tests.support.examples import examples
 
 KINDS = ("html", "text")
 VALUES: dict[str, Any] = {
@@ -62,7 +63,7 @@ def _placeless(text: str | Exception) -> str:
 
 
 # Making templates takes longer than rendering them, and longer still beside other work.
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(50, 400), suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), templates, data)
 def test_compiled_templates_render_as_the_library_does(kind: str, text: str, values: dict[str, Any]) -> None:
     try:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dispatcher.base.errors import TemplateError
 from dispatcher.liquid.render_limits import CPU_SECONDS_MAX
 from dispatcher.liquid.template import Bounds, Renderer, Sources, faults
+from tests.support.examples import examples
 
 # TE-04 says 100 ms. This machine is shared: what takes ten times that is over by any clock.
 BOMB_SECONDS_MAX = 1.0
@@ -189,11 +190,10 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("is_compiled", [False, True], ids=["library", "compiled"])
-@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_a_template_bomb_is_refused_within_its_limits(bomb: str, is_compiled: bool) -> None:
+def test_a_template_bomb_is_refused_within_its_limits(is_compiled: bool) -> None:
     """In a process of its own with bounds of its own: some of these would take the test run's memory with them."""
     program = f"""
-import json, resource, signal, sys, time
+import json, os, resource, signal, sys, time
 sys.path[:0] = {[place for place in sys.path if place]!r}
 from dispatcher.liquid import template
 from dispatcher.base.errors import TemplateError
@@ -201,19 +201,28 @@ resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 if {is_compiled}:
     template.RENDERED_BEFORE_COMPILED = 1
 renderer = template.Renderer(template.Bounds(262144, 262144, 100000, 10))
-signal.setitimer(signal.ITIMER_VIRTUAL, 2)
-start = time.process_time()
-try:
-    renderer.render(json.dumps({{"body": {bomb!r}}}, ensure_ascii=False), '{{"a": 1}}')
-except TemplateError:
-    pass
-else:
-    sys.exit("it was rendered")
-print(time.process_time() - start)
+def explode(bomb):
+    signal.setitimer(signal.ITIMER_VIRTUAL, 2)
+    start = time.process_time()
+    try:
+        renderer.render(json.dumps({{"body": bomb}}, ensure_ascii=False), '{{"a": 1}}')
+    except TemplateError as refused:
+        taken = time.process_time() - start
+        return taken < {BOMB_SECONDS_MAX} or f"it took {{taken}} s"
+    return "it was rendered"
+for name, bomb in json.load(sys.stdin).items():
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        print(name, explode(bomb), flush=True)
+        os._exit(0)
+    if status := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        print(name, f"it ended with {{status}}; stopped after 2 s it ends with {{-signal.SIGVTALRM}}", flush=True)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-300:] or "it was stopped after 2 s"
-    assert float(done.stdout) < BOMB_SECONDS_MAX
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(BOMBS), capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == [f"{name} True" for name in BOMBS], done.stderr[-300:]
 
 
 HOSTILE = {
@@ -251,7 +260,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(100, 500))
 @given(st.sampled_from(FILTERS), values, values, st.integers(0, 2))
 def test_no_filter_crashes_on_any_value(name: str, left: object, right: object, arguments: int) -> None:
     call = f"{name}{':' if arguments else ''} {', '.join(['b'] * arguments)}"

@@ -14,6 +14,7 @@ from dispatcher.plans.drawing.mermaid import mermaid
 from dispatcher.plans.drawing.terminal import drawing
 from dispatcher.plans.plan import Plan, decode, encode
 from tests.plans.definitions import KNOWN, Definition, definitions, graphs, spoilt
+from tests.support.examples import examples
 
 no_deadline = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -64,7 +65,7 @@ def test_equal_definitions_have_no_difference(one: Definition, other: Any) -> No
         assert difference(one, other)
 
 
-@settings(no_deadline, max_examples=400)
+@settings(no_deadline, max_examples=examples(100, 600))
 @given(spoilt())
 def test_a_mutated_definition_is_a_plan_or_is_refused_precisely(definition: Definition) -> None:
     made = compile_definition(definition, KNOWN)
@@ -96,7 +97,7 @@ def test_garbage_is_refused(garbage: object) -> None:
     assert isinstance(compile_definition(garbage, KNOWN), list)
 
 
-@settings(no_deadline, max_examples=200)
+@settings(no_deadline, max_examples=examples(60, 300))
 @given(definitions, st.data())
 def test_a_text_that_was_cut_or_changed_is_a_plan_or_is_refused(definition: Definition, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([json.dumps(definition), yaml.safe_dump(definition)]))

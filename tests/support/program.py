@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from tests.support.forks import ROOT, Child, forks, plain_environment
 
 T = TypeVar("T")
+Process = subprocess.Popen[bytes] | Child
 
 START_SECONDS_MAX = 30.0
 RUN_SECONDS_MAX = 120.0
@@ -30,7 +31,7 @@ class Program:
     def __init__(self, url: str, **environment: str) -> None:
         self.url = url
         self.environment = environment
-        self.process: subprocess.Popen[bytes] | Child | None = None
+        self.process: Process | None = None
         self.log_path = Path(tempfile.mkstemp(prefix="dispatcher-", suffix=".log")[1])
         self.address = ""
 
@@ -52,13 +53,17 @@ class Program:
     async def launch(self, *arguments: str, **environment: str) -> "Program":
         """Start it, and return when it listens."""
         before = len(self.events("http.listening"))
-        with self.log_path.open("ab") as log:
-            self.process = self._started(log.fileno(), "serve", *arguments, **environment)
+        self.begin(*arguments, **environment)
         await self.until(lambda: self.events("http.listening")[before:], "it listens")
         self.address = str(self.events("http.listening")[-1]["address"])
         return self
 
-    def _started(self, log: int, *arguments: str, **environment: str) -> "subprocess.Popen[bytes] | Child":
+    def begin(self, *arguments: str, **environment: str) -> None:
+        """Start it, and wait for nothing."""
+        with self.log_path.open("ab") as log:
+            self.process = self._started(log.fileno(), "serve", *arguments, **environment)
+
+    def _started(self, log: int, *arguments: str, **environment: str) -> Process:
         told = self.environment_with(environment)
         if not forks().suits(told):
             return subprocess.Popen(self.command(*arguments), env=told, stderr=log, cwd=ROOT)

@@ -1,5 +1,5 @@
 -- name: accepted
--- Write what providers took, and drop the claims ($5) that this batch completes. Answers those that were not ours: a
+-- Write what providers took, wake the runs that wait for it, and drop the claims ($5) that this batch completes. Answers those that were not ours: a
 -- delivery can stand here twice, by two claims, and be ours by the later one.
 -- What a row must be is compared with columns of `asked`, for the sake of the plan: see the mark.
 WITH asked AS MATERIALIZED (
@@ -12,7 +12,9 @@ WITH asked AS MATERIALIZED (
            provider_message_id = a.provider_message_id
       FROM asked a WHERE s.id = ANY (ARRAY[a.id]) AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
         AND s.held = a.was_held
-    RETURNING s.id, s.token, s.job_id
+    RETURNING s.id, s.token, s.job_id, s.wakes, s.lane
+), woken AS (
+    INSERT INTO dispatcher.wakes (run_id, lane) SELECT wakes, lane FROM ended WHERE wakes IS NOT NULL
 ), counted AS (
     INSERT INTO dispatcher.job_results (job_id, class, count)
     SELECT job_id, 'sent', count(*) FROM ended WHERE job_id IS NOT NULL GROUP BY job_id
@@ -62,7 +64,9 @@ WITH asked AS MATERIALIZED (
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
       FROM asked a WHERE s.id = ANY (ARRAY[a.id]) AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
     RETURNING s.id, s.attempt, s.run_at, s.ready, s.status, s.held, s.error, s.job_id, a.token, a.reason, a.give_back,
-              a.pause_id, a.resent_by
+              a.pause_id, a.resent_by, s.wakes, s.lane
+), woken AS (
+    INSERT INTO dispatcher.wakes (run_id, lane) SELECT wakes, lane FROM moved WHERE wakes IS NOT NULL AND status <> 'queued'
 ), counted AS (
     INSERT INTO dispatcher.job_results (job_id, class, reason, count)
     SELECT m.job_id, m.class, CASE WHEN m.class IN ('sent', 'held') THEN '' ELSE dispatcher.result_reason(m.error) END, count(*)

@@ -66,6 +66,12 @@ async def beats(database: Database) -> list[Beat]:
     return [Beat(*found) for found in await database.fetch(_SQL["others"])]
 
 
+async def look(database: Database) -> tuple[list[Beat], bool]:
+    """Return the heartbeats of all instances, and whether there may be claims without one."""
+    rows = await database.fetch(_SQL["orphaned"])
+    return [Beat(*found[1:]) for found in map(tuple, rows)], not rows or rows[0]["orphaned"]
+
+
 async def ask_to_be_woken(database: Database, epoch: int, wanted: bool) -> None:
     """Ask inserts to notify, while an instance is idle."""
     await database.fetch(_SQL["idle"], epoch, wanted)

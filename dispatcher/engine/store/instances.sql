@@ -22,6 +22,13 @@ SELECT name, channel FROM dispatcher.instances, unnest(yielded) AS channel WHERE
 -- Everybody's heartbeat.
 SELECT epoch, beat, lease_seconds, name, config_hash FROM dispatcher.instances;
 
+-- name: orphaned
+-- Whether there are claims without an owner, and everybody's heartbeat: no row where there is nobody.
+SELECT (SELECT EXISTS (SELECT FROM dispatcher.claims c
+                        WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = c.epoch))) AS orphaned,
+       epoch, beat, lease_seconds, name, config_hash
+  FROM dispatcher.instances;
+
 -- name: idle
 -- Ask, or ask no longer, to be woken by inserts.
 UPDATE dispatcher.instances SET wants_notify = $2 WHERE epoch = $1;

@@ -16,8 +16,9 @@ RUNS = ("run", "campaign_run", "sequence")
 
 async def current(database: Database) -> Pauses:
     """Return the open pauses, and the limits of open campaign runs."""
-    limits = await database.fetch(_SQL["campaign_limits"])
-    return _sorted(await database.fetch(_SQL["open"]), {row[0]: CampaignLimit(*row[1:]) for row in limits})
+    found = await database.fetch(_SQL["current"])
+    limits = {row["id"]: CampaignLimit(row["rate"], row["opens_at"]) for row in found if row["scope"] is None}
+    return _sorted((row for row in found if row["scope"] is not None), limits)
 
 
 def _sorted(found: Iterable[Mapping[str, Any]], limits: Mapping[int, CampaignLimit]) -> Pauses:

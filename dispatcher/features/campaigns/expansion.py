@@ -71,6 +71,11 @@ async def check_counters(database: Database) -> int | None:
     return None if found is None else int(found)
 
 
+async def is_wanted(database: Database) -> bool:
+    """Whether there is anything to close, to expand or to look after."""
+    return bool(await database.value(_SQL["wanted"]))
+
+
 async def some_open(database: Database) -> bool:
     """Whether any run is open."""
     return bool(await database.value(_SQL["open"]))

@@ -38,6 +38,13 @@ SELECT dispatcher.count_deferred($1);
 -- Compare the counters of a finished run with its deliveries; answers how many jobs were wrong, null without such a run.
 SELECT dispatcher.check_campaign_counters();
 
+-- name: wanted
+-- Whether a run is open or unchecked, a result uncounted, or a job locked.
+SELECT EXISTS (SELECT FROM dispatcher.campaign_runs WHERE finished_at IS NULL)
+       OR EXISTS (SELECT FROM dispatcher.campaign_runs WHERE checked_at IS NULL AND finished_at IS NOT NULL)
+       OR EXISTS (SELECT FROM dispatcher.job_results)
+       OR EXISTS (SELECT FROM dispatcher.job_queue WHERE status = 'locked' AND expanded_at IS NULL);
+
 -- name: open
 -- Whether any run is open.
 SELECT EXISTS (SELECT FROM dispatcher.campaign_runs WHERE finished_at IS NULL);

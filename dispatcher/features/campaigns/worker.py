@@ -74,6 +74,8 @@ class Expander:
 
     async def run_once(self) -> float:
         """Close what is done, and expand jobs for a while. Return for how long there is nothing to do."""
+        if not await expansion.is_wanted(self._database):
+            return self.settings.poll_seconds
         closed = await expansion.close(self._database, CLOSED_AT_ONCE)
         skipped = await expansion.skip_cancelled(self._database, SKIPPED_AT_ONCE)
         await expansion.space(self._database)

@@ -46,12 +46,12 @@ class Ticker:
             await asyncio.sleep(wait)
 
     async def _round(self) -> float:
-        """Tick once; return how long to sleep."""
-        if await self.run_once():
-            return 0.0
+        """Tick what is due; return how long to sleep."""
         due = await store.next_due(self._database, self._unreadable)
+        if due is None or due > 0:
+            return self.settings.poll_seconds if due is None else min(due, self.settings.poll_seconds)
         # A due schedule that was not taken is locked by another instance; if that crashes, the next look finds it.
-        return self.settings.poll_seconds if due is None or due <= 0 else min(due, self.settings.poll_seconds)
+        return 0.0 if await self.run_once() else self.settings.poll_seconds
 
     async def run_once(self) -> list[Ticked]:
         """Run the ticks of one batch; return their results."""

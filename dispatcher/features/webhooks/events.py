@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, get_args
 
+from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.features.webhooks.rules import ATTEMPTS_MAX, TEMPLATE, Event, Message, SubjectKind, subject_kind
 
@@ -11,6 +12,11 @@ _SQL = statements(__name__)
 # The constant facts of subjects, by kind and id.
 Subjects = dict[tuple[SubjectKind, int], dict[str, Any]]
 _KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
+
+
+async def some(database: Database) -> bool:
+    """Whether there is any event."""
+    return bool(await database.value(_SQL["some"]))
 
 
 async def take(connection: Any, page: int) -> tuple[list[int], list[Event]]:  # noqa: ANN401 - asyncpg's

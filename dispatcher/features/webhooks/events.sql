@@ -1,3 +1,7 @@
+-- name: some
+-- Whether there is any event.
+SELECT EXISTS (SELECT FROM dispatcher.webhook_events);
+
 -- name: take
 -- Lock up to $1 events, the oldest first; skip those that others have locked.
 SELECT h.id, h.type, h.subject, h.at, h.facts::text, h.tenant_id, h.workspace_id, e.id AS endpoint_id, e.name AS endpoint

@@ -25,8 +25,11 @@ class Announcer:
     async def run(self) -> None:
         """Write page after page."""
         while True:
-            if await self._database.persist("announce", self.run_once) < PAGE:
+            if await self._database.persist("announce", self._round) < PAGE:
                 await asyncio.sleep(self.settings.poll_seconds)
+
+    async def _round(self) -> int:
+        return await self.run_once() if await events.some(self._database) else 0
 
     async def run_once(self) -> int:
         """Write the deliveries of one page; return the number of its events."""

@@ -6,7 +6,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from dispatcher.plans.plan import Day, Node
-from dispatcher.plans.walk.run import Contact, Facts, Order, Pause, Run, Visit
+from dispatcher.plans.walk.run import Contact, Facts, Order, Pause, Run, Then, Visit
+from dispatcher.plans.walk.walkable import Walkable
 from dispatcher.plans.walk.wall_clock import UTC_ZONE, step_time, zone_of
 
 GONE: Final = "contact is gone"
@@ -34,13 +35,31 @@ class Pace:
             for name, visit in cursor.items():
                 node = nodes[name]
                 if isinstance(node, Day) and visit.until is not None and visit.until > one.ended:
-                    cursor[name] = replace(visit, until=self.day(node))
+                    cursor[name] = replace(visit, until=self.day(node, self.anchor))
 
-    def day(self, node: Day) -> float:
-        """When a day begins."""
+    def then(self, walkable: Walkable, cursor: Mapping[str, Visit], now: float) -> Then | None:
+        """What follows when the only step under way is sent; None where only a walk can say it."""
+        if self._contact is None or [visit.standing for visit in cursor.values()] != ["sending"]:
+            return None
+        [(name, visit)] = cursor.items()
+        targets = walkable.places[name].targets
+        if not targets:
+            return Then(node=name, since=visit.since)
+        day = targets[0]
+        if len(targets) > 1 or day.is_meeting or not isinstance(day.node, Day):
+            return None
+        anchor = visit.since if walkable.plan.from_previous else self.anchor
+        until = self.day(day.node, anchor)
+        if until <= now:
+            return None
+        after = {day.id: Visit("delaying", now, until)}
+        return Then(node=name, since=visit.since, cursor=after, until=until, anchor=anchor)
+
+    def day(self, node: Day, anchor: float | None) -> float:
+        """When a day begins that is counted from an anchor."""
         own = zone_of(self._contact.zone) if node.contact_zone and self._contact is not None else None
         zone = own or zone_of(node.zone) or UTC_ZONE
-        return step_time(self._created_at if self.anchor is None else self.anchor, node.days, node.hour, zone)
+        return step_time(self._created_at if anchor is None else anchor, node.days, node.hour, zone)
 
 
 def merged(pauses: Iterable[Pause]) -> list[Pause]:

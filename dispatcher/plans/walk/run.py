@@ -20,6 +20,17 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     until: float | None = None
 
 
+class Then(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where an enrolment goes on when the one step that is under way is sent: the day of its next step, or its end."""
+
+    node: str
+    # When the step was ordered: it holds unless a pause of the sequence has ended after that.
+    since: float
+    cursor: Mapping[str, Visit] = {}
+    until: float | None = None
+    anchor: float | None = None
+
+
 class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a run stands: the cursor is the set of nodes that it is at, `vars` what its nodes have added."""
 
@@ -33,6 +44,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Pauses of an enrolment, and of its sequence, that ended until then are counted in its anchor; its own since.
     paced: float = 0.0
     rests: tuple["Pause", ...] = ()
+    then: Then | None = None
 
 
 class Contact(Struct, frozen=True, kw_only=True):

@@ -95,8 +95,7 @@ class _Walk:
             self._arrive(self._walkable.entry)
         # In the order of the plan: a cursor out of the database has an order of its own.
         for name in sorted(cursor, key=lambda one: places[one].number) if len(cursor) > 1 else tuple(cursor):
-            look = _LOOK.get(cursor[name].standing)
-            if look is not None:
+            if (look := _LOOK.get(cursor[name].standing)) is not None:
                 self._try(look, places[name], cursor[name])
             if self._failed is not None:
                 return
@@ -216,7 +215,7 @@ class _Walk:
         self._cursor[place.id] = Visit("sending", self._now)
 
     def _enter_day(self, place: Place) -> None:
-        until = self._pace.day(place.node) if isinstance(place.node, Day) else self._now
+        until = self._pace.day(place.node, self._pace.anchor) if isinstance(place.node, Day) else self._now
         if until <= self._now:
             self._leave(place, place.targets)
         else:
@@ -368,6 +367,7 @@ class _Walk:
             worked_seconds=worked_seconds,
             working_since=working_since,
             paced=self._pace.paced,
+            then=None if self._failed or self._stopped else self._pace.then(self._walkable, self._cursor, self._now),
         )
         return before if not entries and made == before else made
 

@@ -85,7 +85,8 @@ class Walkable:
         self.plan = plan
         self.bounds = bounds
         self._on_node = on_node
-        self._end = float("inf")
+        # Of this walk's texts; None until the first of them.
+        self._end: float | None = float("inf")
         self.places: Mapping[str, Place] = {
             name: Place(self, name, plan.nodes[name], number)
             # JSONB storage may have changed the order of the plan's nodes.
@@ -112,10 +113,14 @@ class Walkable:
     def begin(self) -> None:
         """Begin a walk. On the event loop it raises NeedsWorker when its texts take too long together."""
         if self.bounds.limits.on_event_loop:
-            self._end = time.thread_time() + WALK_SECONDS_MAX
+            self._end = None
 
     def _check_time(self) -> None:
-        if time.thread_time() >= self._end:
+        # The clock is a call of the system: walks without a text do not ask.
+        now = time.thread_time() if self._end != float("inf") else 0.0
+        if self._end is None:
+            self._end = now + WALK_SECONDS_MAX
+        elif now >= self._end:
             raise NeedsWorker
 
     def action(self, place: Place) -> Callable[..., Any] | None:

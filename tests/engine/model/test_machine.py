@@ -1,4 +1,7 @@
-"""The model and the real Postgres, side by side through schedules that nobody would think of."""
+"""The model and the real Postgres, side by side through schedules that nobody would think of.
+
+`python -m tests.engine.model` looks through more of them, and repeats those of a seed.
+"""
 
 import asyncio
 import os
@@ -8,16 +11,15 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.engine.model.machine import Machine
 from tests.engine.model.world import World
+from tests.support.examples import examples, new_seed
 
-# In the suite the schedules are always the same ones; `python -m tests.engine.model` looks for others.
-EXAMPLES = int(os.environ.get("DISPATCHER_MODEL_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("DISPATCHER_MODEL_EXAMPLES", str(examples(30, 200))))
 SEED = os.environ.get("DISPATCHER_MODEL_SEED")
 STEPS_MAX = int(os.environ.get("DISPATCHER_MODEL_STEPS", "50"))
 
 PROFILE = settings(
     max_examples=EXAMPLES,
     stateful_step_count=STEPS_MAX,
-    derandomize=SEED is None,
     database=None,
     deadline=None,
     print_blob=False,
@@ -31,9 +33,8 @@ PROFILE = settings(
 def explore(url: str) -> None:
     """Run the machine on a database; it has an event loop of its own, and so a thread."""
     Machine.world = World(url)
-    machine = Machine if SEED is None else seed(int(SEED))(Machine)
     try:
-        run_state_machine_as_test(machine, settings=PROFILE)
+        run_state_machine_as_test(seed(int(SEED or new_seed()))(Machine), settings=PROFILE)
     finally:
         Machine.world.close()
 

@@ -2,13 +2,12 @@
 done twice, and what is written agrees with itself."""
 
 import asyncio
-import os
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -22,9 +21,10 @@ from dispatcher.plans.walk.walk import advance
 from tests.features.runs.stage import Stage
 from tests.plans.test_walk_any import INPUT, plans
 from tests.plans.walks import send
+from tests.support.examples import examples, new_seed
 from tests.support.scene import Scene
 
-EXAMPLES = int(os.environ.get("DISPATCHER_MODEL_EXAMPLES", "40"))
+EXAMPLES = examples(12, 60)
 RUNS = 3
 STEPS = 15
 END_MAX = 40
@@ -180,9 +180,9 @@ def _explore(url: str) -> None:
         database = Database(Settings(), url)
         runner.run(database.open())
 
+        @seed(new_seed())
         @settings(
             max_examples=EXAMPLES,
-            derandomize=True,
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),

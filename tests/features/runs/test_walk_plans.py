@@ -14,6 +14,7 @@ from tests.support.scene import Connection, Scene
 WAITING = 30_000
 DUE = 10
 _SQL = statements("dispatcher.features.runs.walk.walking")
+_SETTLING = statements("dispatcher.features.runs.walk.settling")
 
 
 @pytest.fixture(params=["statistics_of_empty_tables", "fresh_statistics"])
@@ -96,8 +97,20 @@ async def test_a_poison_run_is_found_by_index(session: Connection) -> None:
     _reads_little(plan)
 
 
+async def test_what_is_to_be_settled_is_found_by_key(session: Connection) -> None:
+    plan = await explained(session, (_SETTLING["settle"], (50,)))
+    assert "runs_pkey" in plan
+    _reads_little(plan)
+
+
+async def test_whether_the_poison_worker_has_work_is_seen_in_indexes(session: Connection) -> None:
+    plan = await explained(session, (_SQL["poison_wanted"] + " AND $1", (True,)))
+    assert "runs_parked" in plan
+    _reads_little(plan)
+
+
 async def test_the_next_time_is_the_first_of_an_index(session: Connection) -> None:
-    plan = await explained(session, (_SQL["next_due"] + " AND $1", (True,)))
+    plan = await explained(session, (_SQL["look"] + " AND $1", (True,)))
     assert "runs_due" in plan
     _reads_little(plan)
 

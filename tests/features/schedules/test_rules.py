@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dispatcher.base.errors import ScheduleRefused
 from dispatcher.features.schedules.rules import ALIASES, EXPRESSION_MAX, Cron
+from tests.support.examples import examples
 
 # In 2026 Berlin's clocks skip 02:00 to 03:00 on 29 March, and show it twice on 25 October.
 BERLIN = "Europe/Berlin"
@@ -184,7 +185,7 @@ _CHANGES = st.sampled_from(
 ).flatmap(lambda day: st.timedeltas(timedelta(days=-1), timedelta(days=2)).map(lambda more: day + more))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80, 500), deadline=None)
 @given(_EXPRESSIONS, st.sampled_from(ZONES), _MOMENTS | _CHANGES)
 def test_the_next_tick_is_always_later_and_the_same_from_wherever_one_asks(
     expression: str, zone: str, at: datetime
@@ -201,7 +202,7 @@ def test_the_next_tick_is_always_later_and_the_same_from_wherever_one_asks(
         last = tick
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(80, 300), deadline=None)
 @given(
     _EXPRESSIONS,
     st.sampled_from(ZONES),

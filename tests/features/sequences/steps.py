@@ -27,7 +27,7 @@ def _earlier(value: Any, seconds: float) -> Any:
         return [_earlier(one, seconds) for one in value]
     if not isinstance(value, dict):
         return value
-    times = ("since", "until", "ended", "paced")
+    times = ("since", "until", "ended", "paced", "anchor")
     return {key: one - seconds if key in times else _earlier(one, seconds) for key, one in value.items()}
 
 

@@ -27,6 +27,10 @@
 --   due again, page by page. Steps of later days move by the length of the pause: a walk adds it to the anchor when the
 --   enrolment is next due, so that neither a pause nor its end touches enrolments that wait.
 --
+--   Where all that can follow a step is known when it is ordered (the day of the next one, or the end), the walk writes it into
+--   the state (`then`). When the step was sent, one statement moves up to a batch of enrolments on so, and no walk takes them up a second
+--   time. A step that was not sent, and a pause since it was ordered, leave it to a walk.
+--
 -- Lock order: instance, then runs by id, then digests, then state rows by id. (Results never lock a run.)
 
 -- Campaigns will have runs too, and both stand in deliveries.run_id.
@@ -157,15 +161,29 @@ CREATE TABLE dispatcher.delivery_answers (
     PRIMARY KEY (delivery_id, token)
 );
 
+-- Wakes of one statement notify once, and only where an idle walker wants it.
+CREATE FUNCTION dispatcher.wakes_notify() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM fresh) AND EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN
+        PERFORM pg_notify('dispatcher_runs', '');
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER wakes_notify AFTER INSERT ON dispatcher.wakes
+    REFERENCING NEW TABLE AS fresh
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.wakes_notify();
+
 CREATE FUNCTION dispatcher.wake_run(p_run_id bigint, p_lane smallint DEFAULT 0) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO dispatcher.wakes (run_id, lane) VALUES (p_run_id, p_lane);
-    IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
 END $$;
 
 -- Whatever ends a delivery, or begins it anew, wakes the run that waits for it. It comes after `unknown_is_no_end`, by its
--- name. (BEFORE, since an AFTER trigger makes Postgres fetch every old row again, also where its condition is false.)
+-- name. (BEFORE, since an AFTER trigger makes Postgres fetch every old row again, also where its condition is false.) A flush
+-- wakes by itself, all runs at once.
 CREATE FUNCTION dispatcher.wakes_its_run() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -176,7 +194,8 @@ BEGIN
 END $$;
 
 CREATE TRIGGER wakes_its_run BEFORE UPDATE OF status ON dispatcher.delivery_state
-    FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status)
+    FOR EACH ROW WHEN (NEW.wakes IS NOT NULL AND OLD.status <> NEW.status
+                       AND current_setting('dispatcher.flushing', true) IS DISTINCT FROM 'on')
     EXECUTE FUNCTION dispatcher.wakes_its_run();
 
 -- Whoever settles it forgets since when it was held; the clock of its run does not.
@@ -246,7 +265,7 @@ CREATE TRIGGER copied_runs_rest BEFORE INSERT ON dispatcher.runs
     FOR EACH ROW WHEN (NEW.created_at <> now() AND NEW.finished_at IS NULL)
     EXECUTE FUNCTION dispatcher.copied_runs_rest();
 
-REVOKE ALL ON FUNCTION dispatcher.wake_run, dispatcher.wakes_its_run, dispatcher.of_an_ended_run,
+REVOKE ALL ON FUNCTION dispatcher.wakes_notify, dispatcher.wake_run, dispatcher.wakes_its_run, dispatcher.of_an_ended_run,
     dispatcher.copied_runs_rest FROM PUBLIC;
 -- To lock them: what is written is written by functions of the owner.
 GRANT SELECT, UPDATE (id) ON dispatcher.runs TO dispatcher_tenant;

@@ -23,11 +23,14 @@ class Idling:
         self._asking: int | None = None
         self._busy_since: float | None = None
         self._settling = 0
+        # The last round has found nothing to do.
+        self._resting = False
 
     async def work(self, epoch: int) -> None:
         """Note that there was work; after BUSY_SECONDS of it, ask no longer to be woken."""
         now = self._clock.monotonic()
         self._settling = 0
+        self._resting = False
         if self._busy_since is None:
             self._busy_since = now
         elif self._asking == epoch and now - self._busy_since > BUSY_SECONDS:
@@ -43,8 +46,18 @@ class Idling:
             self._settling = 0
             return SETTLE_SECONDS[0]
         self._settling += 1
-        due = await walking.next_due(self._database)
+        due, _ = await walking.look(self._database)
+        self._resting = True
         wait = poll_seconds
         if due is not None:
             wait = min(wait, due if due > 0 else LOCKED_SECONDS)
         return min(wait, SETTLE_SECONDS[self._settling]) if self._settling < len(SETTLE_SECONDS) else wait
+
+    async def rest_on(self, epoch: int, poll_seconds: float) -> float:
+        """Look whether there is work, after a round without any; return how long to sleep, 0 for another round."""
+        if not self._resting or self._asking != epoch or self._settling < len(SETTLE_SECONDS):
+            return 0.0
+        due, woken = await walking.look(self._database)
+        if woken or (due is not None and due <= 0):
+            return 0.0
+        return poll_seconds if due is None else min(poll_seconds, due)

@@ -35,14 +35,18 @@ class PoisonWorker:
 
     async def run_once(self) -> None:
         """Look once."""
+        if await walking.is_poison_wanted(self._database):
+            await self._work()
+        if self._rounds % ORPHANS_EVERY == 0:
+            await walking.delete_orphaned_wakes(self._database)
+        self._rounds += 1
+
+    async def _work(self) -> None:
         while await enrolments.free(self._database) == enrolments.PAGE:
             self._crashed()
         for run_id in await walking.fail_poison(self._database, CRASHES_MAX):
             log.error("run.poison", run_id=run_id)
             self._metrics.runs.labels("failed").inc()
-        if self._rounds % ORPHANS_EVERY == 0:
-            await walking.delete_orphaned_wakes(self._database)
-        self._rounds += 1
         crashed = await walking.count_crashes_of_gone_instances(self._database)
         if crashed:
             log.warning("walk.died", runs=len(crashed))

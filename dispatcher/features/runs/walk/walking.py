@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+import asyncpg
 import msgspec
 from msgspec import Struct
 
@@ -33,6 +34,16 @@ _SQL = statements(__name__)
 ROWS_MAX = 5_000
 # A batch with other runs has this part of the bulk lane's: a run that somebody waits for is not written after a wave.
 BULK_SHARE = 8
+# Faults of the data of a single run, which fails alone: the rest of its batch is walked without it.
+DATA_FAULTS: tuple[type[Exception], ...] = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    msgspec.MsgspecError,
+    UnicodeError,
+    OverflowError,
+    RecursionError,
+)
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 _objects = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _json = msgspec.json.Encoder().encode
@@ -147,10 +158,15 @@ async def delete_orphaned_wakes(database: Database) -> None:
     await database.fetch(_SQL["delete_orphaned_wakes"])
 
 
-async def next_due(database: Database) -> float | None:
-    """Return the seconds until a run is due, negative if it is overdue; None if no run waits for a time."""
-    found = await database.value(_SQL["next_due"])
-    return None if found is None else float(found)
+async def look(database: Database) -> tuple[float | None, bool]:
+    """Return the seconds until a run is due (negative: overdue; None: none waits), and whether any run was woken."""
+    [(due, woken)] = await database.fetch(_SQL["look"])
+    return due, woken
+
+
+async def is_poison_wanted(database: Database) -> bool:
+    """Whether the poison worker has something to do."""
+    return bool(await database.value(_SQL["poison_wanted"]))
 
 
 async def plans(connection: Connection, ids: Iterable[int]) -> dict[int, Plan]:

@@ -56,13 +56,28 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
 -- Leave runs to the worker process; what woke them is forgotten already.
 UPDATE dispatcher.runs SET slow = true, available_at = statement_timestamp() WHERE id = ANY ($1::bigint[]);
 
--- name: next_due
--- How long until a run is due; null where none waits for a time.
-SELECT extract(epoch FROM min(first.available_at) - statement_timestamp())::float8
+-- name: look
+-- How long until a run is due, null where none waits for a time; and whether any was woken.
+SELECT extract(epoch FROM min(first.available_at) - statement_timestamp())::float8 AS due,
+       (SELECT EXISTS (SELECT FROM dispatcher.wakes)) AS woken
   FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS l (lane),
        LATERAL (SELECT r.available_at FROM dispatcher.runs r WHERE r.lane = l.lane AND r.available_at IS NOT NULL
                  ORDER BY r.available_at LIMIT 1) AS first
  WHERE first.available_at IS NOT NULL;
+
+-- name: poison_wanted
+-- Whether there are walks of instances that are gone, runs that were taken up before and are due, or enrolments that are parked by
+-- a pause that is over. Pauses that park something are found by skipping through the index: there may be a million of their enrolments.
+WITH RECURSIVE parking AS (
+    (SELECT parked_by FROM dispatcher.runs WHERE parked_by IS NOT NULL ORDER BY parked_by LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parked_by FROM dispatcher.runs r WHERE r.parked_by > p.parked_by ORDER BY r.parked_by LIMIT 1)
+      FROM parking p WHERE p.parked_by IS NOT NULL
+)
+SELECT EXISTS (SELECT FROM dispatcher.walks w WHERE NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = w.epoch))
+       OR EXISTS (SELECT FROM dispatcher.runs WHERE takes > 0 AND available_at <= statement_timestamp())
+       OR EXISTS (SELECT FROM parking k WHERE k.parked_by IS NOT NULL
+                     AND NOT EXISTS (SELECT FROM dispatcher.pauses p WHERE p.id = k.parked_by AND p.ended_at IS NULL));
 
 -- name: record_walk
 -- Say, on a connection of its own, which runs are taken up now. A crash of Postgres may forget it: that was no run's fault.

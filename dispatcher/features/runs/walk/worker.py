@@ -4,8 +4,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import asyncpg
-import msgspec
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,10 +16,10 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.base.worker_process import Offload
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import PASSING, Database
-from dispatcher.features.runs.walk import enrolments, walking
+from dispatcher.features.runs.walk import enrolments, settling, walking
 from dispatcher.features.runs.walk.enrolments import Enrolments
 from dispatcher.features.runs.walk.idling import Idling
-from dispatcher.features.runs.walk.walking import Connection, Frozen, Row, Taken, Template, TemplateKey
+from dispatcher.features.runs.walk.walking import DATA_FAULTS, Connection, Frozen, Row, Taken, Template, TemplateKey
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
 from dispatcher.liquid.worker_functions import QUICK_SECONDS
 from dispatcher.plans import worker_functions
@@ -46,16 +44,6 @@ BLOCK_SECONDS_MAX = 0.005
 # The limits of walks in this process; a run with texts that take longer is left to the worker process.
 EVENT_LOOP_BOUNDS = Bounds(limits=EVENT_LOOP_LIMITS)
 WALKABLE_STATUSES = ("pending", "running", "waiting")
-# Faults of the data of a single run, which fails alone: the rest of its batch is walked without it.
-DATA_FAULTS: tuple[type[Exception], ...] = (
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-    msgspec.MsgspecError,
-    UnicodeError,
-    OverflowError,
-    RecursionError,
-)
 ERROR_CHARACTERS_MAX = 300
 
 
@@ -153,6 +141,8 @@ class Walker:
         epoch = self._current()
         if epoch is None:
             return self.settings.poll_seconds
+        if (wait := await self._idling.rest_on(epoch, self.settings.poll_seconds)) > 0:
+            return wait
         walked = await self.run_once(epoch)
         if walked.deliveries:
             self._ordered()
@@ -165,8 +155,9 @@ class Walker:
         return await self._idling.rest(epoch, self.settings.poll_seconds)
 
     async def run_once(self, epoch: int) -> Walked:
-        """Walk one batch, some runs that have crashed their walker, and a slow run."""
-        walked = await self._walk(epoch, lambda connection: walking.take_batch(connection, self.settings.batch_max))
+        """Settle enrolments; walk one batch, some runs that have crashed their walker, and a slow run."""
+        walked = await self._settle()
+        walked += await self._walk(epoch, lambda connection: walking.take_batch(connection, self.settings.batch_max))
         for _ in range(CRASHED_MAX):
             crashed = await self._walk(
                 epoch, lambda connection: walking.take(connection, CRASHES_MAX, "take_crashed"), alone=True
@@ -175,6 +166,11 @@ class Walker:
             if not crashed.runs or self._stopped:
                 break
         return walked + await self._walk(epoch, self._take_slow, alone=True)
+
+    async def _settle(self) -> Walked:
+        settled = await settling.settle(self._database, self.settings.batch_max)
+        self._metrics.runs.labels("completed").inc(settled.completed)
+        return Walked(settled.runs, 0)
 
     async def _take_slow(self, connection: Connection) -> Sequence[Row]:
         rows = await walking.take(connection, self._slow_tenant, "take_slow")

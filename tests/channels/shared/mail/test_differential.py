@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from channels.shared.mail.composer import Composed
 from tests.channels.shared.mail.mailbox import SENDER, bare, compose, content, defects, read
+from tests.support.examples import examples
 
 # The first run compiles what both sides need, on a machine that may be busy.
-unhurried = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(deadline=None, max_examples=examples(50, 300), suppress_health_check=[HealthCheck.too_slow])
 
 characters = st.characters(exclude_categories=["Cs", "Cc"])
 # Half of it is ASCII: that is what most mail is, and where lines are folded.

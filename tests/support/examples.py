@@ -1,0 +1,31 @@
+"""How many random examples a property is tried with.
+
+By default few, which are others in each run: what one run does not meet, another one does. `./ops/test --long` tries
+many. A failure prints what repeats it, and DISPATCHER_TEST_SEED repeats a whole run.
+"""
+
+import os
+import secrets
+
+from hypothesis import settings
+
+FEW = "few"
+LONG = "long"
+_SEEDS = 1_000_000
+
+# Nobody promises how long an example takes on a busy machine. The profile that Hypothesis has for CI would try the same
+# examples each time.
+settings.register_profile(FEW, deadline=None, derandomize=False, print_blob=True)
+settings.register_profile(LONG, settings.get_profile(FEW))
+
+
+def examples(few: int, many: int) -> int:
+    """Return how many examples are tried: `few`, or `many` with `--hypothesis-profile=long`."""
+    return many if settings.get_current_profile_name() == LONG else few
+
+
+def new_seed() -> int:
+    """Return another seed each time, printed for the report of a failure."""
+    seed = int(os.environ.get("DISPATCHER_TEST_SEED", secrets.randbelow(_SEEDS)))
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
+    return seed
