@@ -11,8 +11,11 @@ from channels.blackhole import Blackhole
 from channels.capture.channel import Capture, CaptureOptions, Connect
 from channels.contract import Channel
 from channels.faults import FaultSettings, Faulty, any_fault
+from channels.fcm.options import FcmOptions
 from channels.ledger.channel import Ledger, LedgerOptions
+from channels.mastodon.options import MastodonOptions
 from channels.resend.options import ResendOptions
+from channels.signed_webhook.options import SignedWebhookOptions
 from channels.slack.options import SlackOptions
 from channels.smtp.channel import Smtp
 from channels.smtp.options import SmtpOptions
@@ -74,6 +77,24 @@ def _webhooks(options: WebhooksOptions, environment: Environment) -> Channel:
     return Webhooks(options, environment.connect)
 
 
+def _fcm(options: FcmOptions, _environment: Environment) -> Channel:
+    from channels.fcm.channel import Fcm  # noqa: PLC0415 - as above
+
+    return Fcm(options)
+
+
+def _mastodon(options: MastodonOptions, _environment: Environment) -> Channel:
+    from channels.mastodon.channel import Mastodon  # noqa: PLC0415 - as above
+
+    return Mastodon(options)
+
+
+def _signed_webhook(options: SignedWebhookOptions, _environment: Environment) -> Channel:
+    from channels.signed_webhook.channel import SignedWebhook  # noqa: PLC0415 - as above
+
+    return SignedWebhook(options)
+
+
 _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "blackhole": _Provider(NoOptions, lambda _options, _environment: Blackhole()),
     "capture": _Provider(CaptureOptions, lambda options, environment: Capture(environment.connect, options)),
@@ -83,6 +104,9 @@ _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "functions": _Provider(NoOptions, _functions, lambda named: named.functions),
     "slack": _Provider(SlackOptions, _slack, lambda named: named.webhooks),
     "webhooks": _Provider(WebhooksOptions, _webhooks),
+    "fcm": _Provider(FcmOptions, _fcm),
+    "mastodon": _Provider(MastodonOptions, _mastodon),
+    "signed_webhook": _Provider(SignedWebhookOptions, _signed_webhook),
 }
 # The options of each provider: with bounds, strict, and with a default each where there can be one.
 PROVIDERS: Mapping[str, type[Struct]] = MappingProxyType({name: one.options for name, one in _PROVIDERS.items()})

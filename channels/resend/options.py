@@ -5,11 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from channels.shared.mail.settings import AddressText, MailSettings
-
-# \Z and not $: Python's $ also matches before a last newline, which would end a header.
-_HOST = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(:[0-9]{1,5})?"
-_PATH = r"(/[A-Za-z0-9._~/-]{0,200})?\Z"
-_LOOPBACK = r"(localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\])(:[0-9]{1,5})?"
+from channels.shared.web.settings import HOST, PATH, Url
 
 ApiKey = Annotated[
     str,
@@ -18,17 +14,10 @@ ApiKey = Annotated[
         extra={"secret": True, "expects": "a key of 1 to 255 printable characters without spaces"},
     ),
 ]
-Url = Annotated[
-    str,
-    Meta(
-        pattern=rf"^(https://{_HOST}|http://{_LOOPBACK}){_PATH}",
-        extra={"expects": "a URL that begins with https:// (http:// to this machine only; see insecure_url)"},
-    ),
-]
 InsecureUrl = Annotated[
     str,
     Meta(
-        pattern=rf"^(\Z|https?://{_HOST}{_PATH})",
+        pattern=rf"^(\Z|https?://{HOST}{PATH})",
         extra={"expects": "nothing, or a URL that begins with http:// or https://"},
     ),
 ]

@@ -393,4 +393,4 @@ def _envelope(licence: Licence, one: Rendered, attempt: int) -> Envelope:
     item = one.item
     place = item.tenant_id, item.workspace_id
     to = item.idempotency_key, item.channel, item.recipient
-    return Envelope(licence, item.id, *place, *to, one.parts, one.options, attempt, item.dated)
+    return Envelope(licence, item.id, *place, *to, one.parts, one.options, attempt, item.dated, item.expires_at)

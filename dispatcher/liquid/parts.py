@@ -21,7 +21,7 @@ PARTS: dict[str, Parts] = {
     "email": Parts(("subject", "text", "html"), (("subject",), ("text", "html"))),
     "sms": _BODY,
     "whatsapp": _BODY,
-    "push": Parts(("title", "body"), (("body",),)),
+    "push": Parts(("title", "body", "image", "data"), (("body", "data"),)),
     "voice": _BODY,
     "social": _BODY,
     "chat": Parts(("body", "blocks"), (("body",),)),

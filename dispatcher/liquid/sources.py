@@ -7,6 +7,7 @@ from typing import Any
 
 from liquid import Environment, RenderContext, Token, TokenStream
 from liquid.ast import Node
+from liquid.builtin.content import ContentNode
 from liquid.builtin.expressions import StringLiteral
 from liquid.builtin.tags.include_tag import IncludeNode
 from liquid.builtin.tags.render_tag import RenderNode
@@ -137,6 +138,15 @@ def variables(sources: Sources) -> tuple[str, ...]:
         except LiquidError as fault:
             raise TemplateError(f"template.{part}", where(fault)) from fault
     return tuple(sorted(read))
+
+
+def literal(text: str) -> str:
+    """The text that a part has whatever its variables are: without outputs and blocks. Raises for one with faults."""
+    if "{" not in text:
+        return text
+    environment = BoundedEnvironment(autoescape=False, text_max=_TEXT_MAX)
+    template = parse("", text, environment, Sources({}), NO_PARTIALS).template
+    return "".join(node.text for node in template.nodes if isinstance(node, ContentNode))
 
 
 def _globals(template: BoundTemplate) -> Iterator[Variable]:

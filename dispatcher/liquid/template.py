@@ -21,12 +21,13 @@ from dispatcher.liquid.sources import (
     Sources,
     excess,
     faults,
+    literal,
     parse,
     variables,
 )
 from dispatcher.liquid.template_part import RENDERED_BEFORE_COMPILED, Part, is_larger
 
-__all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "variables"]
+__all__ = ["RAW_HTML", "Fault", "Renderer", "Sources", "faults", "literal", "variables"]
 
 # Parsed nodes of all templates that are not compiled. Python's collector looks at seven objects of each, 3 us a node,
 # in one go.

@@ -16,7 +16,9 @@ from dispatcher.engine.rules.life import Claimed
 from dispatcher.engine.sender import _envelope
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Rendered
+from tests.channels.fcm.fake import FakeFcm, account
 from tests.channels.mailbox import Mailbox, parsed
+from tests.channels.mastodon.fake import TOKEN, FakeMastodon
 from tests.channels.resend.fake import KEY, FakeResend
 from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Request, json_of, says
 from tests.support.scene import Scene
@@ -99,6 +101,9 @@ class Providers:
         self.function = FakeServer(_called)
         self.webhook = FakeServer(_posted)
         self.endpoint = FakeServer(says(204))
+        self.gateway = FakeServer(says(202))
+        self.fcm = FakeFcm()
+        self.mastodon = FakeMastodon()
 
     async def start(self) -> None:
         """Listen as each of them."""
@@ -121,8 +126,8 @@ class Providers:
         for taken in (self._lines, self._mailbox.taken, *(fake.requests for fake in self._fakes())):
             taken.clear()
 
-    def _fakes(self) -> tuple[FakeServer | FakeResend, ...]:
-        return self.resend, self.function, self.webhook, self.endpoint
+    def _fakes(self) -> tuple[FakeServer | FakeResend | FakeFcm | FakeMastodon, ...]:
+        return self.resend, self.function, self.webhook, self.endpoint, self.gateway, self.fcm, self.mastodon
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -141,6 +146,9 @@ class Providers:
             "functions": {},
             "slack": {},
             "webhooks": {"allow_addresses": LOOPBACK},
+            "fcm": {"service_account": account(self.fcm.url), "url": self.fcm.url},
+            "mastodon": {"access_token": TOKEN, "url": self.mastodon.url},
+            "signed_webhook": {"url": self.gateway.url, "secrets": SECRET, "allow_addresses": LOOPBACK},
         }
         named = Targets(
             {RECIPIENT: Function(url=self.function.url, token="t", allow_addresses=LOOPBACK)},
@@ -158,6 +166,11 @@ class Providers:
             (json.loads(json_of(one)["text"])["payload"]["delivery"], _whole(one)) for one in self.webhook.requests
         ]
         calls += [(json_of(one)["payload"]["delivery"], _whole(one)) for one in self.endpoint.requests]
+        calls += [
+            (delivery_in(json_of(one)["message"]["notification"]["body"]), _whole(one)) for one in self.fcm.requests
+        ]
+        calls += [(delivery_in(json_of(one)["status"]), _whole(one)) for one in self.mastodon.requests]
+        calls += [(delivery_in(json_of(one)["parts"]["body"]), _whole(one)) for one in self.gateway.requests]
         captured = [(row["delivery_id"], repr(row)) for row in await kept(self._database)]
         return [one for one in calls + lines + captured if one[0] > self._last_before]
 
@@ -165,6 +178,11 @@ class Providers:
 def body_of(delivery_id: int) -> str:
     """What a function is sent, and at the same time a text for a chat."""
     return json.dumps({"action": "tell", "payload": {"delivery": delivery_id, "text": CONTENT}})
+
+
+def delivery_in(body: str) -> int:
+    """The delivery whose body this is."""
+    return int(json.loads(body)["payload"]["delivery"])
 
 
 async def _called(http: web.Request) -> web.StreamResponse:

@@ -16,6 +16,8 @@ from dispatcher.config import load
 from dispatcher.config.fields import FILE_ENDING, Leaf, expected, table_of
 from dispatcher.config.settings import Config, Faults
 from dispatcher.config.values import Option
+from tests.channels.fcm.fake import account
+from tests.channels.suite import SECRET
 
 ANNOTATED = Path(__file__).parents[2] / "ops" / "dispatcher.toml"
 
@@ -132,6 +134,9 @@ def test_a_secret_is_never_shown() -> None:
 
 # The providers that there are
 
+URL = "https://provider.example.org"
+EXAMPLES = {"url": URL, "secrets": SECRET, "service_account": account(URL)}
+
 
 @pytest.mark.parametrize("provider", REAL)
 def test_a_providers_options_are_frozen_strict_bounded_scalars_that_the_annotated_file_names(provider: str) -> None:
@@ -152,7 +157,11 @@ async def test_a_provider_can_be_opened_with_the_options_that_it_requires(provid
     def connect() -> None:
         raise AssertionError("opening a channel connects to nothing")
 
-    required = {field.encode_name: "x" for field in structs.fields(REAL[provider]) if field.required}
+    required = {
+        field.encode_name: EXAMPLES.get(field.encode_name, "x")
+        for field in structs.fields(REAL[provider])
+        if field.required
+    }
     channel = open_channel(provider, Faults(), connect, required)  # type: ignore[arg-type]  # it must not be called
     await channel.close()
 

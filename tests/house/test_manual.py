@@ -16,9 +16,11 @@ from dispatcher.config import load
 from dispatcher.config.fields import Leaf, Many, Node, Options, Table, table_of
 from dispatcher.config.settings import CHANNELS, Config
 from dispatcher.plans.definition.definition import Known, compile_definition
+from tests.channels.fcm.fake import account
 from tests.house.tree import ROOT, ours
 
 README_LINES_MAX = 200
+URL = "https://provider.example.org"
 # Begins like a metric: the role of requests.
 ROLE = "dispatcher_tenant"
 # Each feature has a page; those that are still to be written are missed by nothing else.
@@ -165,7 +167,10 @@ def with_toml() -> list[Path]:
 @pytest.mark.parametrize("page", with_toml(), ids=str)
 def test_a_configuration_that_is_shown_is_sound(page: Path, tmp_path: Path) -> None:
     text = pages()[page]
-    environ = {name: value for name, value in _variable.findall(text) if not name.endswith(("_FILE", "_CONFIG"))}
+    named = dict(_variable.findall(text))
+    environ = {name: value for name, value in named.items() if not name.endswith(("_FILE", "_CONFIG"))}
+    # A file that nobody can write down in a line.
+    environ |= {name.removesuffix("_FILE"): account(URL) for name in named if name.endswith("SERVICE_ACCOUNT_FILE")}
     for shown in _toml.findall(text):
         file = tmp_path / "dispatcher.toml"
         file.write_text(shown)

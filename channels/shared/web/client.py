@@ -1,4 +1,4 @@
-"""The client: one POST over a persistent connection to a guarded address, and how far it came when there was no answer.
+"""The client: one request over a persistent connection to a guarded address, and how far it came without an answer.
 
 It never follows a redirect, never repeats a request, takes no proxy from the environment, and reads no more of an
 answer than it was told to.
@@ -7,8 +7,8 @@ answer than it was told to.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
+from contextvars import ContextVar
+from io import BytesIO
 from urllib.parse import quote
 
 import aiohttp
@@ -19,6 +19,8 @@ from channels.contract import Envelope
 from channels.shared.web.guard import Forbidden, Guard
 
 CONNECT_SECONDS_MAX = 10.0
+# A longer body is written piece by piece, so that it does not hold the event loop.
+PIECE_BYTES_MAX = 1024 * 1024
 
 
 class Bounds(Struct, frozen=True):
@@ -42,6 +44,7 @@ class Call(Struct, eq=False):
     body: bytes
     seconds: float | None = None
     written: bool = False
+    method: str = "POST"
 
 
 def delivery_key(envelope: Envelope) -> str:
@@ -53,7 +56,7 @@ def delivery_key(envelope: Envelope) -> str:
 
 
 class Answer(Struct, frozen=True):
-    """An answer, with its headers by their names in lower case. Without a body: it was too long, or was cut off."""
+    """An answer; headers are found by their names in lower case. Without a body: it was too long, or was cut off."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,6 +74,23 @@ class Lost(Struct, frozen=True):
 
 class LicenceOver(Exception):  # noqa: N818 - it is no error: it is too late
     """It is too late to begin."""
+
+
+# The call that this task makes: the request below is made by the session, and knows nothing of it.
+_call: ContextVar[Call | None] = ContextVar("call", default=None)
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request that begins only where its call may. (A session's trace can say the same, at 20 µs a call.)"""
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send it: the connection is at hand, and nothing is written yet."""
+        call = _call.get()
+        if call is not None:
+            if any(envelope.licence.expired() for envelope in call.envelopes):
+                raise LicenceOver
+            call.written = True
+        return await super().send(conn)
 
 
 class Client:
@@ -94,19 +114,21 @@ class Client:
         call.written = False
         head: Answer | None = None
         async with self._slots:
+            before = _call.set(call)
             try:
                 async with (
                     asyncio.timeout(call.seconds),
-                    self._open().post(
-                        call.url, data=call.body, headers=call.headers, allow_redirects=False, trace_request_ctx=call
+                    self._open().request(
+                        call.method, call.url, data=_data(call.body), headers=call.headers, allow_redirects=False
                     ) as response,
                 ):
-                    headers = {name.lower(): value for name, value in response.headers.items()}
-                    head = Answer(response.status, headers, None, cut_off=True)
+                    head = Answer(response.status, response.headers, None, cut_off=True)
                     body = await _read(response, self._bounds.answer_bytes_max)
-                    return Answer(response.status, headers, body)
+                    return Answer(response.status, response.headers, body)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as trouble:
                 return head or _lost(call, trouble)
+            finally:
+                _call.reset(before)
 
     async def close(self) -> None:
         """Close for good: calls that were about to begin find no connection."""
@@ -118,8 +140,6 @@ class Client:
         if self._closed:
             raise aiohttp.ClientConnectionError("closed")
         if self._session is None:
-            trace = aiohttp.TraceConfig()
-            trace.on_request_headers_sent.append(_about_to_write)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=self._bounds.connections,
@@ -139,18 +159,15 @@ class Client:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
-                trace_configs=[trace],
+                request_class=_Request,
             )
         return self._session
 
 
-async def _about_to_write(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: Any) -> None:  # noqa: ANN401 - a signal's parameters are its own
-    """Called with the connection at hand, the head of the request composed, and nothing of it written."""
-    call = context.trace_request_ctx
-    if isinstance(call, Call):
-        if any(envelope.licence.expired() for envelope in call.envelopes):
-            raise LicenceOver
-        call.written = True
+def _data(body: bytes) -> bytes | BytesIO | None:
+    if not body:
+        return None
+    return body if len(body) <= PIECE_BYTES_MAX else BytesIO(body)
 
 
 def _lost(call: Call, trouble: Exception) -> Lost:

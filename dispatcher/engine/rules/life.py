@@ -89,6 +89,8 @@ class Claimed(Struct, frozen=True, gc=False):
     token: int
     channel: str
     lane: Lane
+    # In seconds since 1970; 0: never.
+    expires_at: float = 0.0
 
 
 class Succeeded(Struct, frozen=True, gc=False):

@@ -59,7 +59,7 @@ async def _claim(database: Database, statement: str, epoch: int, wanted: Wanted,
     resend, token, channel = wanted.resend, wanted.token, wanted.channel
     terms = resend.by, resend.key_seconds, wanted.settle_seconds, channel
     rows = await database.fetch(statement, epoch, token, *terms, *chosen, list(resend.keyed_recipients))
-    return [Claimed(*row[:-1], token, channel, _LANES[row[-1]]) for row in rows]  # type: ignore[call-arg]  # in this order
+    return [Claimed(*row[:-2], token, channel, _LANES[row[-2]], row[-1]) for row in rows]  # type: ignore[call-arg]  # in this order
 
 
 async def recovered_due(database: Database, asked: Sequence[tuple[str, PoisonStep]]) -> list[tuple[str, PoisonStep]]:

@@ -30,7 +30,8 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
                      OR EXISTS (SELECT FROM dispatcher.topic_preferences)) AS watched,
        coalesce(d.expires_at <= statement_timestamp()
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
-       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated, t.lane
+       extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated, t.lane,
+       extract(epoch FROM least(greatest(d.expires_at, 'epoch'), '9999-01-01Z'))::float8 AS expires_at
   FROM taken t JOIN dispatcher.deliveries d ON d.id = ANY (ARRAY[t.id]) ORDER BY t.run_at, t.id;
 
 -- name: claim_recovered

@@ -1,13 +1,15 @@
 """The endpoints about templates: saving, listing, publishing and previewing versions."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
 
+from channels.checks import Check, template_check
 from dispatcher.base.errors import Fault, TemplateError, TemplateRefused, did_you_mean, quoted
 from dispatcher.base.values.locales import nearest
+from dispatcher.config.settings import Channel
 from dispatcher.features.templates import models, store
 from dispatcher.features.templates.rules import PARTIAL_PARTS, Draft, Flaw, Version, freeze_or_defer, preview
 from dispatcher.features.templates.store import LATEST, Found
@@ -195,8 +197,9 @@ async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, own_partia
         before = stored.get(draft.name)
         words = _placement_fault(draft, before, config.channels)
         found += [] if words is None else [Fault(f"{place}.channel", words)]
+        check = _check(draft, config.channels)
         version = await call.served.offload.call_if_heavy(
-            call.workspace.tenant_id, freeze_or_defer, draft, library, config.limits.template_bytes_max
+            call.workspace.tenant_id, freeze_or_defer, draft, library, config.limits.template_bytes_max, check
         )
         if isinstance(version, Version):
             frozen.append(_Frozen(draft, version, before))
@@ -205,6 +208,12 @@ async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, own_partia
     if found:
         raise faulty(found)
     return frozen
+
+
+def _check(draft: Draft, channels: Mapping[str, Channel]) -> Check | None:
+    """The check of the provider that sends messages of a draft."""
+    channel = channels.get(draft.channel or "")
+    return None if channel is None else template_check(channel.provider, channel.options)
 
 
 def _placement_fault(draft: Draft, before: models.WholeTemplate | None, channels: Collection[str]) -> str | None:

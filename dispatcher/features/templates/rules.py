@@ -6,6 +6,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
+from channels.checks import Check
 from dispatcher.base.errors import NeedsWorker
 from dispatcher.base.values.locales import canonical
 from dispatcher.base.values.names import NAME, NAME_WORDS
@@ -14,7 +15,7 @@ from dispatcher.liquid.language import count_nodes
 from dispatcher.liquid.partials import Partial, closure
 from dispatcher.liquid.render_limits import render_limits
 from dispatcher.liquid.sample_variables import samples
-from dispatcher.liquid.template import RAW_HTML, Bounds, Renderer, Sources, faults, variables
+from dispatcher.liquid.template import RAW_HTML, Bounds, Renderer, Sources, faults, literal, variables
 
 RIGHTS = frozenset({RAW_HTML})
 # A version is one row: with full parts in each, this many locales are 16 MB of it at the default limit.
@@ -65,8 +66,10 @@ class Flaw(Struct, frozen=True):
         return f"{self.part}{locale}:{self.line}" if self.line else f"{self.part}{locale}"
 
 
-def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Version | list[Flaw]:
-    """Return the version that a draft becomes with these partials, or all of its faults."""
+def freeze(
+    draft: Draft, library: Mapping[str, Partial], bytes_max: int, check: Check | None = None
+) -> Version | list[Flaw]:
+    """Return the version that a draft becomes with these partials, or all of its faults; `check` is its provider's."""
     found = list(_form(draft))
     # A partial has the rights of the template that includes it.
     rights = RIGHTS if draft.channel is None else draft.rights
@@ -85,6 +88,8 @@ def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Vers
         sources[locale] = Sources(dict(given), taken, rights)
         found += missing
         found += [flaw for flaw in _content(locale, sources[locale], bytes_max) if not _follows(flaw, missing)]
+    if not found and check is not None:
+        found = list(_provider_flaws(sources, check))
     if found:
         return list(dict.fromkeys(found))
     read = {name for one in sources.values() for name in variables(one)}
@@ -96,15 +101,22 @@ def freeze(draft: Draft, library: Mapping[str, Partial], bytes_max: int) -> Vers
     )
 
 
+def _provider_flaws(sources: Mapping[str, Sources], check: Check) -> Iterator[Flaw]:
+    """What a provider would refuse every message of a draft for."""
+    for locale, one in sources.items():
+        for part, words in check({part: literal(text) for part, text in one.parts.items()}).items():
+            yield Flaw(words, locale, part)
+
+
 def freeze_or_defer(
-    hurried: bool, draft: Draft, library: Mapping[str, Partial], bytes_max: int
+    hurried: bool, draft: Draft, library: Mapping[str, Partial], bytes_max: int, check: Check | None
 ) -> Version | list[Flaw]:
     """As `freeze`; raises NeedsWorker if `hurried` and there is too much to read for the event loop."""
     texts = [part for given in draft.locales.values() for part in given.values()]
     partials = [text for one in library.values() for text in one.locales.values()]
     if sum(map(count_nodes, texts + partials)) > render_limits(on_event_loop=hurried).nodes_max:
         raise NeedsWorker
-    return freeze(draft, library, bytes_max)
+    return freeze(draft, library, bytes_max, check)
 
 
 def _form(draft: Draft) -> Iterator[Flaw]:

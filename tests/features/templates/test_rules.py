@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from channels.checks import template_check
 from dispatcher.base.values.locales import canonical, nearest
 from dispatcher.features.templates.rules import LOCALES_MAX, Draft, Flaw, Version, freeze
 from dispatcher.liquid.partials import PARTIALS_MAX, Partial, partials_used
@@ -65,7 +66,7 @@ def test_a_version_has_all_that_it_takes_in_and_what_it_reads() -> None:
         (draft(locales={"en": {}}), "needs body"),
         (draft(channel="email", locales={"en": {"subject": "x"}}), "needs text or html"),
         (draft(channel="email", locales={"en": {"html": "x"}}), "needs subject"),
-        (draft(channel="push", locales={"en": {"title": "x"}}), "needs body"),
+        (draft(channel="push", locales={"en": {"title": "x"}}), "needs body or data"),
         (draft(channel=None, locales={"en": {"html": "x", "body": "x"}}), "is no part of a partial, which takes body"),
         (draft(channel="pager", locales={"en": {"No": "x"}}), "is not the name of a part"),
         (draft(channel="pager", locales={"en": {}}), "needs any part"),
@@ -80,6 +81,39 @@ def test_a_part_that_could_not_be_sent_is_a_flaw(one: Draft, words: str) -> None
 @pytest.mark.parametrize("channel", ["pager", "sms", "whatsapp", "voice", "chat", "social", "http", "push", None])
 def test_a_body_is_enough_for_nearly_every_channel(channel: str | None) -> None:
     assert isinstance(freeze(draft(channel=channel), NO_PARTIALS, BYTES_MAX), Version)
+
+
+POST = template_check("mastodon", {"characters_max": 100})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_too_long"),
+    [
+        ("x" * 101, True),
+        ("x" * 100, False),
+        ("{{ a }}" + "x" * 101, True),
+        ("x" * 60 + "{{ a }}" + "x" * 41, True),
+        ("x" * 99 + "{{ a }}" + " " * 50, False),
+        ("{% if a %}" + "x" * 200 + "{% endif %}x", False),
+        ("{% capture a %}" + "x" * 200 + "{% endcapture %}x", False),
+        ("{% raw %}" + "x" * 101 + "{% endraw %}", True),
+        # A link is 23, whatever its variables are.
+        ("https://shop.example.org/{{ a }}" + "/x" * 100, False),
+        ("{% comment %}" + "x" * 200 + "{% endcomment %}", False),
+    ],
+)
+def test_a_post_whose_own_text_is_over_the_limit_is_a_flaw(text: str, is_too_long: bool) -> None:
+    found = freeze(draft(channel="social", locales={"en": {"body": text}}), NO_PARTIALS, BYTES_MAX, POST)
+    assert isinstance(found, Version) is not is_too_long
+    if not isinstance(found, Version):
+        (flaw,) = found
+        assert flaw.place("en") == "body"
+        assert "the instance takes 100 (characters_max)" in flaw.words
+
+
+def test_only_some_providers_check_templates() -> None:
+    assert template_check("capture", {}) is None
+    assert template_check("mastodon", {}) is not None
 
 
 def test_every_flaw_is_named_by_locale_part_and_line() -> None:

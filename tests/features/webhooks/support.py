@@ -13,7 +13,15 @@ TOLERANCE_SECONDS = 300
 
 
 def verify(request: Request, secret: str, now: float) -> dict[str, Any]:
-    """What a message says, after seeing to it that who knows the secret has sent it just now."""
+    """What an event says, after seeing to it that who knows the secret has sent it just now."""
+    require_signed(request, secret, now)
+    said: dict[str, Any] = json.loads(request.body)
+    assert set(said) == {"type", "timestamp", "data"}
+    return said
+
+
+def require_signed(request: Request, secret: str, now: float) -> None:
+    """See to it that who knows the secret has sent a message just now."""
     message_id, timestamp, given = (request.headers[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
     assert message_id
     assert "." not in message_id
@@ -25,9 +33,6 @@ def verify(request: Request, secret: str, now: float) -> dict[str, Any]:
     expected = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
     versions = [one.split(",", 1) for one in given.split(" ")]
     assert any(version == "v1" and hmac.compare_digest(expected, mac) for version, mac in versions), "it is forged"
-    said: dict[str, Any] = json.loads(request.body)
-    assert set(said) == {"type", "timestamp", "data"}
-    return said
 
 
 def signatures(request: Request) -> Collection[str]:
