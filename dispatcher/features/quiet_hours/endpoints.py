@@ -32,7 +32,7 @@ async def _find(call: Call) -> models.QuietHours:
     name = call.named("quiet hours")
     found = await store.listed(call.database, call.workspace, name)
     if not found:
-        raise not_found(f"quiet hours of {name}")
+        raise not_found(f"channel {name} with quiet hours")
     return found[0]
 
 
@@ -89,7 +89,7 @@ async def delete_quiet_hours(call: Call) -> Done:
     """Delete the quiet hours of a channel, or those of `all`. What they have moved is due at its first time again."""
     name = call.named("quiet hours")
     if not await store.delete(call.database, call.workspace, name, call.actor):
-        raise not_found(f"quiet hours of {name}")
+        raise not_found(f"channel {name} with quiet hours")
     return Done(models.DeletedQuietHours(name, "deleted"))
 
 
