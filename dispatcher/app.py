@@ -34,6 +34,7 @@ from dispatcher.engine.store import backlog
 from dispatcher.engine.streams import Epoch, unless
 from dispatcher.engine.supervisor import Supervisor
 from dispatcher.engine.wakeup import Wakeup
+from dispatcher.features.caps.worker import CapReader
 from dispatcher.features.receipts.endpoints import ReceiptContext, receipt_handlers
 from dispatcher.features.receipts.providers.providers import configured_providers
 from dispatcher.features.receipts.providers.request import Providers
@@ -170,8 +171,8 @@ class App:
     async def _work(self) -> None:
         """Run the parts; when the pipeline has drained, the others stop."""
         heartbeat = self.config.instance.heartbeat_seconds
-        controls = PauseReader(self.database)
-        # The pauses are known before the first claim.
+        controls = PauseReader(self.database, CapReader(self.database))
+        # Pauses and caps are known before the first claim.
         await self.database.persist("controls", controls.run_once)
         wakeup = Wakeup(self.direct_url, self.config.database.connect_seconds_max, controls.changed)
         self._recoverer = Recoverer(

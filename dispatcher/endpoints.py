@@ -30,6 +30,7 @@ MODULES = (
     "dispatcher.features.suppressions.endpoints",
     "dispatcher.features.keys.endpoints",
     "dispatcher.features.pauses.endpoints",
+    "dispatcher.features.caps.endpoints",
     "dispatcher.features.objects.endpoints",
     "dispatcher.features.audit.endpoints",
 )

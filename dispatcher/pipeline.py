@@ -84,7 +84,7 @@ class Pipeline:
         clock = Clock()
         shares = Shares(config.instance.heartbeat_seconds, clock.monotonic())
         shared = number, database, self.lanes, self.inbox, Tokens(number), clock, metrics, shares
-        self.epoch = Epoch(*shared, lambda: controls.pauses, asyncio.Event(), set())
+        self.epoch = Epoch(*shared, lambda: controls.pauses, controls.limited, asyncio.Event(), set())
         self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
         self._stage(config)
         for channel, term in terms.items():

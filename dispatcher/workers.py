@@ -10,6 +10,7 @@ from dispatcher.config.settings import Config, Walk
 from dispatcher.db.database import Database
 from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.campaigns.worker import Expander
+from dispatcher.features.caps.worker import Sweeper
 from dispatcher.features.persons.worker import erase
 from dispatcher.features.quiet_hours.worker import QuietHoursReader
 from dispatcher.features.receipts.providers.receipt import Candidate
@@ -23,7 +24,7 @@ from dispatcher.features.webhooks.worker import Announcer
 from dispatcher.http.server import idempotency
 
 # What the janitor does for features in each of its rounds.
-CHORES = (idempotency.drop, erase, rules.forget)
+CHORES = (idempotency.drop, erase, rules.forget, Sweeper())
 
 
 class WalkWorker(Protocol):

@@ -7,6 +7,7 @@ from msgspec import Struct
 from bench.cases import (
     api,
     backlog,
+    caps,
     drain,
     expensive,
     fuzz,
@@ -53,6 +54,7 @@ CASES = {
         ("protocol_cost", protocol_cost),
         ("shared_limit", shared_limit),
         ("quiet_hours", quiet_hours),
+        ("caps", caps),
         ("drain", drain),
         ("email", email),
         ("email_delay", email_delay),

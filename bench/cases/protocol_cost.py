@@ -122,8 +122,9 @@ def _without_marks() -> None:
         clock: Callable[[], float],
         licence_seconds: float,
         same_pauses: Callable[[], bool] = lambda: True,
+        limited: marks.LimitedMark | None = None,
     ) -> tuple[Licence, dict[int, int]]:
-        del database, epoch, same_pauses
+        del database, epoch, same_pauses, limited
         return marks._mint(clock() + licence_seconds, clock), {item.id: item.used + 1 for item in batch}
 
     marks.mark = mark

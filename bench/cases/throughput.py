@@ -6,7 +6,7 @@ from bench import outbox
 from bench.measure import Measure, beside, median
 from bench.peers import pgqueuer
 from bench.process import dispatching
-from bench.server import Server
+from bench.server import Connection, Server
 
 DELIVERIES = 200_000
 ROUNDS = 3
@@ -61,15 +61,22 @@ async def dispatcher(server: Server, deliveries: int, settings: dict[str, str]) 
     """One round of ours."""
     async with outbox.outbox(server) as (url, connection):
         await outbox.fill(connection, "sms", deliveries)
-        await outbox.settle(connection)
-        async with dispatching(url, **settings) as process:
-            await process.started(connection)
-            worker, postgres = process.cpu_seconds(), server.cpu_seconds()
-            began = await connection.fetchval("SELECT min(started_at) FROM dispatcher.instances")
-            await process.drained(connection, "sms")
-            worker, postgres = process.cpu_seconds() - worker, server.cpu_seconds() - postgres
-        await outbox.require_sent(connection, "sms", deliveries)
-        ended = await connection.fetchval("SELECT max(finished_at) FROM dispatcher.delivery_state")
+        return await drain_of(server, url, connection, deliveries, settings)
+
+
+async def drain_of(
+    server: Server, url: str, connection: Connection, deliveries: int, settings: dict[str, str]
+) -> Drain:
+    """Drain what is in the outbox."""
+    await outbox.settle(connection)
+    async with dispatching(url, **settings) as process:
+        await process.started(connection)
+        worker, postgres = process.cpu_seconds(), server.cpu_seconds()
+        began = await connection.fetchval("SELECT min(started_at) FROM dispatcher.instances")
+        await process.drained(connection, "sms")
+        worker, postgres = process.cpu_seconds() - worker, server.cpu_seconds() - postgres
+    await outbox.require_sent(connection, "sms", deliveries)
+    ended = await connection.fetchval("SELECT max(finished_at) FROM dispatcher.delivery_state")
     return _drain(deliveries, (ended - began).total_seconds(), worker, postgres)
 
 

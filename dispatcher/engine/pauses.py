@@ -1,22 +1,37 @@
-"""The pause reader: what operators have paused, as every instance must know it within a second."""
+"""The pause reader: what operators have paused and limited, as every instance must know it within a second."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from dispatcher.db.database import Database
+from dispatcher.engine.rules.life import Claimed
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.store import pauses
+from dispatcher.engine.store.marks import LimitedMark
 
 # A notification acts at once; this interval makes up for a lost one.
 LOOK_SECONDS = 0.5
 UNPARKED_PAGE = 1_000
 
 
-class PauseReader:
-    """Holds the open pauses. `changed` asks for another look."""
+class Limits(Protocol):
+    """What a feature knows of limits of recipients."""
 
-    def __init__(self, database: Database) -> None:
+    async def run_once(self) -> None:
+        """Read them once."""
+
+    def limited(self, batch: Sequence[Claimed]) -> LimitedMark | None:
+        """Return the mark of a batch that a limit may be about; None for the engine's own."""
+
+
+class PauseReader:
+    """Holds the open pauses, and has the limits read beside them. `changed` asks for another look."""
+
+    def __init__(self, database: Database, limits: Limits | None = None) -> None:
         self._database = database
+        self._limits = limits
         self.changed = asyncio.Event()
         self.pauses = Pauses()
         # Set when the pauses have changed: what was paused may be claimed again.
@@ -39,7 +54,13 @@ class PauseReader:
             self._unparking = True
             if self.woken is not None:
                 self.woken.set()
+        if self._limits is not None:
+            await self._limits.run_once()
         if self._unparking:
             while await pauses.unpark(self._database, UNPARKED_PAGE) == UNPARKED_PAGE:
                 pass
             self._unparking = False
+
+    def limited(self, batch: Sequence[Claimed]) -> LimitedMark | None:
+        """Return the mark of a batch that a limit may be about."""
+        return None if self._limits is None else self._limits.limited(batch)

@@ -202,6 +202,7 @@ class Sender:
         if not batch:
             return
         pauses = self._epoch.pauses()
+        items = [one.item for one in batch]
         try:
             if fault_points.ARMED:
                 fault_points.passing("mark.asked")
@@ -209,10 +210,11 @@ class Sender:
                 licence, attempts = await marks.mark(
                     self._database,
                     self._epoch.number,
-                    [one.item for one in batch],
+                    items,
                     self._clock.boottime,
                     terms.licence_seconds,
                     lambda: self._may_go(pauses, staging),
+                    self._epoch.limited(items),
                 )
         except PausesChanged:
             self._uncalled(state, batch, Back(0.0, "paused"))
@@ -238,7 +240,8 @@ class Sender:
         for one in batch:
             attempt = attempts.get(one.item.id)
             if attempt is None:
-                self._settle(state, one, Lost())
+                # Not ours any more, or over a limit of its recipient.
+                self._uncalled(state, [one], Lost())
                 continue
             marked[one.item.id] = outgoing.get(one.item.id, one)
             envelopes.append(_envelope(licence, marked[one.item.id], attempt))

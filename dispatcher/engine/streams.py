@@ -18,6 +18,7 @@ from dispatcher.engine.rules.object_cache import ObjectCache
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.replica_shares import Shares
 from dispatcher.engine.slots import Slots
+from dispatcher.engine.store.marks import LimitedMark
 
 # The most that `claim.lane_capacity` can be.
 LANE_CAPACITY_MAX = 100_000
@@ -234,6 +235,8 @@ class Epoch(Struct, frozen=True, eq=False):
     metrics: Metrics
     shares: Shares
     pauses: Callable[[], Pauses]
+    # The mark of a batch that a limit of its recipients may be about.
+    limited: Callable[[Sequence[Claimed]], LimitedMark | None]
     # Set when our row is gone: nothing is claimed or marked any more. Calls under way may end, and give evidence.
     fenced: asyncio.Event
     # The channels from which we may not claim, since another replica has, or may have, another provider for them.

@@ -39,6 +39,7 @@ SHORT = [
     pytest.param("quiet_hours", 500, 1, [".elsewhere", ".looked_up"]),
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
     pytest.param("notify", 40, 1, ["", ".batch", ".rules", ".batch_rules"]),
+    pytest.param("caps", 500, 1, [".elsewhere", ".touched", ".known", ".replicas"]),
     pytest.param("drain", 5_000, 2, ["", ".p50"]),
     pytest.param("email", 300, 1, ["", ".plain"], marks=NO_SINK),
     pytest.param("email_delay", 12, 1, [""], marks=NO_SINK),

@@ -84,6 +84,7 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
         ("resolveAllHeld", "replayDeadRuns", "discardDeadRuns", "replayDeadDeliveries", "discardDeadDeliveries"),
         _OF_SWEEPS,
     ),
+    "putCap": {400: "a period is a duration within bounds, and its channels are configured"},
     "createKey": {400: "it ends later than now"},
     "createWebhook": {400: "an endpoint is somewhere that may be called"},
     "changeWebhook": {400: "as above"},

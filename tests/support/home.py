@@ -33,6 +33,7 @@ _NAMES = {
     "objects": "contract.pdf",
     "keys": "shop",
     "quiet-hours": "sms",
+    "caps": "weekly",
 }
 _ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
 # It would tell what it was told.
@@ -56,6 +57,8 @@ _FURNITURE = """
     SELECT dispatcher.put_quiet_hours('default', 'default', channel, '[]', '[{"from": "09:00", "to": "18:00"}]',
                                       'of-home')
       FROM unnest('{sms,email}'::text[]) AS channel;
+    SELECT dispatcher.put_cap('default', 'default', name, 3::smallint, interval '168 h', '{sms}', '{}', 'of-home')
+      FROM unnest('{weekly,of-home}'::text[]) AS name;
     SELECT dispatcher.put_campaign('default', 'default', name, '{"channel": "email", "template_name": "welcome",
         "variables": {"of": "of-home"}, "audience": {"all": true}, "lane": 2}', 'of-home')
       FROM unnest('{welcome,spring}'::text[]) AS name;

@@ -52,6 +52,7 @@ FILES = (
     "features/campaigns/schema/check",
     "features/workspaces/schema",
     "features/quiet_hours/schema",
+    "features/caps/schema",
     "features/rules/schema/tables",
     "features/rules/schema/catalogue",
     "features/rules/schema/rules",

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from channels.contract import Licence
 from dispatcher.base.errors import Fenced, PausesChanged
 from dispatcher.db.database import Database
@@ -13,6 +15,14 @@ _ALIVE = _SQL["alive"]
 _MARK = _SQL["mark"]
 
 
+class LimitedMark(Struct, frozen=True):
+    """The mark of a batch in which some may be over a limit: another statement, whose arguments follow those of
+    the mark. It marks as that does, and ends in the same transaction what is over its limit."""
+
+    statement: str
+    arguments: Sequence[object]
+
+
 async def mark(
     database: Database,
     epoch: int,
@@ -20,6 +30,7 @@ async def mark(
     clock: Callable[[], float],
     licence_seconds: float,
     same_pauses: Callable[[], bool] = lambda: True,
+    limited: LimitedMark | None = None,
 ) -> tuple[Licence, dict[int, int]]:
     """Mark what is still ours, and say which attempt each is. Run once: an error means that the outcome is unknown.
 
@@ -30,7 +41,8 @@ async def mark(
     # The end of the licence counts from before the mark, since a fence may come as soon as the mark is committed.
     deadline = clock() + licence_seconds
     asked = epoch, [item.id for item in batch], [item.token for item in batch]
-    rows = await database.fetch_while(same_pauses, _MARK, *asked)
+    statement, more = (_MARK, ()) if limited is None else (limited.statement, limited.arguments)
+    rows = await database.fetch_while(same_pauses, statement, *asked, *more)
     if rows is None:
         raise PausesChanged
     attempts: dict[int, int] = dict(rows)

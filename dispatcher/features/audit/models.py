@@ -25,6 +25,7 @@ Kind = Literal[
     "rule",
     "sequence",
     "quiet_hours",
+    "cap",
 ]
 Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]
 

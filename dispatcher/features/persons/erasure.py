@@ -13,6 +13,7 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.engine.store import suppression
+from dispatcher.features.caps import store as caps
 from dispatcher.features.contacts import store as contacts
 from dispatcher.features.persons import rules
 from dispatcher.features.persons import store as person_store
@@ -120,6 +121,7 @@ async def _erase(database: Database, erasure: Erasure, pages: int | None) -> boo
     await database.fetch(_SQL["receipts"], erasure.person.terms, erasure.person.pattern, *place, erasure.person.forms)
     await database.fetch(_SQL["answers"], *place, erasure.person.terms, erasure.person.pattern)
     await database.fetch(_SQL["events"], *place, erasure.person.terms, erasure.person.pattern)
+    await caps.erase(database, erasure.workspace, erasure.contacts, kinds, texts)
     return True
 
 

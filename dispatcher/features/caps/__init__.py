@@ -1,0 +1,1 @@
+"""Frequency caps: at most so many messages to one recipient in a period."""
