@@ -19,7 +19,8 @@ from channels.signed_webhook.options import SignedWebhookOptions
 from channels.slack.options import SlackOptions
 from channels.smtp.channel import Smtp
 from channels.smtp.options import SmtpOptions
-from channels.targets import FunctionTarget, Target
+from channels.targets import FunctionTarget, Receiver, Target
+from channels.twilio.options import TwilioOptions
 from channels.webhooks.options import WebhooksOptions
 
 Scalar = str | int | float | bool
@@ -31,10 +32,11 @@ class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Targets(Struct, frozen=True):
-    """The targets that recipients can name: functions and webhooks."""
+    """The targets that recipients can name, functions and webhooks, and the receivers of reports by provider."""
 
     functions: Mapping[str, FunctionTarget] = MappingProxyType({})
     webhooks: Mapping[str, Target] = MappingProxyType({})
+    receivers: Mapping[str, Receiver] = MappingProxyType({})
 
 
 class Environment(Struct, frozen=True):
@@ -45,7 +47,7 @@ class Environment(Struct, frozen=True):
 
 
 class _Provider(Struct, Generic[OptionsT], frozen=True):
-    """A provider: the struct of its options, how its channel is made from them, and the targets of its recipients."""
+    """A provider: the struct of its options, how its channel is made from them, and the targets that it takes."""
 
     options: type[OptionsT]
     make: Callable[[OptionsT, Environment], Channel]
@@ -63,6 +65,12 @@ def _functions(_options: NoOptions, environment: Environment) -> Channel:
     from channels.functions.channel import Functions  # noqa: PLC0415 - as above
 
     return Functions(environment.named.functions)
+
+
+def _twilio(options: TwilioOptions, environment: Environment) -> Channel:
+    from channels.twilio.channel import Twilio  # noqa: PLC0415 - as above
+
+    return Twilio(options, environment.named.receivers.get("twilio"))
 
 
 def _slack(options: SlackOptions, environment: Environment) -> Channel:
@@ -103,6 +111,11 @@ _PROVIDERS: Mapping[str, _Provider[Any]] = {
     "resend": _Provider(ResendOptions, _resend),
     "functions": _Provider(NoOptions, _functions, lambda named: named.functions),
     "slack": _Provider(SlackOptions, _slack, lambda named: named.webhooks),
+    "twilio": _Provider(
+        TwilioOptions,
+        _twilio,
+        lambda named: {name: one for name, one in named.receivers.items() if name == "twilio"},
+    ),
     "webhooks": _Provider(WebhooksOptions, _webhooks),
     "fcm": _Provider(FcmOptions, _fcm),
     "mastodon": _Provider(MastodonOptions, _mastodon),
@@ -114,7 +127,7 @@ _NOTHING: Mapping[str, Scalar] = MappingProxyType({})
 
 
 def targets_of(provider: str, named: Targets) -> Mapping[str, object]:
-    """The targets that the recipients of a provider's messages can name, by name."""
+    """The targets that a provider's channel is made with, by name: a change of them needs another channel."""
     return _PROVIDERS[provider].names(named)
 
 

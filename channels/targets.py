@@ -2,6 +2,8 @@
 
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 
 class Target(Protocol):
     """A URL that is called by a name, and the addresses that are allowed beside public ones."""
@@ -27,3 +29,9 @@ class FunctionTarget(Target, Protocol):
     def answer_bytes_max(self) -> int: ...
     @property
     def connections(self) -> int: ...
+
+
+class Receiver(Struct, frozen=True):
+    """The URL at which a provider reports what became of messages."""
+
+    url: str

@@ -11,6 +11,7 @@ import structlog
 from msgspec import structs
 
 from channels.registry import Targets, open_channel, targets_of
+from channels.targets import Receiver
 from dispatcher.alerts import SlackAlerts
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import ConfigError
@@ -19,7 +20,7 @@ from dispatcher.base.loop_watch import LoopWatch
 from dispatcher.base.metrics import Metrics
 from dispatcher.config import fingerprints, logs
 from dispatcher.config.settings import Channel as ChannelSettings
-from dispatcher.config.settings import Config, Faults, Limits
+from dispatcher.config.settings import Config, Faults, Limits, Receipts
 from dispatcher.db import embedded, pooler, tenants
 from dispatcher.db.database import Database
 from dispatcher.db.schema import migrator
@@ -36,6 +37,7 @@ from dispatcher.engine.supervisor import Supervisor
 from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.caps.worker import CapReader
 from dispatcher.features.receipts.endpoints import ReceiptContext, receipt_handlers
+from dispatcher.features.receipts.providers import twilio
 from dispatcher.features.receipts.providers.providers import configured_providers
 from dispatcher.features.receipts.providers.request import Providers
 from dispatcher.features.runs.trigger_batches import TriggerBatches
@@ -233,7 +235,7 @@ class App:
         return current.number if current is not None and joined and not current.fenced.is_set() else None
 
     def _open(self, name: str, settings: ChannelSettings, rates: Rates) -> Terms:
-        named = Targets(self.config.functions, self.config.webhooks)
+        named = _targets(self.config)
         channel = open_channel(settings.provider, settings.faults, self.database.connection, settings.options, named)
         log.debug("channel.opened", channel=name, provider=settings.provider)
         fingerprint = fingerprints.of_channel(*_made_of(settings, self.config))
@@ -351,5 +353,16 @@ def _receipt_providers(config: Config) -> Providers:
 
 def _made_of(settings: ChannelSettings, config: Config) -> tuple[str, Mapping[str, object], Faults, dict[str, Any]]:
     """Return the settings that a channel is made of: a change of them needs another channel."""
-    named = targets_of(settings.provider, Targets(config.functions, config.webhooks))
+    named = targets_of(settings.provider, _targets(config))
     return settings.provider, settings.options, settings.faults, dict(named)
+
+
+def _targets(config: Config) -> Targets:
+    return Targets(config.functions, config.webhooks, _receivers(config.receipts))
+
+
+def _receivers(receipts: Receipts) -> Mapping[str, Receiver]:
+    """Return the URLs that messages carry for reports about them, by provider: where those would be taken."""
+    if not receipts.twilio_tokens:
+        return {}
+    return {"twilio": Receiver(twilio.receiver_url(receipts.public_url))}

@@ -27,7 +27,7 @@ from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
-from bench.cases.providers import push
+from bench.cases.providers import push, sms
 from bench.cases.sequences import enrol, storm, waiting
 from bench.measure import Measure
 from bench.server import Server
@@ -58,6 +58,7 @@ CASES = {
         ("drain", drain),
         ("email", email),
         ("email_delay", email_delay),
+        ("sms", sms),
         ("push", push),
         ("workflows", workflows),
         ("timers", timers),

@@ -20,7 +20,7 @@ _BODY = Parts(("body",), (("body",),))
 PARTS: dict[str, Parts] = {
     "email": Parts(("subject", "text", "html"), (("subject",), ("text", "html"))),
     "sms": _BODY,
-    "whatsapp": _BODY,
+    "whatsapp": Parts(("body", "content_sid", "content_variables"), (("body", "content_sid"),)),
     "push": Parts(("title", "body", "image", "data"), (("body", "data"),)),
     "voice": _BODY,
     "social": _BODY,

@@ -43,6 +43,7 @@ SHORT = [
     pytest.param("drain", 5_000, 2, ["", ".p50"]),
     pytest.param("email", 300, 1, ["", ".plain"], marks=NO_SINK),
     pytest.param("email_delay", 12, 1, [""], marks=NO_SINK),
+    pytest.param("sms", 300, 1, ["", ".channel", ".cpu_worker"]),
     pytest.param("push", 100, 1, ["", ".cpu_worker"]),
     pytest.param("workflows", 100, 1, ["", ".cpu_worker", ".cpu_postgres", ".least"], marks=NO_PEER),
     pytest.param("timers", 500, 3, ["", ".idle"]),

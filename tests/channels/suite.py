@@ -21,11 +21,15 @@ from tests.channels.mailbox import Mailbox, parsed
 from tests.channels.mastodon.fake import TOKEN, FakeMastodon
 from tests.channels.resend.fake import KEY, FakeResend
 from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Request, json_of, says
+from tests.channels.twilio import fake as twilio
+from tests.channels.twilio.fake import FakeTwilio
 from tests.support.scene import Scene
 
 NAME = "chat"
 # Words that must never be found outside of the provider.
 RECIPIENT = "Recipient-7f3a@example.org"
+# In place of it where the provider calls numbers.
+NUMBER = "+4915550007341"
 CONTENT = "Content-9c41"
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 OF_THE_CALL = ("webhook-timestamp", "webhook-signature")
@@ -41,6 +45,7 @@ class Post:
         self.endpoint = ""
         self.now = 0.0
         self.parts: dict[str, str] = {}
+        self.recipient = RECIPIENT
 
     async def envelopes(
         self, count: int = 1, clock: Callable[[], float] | None = None, **options: Any
@@ -56,7 +61,7 @@ class Post:
         # A mailbox tells deliveries apart by their subjects.
         rendered = [
             Rendered(
-                _to(item),
+                structs.replace(item, recipient=self.recipient),
                 {"subject": str(item.id), "text": CONTENT, "body": body_of(item.id)} | self.parts,
                 options | {"webhook": {"id": 1, "url": self.endpoint, "secrets": (SECRET,)}}
                 if self.endpoint
@@ -65,10 +70,6 @@ class Post:
             for item in items
         ]
         return [_envelope(licence, one, attempts[one.item.id]) for one in rendered]
-
-
-def _to(item: Claimed) -> Claimed:
-    return structs.replace(item, recipient=RECIPIENT)
 
 
 class Verdicts:
@@ -98,6 +99,7 @@ class Providers:
         self._port = 0
         self._mailbox = Mailbox()
         self.resend = FakeResend()
+        self.twilio = FakeTwilio()
         self.function = FakeServer(_called)
         self.webhook = FakeServer(_posted)
         self.endpoint = FakeServer(says(204))
@@ -126,8 +128,17 @@ class Providers:
         for taken in (self._lines, self._mailbox.taken, *(fake.requests for fake in self._fakes())):
             taken.clear()
 
-    def _fakes(self) -> tuple[FakeServer | FakeResend | FakeFcm | FakeMastodon, ...]:
-        return self.resend, self.function, self.webhook, self.endpoint, self.gateway, self.fcm, self.mastodon
+    def _fakes(self) -> tuple[FakeServer | FakeResend | FakeTwilio | FakeFcm | FakeMastodon, ...]:
+        return (
+            self.resend,
+            self.twilio,
+            self.function,
+            self.webhook,
+            self.endpoint,
+            self.gateway,
+            self.fcm,
+            self.mastodon,
+        )
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -143,6 +154,13 @@ class Providers:
             "ledger": {"host": "127.0.0.1", "port": self._port},
             "smtp": {"host": "127.0.0.1", "port": self._mailbox.port, "from": "Shop <shop@example.org>"},
             "resend": {"api_key": KEY, "from": SENDER, "url": self.resend.url},
+            "twilio": {
+                "account_sid": twilio.ACCOUNT,
+                "secret": twilio.SECRET,
+                "from": twilio.FROM,
+                "sends": "sms",
+                "url": self.twilio.url,
+            },
             "functions": {},
             "slack": {},
             "webhooks": {"allow_addresses": LOOPBACK},
@@ -161,6 +179,10 @@ class Providers:
         lines = [(json.loads(line)["delivery_id"], line.decode()) for line in self._lines]
         lines += [(int(parsed(data)["Subject"]), f"{to} {data.decode()}") for to, data in self._mailbox.taken]
         calls = [(_delivery(one), json.dumps(one)) for call in self.resend.requests for one in call.messages]
+        calls += [
+            (json.loads(one.fields["Body"])["payload"]["delivery"], f"{one.fields} {one.headers} {one.body!r}")
+            for one in self.twilio.made
+        ]
         calls += [(json_of(one)["payload"]["delivery"], _whole(one)) for one in self.function.requests]
         calls += [
             (json.loads(json_of(one)["text"])["payload"]["delivery"], _whole(one)) for one in self.webhook.requests

@@ -135,7 +135,7 @@ def test_a_secret_is_never_shown() -> None:
 # The providers that there are
 
 URL = "https://provider.example.org"
-EXAMPLES = {"url": URL, "secrets": SECRET, "service_account": account(URL)}
+EXAMPLES = {"url": URL, "secrets": SECRET, "service_account": account(URL), "account_sid": "AC" + "0" * 32}
 
 
 @pytest.mark.parametrize("provider", REAL)

@@ -125,7 +125,7 @@ NODE = {"id": "a", "unheard-of": 1}
 OBJECTS: Mapping[str, Mapping[str, Any]] = {
     "## The graph form": {"nodes": [], "unheard-of": 1},
     "### Edges": {"nodes": [], "edges": [{"unheard-of": 1}]},
-    "### Messages": {"nodes": [NODE | {"type": "email"}, NODE | {"type": "push"}, NODE | {"type": "chat"}]},
+    "### Messages": {"nodes": [*(NODE | {"type": one} for one in ("email", "push", "chat", "whatsapp"))]},
     "### Function calls": {"nodes": [NODE | {"type": "http"}]},
     "### Delays": {"nodes": [NODE | {"type": "delay"}]},
     "### Branches": {"nodes": [NODE | {"type": "branch"}]},

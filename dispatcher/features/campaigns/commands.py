@@ -136,7 +136,8 @@ def _show_plan(output: Output, found: PlannedCampaign) -> None:
 
 
 def _show_message(output: Output, message: PlannedMessage) -> None:
-    output.text(plain(f"\nto {message.recipient} ({message.locale}), template version {message.version}"))
+    length = f", {message.sms.words}" if message.sms else ""
+    output.text(plain(f"\nto {message.recipient} ({message.locale}), template version {message.version}{length}"))
     if message.error is not None:
         output.text(plain(f"cannot be rendered: {message.error}"))
     for part, text in message.parts.items():

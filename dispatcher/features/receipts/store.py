@@ -12,23 +12,26 @@ from dispatcher.features.receipts.providers.receipt import (
     Candidate,
     Identity,
     Receipt,
+    Reply,
     hashed,
     match,
     wait_seconds,
 )
 from dispatcher.features.receipts.providers.request import Accepted
+from dispatcher.features.suppressions import store as suppressions
 
 _SQL = statements(__name__)
 
 # settled: recorded, and its delivery was held; waiting: its delivery is not known (yet); dropped: too many wait; gone:
-# its delivery was deleted.
-Outcome = Literal["recorded", "known", "settled", "waiting", "dropped", "gone"]
+# its delivery was deleted; stopped, started: a reply took effect for a tenant.
+Outcome = Literal["recorded", "known", "settled", "waiting", "dropped", "gone", "stopped", "started"]
 
 # The flush writes a name within seconds, unless Postgres is away; a receipt that waits longer is of another database.
 KEPT_SECONDS = 86_400.0
 WAITING_MAX = 100_000
 # Deliveries to one address that are searched.
 CANDIDATES_MAX = 500
+ACTOR = "dispatcher"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Receipt).decode
@@ -42,7 +45,8 @@ async def accept(database: Database, provider: str, accepted: Accepted, identity
         found = [(receipt, await _find(connection, receipt, identity)) for receipt in accepted.receipts]
         # In the order of ids: two requests about the same deliveries cannot deadlock.
         found.sort(key=lambda pair: pair[1].id if pair[1] else 0)
-        return [await _keep(connection, provider, receipt, meant) for receipt, meant in found]
+        outcome = [await _keep(connection, provider, receipt, meant) for receipt, meant in found]
+        return outcome + (await _heed(connection, provider, accepted.reply) if accepted.reply else [])
 
 
 async def _find(connection: Any, receipt: Receipt, identity: Identity) -> Candidate | None:  # noqa: ANN401 - asyncpg's
@@ -94,6 +98,31 @@ async def _record(connection: Any, provider: str, receipt: Receipt, meant: Candi
         _SQL["record"], meant.id, receipt.kind, RANKS[receipt.kind], provider, name, receipt.at, reason
     )
     return outcome
+
+
+async def _heed(connection: Any, provider: str, reply: Reply) -> list[Outcome]:  # noqa: ANN401 - asyncpg's
+    """Suppress the address of who has written STOP, and release that of who has written START; an outcome a tenant."""
+    # In one order: two replies about the same tenants cannot deadlock.
+    tenants = [reply.tenant_id] if reply.tenant_id else sorted(await _writers(connection, reply))
+    for tenant in tenants:
+        if not reply.starts:
+            entry = suppressions.Entry(reply.contact, "unsubscribe", f"{provider}: STOP", reply.channel)
+            await suppressions.add(connection, tenant, ACTOR, [entry])
+            continue
+        # Who writes has a number that lives, whatever was said about it before.
+        for source in ("unsubscribe", "bounce"):
+            await suppressions.release(
+                connection, tenant, [reply.contact], ACTOR, f"{provider}: START", source=source, channel=reply.channel
+            )
+    return ["started" if reply.starts else "stopped"] * len(tenants)
+
+
+async def _writers(connection: Any, reply: Reply) -> set[str]:  # noqa: ANN401 - asyncpg's
+    """Return the tenants that have written to an address by this channel."""
+    await connection.fetch(_SQL["in_order"])
+    rows = await connection.fetch(_SQL["by_address"], forms(reply.contact), CANDIDATES_MAX)
+    found = [Candidate(*row) for row in rows]
+    return {one.tenant_id for one in found if one.channel == reply.channel and one.contact == reply.contact}
 
 
 async def match_waiting(database: Database, page: int, identity: Identity) -> list[tuple[str, Outcome]]:

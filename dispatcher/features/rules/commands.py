@@ -187,7 +187,8 @@ def _recipients(found: list[dict[str, Any]] | None, to: list[dict[str, Any]] | N
 def _show(caller: Caller, one: ExplainedMessage) -> None:
     caller.output.text()
     what = one.template or "the built-in message"
-    caller.output.text(f"{one.channel} to {one.recipient} at {second(one.at)}: {what}")
+    length = f", {one.sms.words}" if one.sms else ""
+    caller.output.text(f"{one.channel} to {one.recipient} at {second(one.at)}: {what}{length}")
     for part, text in one.parts.items():
         caller.output.text(f"{part}: {text}")
     if one.fault:

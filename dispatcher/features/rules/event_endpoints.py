@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.base.errors import RulesRefused, TemplateError
+from dispatcher.base.values.sms_segments import segments_of
 from dispatcher.features.rules import models, store
 from dispatcher.features.rules.models import Decision, ExplainedMessage
 from dispatcher.features.rules.rules import with_sample
@@ -157,6 +158,7 @@ async def _rendered(call: Call, row: Any, decision: Decision) -> ExplainedMessag
         version=row["number"],
         parts=parts,
         fault=fault,
+        sms=segments_of(row["channel"], parts),
     )
 
 

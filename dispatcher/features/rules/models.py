@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field
 
+from dispatcher.base.values.sms_segments import Segments
 from dispatcher.http.models import Asked, Json, Limit, LongCursor, Moment, ShortText
 
 RULES_MAX = 1_000
@@ -241,6 +242,7 @@ class ExplainedMessage(Struct, frozen=True, kw_only=True):
     version: int | None
     parts: dict[str, str]
     fault: str | None
+    sms: Segments | None = None
 
 
 class Explained(Struct, frozen=True):

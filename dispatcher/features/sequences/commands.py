@@ -165,7 +165,8 @@ def preview(caller: Caller, name: Name, contact: Annotated[str, typer.Option(hel
 
 
 def _previewed(one: PreviewedStep) -> tuple[object, ...]:
-    message = one.fault or "; ".join(f"{part}: {text}" for part, text in one.parts.items())
+    length = f" ({one.sms.words})" if one.sms else ""
+    message = one.fault or "; ".join(f"{part}: {text}" for part, text in one.parts.items()) + length
     return one.name or one.id, second(one.at), one.channel, cell(one.recipient), plain(message)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from dispatcher.base.errors import Fault
+from dispatcher.base.values.sms_segments import Segments
 from dispatcher.base.values.time_zones import ZONE_MAX
 from dispatcher.features.sequences.rules import DAYS_MAX, ORDER_MAX, STEPS_MAX, Anchor, OnFailure, Settings, Step
 from dispatcher.http.cursors import ID_MAX
@@ -203,6 +204,7 @@ class PreviewedStep(Struct, frozen=True, kw_only=True, rename="camel"):
     recipient: str | None
     parts: dict[str, str]
     fault: str | None = None
+    sms: Segments | None = None
 
 
 class Previewed(Struct, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 
 from dispatcher.base.errors import TemplateError
 from dispatcher.base.values.locales import nearest
+from dispatcher.base.values.sms_segments import segments_of
 from dispatcher.features.runs.walk.enrolments import contacts
 from dispatcher.features.sequences.models import PreviewedStep
 from dispatcher.features.sequences.rules import Settings, Step, address_kind, parts_of
@@ -63,7 +64,14 @@ async def _step(call: Call, step: Step, contact: Contact, at: float, stored: Any
             fault = f"{refused.field.removeprefix('template.')}: {refused.reason}"
     when = datetime.fromtimestamp(at, UTC)
     return PreviewedStep(
-        id=step.id or 0, name=step.name, channel=step.channel, at=when, recipient=recipient, parts=parts, fault=fault
+        id=step.id or 0,
+        name=step.name,
+        channel=step.channel,
+        at=when,
+        recipient=recipient,
+        parts=parts,
+        fault=fault,
+        sms=segments_of(step.channel, parts),
     )
 
 

@@ -222,6 +222,7 @@ def _show_preview(caller: Caller, shown: Preview) -> None:
         return
     what = "a file" if shown.version is None else f"version {shown.version}"
     made_up = f"; made up: {bytes(shown.variables).decode()}" if shown.made_up else ""
-    caller.output.info(plain(f"{shown.name}, {what}, {shown.locale}{made_up}"))
+    length = f", {shown.sms.words}" if shown.sms else ""
+    caller.output.info(plain(f"{shown.name}, {what}, {shown.locale}{length}{made_up}"))
     for part, rendered in shown.parts.items():
         caller.output.content(f"--- {part} ---\n{rendered}")

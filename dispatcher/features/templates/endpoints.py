@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from channels.checks import Check, template_check
 from dispatcher.base.errors import Fault, TemplateError, TemplateRefused, did_you_mean, quoted
 from dispatcher.base.values.locales import nearest
+from dispatcher.base.values.sms_segments import segments_of
 from dispatcher.config.settings import Channel
 from dispatcher.features.templates import models, store
 from dispatcher.features.templates.rules import PARTIAL_PARTS, Draft, Flaw, Version, freeze_or_defer, preview
@@ -294,6 +295,7 @@ async def preview_template(call: Call) -> Done:
             variables=Raw(variables.encode()),
             made_up=text is None,
             parts=parts,
+            sms=segments_of(draft.channel, parts),
         )
     )
 

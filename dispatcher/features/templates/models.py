@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Raw, Struct, field, structs
 
 from dispatcher.base.values.locales import UNNAMED
+from dispatcher.base.values.sms_segments import Segments
 from dispatcher.features.templates.rules import Draft
 from dispatcher.http.models import BEGUN, VERSION_MAX, Asked, Json, Limit, LongCursor, ShortText, Text, page_model
 
@@ -185,6 +186,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     variables: Raw
     made_up: bool
     parts: dict[str, str] = field(default_factory=dict)
+    sms: Annotated[Segments | None, Meta(description="The segments of an SMS.")] = None
 
 
 _TEMPLATE = Template(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dispatcher.base.errors import Fault, NeedsWorker, TemplateError, TriggerRefused
 from dispatcher.base.values.addresses import address
 from dispatcher.base.values.locales import nearest
+from dispatcher.base.values.sms_segments import Segments, segments_of
 from dispatcher.engine.rules.life import STORED
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE, Links, Subscription
 from dispatcher.liquid.parts import in_order
@@ -51,6 +52,7 @@ class PlannedMessage(Struct, frozen=True, kw_only=True):
     rendered: Annotated[bool, Meta(description="Of very many the first ones are; the others would say the same.")]
     skipped: Annotated[str | None, Meta(description="Why it would not be sent.")]
     error: Annotated[str | None, Meta(description="Why it cannot be rendered.")]
+    sms: Annotated[Segments | None, Meta(description="The segments of an SMS.")] = None
 
 
 class PlannedStep(Struct, frozen=True, kw_only=True):
@@ -237,7 +239,8 @@ class Rendering:
         except TemplateError as fault:
             return replace(message, error=str(fault))
         shown = {part: parts[part] for part in in_order(order.channel, parts)}
-        return replace(message, parts=shown, bytes=sum(len(text.encode()) for text in shown.values()))
+        size = sum(len(text.encode()) for text in shown.values())
+        return replace(message, parts=shown, bytes=size, sms=segments_of(order.channel, shown))
 
     def _link(self, order: Order, recipient: str) -> dict[str, str]:
         contact = address(order.channel, recipient)

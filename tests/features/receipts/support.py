@@ -26,10 +26,10 @@ def webhook(secret: str, body: bytes, at: float, message_id: str = "", prefix: s
     return {f"{prefix}id": named, f"{prefix}timestamp": str(int(at)), f"{prefix}signature": f"v1,{mac}"}
 
 
-def callback(token: str, url: str, fields: Mapping[str, str]) -> Headers:
+def callback(token: str, url: str, fields: Mapping[str, str], algorithm: str = "sha1") -> Headers:
     """The headers of a callback of Twilio's."""
     text = url + "".join(f"{name}{fields[name]}" for name in sorted(fields))
-    mac = base64.b64encode(hmac.new(token.encode(), text.encode(), hashlib.sha1).digest()).decode()
+    mac = base64.b64encode(hmac.new(token.encode(), text.encode(), algorithm).digest()).decode()
     return {"x-twilio-signature": mac, "content-type": "application/x-www-form-urlencoded"}
 
 

@@ -87,6 +87,7 @@ async def test_a_dry_run_shows_messages_as_they_would_be_sent(admin: Caller) -> 
     first, second = step["messages"]
     assert first["error"] is None
     assert (first["parts"], first["bytes"], first["rendered"]) == ({"body": "1.125 Ann"}, 9, True)
+    assert first["sms"] == {"encoding": "GSM-7", "segments": 1, "characters": 9}
     assert (first["skipped"], second["skipped"]) == (None, "suppressed: operator: asked")
 
 

@@ -126,6 +126,7 @@ async def test_a_preview_renders_and_writes_nothing(admin: Caller, inside: Conne
 
     made_up = preview().json
     assert (made_up["locale"], made_up["made_up"], made_up["parts"]) == ("en", True, {"body": "en 12"})
+    assert made_up["sms"] == {"encoding": "GSM-7", "segments": 1, "characters": 5}
     given = preview(locale="de-AT", variables={"order": {"amount": 1.125}})
     assert (given.json["locale"], given.json["parts"], given.json["made_up"]) == ("de", {"body": "de 1.125"}, False)
     assert b'"amount": 1.1250' in given.body

@@ -52,6 +52,16 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
         return _SUPPRESSES.get(self.kind)
 
 
+class Reply(Struct, frozen=True):
+    """What a person has written back: nothing more by this channel, or `starts` again. It is about one tenant, or where
+    that is empty about all that have written to them."""
+
+    contact: Address
+    channel: str
+    starts: bool
+    tenant_id: str = ""
+
+
 class Candidate(Struct, frozen=True):
     """A delivery that a receipt may be about."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from dispatcher.features.receipts.providers.receipt import Receipt
+from dispatcher.features.receipts.providers.receipt import Receipt, Reply
 
 # Difference allowed between the clock of the signer and ours.
 SKEW_SECONDS = 300.0
@@ -23,7 +23,7 @@ class Request(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """Receipts with a good signature. `event` is remembered for `kept_seconds`, to recognize repetitions.
+    """Receipts or a reply, with a good signature. `event` is remembered for `kept_seconds`, to recognize repetitions.
 
     `confirm` is a link by which an operator confirms a subscription.
     """
@@ -32,6 +32,7 @@ class Accepted(Struct, frozen=True):
     receipts: tuple[Receipt, ...] = ()
     kept_seconds: float = KEPT_SECONDS
     confirm: str = ""
+    reply: Reply | None = None
 
 
 class Forged(Struct, frozen=True):

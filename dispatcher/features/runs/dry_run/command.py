@@ -113,7 +113,8 @@ def _words(message: PlannedMessage) -> str:
         return f"{to}: would be skipped: {message.skipped}"
     if not message.rendered:
         return f"{to}{template}{locale}: as those before it"
-    return f"{to}{template}{locale}: {message.bytes:,} bytes"
+    length = f", {message.sms.words}" if message.sms else ""
+    return f"{to}{template}{locale}: {message.bytes:,} bytes{length}"
 
 
 def _show_parts(output: Output, message: PlannedMessage) -> None:

@@ -1,0 +1,1 @@
+"""Twilio: SMS, WhatsApp messages and calls by its API, one request each."""
