@@ -35,6 +35,11 @@ NAMED_CHARACTERS_MAX = 200
 # The parts that can name the one that a message was for, the first that a message has.
 TEXTS = ("subject", "body", "text")
 MENTION = re.compile("@")
+# Its body may be XML by which a call dials others, writes to them, or fetches more of such XML. These only speak; names
+# in small letters are of how it is said.
+SPEAKER = "twilio"
+SPOKEN = frozenset({"Response", "Say", "Play", "Pause", "Hangup"})
+TAG = re.compile(r"<\s*/?\s*([^\s<>/!?]+)")
 
 
 class Message(Struct, frozen=True):
@@ -63,7 +68,7 @@ class Staging(Struct, frozen=True):
             return _without_mentions(channel, provider, message)
         if provider == ENDPOINTS:
             return message if _endpoint(message.options) in self.allow.recipients else None
-        if provider not in BY_RECIPIENT:
+        if provider not in BY_RECIPIENT or (provider == SPEAKER and _does_more_than_speak(message.parts)):
             return None
         options = _options(message.options)
         if (recipient := self._allowed(channel, message.recipient)) is not None:
@@ -90,6 +95,12 @@ class Staging(Struct, frozen=True):
 def _endpoint(options: Mapping[str, Any]) -> str:
     found = options.get(ENDPOINT)
     return str(found.get("url", "")) if isinstance(found, Mapping) else ""
+
+
+def _does_more_than_speak(parts: Mapping[str, str]) -> bool:
+    body = parts.get("body", "")
+    tags = TAG.findall(body) if body.lstrip().startswith("<") else ()
+    return any(tag not in SPOKEN and not (tag.isascii() and tag.islower() and tag.isalpha()) for tag in tags)
 
 
 def _without_mentions(channel: str, provider: str, message: Message) -> Message:

@@ -175,6 +175,25 @@ def test_other_messages_name_it_where_there_is_a_text() -> None:
     assert (blocks.recipient, blocks.parts) == ("room", {"blocks": "[]"})
 
 
+@pytest.mark.parametrize(
+    ("verbs", "goes"),
+    [
+        ("<Say>Hello <emphasis>Ann</emphasis><break/></Say><Pause/><Hangup/>", True),
+        ("<Dial>+4917012345</Dial>", False),
+        ("<Say>Hello</Say><Dial><Number>+4917012345</Number></Dial>", False),
+        ('<Sms to="+4917012345">Hello</Sms>', False),
+        ("<Redirect>https://real.example/twiml</Redirect>", False),
+        ('<Gather action="https://real.example/twiml"/>', False),
+        ("<x:Dial>+4917012345</x:Dial>", False),
+    ],
+)
+def test_a_call_to_the_chosen_calls_nobody_else(verbs: str, goes: bool) -> None:
+    parts = {"body": f' <?xml version="1.0"?><Response>{verbs}</Response>'}
+    for staging in (STAGING, Staging.of("", "voice=+4915550000001")):
+        found = staging.message("voice", "twilio", Message("+4915550000001", parts, {}))
+        assert (found is not None) == goes
+
+
 def test_functions_and_posts_are_not_redirected() -> None:
     staging = Staging.of("", "http=sink social=sink")
     assert _message("http", "create-invoice", staging, "functions") is None
