@@ -23,6 +23,7 @@ from dispatcher.db import embedded, pooler, tenants
 from dispatcher.db.database import Database
 from dispatcher.db.schema import migrator
 from dispatcher.endpoints import ENDPOINTS
+from dispatcher.engine.claimer import Timing
 from dispatcher.engine.janitor import Janitor
 from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.providers.terms import Terms
@@ -98,7 +99,8 @@ class App:
             *interface.handlers(),
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
-        self.listener = Listener(routes, config.http)
+        self.listener = Listener(routes, config.http, lambda: bool(self.health.staging))
+        self._tell_staging()
         self.url = self.direct_url = ""
         self.database: Database
         # The pool of API requests, so that they cannot exhaust the dispatcher's own.
@@ -180,6 +182,8 @@ class App:
         workers = self._workers = Workers(
             self.database, self.config, self._epoch_number, self._clock, self.metrics, wakeup
         )
+        # So are the quiet hours.
+        await self.database.persist("quiet hours", workers.quiet_hours.run_once)
         parts = {
             "wakeup": wakeup.run,
             "controls": controls.run,
@@ -191,18 +195,19 @@ class App:
             group.start_soon(self._loop_watch.run)
             for name, run in parts.items():
                 group.start_soon(self._supervisor.supervise, name, run)
-            await self._supervisor.supervise("pipeline", lambda: self._epoch(wakeup, controls))
+            await self._supervisor.supervise("pipeline", lambda: self._epoch(wakeup, controls, workers.quiet_hours))
             # A walk under way ends by itself: cut off, it would count as its runs' fault.
             with anyio.move_on_after(WALK_SECONDS_MAX):
                 await workers.walker.ended.wait()
             group.cancel_scope.cancel()
 
-    async def _epoch(self, wakeup: Wakeup, controls: PauseReader) -> None:
+    async def _epoch(self, wakeup: Wakeup, controls: PauseReader, timing: Timing) -> None:
         # The server may have been exchanged since the last epoch: see it before this one joins.
         if not await self._unless_stopped(self.database.persist("failover", self.database.check_cluster)):
             return
         given = self.config, self.database, self._terms, lambda: self._templates
         self.pipeline = Pipeline(*given, wakeup.woken, controls, self.metrics, walking=wakeup.walking)
+        self.pipeline.claimer.timing = timing
         self.health.pipeline_up = True
         try:
             await self.pipeline.run()
@@ -272,8 +277,15 @@ class App:
         changes = diff(self.config, new)
         old, self.config = self.config, merge(self.config, new)
         self._apply(old)
+        self._tell_staging()
         self.metrics.reloads.labels("applied").inc()
         log.info("config.reloaded", applied=changes.applied, needs_restart=changes.needs_restart)
+
+    def _tell_staging(self) -> None:
+        """Tell everybody where only chosen recipients get messages."""
+        self.health.staging = self.config.staging.words
+        if self.health.staging:
+            log.warning("staging.enabled", meaning=self.health.staging)
 
     def _apply(self, old: Config) -> None:
         config = self.config

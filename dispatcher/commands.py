@@ -57,6 +57,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "rules": _of("rules", "Say who is told what about an event, by which channel."),
     "settings": _of("workspaces", "Show and save the phone region and the time zone of a workspace."),
+    "quiet-hours": _of("quiet_hours", "Say when a workspace writes to nobody, in the time zones of recipients."),
     "caps": _of("caps", "Limit how many messages one recipient gets in a period."),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
     "webhooks": _of("webhooks", "Send events of deliveries, runs and campaigns to endpoints, in signed messages."),

@@ -19,6 +19,7 @@ MODULES = (
     "dispatcher.features.rules.event_endpoints",
     "dispatcher.features.rules.endpoints",
     "dispatcher.features.workspaces.endpoints",
+    "dispatcher.features.quiet_hours.endpoints",
     "dispatcher.features.contacts.endpoints",
     "dispatcher.features.sequences.endpoints",
     "dispatcher.features.persons.endpoints",

@@ -33,6 +33,7 @@ from dispatcher.engine.recoverer import FENCE_LOCK_MILLISECONDS_MAX, PAGE_CLAIMS
 from dispatcher.engine.renderer import Renderer
 from dispatcher.engine.rules.life import Lane
 from dispatcher.engine.rules.replica_shares import Shares
+from dispatcher.engine.rules.staging import Staging
 from dispatcher.engine.rules.unsubscribe_links import Links
 from dispatcher.engine.sender import Sender
 from dispatcher.engine.slow_renderer import SlowRenderer
@@ -86,6 +87,7 @@ class Pipeline:
         shared = number, database, self.lanes, self.inbox, Tokens(number), clock, metrics, shares
         self.epoch = Epoch(*shared, lambda: controls.pauses, controls.limited, asyncio.Event(), set())
         self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
+        self._stage(config)
         for channel, term in terms.items():
             slots = self.senders[channel].slots
             for lane in Lane:
@@ -107,7 +109,7 @@ class Pipeline:
         self.renderer.links = links_of(config)
         self.flusher = Flusher(self.epoch, config.flush, walking)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprints.of_config(config))
-        self.agreement = Agreement(self.epoch, config.instance.heartbeat_seconds, _fingerprints(terms), woken)
+        self.agreement = Agreement(self.epoch, config.instance.heartbeat_seconds, _fingerprints(terms, config), woken)
 
     async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:
         return await self._database.persist("templates", lambda: stored.load(self._database, keys))
@@ -226,7 +228,8 @@ class Pipeline:
         self.flusher.settings = config.flush
         self.inbox.high_water = config.flush.pending_max
         self.heartbeat.config_hash = fingerprints.of_config(config)
-        self.agreement.adopt(_fingerprints(terms))
+        self._stage(config)
+        self.agreement.adopt(_fingerprints(terms, config))
         for state in self.lanes:
             state.capacity = config.claim.lane_capacity
             if state.resend != terms[state.channel].resend:
@@ -235,6 +238,15 @@ class Pipeline:
         for channel, sender in self.senders.items():
             sender.terms = terms[channel]
             sender.slots.resize(terms[channel].settings.marked_max)
+
+    def _stage(self, config: Config) -> None:
+        """Let all senders know who may get messages."""
+        said = config.staging
+        staging = Staging.of(said.allow, said.redirect) if said.enabled else None
+        for sender in self.senders.values():
+            # The same where nothing has changed: a mark under way goes on.
+            if sender.staging != staging:
+                sender.staging = staging
 
     def is_pressed(self) -> bool:
         """Whether results come in by the hundred: other work on the loop is to yield to them."""
@@ -272,8 +284,8 @@ def _agree(state: LaneState, terms: Terms, config: Config) -> None:
     state.object_cache.bytes_max = config.limits.objects_bytes_max
 
 
-def _fingerprints(terms: Mapping[str, Terms]) -> dict[str, str]:
-    return {channel: term.fingerprint for channel, term in terms.items()}
+def _fingerprints(terms: Mapping[str, Terms], config: Config) -> dict[str, str]:
+    return {channel: fingerprints.staged(term.fingerprint, config.staging) for channel, term in terms.items()}
 
 
 def links_of(config: Config) -> Links | None:

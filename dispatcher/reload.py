@@ -24,6 +24,7 @@ LIVE = (
     "unsubscribe.**",
     "receipts.**",
     "alerts.**",
+    "staging.**",
     "api.body_bytes_max",
     "api.batch_bytes_max",
     "api.body_seconds_max",
@@ -55,15 +56,22 @@ class Changes(Struct, frozen=True):
 def diff(old: Config, new: Config) -> Changes:
     """Return every path whose value differs. A channel that came or went is one path."""
     changed = sorted(_changed(old, new, ()))
+    stays = {keys for keys in changed if not is_live(keys) or (keys[0] == "staging" and _leaves_staging(old, new))}
     return Changes(
-        applied=tuple(".".join(keys) for keys in changed if is_live(keys)),
-        needs_restart=tuple(".".join(keys) for keys in changed if not is_live(keys)),
+        applied=tuple(".".join(keys) for keys in changed if keys not in stays),
+        needs_restart=tuple(".".join(keys) for keys in changed if keys in stays),
     )
 
 
 def merge(old: Config, new: Config) -> Config:
     """Return the new configuration, with all that needs a restart taken from the old one."""
-    return cast("Config", _merged(old, new, ()))
+    merged = cast("Config", _merged(old, new, ()))
+    return structs.replace(merged, staging=old.staging) if _leaves_staging(old, new) else merged
+
+
+def _leaves_staging(old: Config, new: Config) -> bool:
+    """Whether a reload would end staging. A table that is missing by mistake must not: all that is due would go out."""
+    return old.staging.enabled and not new.staging.enabled
 
 
 def is_live(keys: Keys) -> bool:

@@ -12,6 +12,7 @@ from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.campaigns.worker import Expander
 from dispatcher.features.caps.worker import Sweeper
 from dispatcher.features.persons.worker import erase
+from dispatcher.features.quiet_hours.worker import QuietHoursReader
 from dispatcher.features.receipts.providers.receipt import Candidate
 from dispatcher.features.receipts.worker import Matcher
 from dispatcher.features.rules import store as rules
@@ -49,6 +50,7 @@ class Workers:
     ) -> None:
         settings, wake = config.walk, wakeup.walking
         self._expander = Expander(database, config.campaigns, epoch, clock, metrics, wakeup.woken.set, wakeup.expanding)
+        self.quiet_hours = QuietHoursReader(database, wakeup.policies)
         self.walker = Walker(database, settings, epoch, clock, metrics, wakeup.woken.set, wake)
         self._walking: Mapping[str, WalkWorker] = {
             "walker": self.walker,
@@ -59,6 +61,7 @@ class Workers:
         self.runs: Mapping[str, Callable[[], Awaitable[None]]] = {
             **{name: worker.run for name, worker in self._walking.items()},
             "expander": self._expander.run,
+            "quiet hours": self.quiet_hours.run,
             "suppressor": Suppressor(database, wakeup.suppressed).run,
             "matcher": Matcher(database, identity, metrics).run,
         }

@@ -137,6 +137,7 @@ def test_which_sections_are_live() -> None:
         "unsubscribe",
         "receipts",
         "alerts",
+        "staging",
         "api",
         "channels",
         "functions",

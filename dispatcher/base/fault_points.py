@@ -36,6 +36,8 @@ POINTS = (
     "tick.committed",
     "announce.before_commit",
     "announce.committed",
+    "quiet_hours.decided",
+    "quiet_hours.moved",
     "recovery.fenced",
     "recovery.done",
     "drain.begun",

@@ -18,6 +18,8 @@ class Health(Struct):
     draining: bool = False
     pipeline_up: bool = False
     database_away_since: float | None = None
+    # What is told to everybody while only chosen recipients get messages; empty: all do.
+    staging: str = ""
 
     # An event loop that has not run for this long is stuck.
     TICK_SECONDS = 0.5
@@ -42,3 +44,7 @@ class Health(Struct):
         if len(self.yielded()) == self.channels > 0:
             reasons.append("other replicas have other providers for every channel")
         return reasons
+
+    def warnings(self) -> list[str]:
+        """Return what everybody should know of a process that works."""
+        return [*self.yielded().values(), *filter(None, (self.staging,))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dispatcher.config.settings import Config, Faults
+from dispatcher.config.settings import Config, Faults, Staging
 
 # How fast and how patiently a channel works, and not where and how its messages go: replicas may differ in these, so
 # that a change of them can be rolled out while all of them work.
@@ -32,7 +32,7 @@ def of_config(config: Config) -> str:
     """The settings that replicas must have in common: all but names, listeners and logs."""
     beat = (config.instance.heartbeat_seconds, config.instance.lease_seconds, config.instance.licence_seconds)
     deciding = (config.claim, config.flush, config.retry, config.limits, config.unsubscribe)
-    return _hash((beat, deciding, config.channels, config.functions, config.webhooks))
+    return _hash((beat, deciding, config.channels, config.functions, config.webhooks, config.staging))
 
 
 def of_channel(provider: str, options: Mapping[str, object], faults: Faults, named: Mapping[str, object]) -> str:
@@ -44,6 +44,11 @@ def of_channel(provider: str, options: Mapping[str, object], faults: Faults, nam
 def of_several(providers: Mapping[str, str]) -> str:
     """The same of a channel with several providers, of their names and fingerprints. Their order counts."""
     return f"{'+'.join(providers)}:{_hash(list(providers.items()))}"
+
+
+def staged(fingerprint: str, staging: Staging) -> str:
+    """The same of a channel in staging: a replica that sends to everybody would make nothing of another's staging."""
+    return f"{fingerprint}:{_hash(staging)}" if staging.enabled else fingerprint
 
 
 def provider_of(fingerprint: str) -> str:

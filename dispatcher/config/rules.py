@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from dispatcher.base.values.staging import REDIRECTED, read_allow_list, read_redirects
 from dispatcher.config.fields import Keys
 from dispatcher.config.settings import Channel, Config, Faults, Function, Instance, Webhook
 
@@ -71,6 +72,7 @@ def relations(config: Config) -> Iterator[Relation]:
     certificates = config.receipts.ses_certificates
     are_certificates = not certificates or _are_certificates(certificates)
     yield _relation("receipts", "ses_certificates", are_certificates, "has something that is no certificate")
+    yield from _staging(config)
     yield from _called(("alerts",), "slack", config.alerts.slack, config.alerts.allow_addresses)
     for name, channel in config.channels.items():
         yield from _channel(("channels", name), channel)
@@ -79,6 +81,33 @@ def relations(config: Config) -> Iterator[Relation]:
         yield from _call_times(name, function, config)
     for name, webhook in config.webhooks.items():
         yield from _target(("webhooks", name), webhook)
+
+
+def _staging(config: Config) -> Iterator[Relation]:
+    """Yield the relations of staging: its words can be read, and name channels that there are."""
+    staging, known = config.staging, ", ".join(sorted(config.channels))
+    try:
+        channels = read_allow_list(staging.allow).channels
+    except ValueError as fault:
+        yield _relation("staging", "allow", holds=False, message=str(fault))
+    else:
+        unknown = sorted(channels - config.channels.keys())
+        words = f"names the channel {', '.join(unknown)}, which there is not; there are {known}"
+        yield _relation("staging", "allow", not unknown, words)
+    try:
+        redirected = read_redirects(staging.redirect)
+    except ValueError as fault:
+        yield _relation("staging", "redirect", holds=False, message=str(fault))
+        return
+    for channel in redirected:
+        at = ("staging", "redirect")
+        settings = config.channels.get(channel)
+        words = f"names the channel {channel}, which there is not; there are {known}"
+        yield Relation(at, (at,), settings is not None, words)
+        providers = [] if settings is None else [one.provider for one in settings.each_provider.values()]
+        stuck = ", ".join(one for one in providers if one not in REDIRECTED)
+        words = f"names {channel}, and {stuck} sends to no other recipient: put channel:{channel} into allow instead"
+        yield Relation(at, (at, ("channels", channel, "provider")), not stuck, words)
 
 
 def _relation(section: str | Keys, keys: str, holds: object, message: str) -> Relation:

@@ -197,6 +197,25 @@ class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
     database_away_seconds: Seconds = 30.0
 
 
+class Staging(Struct, frozen=True, forbid_unknown_fields=True):
+    """Only chosen recipients get messages, by the real providers. All others are skipped, or redirected."""
+
+    enabled: bool = False
+    # Mail addresses, @domains, numbers, channel:NAME, and any other recipients as they are.
+    allow: Annotated[str, described("recipients with spaces between them", length_max=65_536)] = ""
+    # channel=recipient: who gets the messages of a channel that are for anybody else.
+    redirect: Annotated[str, described("channel=recipient, spaces between them", length_max=65_536)] = ""
+
+    @property
+    def words(self) -> str:
+        """What people should know of it; empty where everybody gets messages."""
+        if not self.enabled:
+            return ""
+        channels = sorted(word.partition("=")[0] for word in self.redirect.split())
+        others = f"redirected by {', '.join(channels)} and skipped by other channels" if channels else "skipped"
+        return f"staging: only recipients of the allow-list get messages, those to others are {others}"
+
+
 class Log(Struct, frozen=True, forbid_unknown_fields=True):
     """Logs carry ids, never content."""
 
@@ -341,6 +360,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     unsubscribe: Unsubscribe = Unsubscribe()
     receipts: Receipts = Receipts()
     alerts: Alerts = Alerts()
+    staging: Staging = Staging()
     log: Log = Log()
     supervisor: Supervisor = Supervisor()
     janitor: Janitor = Janitor()

@@ -2,9 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -12,7 +12,7 @@ from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced
 from dispatcher.config.settings import Claim as Settings
 from dispatcher.db.database import PASSING
-from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Lost, PoisonStep
+from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Lost, Outcome, PoisonStep
 from dispatcher.engine.store import claims, instances, suppression
 from dispatcher.engine.streams import Epoch, LaneState, unless
 
@@ -29,6 +29,16 @@ BUSY_SECONDS = 0.25
 SETTLE_SECONDS = (0.02, 0.08, 0.3)
 
 
+class Timing(Protocol):
+    """What may put claimed deliveries off to another time."""
+
+    def concerns(self, batch: Sequence[Claimed]) -> bool:
+        """Whether any delivery of a batch, all of one lane, has to be looked up."""
+
+    async def put_off(self, batch: Sequence[Claimed]) -> Mapping[int, Outcome]:
+        """Return what becomes of those that may not go now, by id. It waits while Postgres is away."""
+
+
 class Claimer:
     """Claims for one epoch. `woken` ends its sleep; `send` hands batches to the renderer."""
 
@@ -41,6 +51,8 @@ class Claimer:
         self.settings = settings
         self._woken = woken
         self._send = send
+        # What may put deliveries off; None: nothing does.
+        self.timing: Timing | None = None
         # Lanes that may have more than was taken.
         self._hot: set[LaneState] = set()
         self._looked_at = float("-inf")
@@ -177,6 +189,8 @@ class Claimer:
         self._epoch.metrics.claim_size.observe(len(batch))
         if batch[0].watched:
             batch = await self._allowed(batch)
+        if batch and self.timing is not None and self.timing.concerns(batch):
+            batch = self._in_time(batch, await self.timing.put_off(batch))
         if batch:
             self._send(batch)
 
@@ -192,6 +206,12 @@ class Claimer:
                 self._epoch.inbox.put(item, Lost())
         self._epoch.metrics.barred.labels(batch[0].channel).inc(len(why))
         return [item for item in batch if item.id not in why]
+
+    def _in_time(self, batch: list[Claimed], put_off: Mapping[int, Outcome]) -> list[Claimed]:
+        for item in batch:
+            if (outcome := put_off.get(item.id)) is not None:
+                self._epoch.inbox.put(item, outcome)
+        return [item for item in batch if item.id not in put_off]
 
     async def _claim_recovered(self) -> int:
         """Claim deliveries whose owners have died, of each channel the next few, once the last few have ended."""

@@ -19,8 +19,11 @@ from dispatcher.engine.providers.choice import choose, next_is_ready
 from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules import retry
 from dispatcher.engine.rules.lane_turns import Turns
-from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Succeeded
+from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Skipped, Succeeded
+from dispatcher.engine.rules.pauses import Pauses
+from dispatcher.engine.rules.staging import REASON, Staging
 from dispatcher.engine.slots import Slots
+from dispatcher.engine.staged import staged
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
 
@@ -45,6 +48,8 @@ class Sender:
     def __init__(self, name: str, terms: Terms, epoch: Epoch) -> None:
         self.name = name
         self.terms = terms
+        # Only chosen recipients get messages; None: everybody does.
+        self.staging: Staging | None = None
         self._epoch = epoch
         self._database = epoch.database
         self._inbox = epoch.inbox
@@ -185,6 +190,10 @@ class Sender:
 
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
         batch = self._newest(state, batch)
+        staging = self.staging
+        outgoing = {} if staging is None else self._staged(state, batch, terms, staging)
+        if staging is not None:
+            batch = [one for one in batch if one.item.id in outgoing]
         if not batch:
             return
         pauses = self._epoch.pauses()
@@ -200,7 +209,7 @@ class Sender:
                     self._clock.boottime,
                     terms.licence_seconds,
                     terms.provider,
-                    lambda: self._epoch.pauses() is pauses and self.name not in self._epoch.blocked,
+                    lambda: self._may_go(pauses, staging),
                     limited=self._epoch.limited(items),
                 )
         except PausesChanged:
@@ -230,11 +239,28 @@ class Sender:
                 # Not ours any more, or over a limit of its recipient.
                 self._uncalled(state, [one], Lost(), terms)
                 continue
-            marked[one.item.id] = one
-            envelopes.append(_envelope(licence, one, attempt))
+            marked[one.item.id] = outgoing.get(one.item.id, one)
+            envelopes.append(_envelope(licence, marked[one.item.id], attempt))
         if envelopes:
             terms.calls += 1
             calls.start_soon(self._call, state, terms, envelopes, marked)
+
+    def _may_go(self, pauses: Pauses, staging: Staging | None) -> bool:
+        """Return whether what was decided before the wait for a connection still holds."""
+        same = self._epoch.pauses() is pauses and self.staging is staging
+        return same and self.name not in self._epoch.blocked
+
+    def _staged(
+        self, state: LaneState, batch: Sequence[Rendered], terms: Terms, staging: Staging
+    ) -> dict[int, Rendered]:
+        """Return what goes out in staging, by id, and skip the others. It is the last look at where a message goes."""
+        found: dict[int, Rendered] = {}
+        for one in batch:
+            if (ready := staged(one, staging, terms.kind)) is None:
+                self._uncalled(state, [one], Skipped(REASON), terms)
+            else:
+                found[one.item.id] = ready
+        return found
 
     def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return those that no pause of a tenant, workspace, template or run stops; park the others."""

@@ -17,8 +17,8 @@ TROUBLE: tuple[type[Exception], ...] = (*PASSING, asyncpg.InterfaceError)
 
 class Wakeup:
     """Sets an event for each notification: `woken` for work, `controlled` for pauses, `suppressed` for suppressions and
-    unsubscriptions, `walking` for runs that were triggered or woken, `expanding` for campaigns. Many notifications are
-    one wake."""
+    unsubscriptions, `walking` for runs that were triggered or woken, `expanding` for campaigns, `policies` for quiet
+    hours. Many notifications are one wake."""
 
     def __init__(self, url: str, connect_seconds_max: float, controlled: asyncio.Event) -> None:
         self._url = url
@@ -28,6 +28,7 @@ class Wakeup:
         self.suppressed = asyncio.Event()
         self.walking = asyncio.Event()
         self.expanding = asyncio.Event()
+        self.policies = asyncio.Event()
         self.listening = asyncio.Event()
         self._events = {
             "dispatcher_work": self.woken,
@@ -35,6 +36,7 @@ class Wakeup:
             "dispatcher_suppressions": self.suppressed,
             "dispatcher_runs": self.walking,
             "dispatcher_campaigns": self.expanding,
+            "dispatcher_policies": self.policies,
         }
 
     async def run(self) -> None:

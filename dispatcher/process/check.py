@@ -54,8 +54,9 @@ def check(session: Session) -> None:
         found = [structs.asdict(one) for one in findings]
         waits = [{"instance": name, "channel": channel} for name, channel in yielded]
         asked = [structs.asdict(one) for one in providers]
-        record = {"holds": holds, "invariants": found, "yielded": waits, "providers": asked, "limits": limits}
-        session.output.record(record)
+        staging = session.config.staging.enabled
+        record = {"holds": holds, "invariants": found, "yielded": waits, "providers": asked, "staging": staging}
+        session.output.record(record | {"limits": limits})
     else:
         _tell(session, findings, yielded, limits)
         _tell_providers(session, providers)
@@ -87,6 +88,8 @@ def _tell(session: Session, findings: list[Finding], yielded: list[tuple[str, st
     session.output.text(f"\n{broken} of {len(findings)} do not hold." if broken else f"\nAll {len(findings)} hold.")
     for name, channel in yielded:
         session.output.text(f"\n{name} claims nothing from {channel}: another replica has another provider for it.")
+    if words := session.config.staging.words:
+        session.output.text(f"\n{words}.")
     session.output.text("\nWhat the promise does not cover:")
     for limit in limits:
         session.output.text(f"- {limit}")

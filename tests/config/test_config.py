@@ -26,6 +26,7 @@ from dispatcher.config.settings import (
     Faults,
     Function,
     Receipts,
+    Staging,
     Unsubscribe,
     Webhook,
 )
@@ -41,6 +42,7 @@ URL = "https://f.example.org/call"
 CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
 SEVERAL = Channel(providers={"email": ChannelProvider(provider="capture")})
 POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
+STAGED = Staging(allow="@example.org", redirect="email=qa@example.org")
 TOLD = Alerts(slack=URL, allow_addresses="10.0.0.0/8", environment="staging")
 LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
 PEM = """\
@@ -197,6 +199,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
         unsubscribe=LINKS,
         receipts=HEARD,
         alerts=TOLD,
+        staging=STAGED,
         functions=CALLED,
         webhooks=POSTED,
         channels={"email": SEVERAL if "providers" in keys else Channel()},

@@ -46,6 +46,8 @@ WHERE = {
     "tick.committed": "features/schedules/worker.py",
     "announce.before_commit": "features/webhooks/worker.py",
     "announce.committed": "features/webhooks/worker.py",
+    "quiet_hours.decided": "features/quiet_hours/worker.py",
+    "quiet_hours.moved": "features/quiet_hours/worker.py",
     "walk.noted": "features/runs/walk/worker.py",
     "walk.before_commit": "features/runs/walk/worker.py",
     "walk.committed": "features/runs/walk/worker.py",

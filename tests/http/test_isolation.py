@@ -49,7 +49,7 @@ SILENT = {
 # What these name comes to be where it is not there yet, whatever others have.
 MAKING = {
     *("putCampaign", "putSequence", "putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact"),
-    *("putObject", "putTrigger", "putRule", "putCap"),
+    *("putObject", "putTrigger", "putRule", "putQuietHours", "putCap"),
 }
 BAD = 400
 NOT_FOUND = 404

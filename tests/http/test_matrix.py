@@ -118,6 +118,10 @@ ABOUT: dict[str, str | None] = {
     "deleteTrigger": "rules",
     "getSettings": "rules",
     "putSettings": "rules",
+    "listQuietHours": "rules",
+    "getQuietHours": "rules",
+    "putQuietHours": "rules",
+    "deleteQuietHours": "rules",
     "notify": "triggers",
     "notifyMany": "triggers",
     "noteOutcome": "triggers",
@@ -205,6 +209,7 @@ ROWS = (
     "* FROM dispatcher.contacts",
     "* FROM dispatcher.sequences",
     "* FROM dispatcher.campaigns",
+    "* FROM dispatcher.quiet_hours",
     "id, rate, paused_at, cancelled_at FROM dispatcher.campaign_runs",
 )
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
@@ -249,7 +254,11 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     assert admin.call("PUT", f"/triggers/{trigger}", {"variables": []}).status == 201
     event = admin.post("/events", {"trigger": "lead_welcome"}).json["decisions"][0]["event_id"]
     own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects")}
-    own |= {"rules.name": rule, "triggers.name": trigger, "event_id": str(event)}
+    own |= {"rules.name": rule, "triggers.name": trigger, "event_id": str(event), "quiet-hours.name": "social"}
+    # Channels are configured, so that those of elsewhere have the same names.
+    await inside.execute("DELETE FROM dispatcher.quiet_hours WHERE (tenant_id, workspace_id) <> ('default', 'default')")
+    night = {"quiet": [{"from": "21:00", "to": "08:00"}]}
+    assert admin.call("PUT", "/quiet-hours/social", night).status in (200, 201)
     assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
     text = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello"}}}, "publish": True}
     assert admin.call("PUT", f"/templates/{fresh}.sent", text).status == 201

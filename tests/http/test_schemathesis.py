@@ -68,6 +68,7 @@ REFUSED: Mapping[str, Mapping[int, str]] = {
     **dict.fromkeys(("notify", "notifyMany", "explain"), _OF_EVENTS),
     **dict.fromkeys(("putRule", "saveRules"), _OF_RULES),
     "putTrigger": {400: "its name and pairs are words, and messages are built in for some only"},
+    "putQuietHours": {400: "which channels there are is configured, a period has two ends, and quiet hours have one"},
     "putSettings": {400: "there is its time zone, and its region has phone numbers"},
     **dict.fromkeys(
         (

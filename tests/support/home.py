@@ -32,6 +32,7 @@ _NAMES = {
     "schedules": "nightly",
     "objects": "contract.pdf",
     "keys": "shop",
+    "quiet-hours": "sms",
     "caps": "weekly",
 }
 _ABOUT = {"getTimeline": "+4917012345", "exportPerson": "+4917012345"}
@@ -53,6 +54,9 @@ _FURNITURE = """
         'trigger', 'lead_welcome', 'channel', 'sms', 'audience', audience)), 'of-home')
       FROM unnest('{lead,of_home}'::text[]) AS audience;
     SELECT dispatcher.put_workspace_settings('default', 'default', NULL, 'UTC', NULL, 'of-home');
+    SELECT dispatcher.put_quiet_hours('default', 'default', channel, '[]', '[{"from": "09:00", "to": "18:00"}]',
+                                      'of-home')
+      FROM unnest('{sms,email}'::text[]) AS channel;
     SELECT dispatcher.put_cap('default', 'default', name, 3::smallint, interval '168 h', '{sms}', '{}', 'of-home')
       FROM unnest('{weekly,of-home}'::text[]) AS name;
     SELECT dispatcher.put_campaign('default', 'default', name, '{"channel": "email", "template_name": "welcome",

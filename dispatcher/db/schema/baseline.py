@@ -51,6 +51,7 @@ FILES = (
     "features/campaigns/schema/definitions",
     "features/campaigns/schema/check",
     "features/workspaces/schema",
+    "features/quiet_hours/schema",
     "features/caps/schema",
     "features/rules/schema/tables",
     "features/rules/schema/catalogue",

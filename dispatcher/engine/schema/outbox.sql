@@ -321,6 +321,7 @@ BEGIN
     DELETE FROM dispatcher.captured_messages m USING gone g WHERE m.delivery_id = g.id;
     DELETE FROM dispatcher.delivery_answers a USING gone g WHERE a.delivery_id = g.id;
     DELETE FROM dispatcher.dead_deliveries d USING gone g WHERE d.delivery_id = g.id;
+    DELETE FROM dispatcher.moved_deliveries m USING gone g WHERE m.delivery_id = g.id;
     RETURN NULL;
 END $$;
 

@@ -24,6 +24,7 @@ Kind = Literal[
     "campaign_run",
     "rule",
     "sequence",
+    "quiet_hours",
     "cap",
 ]
 Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_CHARACTERS_MAX)]

@@ -125,4 +125,12 @@ UNION ALL
     AND coalesce($3 = 'cap', true) AND coalesce(a.actor = $4, true) AND a.at >= $5
     AND a.at <= $6 AND (a.at < $6 OR (14, a.id) < ($7::integer, $8::bigint))
   ORDER BY a.at DESC, a.id DESC LIMIT $10)
+UNION ALL
+(SELECT a.at AS at, 'quiet_hours' AS kind, 15 AS rank, a.id AS id, coalesce(nullif(a.channel, ''), 'all') AS subject, a.action AS action,
+        a.actor AS actor, NULL::text AS reason, jsonb_build_object('version', a.version) AS details, 1 AS number
+   FROM dispatcher.quiet_hours_actions a
+  WHERE a.tenant_id = $1 AND a.workspace_id = $2
+    AND coalesce($3 = 'quiet_hours', true) AND coalesce(a.actor = $4, true) AND a.at >= $5
+    AND a.at <= $6 AND (a.at < $6 OR (15, a.id) < ($7::integer, $8::bigint))
+  ORDER BY a.at DESC, a.id DESC LIMIT $10)
 ORDER BY at DESC, rank DESC, id DESC, number DESC LIMIT $10;

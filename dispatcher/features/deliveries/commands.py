@@ -55,7 +55,11 @@ def list_(
 def _cells(row: Delivery) -> tuple[object, ...]:
     when = row.finished_at or row.run_at
     tries = f"{row.attempt}/{row.max_attempts}"
-    return row.id, row.channel, row.life, tries, f"{when:%Y-%m-%d %H:%M:%S}", row.recipient, row.error
+    return row.id, row.channel, row.life, tries, f"{when:%Y-%m-%d %H:%M:%S}", row.recipient, _why(row)
+
+
+def _why(row: Delivery) -> str | None:
+    return row.error if row.waits is None else f"waits: {row.waits}"
 
 
 @command(app, "show")

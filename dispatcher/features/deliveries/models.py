@@ -112,6 +112,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     run_id: Annotated[int | None, Meta(description="Its run: of a campaign, if it has one; else of a workflow.")]
     job_id: Annotated[int | None, Meta(description="Its job of a run of a campaign.")]
     campaign: str | None
+    waits: Annotated[str | None, Meta(description="Why it waits for run_at: quiet hours until then.")]
 
 
 Deliveries = page_model("Deliveries", "deliveries", Delivery, "A page of deliveries, the newest first.")
@@ -243,6 +244,7 @@ _DELIVERY = Delivery(
     run_id=None,
     job_id=None,
     campaign=None,
+    waits=None,
 )
 WHOLE_DELIVERY = WholeDelivery(
     **structs.asdict(_DELIVERY),

@@ -30,7 +30,9 @@ SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
        CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
-            THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign
+            THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign,
+       (SELECT m.reason FROM dispatcher.moved_deliveries m
+         WHERE m.delivery_id = l.id AND m.run_at = l.run_at AND l.life = 'pending' AND m.run_at > statement_timestamp()) AS waits
   FROM dispatcher.visible_delivery_life l
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
    AND ($4::text IS NULL OR l.tenant_id = $4) AND ($6::text IS NULL OR l.workspace_id = $6)
@@ -42,7 +44,9 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
        CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
-            THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign
+            THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign,
+       (SELECT m.reason FROM dispatcher.moved_deliveries m
+         WHERE m.delivery_id = l.id AND m.run_at = l.run_at AND l.life = 'pending' AND m.run_at > statement_timestamp()) AS waits
   FROM unnest(ARRAY[$7, dispatcher.erased($7)]) AS known (key),
        LATERAL (SELECT id FROM dispatcher.deliveries
                  WHERE tenant_id = $4 AND workspace_id = $6 AND idempotency_key = known.key
@@ -57,7 +61,9 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
        v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
        d.run_id, d.job_id, k.campaign, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider, l.provider_message_id, l.error,
-       (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt
+       (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt,
+       (SELECT m.reason FROM dispatcher.moved_deliveries m
+         WHERE m.delivery_id = l.id AND m.run_at = l.run_at AND l.life = 'pending' AND m.run_at > statement_timestamp()) AS waits
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
   LEFT JOIN dispatcher.campaign_runs k ON k.id = d.run_id AND d.job_id IS NOT NULL AND d.contact_id IS NOT NULL

@@ -48,7 +48,7 @@ async def timeline(
 
 
 def _delivery(row: Any) -> dict[str, Any]:  # noqa: ANN401 - asyncpg's record
-    raw = {name: msgspec.Raw(row[name].encode()) for name in ("attempts", "receipts", "actions")}
+    raw = {name: msgspec.Raw((row[name] or "null").encode()) for name in ("attempts", "receipts", "actions", "moved")}
     return {"kind": "delivery", **row, **raw, "reason": _reason(row)}
 
 

@@ -12,7 +12,9 @@ SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel
           FROM dispatcher.delivery_receipts c WHERE c.delivery_id = d.id)::text AS receipts,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('at', o.at, 'actor', o.actor, 'action', o.action, 'reason', o.reason)
                                   ORDER BY o.id), '[]')
-          FROM dispatcher.operator_actions o WHERE o.delivery_id = d.id)::text AS actions
+          FROM dispatcher.operator_actions o WHERE o.delivery_id = d.id)::text AS actions,
+       (SELECT jsonb_build_object('at', m.moved_at, 'from', m.due_at, 'to', m.run_at, 'reason', m.reason)
+          FROM dispatcher.moved_deliveries m WHERE m.delivery_id = d.id)::text AS moved
   FROM (SELECT b.* FROM dispatcher.sent_to($1, $2, $3::text[]) AS asked (id),
                         LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS b
          WHERE (b.created_at, b.id * 2) < ($4, $5)

@@ -11,6 +11,7 @@ from dispatcher.db import timestamps
 from dispatcher.features.sequences import enrolment_endpoints, enrolment_store, models, previews, store
 from dispatcher.features.sequences.rules import Settings, Step, compile_sequence, faults_of
 from dispatcher.features.sequences.store import Found
+from dispatcher.features.workspaces import store as workspaces
 from dispatcher.http import etags
 from dispatcher.http.cursors import read_name
 from dispatcher.http.endpoints import Call, Done, endpoint
@@ -97,7 +98,12 @@ async def put_sequence(call: Call) -> Done:
     if given.name not in (None, name):
         raise faulty([Fault("$.name", f"is {given.name}, and the path names {name}: use one name")])
     revision = (await _revision(call)) if call.if_match is not None else None
-    return await _save(call, name, given.settings, given.drafted(), revision)
+    return await _save(call, name, await _settings(call, given), given.drafted(), revision)
+
+
+async def _settings(call: Call, given: models.Definition) -> Settings:
+    """Return what holds for all steps; a sequence without a time zone has that of its workspace as it is saved."""
+    return given.settings((await workspaces.show(call.database, call.workspace)).time_zone)
 
 
 async def _revision(call: Call) -> int:
@@ -252,13 +258,14 @@ async def compare_sequences(call: Call) -> Done:
 async def _compared(call: Call, given: models.Definition) -> models.ComparedSequence:
     if given.name is None:
         return models.ComparedSequence(name=None, faults=[Fault("$.name", "is required")])
-    faults = faults_of(given.settings, given.drafted(), _known(call))
+    settings = await _settings(call, given)
+    faults = faults_of(settings, given.drafted(), _known(call))
     if faults:
         return models.ComparedSequence(name=given.name, faults=faults)
     found = await store.find(call.database, call.workspace, given.name)
     if found is None:
         return models.ComparedSequence(name=given.name)
-    same = found.settings == given.settings and _said(found.steps) == _said(given.drafted())
+    same = found.settings == settings and _said(found.steps) == _said(given.drafted())
     published = found.version > 0 and not found.is_changed
     return models.ComparedSequence(name=given.name, stored=True, same=same, published=published, version=found.version)
 

@@ -50,7 +50,10 @@ class Definition(Asked, frozen=True, kw_only=True, rename="camel"):
 
     name: ShortText | None = None
     description: Annotated[str, Meta(max_length=2_000)] | None = None
-    time_zone: Annotated[str, Meta(min_length=1, max_length=ZONE_MAX, description="Of days and hours.")] = "UTC"
+    time_zone: (
+        Annotated[str, Meta(min_length=1, max_length=ZONE_MAX, description="Of days and hours; else the workspace's.")]
+        | None
+    ) = None
     use_contact_time_zone: Annotated[bool, Meta(description="The contact's own zone, where it has one.")] = False
     anchor: Annotated[Anchor, Meta(description="What days are counted from.")] = "enrolment"
     on_failure: Annotated[OnFailure, Meta(description="What a step that has failed does to its enrolment.")] = "pause"
@@ -60,10 +63,10 @@ class Definition(Asked, frozen=True, kw_only=True, rename="camel"):
     topic: Annotated[str, Meta(max_length=64, description="What contacts can unsubscribe from.")] | None = None
     steps: Annotated[list[IdentifiedStep], Meta(max_length=STEPS_MAX)] = []  # noqa: RUF012 - msgspec copies it
 
-    @property
-    def settings(self) -> Settings:
-        """Return what holds for all steps."""
-        return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__})
+    def settings(self, zone: str) -> Settings:
+        """Return what holds for all steps, by the clocks of a zone where it names none."""
+        said = {name: getattr(self, name) for name in Settings.__struct_fields__}
+        return Settings(**said | {"time_zone": self.time_zone or zone})
 
     def drafted(self) -> list[Step]:
         """Return its steps as they are stored."""

@@ -212,9 +212,10 @@ async def _frozen(call: Call, drafts: Sequence[tuple[Draft, str]], *, own_partia
 
 
 def _check(draft: Draft, channels: Mapping[str, Channel]) -> Check | None:
-    """The check of the provider that sends messages of a draft."""
+    """The check of the first provider with one, of those that send messages of a draft."""
     channel = channels.get(draft.channel or "")
-    return None if channel is None else template_check(channel.provider, channel.options)
+    providers = [] if channel is None else channel.each_provider.values()
+    return next((check for one in providers if (check := template_check(one.provider, one.options))), None)
 
 
 def _placement_fault(draft: Draft, before: models.WholeTemplate | None, channels: Collection[str]) -> str | None:

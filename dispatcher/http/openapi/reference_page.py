@@ -77,6 +77,11 @@ def page(document: Mapping[str, Any]) -> str:
 """
 
 
+def noted(page: str, words: str) -> str:
+    """Return a page with a note above everything else; none without words."""
+    return page.replace("<body>\n", f"<body>\n<p><b>{escape(words)}</b></p>\n", 1) if words else page
+
+
 def _shared(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the errors that all operations have in common, by status."""
     all_of = [one["responses"] for methods in document["paths"].values() for one in methods.values()]

@@ -39,6 +39,7 @@ REQUESTS_AT_ONCE_MAX = 300
 # These are answered however many other requests are served.
 PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
 RETRY_SECONDS = b"1"
+STAGING_HEADER = b"dispatcher-staging"
 # For the requests that are being served, after the listener has stopped accepting.
 END_SECONDS_MAX = 5.0
 
@@ -63,7 +64,7 @@ def application(
     def readyz() -> Response[dict[str, object]]:
         reasons = health.unready()
         return Response(
-            {"ready": not reasons, "reasons": reasons, "warnings": list(health.yielded().values())},
+            {"ready": not reasons, "reasons": reasons, "warnings": health.warnings()},
             status_code=503 if reasons else 200,
         )
 
@@ -86,14 +87,22 @@ def application(
 class Gate:
     """Serves so many requests at a time, and closes a connection with an unread body."""
 
-    def __init__(self, app: ASGI3Application, requests_max: int = REQUESTS_AT_ONCE_MAX) -> None:
+    def __init__(
+        self,
+        app: ASGI3Application,
+        requests_max: int = REQUESTS_AT_ONCE_MAX,
+        is_staging: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._app = app
         self._requests_max = requests_max
+        self._is_staging = is_staging
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served here")
+        if self._is_staging():
+            send = _saying_staging(send)
         if self._under_way >= self._requests_max and scope["path"] not in PROBES:
             await _send_crowded(send)
             return
@@ -104,6 +113,17 @@ class Gate:
             await self._app(scope, receive, send)
         finally:
             self._under_way -= 1
+
+
+def _saying_staging(send: ASGISendCallable) -> ASGISendCallable:
+    """Say with each answer that only chosen recipients get messages."""
+
+    async def sending(message: ASGISendEvent) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], (STAGING_HEADER, b"true")]
+        await send(message)
+
+    return sending
 
 
 async def _send_crowded(send: ASGISendCallable) -> None:
@@ -159,14 +179,14 @@ async def _sweep(server: uvicorn.Server) -> None:
 class Listener:
     """Serves until it is cancelled, then finishes what it has begun. `address` is set once it listens."""
 
-    def __init__(self, app: Litestar, settings: Settings) -> None:
+    def __init__(self, app: Litestar, settings: Settings, is_staging: Callable[[], bool] = lambda: False) -> None:
         class Ours(Connection):
             head_seconds_max = settings.head_seconds_max
             connections_max = settings.connections_max
 
         self._settings = settings
         self._config = uvicorn.Config(
-            Gate(cast("ASGI3Application", corrected(app))),
+            Gate(cast("ASGI3Application", corrected(app)), is_staging=is_staging),
             http=Ours,
             ws="none",
             log_config=None,

@@ -47,6 +47,7 @@ class ApiRoutes:
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._endpoints = endpoints
+        self._config = config
         self._offload = Offload(OFFLOAD_SECONDS_MAX)
         admission = Admission(config, database, ages)
         self._serving = Serving(
@@ -72,7 +73,8 @@ class ApiRoutes:
 
         @get("/reference", media_type=MediaType.HTML, sync_to_thread=True)
         def reference() -> Response[str]:
-            return Response(self._page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
+            page = reference_page.noted(self._page, self._config().staging.words)
+            return Response(page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
 
         paths = dict.fromkeys(one.path for one in self._endpoints)
         options = [
@@ -90,7 +92,7 @@ def cors(origins: str) -> CORSConfig | None:
         allow_origins=origins.split(),
         allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["authorization", "content-type", "idempotency-key", "if-match", "x-request-id"],
-        expose_headers=["etag", "idempotency-replayed", "retry-after", "x-request-id"],
+        expose_headers=["dispatcher-staging", "etag", "idempotency-replayed", "retry-after", "x-request-id"],
     )
 
 

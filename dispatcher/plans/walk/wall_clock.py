@@ -1,4 +1,5 @@
-"""Times on the wall: a day after another, at an hour, by the clocks of a time zone. `step_time` in SQL says the same.
+"""Times on the wall, by the clocks of a time zone: of the days of sequences and of quiet hours. `step_time` in SQL says
+the same.
 
 An hour that clocks skip comes when they have skipped it, one that they show twice comes the second time.
 """
@@ -27,11 +28,16 @@ def step_time(start: float, days: int, hour: int | None, zone: ZoneInfo) -> floa
     local = datetime.fromtimestamp(start, UTC).astimezone(zone).replace(tzinfo=None, fold=0) + timedelta(days=days)
     if hour is not None:
         local = local.replace(hour=hour, minute=0, second=0, microsecond=0)
+    return on_the_wall(local, zone).timestamp()
+
+
+def on_the_wall(local: datetime, zone: ZoneInfo) -> datetime:
+    """When clocks of a zone show a time: the second time that they do, or the end of the gap that skips it."""
     # Of two, the second.
     found = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None, fold=0) != local:
         found = _gap_end(local, zone)
-    return found.timestamp()
+    return found
 
 
 def _gap_end(local: datetime, zone: ZoneInfo) -> datetime:

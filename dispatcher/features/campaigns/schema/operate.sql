@@ -172,7 +172,8 @@ BEGIN
     RETURN (SELECT count(*) FROM dispatcher.bar(ids, array_fill('cancelled: its run was cancelled'::text, ARRAY[cardinality(ids)])));
 END $$;
 
--- Count what waits for a later time of runs that have no room: retries, mostly, and not what waits for its turn by the rate.
+-- Count what waits for a later time of runs that have no room: retries and what quiet hours have moved, and not what waits for
+-- its turn by the rate.
 -- Answers how many runs have another number.
 CREATE FUNCTION dispatcher.count_deferred(p_ahead bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -190,7 +191,8 @@ BEGIN
           FROM crowded f JOIN dispatcher.job_queue q ON q.run_id = f.id AND q.finished_at IS NULL
           LEFT JOIN dispatcher.delivery_state s ON s.id BETWEEN q.first_id AND q.last_id AND s.job_id = q.id
                 AND s.status = 'queued' AND NOT s.held AND s.run_at > statement_timestamp() + interval '5 seconds'
-                AND (f.rate IS NULL OR s.attempt > 0)
+                AND (f.rate IS NULL OR s.attempt > 0
+                     OR EXISTS (SELECT FROM dispatcher.moved_deliveries m WHERE m.delivery_id = s.id AND m.run_at = s.run_at))
          GROUP BY 1, 2
     )
     UPDATE dispatcher.campaign_runs r SET deferred = n.deferred FROM found n WHERE r.id = n.id AND n.was <> n.deferred;

@@ -156,7 +156,10 @@ SELECT extract(epoch FROM statement_timestamp())::float8;
 -- How the deliveries of nodes stand that are under way, with what functions have answered.
 SELECT d.run_id, d.node, d.recipient, s.status, s.held,
        (coalesce(s.held_seconds, 0)
-        + CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END)::float8 AS held_seconds,
+        + CASE WHEN s.held THEN extract(epoch FROM statement_timestamp() - s.held_at) ELSE 0 END
+        -- Nobody works on what waits for the end of quiet hours either.
+        + coalesce((SELECT extract(epoch FROM m.run_at - m.due_at) FROM dispatcher.moved_deliveries m
+                     WHERE m.delivery_id = d.id), 0))::float8 AS held_seconds,
        s.provider_message_id AS message_id, extract(epoch FROM s.finished_at)::float8 AS finished_at, s.error, a.data::text
   FROM unnest($1::bigint[], $2::text[]) AS asked (run_id, node)
   JOIN dispatcher.deliveries d ON d.run_id = asked.run_id AND d.node = asked.node

@@ -1,0 +1,54 @@
+"""The time zone of a recipient: that of the contact, else that of the phone number, else that of the workspace."""
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from zoneinfo import ZoneInfo
+
+from dispatcher.base.values.addresses import Address
+from dispatcher.plans.walk.wall_clock import UTC_ZONE, zone_of
+
+NUMBERS_CACHED_MAX = 65_536
+# The calling codes of countries have one to three digits, and none is the beginning of another.
+CODE_DIGITS_MAX = 3
+
+
+def zone_for(contact: str | None, one: Address, workspace: str) -> ZoneInfo:
+    """Return the zone of a recipient."""
+    return (
+        zone_of(contact)
+        or (zone_of(phone_zone(one.text)) if one.kind == "phone" else None)
+        or zone_of(workspace)
+        or UTC_ZONE
+    )
+
+
+def phone_zone(number: str) -> str | None:
+    """Return the zone of a number in E.164; None where it has several, or none that is known."""
+    countries = _countries()
+    for length in range(1, CODE_DIGITS_MAX + 1):
+        if (found := countries.get(number[1 : 1 + length])) is not None:
+            return found or _area_zone(number)
+    return None
+
+
+@cache
+def _countries() -> Mapping[str, str]:
+    """Return the zone of each calling code; empty for a country that has several."""
+    # Imported where a workspace has quiet hours: it takes 80 ms.
+    from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, tzdata  # noqa: PLC0415 - as above
+
+    zones = {str(code): tzdata.TIMEZONE_DATA.get(str(code), ()) for code in COUNTRY_CODE_TO_REGION_CODE}
+    return {code: known[0] if len(known) == 1 else "" for code, known in zones.items()}
+
+
+@lru_cache(maxsize=NUMBERS_CACHED_MAX)
+def _area_zone(number: str) -> str | None:
+    """Return the zone of a number by its area. It takes 50 us."""
+    import phonenumbers  # noqa: PLC0415 - as above
+    from phonenumbers import timezone  # noqa: PLC0415 - as above
+
+    try:
+        found = timezone.time_zones_for_number(phonenumbers.parse(number))
+    except phonenumbers.NumberParseException:
+        return None
+    return str(found[0]) if len(found) == 1 else None
