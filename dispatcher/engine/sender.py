@@ -11,7 +11,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from channels.contract import Accepted, Envelope, Licence, NotCalled, Throttled, Unknown, Unready, Verdict
+from channels.contract import Accepted, Envelope, NotCalled, Throttled, Unknown, Unready, Verdict
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced, PausesChanged
 from dispatcher.db.database import PASSING_OR_CANCELLED
@@ -23,7 +23,7 @@ from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Skip
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.staging import REASON, Staging
 from dispatcher.engine.slots import Slots
-from dispatcher.engine.staged import staged
+from dispatcher.engine.staged import all_staged
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
 
@@ -191,8 +191,12 @@ class Sender:
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
         batch = self._newest(state, batch)
         staging = self.staging
-        outgoing = {} if staging is None else self._staged(state, batch, terms, staging)
+        outgoing: dict[int, Rendered] = {}
         if staging is not None:
+            # The last look at where a message goes.
+            outgoing = all_staged(batch, staging, terms.kind)
+            barred = [one for one in batch if one.item.id not in outgoing]
+            self._uncalled(state, barred, Skipped(REASON), terms)
             batch = [one for one in batch if one.item.id in outgoing]
         if not batch:
             return
@@ -240,7 +244,7 @@ class Sender:
                 self._uncalled(state, [one], Lost(), terms)
                 continue
             marked[one.item.id] = outgoing.get(one.item.id, one)
-            envelopes.append(_envelope(licence, marked[one.item.id], attempt))
+            envelopes.append(marked[one.item.id].envelope(licence, attempt))
         if envelopes:
             terms.calls += 1
             calls.start_soon(self._call, state, terms, envelopes, marked)
@@ -249,18 +253,6 @@ class Sender:
         """Return whether what was decided before the wait for a connection still holds."""
         same = self._epoch.pauses() is pauses and self.staging is staging
         return same and self.name not in self._epoch.blocked
-
-    def _staged(
-        self, state: LaneState, batch: Sequence[Rendered], terms: Terms, staging: Staging
-    ) -> dict[int, Rendered]:
-        """Return what goes out in staging, by id, and skip the others. It is the last look at where a message goes."""
-        found: dict[int, Rendered] = {}
-        for one in batch:
-            if (ready := staged(one, staging, terms.kind)) is None:
-                self._uncalled(state, [one], Skipped(REASON), terms)
-            else:
-                found[one.item.id] = ready
-        return found
 
     def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return those that no pause of a tenant, workspace, template or run stops; park the others."""
@@ -405,10 +397,3 @@ class Sender:
         self._inbox.put(one.item, outcome)
         if fault_points.ARMED:
             fault_points.passing("result.put")
-
-
-def _envelope(licence: Licence, one: Rendered, attempt: int) -> Envelope:
-    item = one.item
-    place = item.tenant_id, item.workspace_id
-    to = item.idempotency_key, item.channel, item.recipient
-    return Envelope(licence, item.id, *place, *to, one.parts, one.options, attempt, item.dated, item.expires_at)

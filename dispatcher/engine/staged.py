@@ -1,4 +1,6 @@
-"""A rendered delivery as it goes out in staging."""
+"""Rendered deliveries as they go out in staging."""
+
+from collections.abc import Iterable
 
 from msgspec import structs
 
@@ -6,8 +8,13 @@ from dispatcher.engine.rules.staging import Message, Staging
 from dispatcher.engine.streams import Rendered
 
 
-def staged(one: Rendered, staging: Staging, provider: str) -> Rendered | None:
-    """Return a delivery with what goes out by a provider; None: nothing."""
+def all_staged(batch: Iterable[Rendered], staging: Staging, provider: str) -> dict[int, Rendered]:
+    """Return what goes out by a provider, by id. What is missing there is not sent."""
+    found = ((one.item.id, _staged(one, staging, provider)) for one in batch)
+    return {delivery_id: ready for delivery_id, ready in found if ready is not None}
+
+
+def _staged(one: Rendered, staging: Staging, provider: str) -> Rendered | None:
     item = one.item
     found = staging.message(item.channel, provider, Message(item.recipient, one.parts, one.options))
     if found is None:

@@ -9,6 +9,7 @@ from anyio import create_memory_object_stream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct
 
+from channels.contract import Envelope, Licence
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import Fenced
 from dispatcher.base.metrics import Metrics
@@ -43,6 +44,13 @@ class Rendered(Struct, frozen=True, gc=False):
     item: Claimed
     parts: Mapping[str, str]
     options: Mapping[str, Any]
+
+    def envelope(self, licence: Licence, attempt: int) -> Envelope:
+        """Return it ready to go."""
+        item = self.item
+        place = item.tenant_id, item.workspace_id
+        to = item.idempotency_key, item.channel, item.recipient
+        return Envelope(licence, item.id, *place, *to, self.parts, self.options, attempt, item.dated, item.expires_at)
 
 
 class Pipe(Struct, frozen=True):

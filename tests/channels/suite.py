@@ -13,7 +13,6 @@ from channels.registry import Targets, open_channel
 from dispatcher.config.settings import Faults, Function, Webhook
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed
-from dispatcher.engine.sender import _envelope
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Rendered
 from tests.channels.fcm.fake import FakeFcm, account
@@ -69,7 +68,7 @@ class Post:
             )
             for item in items
         ]
-        return [_envelope(licence, one, attempts[one.item.id]) for one in rendered]
+        return [one.envelope(licence, attempts[one.item.id]) for one in rendered]
 
 
 class Verdicts:

@@ -122,6 +122,10 @@ ABOUT: dict[str, str | None] = {
     "getQuietHours": "rules",
     "putQuietHours": "rules",
     "deleteQuietHours": "rules",
+    "listCaps": "rules",
+    "getCap": "rules",
+    "putCap": "rules",
+    "deleteCap": "rules",
     "notify": "triggers",
     "notifyMany": "triggers",
     "noteOutcome": "triggers",
@@ -210,6 +214,7 @@ ROWS = (
     "* FROM dispatcher.sequences",
     "* FROM dispatcher.campaigns",
     "* FROM dispatcher.quiet_hours",
+    "* FROM dispatcher.caps",
     "id, rate, paused_at, cancelled_at FROM dispatcher.campaign_runs",
 )
 _HERE = "WHERE tenant_id = 'default' AND workspace_id = 'default' ORDER BY 1"
@@ -253,12 +258,16 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     assert admin.call("PUT", f"/rules/{quote(rule, '')}", {"steps": []}).status in (200, 201)
     assert admin.call("PUT", f"/triggers/{trigger}", {"variables": []}).status == 201
     event = admin.post("/events", {"trigger": "lead_welcome"}).json["decisions"][0]["event_id"]
-    own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects")}
+    own = {f"{tag}.name": fresh for tag in ("templates", "keys", "schedules", "objects", "caps")}
     own |= {"rules.name": rule, "triggers.name": trigger, "event_id": str(event), "quiet-hours.name": "social"}
     # Channels are configured, so that those of elsewhere have the same names.
     await inside.execute("DELETE FROM dispatcher.quiet_hours WHERE (tenant_id, workspace_id) <> ('default', 'default')")
     night = {"quiet": [{"from": "21:00", "to": "08:00"}]}
     assert admin.call("PUT", "/quiet-hours/social", night).status in (200, 201)
+    # A workspace may have only a few.
+    await inside.execute("DELETE FROM dispatcher.caps")
+    cap = {"messages": 3, "period": "366d", "channels": ["sms"]}
+    assert admin.call("PUT", f"/caps/{fresh}", cap).status == 201
     assert admin.call("PUT", f"/contacts/{fresh}", {"name": "of-the-matrix"}).status == 201
     text = {"channel": "sms", "locales": {"default": {"parts": {"body": "hello"}}}, "publish": True}
     assert admin.call("PUT", f"/templates/{fresh}.sent", text).status == 201
