@@ -35,7 +35,7 @@ from dispatcher.engine.store.marks import mark
 
 
 async def by_the_mark(database: Database, items: list[Claimed], report: Report) -> None:
-    licence, attempts = await mark(database, 1, items, boottime, 5.0)
+    licence, attempts = await mark(database, 1, items, boottime, 5.0, "capture")
     batch = [Envelope(licence, one.id, "t", "w", "k", "sms", "+49", {}, {}, attempts[one.id]) for one in items]
     await Blackhole().deliver(batch, report)
 """

@@ -16,7 +16,7 @@ from tests.support.scene import Connection
 HERE = Path(__file__).parent
 RELEASED = sorted((HERE / "released").glob("*.sql"))
 EXAMPLE = HERE / "migrated"
-COLUMN = "    keyed_recipients text[] NOT NULL DEFAULT '{}'\n"
+COLUMN = "    provider_keys    jsonb\n"
 
 
 def _released(monkeypatch: pytest.MonkeyPatch, text: str) -> None:

@@ -51,7 +51,6 @@ COMMENT ON COLUMN dispatcher.claims.key_seconds IS 'how long after its first use
 COMMENT ON COLUMN dispatcher.claims.settle_seconds IS 'how long a call may outlive its dead owner''s fence';
 COMMENT ON COLUMN dispatcher.claims.keyed_recipients IS
     'recipients that de-duplicate by the key though their channel does not promise it: what is unknown is sent again';
-
 COMMENT ON COLUMN dispatcher.claims.provider_keys IS
     'of a channel with several providers: those that know keys, each with key_seconds (null: for ever)';
 

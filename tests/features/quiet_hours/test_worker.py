@@ -194,7 +194,7 @@ async def test_a_key_is_not_outlived(scene: Scene, reader: QuietHoursReader) -> 
     forgotten, known = await _claimed(scene, 2, KEYED)
     for item, hours in ((forgotten, 1), (known, 5)):
         await scene.value(
-            """UPDATE dispatcher.delivery_state SET attempt = 1, key_used_at = now(),
+            """UPDATE dispatcher.delivery_state SET attempt = 1, key_used_at = now(), provider = 'capture',
                       resend_until = now() + make_interval(hours => $2) WHERE id = $1""",
             item.id,
             hours,
