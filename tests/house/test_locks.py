@@ -65,7 +65,7 @@ def test_required_packages_are_locked(lock: str, extras: list[str]) -> None:
 
 
 def test_every_extra_is_locked() -> None:
-    assert set(project()["project"]["optional-dependencies"]) == {"embedded", "bench", "dev"}
+    assert set(project()["project"]["optional-dependencies"]) == {"embedded", "bench", "dev", "otel", "sentry"}
 
 
 def test_installed_versions_are_the_tested_ones() -> None:
