@@ -7,15 +7,12 @@ from msgspec import Struct
 from bench.cases import (
     api,
     backlog,
-    caps,
     drain,
     expensive,
     fuzz,
     isolation,
     latency,
     notify,
-    protocol_cost,
-    quiet_hours,
     shared_limit,
     soak,
     throughput,
@@ -27,6 +24,8 @@ from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
+from bench.cases.policies import caps, quiet_hours
+from bench.cases.protocol import cost as protocol_cost
 from bench.cases.providers import push, sms
 from bench.cases.sequences import enrol, storm, waiting
 from bench.measure import Measure

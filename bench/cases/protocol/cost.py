@@ -28,7 +28,7 @@ LIMITS = {100: "limit 0.85", 20: "no limit: reported beside it"}
 SETTINGS = {"CHANNELS__SMS__PROVIDER": "blackhole", "CHANNELS__SMS__MARKED_MAX": "2000"}
 
 # Its arguments: the size, `mark` or `none`, and the command line.
-START = "from bench.cases.protocol_cost import build; build()"
+START = "from bench.cases.protocol.cost import build; build()"
 
 METHOD = (
     "{deliveries} pre-filled, {rounds} rounds in turn, medians; from the start of the instance to the last flush. Both "

@@ -1,0 +1,1 @@
+"""The cases about sending policies: caps and quiet hours."""

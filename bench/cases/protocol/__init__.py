@@ -1,0 +1,1 @@
+"""The cases about the protocol: the price of the mark."""
