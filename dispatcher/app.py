@@ -112,7 +112,13 @@ class App:
     async def serve(self) -> None:
         """Run until a signal stops the process; return when everything in flight is settled."""
         async with self._alerts.collecting():
-            await self._serve()
+            # Before anything else: where another process has our address, none of our rows is to say that we are here.
+            if self.config.http.enabled:
+                self.listener.bind()
+            try:
+                await self._serve()
+            finally:
+                self.listener.release()
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()

@@ -16,6 +16,7 @@ from dispatcher.alerts.collected import Batch, Collected, Kind
 from dispatcher.alerts.log_handler import ErrorHandler, innermost
 from dispatcher.alerts.message import message
 from dispatcher.base.clock import Clock
+from dispatcher.base.errors import ListenerError
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Alerts as Settings
 
@@ -63,8 +64,10 @@ class SlackAlerts:
         try:
             yield
         except Exception as crash:
-            error = type(innermost(crash)).__name__
-            log.error("process.failed", error=error)  # noqa: TRY400 - the caller shows the traceback
+            # A start on a taken port is one line for the person who starts it; where nobody looks, Slack tells.
+            if self.settings.slack or not isinstance(crash, ListenerError):
+                error = type(innermost(crash)).__name__
+                log.error("process.failed", error=error)  # noqa: TRY400 - the caller shows the traceback
             raise
         finally:
             running.cancel()

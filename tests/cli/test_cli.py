@@ -285,13 +285,23 @@ async def test_a_database_that_does_not_exist_is_not_waited_for(program: Program
     assert '"nowhere" does not exist' in refused(program.run("deliveries", "list", DISPATCHER_DATABASE_URL=wrong), 1)
 
 
-async def test_a_port_that_is_taken_ends_serve_with_a_sentence(program: Program) -> None:
+async def test_a_port_that_is_taken_ends_serve_with_one_line_before_it_is_an_instance(
+    program: Program, connection: Connection
+) -> None:
+    await connection.execute("CREATE TABLE joined (epoch bigint)")
+    await connection.execute(
+        "CREATE FUNCTION note_joined() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO public.joined VALUES (NEW.epoch); RETURN NULL; END $$"
+    )
+    await connection.execute(
+        "CREATE TRIGGER noted AFTER INSERT ON dispatcher.instances FOR EACH ROW EXECUTE FUNCTION public.note_joined()"
+    )
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        result = program.run("serve", DISPATCHER_HTTP__PORT=port, DISPATCHER_SUPERVISOR__RESTARTS_MAX="0")
-    talk = program_talk(result)
-    assert "listener" in talk
-    assert port in talk
+        port = taken.getsockname()[1]
+        result = program.run("serve", DISPATCHER_HTTP__PORT=str(port))
+    assert result.stderr.decode() == f"error: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert result.returncode == 1
+    assert await connection.fetchval("SELECT count(*) FROM joined") == 0
 
 
 # The demonstration

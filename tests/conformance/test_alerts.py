@@ -108,14 +108,14 @@ async def test_OP_10_an_end_by_an_error_is_told_before_it(program: Program, outb
     assert "part.crashed pipeline" in "".join(texts(slack))
 
 
-async def test_OP_10_a_listener_that_cannot_be_kept_is_told(program: Program, slack: FakeServer) -> None:
+async def test_OP_10_a_port_that_is_taken_is_told(program: Program, slack: FakeServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         program.environment = at(slack) | RARE
-        program.environment |= {"DISPATCHER_SUPERVISOR__RESTARTS_MAX": "0", "DISPATCHER_HTTP__PORT": port}
+        program.environment |= {"DISPATCHER_HTTP__PORT": port}
         ended = await asyncio.to_thread(program.run, "serve")
     assert ended.returncode == 1
-    assert "part.crashed listener: ListenerError at dispatcher/http/server/listener.py:" in "".join(texts(slack))
+    assert "process.failed: ListenerError at dispatcher/http/server/listener.py:" in "".join(texts(slack))
 
 
 async def test_OP_10_alerts_come_and_change_with_a_reload_and_a_faulty_one_is_told(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -177,7 +178,7 @@ async def _sweep(server: uvicorn.Server) -> None:
 
 
 class Listener:
-    """Serves until it is cancelled, then finishes what it has begun. `address` is set once it listens."""
+    """Serves until it is cancelled, then finishes what it has begun. `address` is set once it serves."""
 
     def __init__(self, app: Litestar, settings: Settings, is_staging: Callable[[], bool] = lambda: False) -> None:
         class Ours(Connection):
@@ -196,10 +197,24 @@ class Listener:
             server_header=False,
         )
         self.address: str | None = None
+        self._bound: socket.socket | None = None
+
+    def bind(self) -> None:
+        """Take the address, for `run`. Raises ListenerError where another process has it."""
+        # Not left to uvicorn, which leaves the process when it cannot bind.
+        if self._bound is None:
+            self._bound = _bind(self._settings)
+
+    def release(self) -> None:
+        """Give the address back."""
+        if self._bound is not None:
+            self._bound.close()
+        self._bound = None
 
     async def run(self) -> None:
-        # Bound here: uvicorn leaves the process when it cannot bind.
-        bound = self._bind()
+        """Serve. After a crash the address is taken again."""
+        self.bind()
+        bound = cast("socket.socket", self._bound)
         host, port = bound.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         server = _Server(self._config)
@@ -216,12 +231,15 @@ class Listener:
                 await asyncio.wait((serving,))
             server.force_exit = True
             sweeping.cancel()
-            bound.close()
+            self.release()
 
-    def _bind(self) -> socket.socket:
-        host, port = self._settings.host, self._settings.port
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((host, port), family=family, backlog=self._settings.connections_max)
-        except OSError as refused:
-            raise ListenerError(f"cannot listen on {host}:{port}: {refused.strerror or refused}") from refused
+
+def _bind(settings: Settings) -> socket.socket:
+    host, port = settings.host, settings.port
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=settings.connections_max)
+    except OSError as refused:
+        # A name that cannot be resolved has a number of its own, without words for it here.
+        why = refused.strerror if isinstance(refused, socket.gaierror) else os.strerror(refused.errno or 0)
+        raise ListenerError(f"cannot listen on {host}:{port}: {why}") from refused
