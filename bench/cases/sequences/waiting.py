@@ -11,8 +11,8 @@ from bench.server import Connection, Server
 # Enrolments that wait; `deliveries` of the command line.
 DELIVERIES = 1_000_000
 ROUNDS = 200
-IDLE_SECONDS = 10.0
-QUIET_SECONDS = 3.0
+# Long enough for each chore at its own pace, after half as long for what the start and a million new rows cause.
+IDLE_SECONDS = 30.0
 PAUSES = 5
 PAUSE_SECONDS_MAX = 1.0
 
@@ -35,7 +35,7 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
         seconds = max(1.0, IDLE_SECONDS * min(1.0, deliveries / DELIVERIES))
         async with dispatching(url, **runs.SETTINGS) as process:
             await process.started(connection)
-            await asyncio.sleep(QUIET_SECONDS)
+            await asyncio.sleep(seconds / 2)
             before = process.cpu_seconds() + server.cpu_seconds()
             await asyncio.sleep(seconds)
             idle = (process.cpu_seconds() + server.cpu_seconds() - before) / seconds * 100
