@@ -38,6 +38,7 @@ from dispatcher.features.receipts.providers.providers import configured_provider
 from dispatcher.features.receipts.providers.request import Providers
 from dispatcher.features.runs.trigger_batches import TriggerBatches
 from dispatcher.features.suppressions.unsubscribe_endpoints import unsubscribe_routes
+from dispatcher.gauges import Gauges
 from dispatcher.http.server.listener import Listener, application
 from dispatcher.http.server.routes import ApiRoutes
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
@@ -99,7 +100,7 @@ class App:
             *interface.handlers(),
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
-        self.listener = Listener(routes, config.http, lambda: bool(self.health.staging))
+        self.listener = Listener(routes, config.http, lambda: bool(self.health.staging), self.metrics.answered)
         self._tell_staging()
         self.url = self.direct_url = ""
         self.database: Database
@@ -183,7 +184,9 @@ class App:
         self._recoverer = Recoverer(
             self.database, heartbeat, fingerprints.of_config(self.config), self._current, self._clock, self.metrics
         )
-        self._janitor = Janitor(self.database, self.config.janitor, self._current, self.metrics, CHORES)
+        self._janitor = Janitor(
+            self.database, self.config.janitor, self._current, self.metrics, (*CHORES, Gauges(self.metrics))
+        )
         self._instruct_janitor()
         workers = self._workers = Workers(
             self.database, self.config, self._epoch_number, self._clock, self.metrics, wakeup

@@ -260,6 +260,8 @@ class Pipeline:
             self._metrics.in_lane.labels(*labels).set(state.outstanding)
             self._metrics.marked.labels(*labels).set(self.senders[state.channel].slots.used[state.lane])
         for channel, sender in self.senders.items():
+            is_paused = self.epoch.pauses().stops(channel, sender.terms.pausable)
+            self._metrics.channel_paused.labels(channel).set(is_paused)
             for provider in sender.terms.several:
                 self._measure(channel, provider, paused=sender.is_paused(provider))
 

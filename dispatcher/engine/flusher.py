@@ -84,9 +84,9 @@ class Flusher:
         return await self._database.persist("evidence", lambda: flushes.keep_evidence(self._database, *result))
 
     def _count(self, results: Sequence[Result]) -> None:
-        counts = Counter([(item.channel, type(outcome)) for item, outcome in results])
-        for (channel, kind), count in counts.items():
-            self._metrics.outcomes.labels(channel, _name(kind)).inc(count)
+        counts = Counter([(item.channel, item.tenant_id, type(outcome)) for item, outcome in results])
+        for (channel, tenant, kind), count in counts.items():
+            self._metrics.count_outcomes(channel, tenant, _name(kind), count)
 
 
 def _name(outcome: type[Outcome]) -> str:

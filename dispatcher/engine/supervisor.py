@@ -27,6 +27,8 @@ class Supervisor:
 
     async def supervise(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a part until it returns; a crash is logged, counted, and followed by another start."""
+        # Made before the first crash, which would be no increase otherwise.
+        counted = self._metrics.restarts.labels(part)
         crashes: deque[float] = deque()
         while True:
             try:
@@ -36,7 +38,7 @@ class Supervisor:
                 crashes.append(now)
                 while crashes[0] < now - self._settings.window_seconds:
                     crashes.popleft()
-                self._metrics.restarts.labels(part).inc()
+                counted.inc()
                 log.exception("part.crashed", part=part, crashes=len(crashes), error=_leaves(crash))
                 if len(crashes) > self._settings.restarts_max:
                     raise RestartBudgetSpent(

@@ -21,6 +21,7 @@ OUTSIDE = {
     "dispatcher.channel_opener",
     "dispatcher.commands",
     "dispatcher.endpoints",
+    "dispatcher.gauges",
     "dispatcher.pipeline",
     "dispatcher.reload",
     "dispatcher.workers",

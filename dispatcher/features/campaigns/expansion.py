@@ -1,5 +1,6 @@
 """Expansion and closing of campaign runs, as the worker asks Postgres for them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +16,14 @@ class TakenBack(Struct, frozen=True):
 
     queued: int
     dead: int
+
+
+class Progress(Struct, frozen=True):
+    """The open campaign runs by status, their deliveries by state, and the jobs that wait for their expansion."""
+
+    jobs_waiting: int
+    runs: Mapping[str, int]
+    deliveries: Mapping[str, int]
 
 
 async def close(database: Database, page: int) -> int:
@@ -79,3 +88,11 @@ async def is_wanted(database: Database) -> bool:
 async def some_open(database: Database) -> bool:
     """Whether any run is open."""
     return bool(await database.value(_SQL["open"]))
+
+
+async def progress(database: Database, counted_max: int) -> Progress:
+    """Return what is open, the waiting jobs counted up to a bound."""
+    (row,) = await database.fetch(_SQL["progress"], counted_max)
+    runs = {status: row[status] for status in ("queued", "running")}
+    states = ("intended", "expanded", "sent", "failed", "skipped", "held")
+    return Progress(row["jobs_waiting"], runs, {state: row[state] for state in states})

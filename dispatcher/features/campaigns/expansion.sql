@@ -48,3 +48,13 @@ SELECT EXISTS (SELECT FROM dispatcher.campaign_runs WHERE finished_at IS NULL)
 -- name: open
 -- Whether any run is open.
 SELECT EXISTS (SELECT FROM dispatcher.campaign_runs WHERE finished_at IS NULL);
+
+-- name: progress
+-- The runs that have not ended (a thousand at most) by status, their deliveries by state, and the jobs that are to be expanded,
+-- counted to $1 at most.
+SELECT (SELECT count(*) FROM (SELECT FROM dispatcher.job_queue WHERE status = 'queued' LIMIT $1) AS few) AS jobs_waiting,
+       count(*) FILTER (WHERE r.status = 'queued') AS queued, count(*) FILTER (WHERE r.status = 'running') AS running,
+       coalesce(sum(r.intended), 0)::bigint AS intended, coalesce(sum(r.expanded), 0)::bigint AS expanded,
+       coalesce(sum(r.sent), 0)::bigint AS sent, coalesce(sum(r.failed), 0)::bigint AS failed,
+       coalesce(sum(r.skipped), 0)::bigint AS skipped, coalesce(sum(r.held), 0)::bigint AS held
+  FROM (SELECT * FROM dispatcher.campaign_runs WHERE finished_at IS NULL ORDER BY id LIMIT 1000) AS r;

@@ -31,6 +31,11 @@ async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[
     return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
 
 
+async def counts(database: Database, counted_max: int) -> dict[str, int]:
+    """Return how many there are of each kind, in all workspaces, counted up to a bound."""
+    return {row["kind"]: row["letters"] for row in await database.fetch(_SQL["counts"], counted_max)}
+
+
 async def job_owner(database: Database, job_id: int) -> dict[str, Any] | None:
     """Return the tenant and workspace of a job of a campaign, or None."""
     rows = await database.fetch(_SQL["job_owner"], job_id)

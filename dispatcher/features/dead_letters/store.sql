@@ -33,6 +33,15 @@ SELECT q.id FROM dispatcher.job_queue q JOIN dispatcher.campaign_runs r ON r.id 
                       AND position(lower($9) IN lower(s.error)) > 0))
  ORDER BY q.id DESC LIMIT $2;
 
+-- name: counts
+-- How many there are of each kind, counted to $1 at most.
+SELECT 'run' AS kind, count(*) AS letters FROM (SELECT FROM dispatcher.runs WHERE dead LIMIT $1) AS few
+UNION ALL
+SELECT 'delivery', count(*) FROM (SELECT FROM dispatcher.dead_deliveries WHERE discarded_at IS NULL LIMIT $1) AS few
+UNION ALL
+SELECT 'job', count(*)
+  FROM (SELECT FROM dispatcher.job_queue WHERE failed > 0 AND discarded_at IS NULL LIMIT $1) AS few;
+
 -- name: rows
 -- Those of these ids that are dead letters of kind $1, newest first.
 SELECT kind, id, tenant_id, workspace_id, name, node, channel, recipient, idempotency_key, error, created_at, failed_at, retries

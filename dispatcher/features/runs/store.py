@@ -12,6 +12,7 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.refusals import refusal, refusals
 from dispatcher.db.statements import statements
+from dispatcher.engine.rules.life import Lane
 from dispatcher.features.runs.models import Entry, Progress, Run, RunAttempt, RunQuery, Triggered, Visit, WholeRun
 from dispatcher.features.workflows.store import steps
 from dispatcher.plans.plan import decode as decode_plan
@@ -22,6 +23,14 @@ _cursor = msgspec.json.Decoder(dict[str, Visit]).decode
 Verb = Literal["pause", "resume", "cancel", "replay"]
 # The JSON fields of a log entry.
 _JSON = {"context", "added"}
+
+
+class DueRuns(Struct, frozen=True):
+    """The runs of a lane that a walker is to take up, and how late the oldest is."""
+
+    lane: Lane
+    runs: int
+    age_seconds: float
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
@@ -178,6 +187,12 @@ async def progress(database: Database, run_id: int, first: int, count: int) -> P
 async def _counts(database: Database, run_id: int) -> dict[str, dict[str, int]]:
     rows = [dict(row) for row in await database.fetch(_SQL["counts"], run_id)]
     return {row.pop("node"): row for row in rows}
+
+
+async def due(database: Database, counted_max: int) -> list[DueRuns]:
+    """Return what is due in each lane, counted up to a bound."""
+    rows = await database.fetch(_SQL["due"], counted_max)
+    return [DueRuns(Lane(row["lane"]), row["runs"], row["age_seconds"]) for row in rows]
 
 
 async def act(database: Database, verb: Verb, run_id: int, reason: str, actor: str) -> str:

@@ -111,3 +111,15 @@ SELECT dispatcher.replay_run(id, $2, tenant_id, workspace_id, $3) FROM dispatche
 -- name: signal
 -- Send an event to a run. Raises what is wrong with the call.
 SELECT dispatcher.signal_run(id, $2, $3::jsonb, tenant_id, workspace_id, $4) FROM dispatcher.runs WHERE id = $1;
+
+-- name: due
+-- How many runs a walker is to take up in each lane, woken ones among them, counted to $1 at most; how late the oldest is that was
+-- due by its time.
+SELECT l.lane, least(due.runs + woken.runs, $1) AS runs,
+       coalesce(extract(epoch FROM statement_timestamp() - due.oldest), 0)::float8 AS age_seconds
+  FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS l (lane),
+       LATERAL (SELECT count(*) AS runs, min(available_at) AS oldest FROM (
+                 SELECT r.available_at FROM dispatcher.runs r
+                  WHERE r.lane = l.lane AND r.available_at <= statement_timestamp()
+                  ORDER BY r.available_at LIMIT $1) AS few) AS due,
+       LATERAL (SELECT count(*) AS runs FROM (SELECT FROM dispatcher.wakes w WHERE w.lane = l.lane LIMIT $1) AS few) AS woken;

@@ -85,6 +85,10 @@ def application(
     )
 
 
+# Told of each answer: its status, and the seconds until it began.
+Answered = Callable[[int, float], None]
+
+
 class Gate:
     """Serves so many requests at a time, and closes a connection with an unread body."""
 
@@ -93,10 +97,12 @@ class Gate:
         app: ASGI3Application,
         requests_max: int = REQUESTS_AT_ONCE_MAX,
         is_staging: Callable[[], bool] = lambda: False,
+        answered: Answered = lambda _status, _seconds: None,
     ) -> None:
         self._app = app
         self._requests_max = requests_max
         self._is_staging = is_staging
+        self._answered = answered
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
@@ -104,6 +110,8 @@ class Gate:
             raise RuntimeError(f"{scope['type']} is not served here")
         if self._is_staging():
             send = _saying_staging(send)
+        if scope["path"] not in PROBES:
+            send = _counting(send, self._answered)
         if self._under_way >= self._requests_max and scope["path"] not in PROBES:
             await _send_crowded(send)
             return
@@ -114,6 +122,18 @@ class Gate:
             await self._app(scope, receive, send)
         finally:
             self._under_way -= 1
+
+
+def _counting(send: ASGISendCallable, answered: Answered) -> ASGISendCallable:
+    """Tell of the answer as it begins: its end may be a watcher's, hours later."""
+    began = time.monotonic()
+
+    async def sending(message: ASGISendEvent) -> None:
+        if message["type"] == "http.response.start":
+            answered(message["status"], time.monotonic() - began)
+        await send(message)
+
+    return sending
 
 
 def _saying_staging(send: ASGISendCallable) -> ASGISendCallable:
@@ -180,14 +200,20 @@ async def _sweep(server: uvicorn.Server) -> None:
 class Listener:
     """Serves until it is cancelled, then finishes what it has begun. `address` is set once it serves."""
 
-    def __init__(self, app: Litestar, settings: Settings, is_staging: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        app: Litestar,
+        settings: Settings,
+        is_staging: Callable[[], bool] = lambda: False,
+        answered: Answered = lambda _status, _seconds: None,
+    ) -> None:
         class Ours(Connection):
             head_seconds_max = settings.head_seconds_max
             connections_max = settings.connections_max
 
         self._settings = settings
         self._config = uvicorn.Config(
-            Gate(cast("ASGI3Application", corrected(app)), is_staging=is_staging),
+            Gate(cast("ASGI3Application", corrected(app)), is_staging=is_staging, answered=answered),
             http=Ours,
             ws="none",
             log_config=None,

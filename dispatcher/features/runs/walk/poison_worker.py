@@ -44,9 +44,9 @@ class PoisonWorker:
     async def _work(self) -> None:
         while await enrolments.free(self._database) == enrolments.PAGE:
             self._crashed()
-        for run_id in await walking.fail_poison(self._database, CRASHES_MAX):
-            log.error("run.poison", run_id=run_id)
-            self._metrics.runs.labels("failed").inc()
+        for run in await walking.fail_poison(self._database, CRASHES_MAX):
+            log.error("run.poison", run_id=run.id)
+            self._metrics.count_run("failed", is_enrolment=run.is_enrolment)
         crashed = await walking.count_crashes_of_gone_instances(self._database)
         if crashed:
             log.warning("walk.died", runs=len(crashed))

@@ -87,6 +87,13 @@ def _ids(rows: Iterable[Row]) -> list[int]:
     return [row["id"] for row in rows]
 
 
+class Buried(Struct, frozen=True):
+    """A run that was made a dead letter."""
+
+    id: int
+    is_enrolment: bool
+
+
 async def take(connection: Connection, argument: object, statement: str) -> Sequence[Row]:
     """Lock a single run, as a statement says, for as long as the transaction lasts."""
     rows: Sequence[Row] = await connection.fetch(_SQL[statement], argument)
@@ -143,14 +150,14 @@ async def count_crashes_of_gone_instances(database: Database) -> list[int]:
     return await count_crashes(database, _ids(await database.fetch(_SQL["walks_of_gone_instances"])))
 
 
-async def refuse(database: Database, epoch: int, error: str) -> list[int]:
-    """Make a dead letter of the one run that was taken up; return its id."""
-    return _ids(await database.fetch(_SQL["refuse"], epoch, error))
+async def refuse(database: Database, epoch: int, error: str) -> list[Buried]:
+    """Make a dead letter of the one run that was taken up; return it."""
+    return [Buried(*row) for row in await database.fetch(_SQL["refuse"], epoch, error)]
 
 
-async def fail_poison(database: Database, crashes_max: int) -> list[int]:
-    """Make dead letters of runs that crashed their walker too often; return their ids."""
-    return _ids(await database.fetch(_SQL["fail_poison"], crashes_max))
+async def fail_poison(database: Database, crashes_max: int) -> list[Buried]:
+    """Make dead letters of runs that crashed their walker too often; return them."""
+    return [Buried(*row) for row in await database.fetch(_SQL["fail_poison"], crashes_max)]
 
 
 async def delete_orphaned_wakes(database: Database) -> None:

@@ -121,10 +121,10 @@ RETURNING r.id;
 WITH ended AS (
     DELETE FROM dispatcher.walks WHERE epoch = $1 RETURNING run_ids
 ), at_fault AS (
-    SELECT r.id FROM ended e JOIN dispatcher.runs r ON r.id = ANY (e.run_ids)
+    SELECT r.id, r.contact_id IS NOT NULL AS is_enrolment FROM ended e JOIN dispatcher.runs r ON r.id = ANY (e.run_ids)
      WHERE r.finished_at IS NULL AND r.status <> 'paused' FOR UPDATE OF r
 )
-SELECT f.id FROM at_fault f, dispatcher.bury_run(f.id, $2, 'walk');
+SELECT f.id, f.is_enrolment FROM at_fault f, dispatcher.bury_run(f.id, $2, 'walk');
 
 -- name: delete_orphaned_wakes
 -- Wakes of runs that will not be walked: they are gone, or have ended as poison.
@@ -137,7 +137,7 @@ WITH poison AS (
     SELECT id FROM dispatcher.runs WHERE takes > 0 AND takes >= $1 AND available_at <= statement_timestamp()
      ORDER BY id FOR UPDATE SKIP LOCKED
 )
-SELECT p.id
+SELECT p.id, r.contact_id IS NOT NULL AS is_enrolment
   FROM poison p JOIN dispatcher.runs r ON r.id = p.id,
        dispatcher.bury_run(p.id, 'poison: it was taken up ' || r.takes || ' times, and whoever did has died', 'poison');
 

@@ -117,6 +117,7 @@ class Walker:
         # Set when `run` has returned.
         self.ended = asyncio.Event()
         self._plans: OrderedDict[int, Walkable] = OrderedDict()
+        self._clock = clock
         self._idling = Idling(database, clock)
 
     async def run(self) -> None:
@@ -169,7 +170,7 @@ class Walker:
 
     async def _settle(self) -> Walked:
         settled = await settling.settle(self._database, self.settings.batch_max)
-        self._metrics.runs.labels("completed").inc(settled.completed)
+        self._metrics.count_run("completed", settled.completed, is_enrolment=True)
         return Walked(settled.runs, 0)
 
     async def _take_slow(self, connection: Connection) -> Sequence[Row]:
@@ -207,14 +208,15 @@ class Walker:
             await self._database.persist("walk", lambda: walking.count_own_crash(self._database, epoch))
             return
         words = f"data: {words}"
-        for _ in await self._database.persist("walk", lambda: walking.refuse(self._database, epoch, words)):
-            self._metrics.runs.labels("failed").inc()
+        for run in await self._database.persist("walk", lambda: walking.refuse(self._database, epoch, words)):
+            self._metrics.count_run("failed", is_enrolment=run.is_enrolment)
 
     async def _transaction(self, epoch: int, take: Take, noted: list[int], *, alone: bool) -> Walked:
         async with self._database.transaction() as connection:
             rows = await take(connection)
             if not rows:
                 return Walked(0, 0)
+            began = self._clock.monotonic()
             noted += [row["id"] for row in rows]
             # Committed before the walk: a run that kills its walker is found by what it leaves here.
             died = await walking.record_walk(self._database, epoch, noted)
@@ -240,6 +242,8 @@ class Walker:
                 fault_points.passing("walk.before_commit")
         if fault_points.ARMED:
             fault_points.passing("walk.committed")
+        self._metrics.walk_seconds.observe(self._clock.monotonic() - began)
+        self._metrics.walk_size.observe(len(rows))
         self._count(walked)
         return Walked(len(rows), sum(len(one.order.recipients) for one in frozen))
 
@@ -384,6 +388,6 @@ class Walker:
             self._slow_versions.discard(forgotten)
 
     def _count(self, walked: Sequence[tuple[Taken, Advance]]) -> None:
-        for _, came in walked:
+        for taken, came in walked:
             if came.status in ("completed", "failed"):
-                self._metrics.runs.labels(came.status).inc()
+                self._metrics.count_run(came.status, is_enrolment=taken.run.contact_id is not None)
