@@ -13,6 +13,7 @@ import structlog
 
 from dispatcher.base.errors import ConfigError, DatabaseUnavailable, Fault, UnsafeDatabase
 from dispatcher.config.settings import Database as Settings
+from dispatcher.db.array_types import set_array_types
 from dispatcher.db.failover import FailoverWatch
 from dispatcher.db.renaming import CONNECTION
 from dispatcher.db.statements import statements
@@ -128,6 +129,7 @@ class Database:
 
     async def _admit(self, connection: Any) -> None:  # noqa: ANN401 - the pool's connection carries no types of ours
         await set_timestamp_codec(connection)
+        set_array_types(connection)
         if self._settings.pooler_prepares:
             await _require_kept_statements(connection)
         await self.failover.admit(connection)
