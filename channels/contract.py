@@ -10,7 +10,8 @@ A channel MUST
  5. never retry a call by itself and never let a client library do it; but where the answer was lost it may ask with the
     same bytes under the same key, of a provider that de-duplicates by it, while the licence holds;
  6. send the same bytes for the same delivery and attempt number: nothing random, no clock, but for the time of the call
-    where the protocol has that signed, or counts from it how long the message may wait;
+    where the protocol has that signed, or counts from it how long the message may wait. (`traceparent` goes into a
+    header of its own, and only to servers of the operator's);
  7. pass `idempotency_key` to a provider that honours one, and say with `idempotency_key_seconds` for how long it does
     (or with `keyed_recipients` which recipients do, each for itself);
     `Refused` then speaks for every earlier call with that key too: from the second attempt on, a refusal that does not
@@ -63,6 +64,8 @@ class Envelope(Struct, frozen=True, gc=False):
     dated: int = 0
     # When it expires, in seconds since 1970; 0: never.
     expires_at: float = 0.0
+    # The W3C traceparent for a call to a server of the operator's own. Each attempt may have another one.
+    traceparent: str | None = None
 
 
 class Accepted(Struct, frozen=True, gc=False):

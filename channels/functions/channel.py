@@ -8,7 +8,7 @@ from aiohttp.abc import AbstractResolver
 from channels.contract import Envelope, Verdict
 from channels.functions import answers
 from channels.shared.web.client import Answer, Bounds, Call, Lost, delivery_key
-from channels.shared.web.post_channel import KEEP_SECONDS, PostChannel, Unsendable, encoded
+from channels.shared.web.post_channel import KEEP_SECONDS, PostChannel, Unsendable, encoded, trace_headers
 from channels.targets import FunctionTarget
 
 # The largest request. Larger data belong where the function can fetch them.
@@ -35,6 +35,7 @@ class Functions(PostChannel[FunctionTarget]):
         headers = {"Idempotency-Key": delivery_key(envelope)}
         if target.token:
             headers["Authorization"] = f"Bearer {target.token}"
+        headers |= trace_headers(envelope)
         body, seconds = body_of(envelope), seconds_of(envelope, target.timeout_seconds)
         return Call([envelope], target.url, headers, body, seconds)
 

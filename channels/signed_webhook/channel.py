@@ -10,7 +10,7 @@ from channels.shared.web.answers import is_redirect
 from channels.shared.web.client import Answer, Bounds, Call, delivery_key
 from channels.shared.web.guard import guard_of
 from channels.shared.web.host_channel import UNCHECKED_SECONDS, Host, HostChannel
-from channels.shared.web.post_channel import KEEP_SECONDS
+from channels.shared.web.post_channel import KEEP_SECONDS, trace_headers
 from channels.signed_webhook import answers
 from channels.signed_webhook.body import body_of
 from channels.signed_webhook.form import Form
@@ -48,6 +48,7 @@ class SignedWebhook(HostChannel):
         headers = {**signing.headers(delivery_key(envelope), int(self._clock()), body, self._secrets)}
         if self._options.authorization:
             headers["Authorization"] = self._options.authorization
+        headers |= trace_headers(envelope)
         return Call([envelope], target.url, headers, body, self._options.timeout_seconds)
 
     def verdict(self, envelope: Envelope, answer: Answer) -> Verdict:

@@ -91,23 +91,23 @@ class Client(AnyClient):
         """Close all connections; the client cannot be used again."""
         await self._transport.aclose()
 
-    async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered:
+    async def _trigger(self, workflow: str, data: bytes, key: str | None, traceparent: str | None) -> Triggered:
         body: dict[str, Any] = {"input": Raw(data)}
         if key is not None:
             body["idempotency_key"] = key
-        return (await self._post(f"/workflows/{segment(workflow)}/triggers", body)).read(Triggered)
+        return (await self._post(f"/workflows/{segment(workflow)}/triggers", body, traceparent)).read(Triggered)
 
     async def _deploy(self, campaign: str, scheduled_for: datetime | None, key: str | None) -> Deployed:
         said = {"scheduled_for": scheduled_for, "idempotency_key": key}
         body = {name: value for name, value in said.items() if value is not None}
         return (await self._post(f"/campaigns/{segment(campaign)}/deploy", body)).read(Deployed)
 
-    async def _send(self, message: bytes) -> Sent:
-        return (await self._post("/deliveries", message)).read(Sent)
+    async def _send(self, message: bytes, traceparent: str | None) -> Sent:
+        return (await self._post("/deliveries", message, traceparent)).read(Sent)
 
-    async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]:
+    async def _send_all(self, messages: Sequence[bytes], traceparent: str | None) -> list[Sent]:
         body = b'{"deliveries":[' + b",".join(messages) + b"]}"
-        return (await self._post("/deliveries/batch", body)).read(_SentMany).deliveries
+        return (await self._post("/deliveries/batch", body, traceparent)).read(_SentMany).deliveries
 
     async def enrol(self, sequence: str, contact: int | str) -> Enrolled:
         """Enrol a contact."""
@@ -119,8 +119,9 @@ class Client(AnyClient):
         reply = await self._post("/contact-events", {"event": event, "contactId": contact})
         return reply.read(_Cancelled).cancelled
 
-    async def _notify(self, events: bytes, count: int) -> list[list[Decision]]:
-        found = (await self._post("/events/batch", b'{"events":' + events + b"}")).read(_NotifiedMany).events
+    async def _notify(self, events: bytes, count: int, traceparent: str | None) -> list[list[Decision]]:
+        reply = await self._post("/events/batch", b'{"events":' + events + b"}", traceparent)
+        found = reply.read(_NotifiedMany).events
         if len(found) != count:
             raise Unexpected(f"{count} events were told, and {len(found)} answered")
         return [one.decisions for one in found]
@@ -157,5 +158,5 @@ class Client(AnyClient):
         else:
             await self._post("/deliveries/cancel", {"idempotency_key": delivery, "reason": reason})
 
-    async def _post(self, path: str, body: Any) -> Reply:  # noqa: ANN401 - whatever JSON can say
-        return await self._transport.ask("POST", path, body=body)
+    async def _post(self, path: str, body: Any, traceparent: str | None = None) -> Reply:  # noqa: ANN401 - any JSON
+        return await self._transport.ask("POST", path, body=body, traceparent=traceparent)

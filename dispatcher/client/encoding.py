@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.base.errors import Fault
+from dispatcher.base.values import traceparent
 from dispatcher.client.errors import Refused
 
 # A Decimal is a number with all its digits.
@@ -43,6 +44,13 @@ def _has_nonfinite(value: object) -> bool:
             return any(map(_has_nonfinite, value))
         case _:
             return False
+
+
+def checked(given: str | None) -> str | None:
+    """Return a traceparent. Raises Refused: over HTTP a malformed one could be another header."""
+    if given is not None and not traceparent.is_traceparent(given):
+        raise refused([Fault("$.traceparent", traceparent.WORDS)])
+    return given
 
 
 def refused(faults: Sequence[Fault]) -> Refused:

@@ -67,28 +67,28 @@ class TransactionClient(AnyClient):
         self._actor = actor
         self._seconds = timeout
 
-    async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered:
-        (row,) = await self._fetch("trigger", workflow, data.decode(), key, *self._where, self._actor)
+    async def _trigger(self, workflow: str, data: bytes, key: str | None, traceparent: str | None) -> Triggered:
+        (row,) = await self._fetch("trigger", workflow, data.decode(), key, *self._where, self._actor, traceparent)
         return msgspec.convert(row, Triggered)
 
     async def _deploy(self, campaign: str, scheduled_for: datetime | None, key: str | None) -> Deployed:
         (row,) = await self._fetch("deploy", campaign, scheduled_for, key, *self._where, self._actor)
         return msgspec.convert(row, Deployed)
 
-    async def _send(self, message: bytes) -> Sent:
-        return (await self._insert([message]))[0]
+    async def _send(self, message: bytes, traceparent: str | None) -> Sent:
+        return (await self._insert([message], traceparent))[0]
 
-    async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]:
+    async def _send_all(self, messages: Sequence[bytes], traceparent: str | None) -> list[Sent]:
         try:
-            return await self._insert(messages)
+            return await self._insert(messages, traceparent)
         except Refused as first:
             # Postgres stops at the first of them.
             async with self._rolled_back():
                 faults = await self._faults(messages)
             raise refused(faults) if faults else first from None
 
-    async def _insert(self, messages: Sequence[bytes]) -> list[Sent]:
-        rows = await self._fetch("send", (b"[" + b",".join(messages) + b"]").decode(), *self._where)
+    async def _insert(self, messages: Sequence[bytes], traceparent: str | None = None) -> list[Sent]:
+        rows = await self._fetch("send", (b"[" + b",".join(messages) + b"]").decode(), *self._where, traceparent)
         return msgspec.convert(rows, list[Sent])
 
     async def _faults(self, messages: Sequence[bytes]) -> list[Fault]:
@@ -112,9 +112,9 @@ class TransactionClient(AnyClient):
         """Tell of an event of a contact."""
         return int(await self._value("contact_event", event, *_contact(contact), *self._where, self._actor))
 
-    async def _notify(self, events: bytes, count: int) -> list[list[Decision]]:
+    async def _notify(self, events: bytes, count: int, traceparent: str | None) -> list[list[Decision]]:
         answers: list[list[Decision]] = [[] for _ in range(count)]
-        for row in await self._fetch("notify", events.decode(), *self._where):
+        for row in await self._fetch("notify", events.decode(), *self._where, traceparent):
             facts = row | {"steps": msgspec.json.decode(row["steps"])}
             answers[facts.pop("place") - 1].append(msgspec.convert(facts, Decision))
         return answers

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, overload
 
 from dispatcher.base.errors import Fault
 from dispatcher.client.answers import Delivery, Deployed, Enrolled, Message, Run, Sent, Triggered
-from dispatcher.client.encoding import json_of, refused
+from dispatcher.client.encoding import checked, json_of, refused
 from dispatcher.client.events import EVENTS_MAX, Decision, Event, Fallbacks, encoded_events, run_fallbacks
 from dispatcher.client.messages import encoded
 from dispatcher.client.waiting import OnProgress, wait
@@ -23,13 +23,19 @@ class AnyClient(ABC):
     _patient: ClassVar[bool]
 
     async def trigger(
-        self, workflow: str, data: Mapping[str, Any] | None = None, *, key: str | None = None
+        self,
+        workflow: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        traceparent: str | None = None,
     ) -> Triggered:
         """Start a run of a workflow; raises Refused with everything that is missing.
 
-        The key starts one run: a repeated trigger with it answers the first run, as a duplicate.
+        The key starts one run: a repeated trigger with it answers the first run, as a duplicate. With a `traceparent`
+        (W3C) its calls belong to that trace.
         """
-        return await self._trigger(workflow, json_of({} if data is None else data), key)
+        return await self._trigger(workflow, json_of({} if data is None else data), key, checked(traceparent))
 
     async def deploy_campaign(
         self, campaign: str, *, scheduled_for: datetime | None = None, key: str | None = None
@@ -43,36 +49,45 @@ class AnyClient(ABC):
         return await self._deploy(campaign, scheduled_for, key)
 
     @overload
-    async def send(self, messages: Message) -> Sent: ...
+    async def send(self, messages: Message, *, traceparent: str | None = None) -> Sent: ...
     @overload
-    async def send(self, messages: Sequence[Message]) -> list[Sent]: ...
-    async def send(self, messages: Message | Sequence[Message]) -> Sent | list[Sent]:
-        """Send one message, or many: all of them, or none and Refused with the faults of all."""
+    async def send(self, messages: Sequence[Message], *, traceparent: str | None = None) -> list[Sent]: ...
+    async def send(self, messages: Message | Sequence[Message], *, traceparent: str | None = None) -> Sent | list[Sent]:
+        """Send one message, or many: all of them, or none and Refused with the faults of all.
+
+        With a `traceparent` (W3C) their calls belong to that trace.
+        """
+        trace = checked(traceparent)
         if isinstance(messages, Message):
-            return await self._send(*encoded([messages]))
-        return await self._send_all(encoded(messages))
+            (line,) = encoded([messages])
+            return await self._send(line, trace)
+        return await self._send_all(encoded(messages), trace)
 
     @overload
-    async def notify(self, events: Event, *, fallbacks: Fallbacks | None = None) -> list[Decision]: ...
-    @overload
-    async def notify(self, events: Sequence[Event]) -> list[list[Decision]]: ...
     async def notify(
-        self, events: Event | Sequence[Event], *, fallbacks: Fallbacks | None = None
+        self, events: Event, *, fallbacks: Fallbacks | None = None, traceparent: str | None = None
+    ) -> list[Decision]: ...
+    @overload
+    async def notify(self, events: Sequence[Event], *, traceparent: str | None = None) -> list[list[Decision]]: ...
+    async def notify(
+        self, events: Event | Sequence[Event], *, fallbacks: Fallbacks | None = None, traceparent: str | None = None
     ) -> list[Decision] | list[list[Decision]]:
         """Tell an event, or many: all of them, or none and Refused with the faults of all.
 
         `fallbacks` are functions by (channel, audience). Where the answer says that the caller falls back, its function
         runs, at most once per event, and what became of it is noted: one that raises has failed, and the others run.
         If the caller dies between the commit and the function, the repeat says `duplicate`, and it never runs. Inside
-        a transaction fallbacks are a Conflict: call `run_fallbacks` when it is committed.
+        a transaction fallbacks are a Conflict: call `run_fallbacks` when it is committed. With a `traceparent` (W3C)
+        the calls of its messages belong to that trace.
         """
+        trace = checked(traceparent)
         if not isinstance(events, Event):
             if not 1 <= len(events) <= EVENTS_MAX:
                 raise refused([Fault("$.events", f"expected 1 to {EVENTS_MAX} of them, got {len(events)}")])
-            return await self._notify(encoded_events(events), len(events))
+            return await self._notify(encoded_events(events), len(events), trace)
         if fallbacks:
             self._check_fallbacks()
-        (decisions,) = await self._notify(encoded_events([events]), 1)
+        (decisions,) = await self._notify(encoded_events([events]), 1, trace)
         return await self.run_fallbacks(decisions, fallbacks) if fallbacks else decisions
 
     async def run_fallbacks(self, decisions: Sequence[Decision], fallbacks: Fallbacks) -> list[Decision]:
@@ -135,22 +150,22 @@ class AnyClient(ABC):
         """Raise Conflict where what falls back may still be rolled back."""
 
     @abstractmethod
-    async def _notify(self, events: bytes, count: int) -> list[list[Decision]]: ...
+    async def _notify(self, events: bytes, count: int, traceparent: str | None) -> list[list[Decision]]: ...
 
     @abstractmethod
     async def _note_fallback(self, decision: Decision, outcome: str, error: str | None) -> None: ...
 
     @abstractmethod
-    async def _trigger(self, workflow: str, data: bytes, key: str | None) -> Triggered: ...
+    async def _trigger(self, workflow: str, data: bytes, key: str | None, traceparent: str | None) -> Triggered: ...
 
     @abstractmethod
     async def _deploy(self, campaign: str, scheduled_for: datetime | None, key: str | None) -> Deployed: ...
 
     @abstractmethod
-    async def _send(self, message: bytes) -> Sent: ...
+    async def _send(self, message: bytes, traceparent: str | None) -> Sent: ...
 
     @abstractmethod
-    async def _send_all(self, messages: Sequence[bytes]) -> list[Sent]: ...
+    async def _send_all(self, messages: Sequence[bytes], traceparent: str | None) -> list[Sent]: ...
 
     @abstractmethod
     async def _signal(self, run: int, event: str, data: bytes) -> None: ...

@@ -117,6 +117,7 @@ class Transport:
         query: Query | None = None,
         body: Any = None,  # noqa: ANN401 - whatever JSON can say
         keyed: bool = True,
+        traceparent: str | None = None,
     ) -> Reply:
         """Return the answer to a request, or raise a ClientError.
 
@@ -127,6 +128,8 @@ class Transport:
         headers = dict(self._headers)
         if method == "POST" and keyed:
             headers["Idempotency-Key"] = uuid4().hex
+        if traceparent is not None:
+            headers["traceparent"] = traceparent
         content = None
         if isinstance(body, Octets):
             content = body.content

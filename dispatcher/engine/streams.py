@@ -50,7 +50,8 @@ class Rendered(Struct, frozen=True, gc=False):
         item = self.item
         place = item.tenant_id, item.workspace_id
         to = item.idempotency_key, item.channel, item.recipient
-        return Envelope(licence, item.id, *place, *to, self.parts, self.options, attempt, item.dated, item.expires_at)
+        when = item.dated, item.expires_at
+        return Envelope(licence, item.id, *place, *to, self.parts, self.options, attempt, *when, item.traceparent)
 
 
 class Pipe(Struct, frozen=True):

@@ -63,6 +63,8 @@ class Call(Struct, frozen=True):
     if_match: str | None
     # The name of a local operator.
     operator: str = ""
+    # The traceparent of a request to an endpoint that is `traced`.
+    traceparent: str | None = None
 
     @property
     def key(self) -> Key:
@@ -157,6 +159,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     schemas: Mapping[str, Any] = {}
     # Whether it is a POST that changes nothing, and needs no Idempotency-Key.
     looks: bool = False
+    # Whether what it writes carries the traceparent of its request.
+    traced: bool = False
     # Whether operators may use an id of another workspace in its path.
     elsewhere: bool = False
 

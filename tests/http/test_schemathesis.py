@@ -145,6 +145,8 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
     "deactivateWorkflow": {"path.name": OTHER_WORKFLOW},
     "deleteWorkflow": {"path.name": OTHER_WORKFLOW},
 }
+# Headers that it makes up have letters and digits only, whatever their pattern.
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 _HEAD = """
 headers = { Authorization = "Bearer ${DISPATCHER_KEY}" }
 continue-on-failure = true
@@ -166,7 +168,8 @@ def _settings() -> str:
             *([CHANGED] if one.heeds_if_match else ()),
         ]
         statuses = ["2xx", "401", "403", "404", "409", "429", "503", *map(str, more)]
-        known = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in KNOWN.get(name, {}).items())
+        told = {**KNOWN.get(name, {}), **({"header.traceparent": TRACEPARENT} if one.traced else {})}
+        known = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in told.items())
         table = f"""
 parameters = {{ {known} }}
 checks = {{ positive_data_acceptance = {{ expected-statuses = {json.dumps(statuses)} }} }}

@@ -99,6 +99,11 @@ class PostChannel(BaseChannel, Generic[TargetT]):
         return Client(guard, self.bounds(target), self._resolver() if self._resolver else None)
 
 
+def trace_headers(envelope: Envelope) -> Mapping[str, str]:
+    """Return the header by which a server of the operator's goes on with the trace of a delivery."""
+    return {} if envelope.traceparent is None else {"traceparent": envelope.traceparent}
+
+
 def encoded(text: str, name: str) -> bytes:
     try:
         return text.encode()

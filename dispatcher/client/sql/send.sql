@@ -8,5 +8,5 @@ SELECT written.delivery_id AS id, asked.idempotency_key, written.duplicate
                    scheduled_for, expires_at, max_attempts, topic, place),
        LATERAL dispatcher.enqueue_delivery(asked.channel, asked.recipient, asked.idempotency_key, asked.template,
            asked.template_name, asked.variables, asked.options, asked.lane, asked.scheduled_for, asked.expires_at,
-           asked.max_attempts, asked.locale, asked.topic, $2, $3) AS written
+           asked.max_attempts, asked.locale, asked.topic, $2, $3, $4) AS written
  ORDER BY asked.place;

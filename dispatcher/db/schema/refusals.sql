@@ -44,6 +44,15 @@ BEGIN
     RETURN faults;
 END $$;
 
+-- What is wrong with the traceparent of a caller. Its form is that of base/values/traceparent.py.
+CREATE FUNCTION dispatcher.traceparent_faults(p_traceparent text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN p_traceparent !~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' THEN
+               dispatcher.fault('$.traceparent',
+                   'expected a W3C traceparent, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01')
+           ELSE '[]' END
+$$;
+
 REVOKE ALL ON FUNCTION dispatcher.refuse, dispatcher.fault, dispatcher.faults_in_words,
-    dispatcher.object_faults FROM PUBLIC;
+    dispatcher.object_faults, dispatcher.traceparent_faults FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.refuse TO dispatcher_tenant;

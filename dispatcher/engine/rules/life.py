@@ -96,6 +96,8 @@ class Claimed(Struct, frozen=True, gc=False):
     lane: Lane
     # In seconds since 1970; 0: never.
     expires_at: float = 0.0
+    # The W3C traceparent that its call carries.
+    traceparent: str | None = None
 
 
 class Succeeded(Struct, frozen=True, gc=False):

@@ -58,6 +58,7 @@ CREATE TABLE dispatcher.deliveries (
     node             text,
     ended            text,
     sequence_id      bigint,
+    traceparent      text,
     CONSTRAINT deliveries_key UNIQUE (tenant_id, workspace_id, idempotency_key),
     CONSTRAINT deliveries_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 255),
     CONSTRAINT deliveries_tenant_named
@@ -74,6 +75,8 @@ CREATE TABLE dispatcher.deliveries (
     CONSTRAINT deliveries_topic_name CHECK (topic ~ '^[a-z0-9][a-z0-9._-]{0,63}$'),
     CONSTRAINT deliveries_node_is_of_a_run CHECK (node IS NULL OR run_id IS NOT NULL),
     CONSTRAINT deliveries_contact_is_of_a_run CHECK (contact_id IS NULL OR run_id IS NOT NULL),
+    CONSTRAINT deliveries_traceparent_form
+        CHECK (traceparent ~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$'),
     CONSTRAINT deliveries_ended_with_reason
         CHECK (ended IS NULL OR (ended ~ '^(skipped|failed): .' AND contact_id IS NOT NULL))
 );
@@ -90,6 +93,7 @@ COMMENT ON COLUMN dispatcher.deliveries.node IS 'the node of its run that has or
 COMMENT ON COLUMN dispatcher.deliveries.contact_id IS
     'whom it is for; with a job_id it is an item of that job, which waits for its end. 0: of a test';
 COMMENT ON COLUMN dispatcher.deliveries.sequence_id IS 'the sequence whose step it is; a pause of that stops it';
+COMMENT ON COLUMN dispatcher.deliveries.traceparent IS 'the trace of whoever wrote it (W3C): its call goes on with that';
 COMMENT ON COLUMN dispatcher.deliveries.ended IS 'it is written as ended, with this status and reason, and never sent';
 CREATE INDEX deliveries_of_run ON dispatcher.deliveries (run_id, node) WHERE run_id IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.deliveries');

@@ -8,7 +8,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.run_id, d.job_id, d.channel, d.lane,
        d.template, d.variables, d.options, d.idempotency_key,
        s.status, (s.status = 'skipped') AS skipped, s.attempt AS attempts, d.max_attempts,
        s.run_at, d.scheduled_for, d.expires_at, s.provider_message_id, s.error, d.created_at, s.finished_at,
-       d.template_name, d.template_version, d.locale
+       d.template_name, d.template_version, d.locale, d.traceparent
   FROM dispatcher.deliveries d JOIN dispatcher.delivery_state s USING (id);
 COMMENT ON VIEW dispatcher.channel_outbox IS
     'The outbox as its contract has it. A duplicate key raises 23505; ON CONFLICT works on dispatcher.deliveries.';
@@ -44,10 +44,10 @@ BEGIN
     NEW.scheduled_for := coalesce(NEW.scheduled_for, NEW.run_at, now());
     INSERT INTO dispatcher.deliveries (id, tenant_id, workspace_id, run_id, job_id, channel, lane, recipient, template,
         variables, options, idempotency_key, max_attempts, scheduled_for, expires_at, created_at, template_name,
-        template_version, locale)
+        template_version, locale, traceparent)
     VALUES (NEW.id, NEW.tenant_id, NEW.workspace_id, NEW.run_id, NEW.job_id, NEW.channel, NEW.lane, NEW.recipient,
         NEW.template, NEW.variables, NEW.options, NEW.idempotency_key, NEW.max_attempts, NEW.scheduled_for,
-        NEW.expires_at, NEW.created_at, NEW.template_name, NEW.template_version, NEW.locale)
+        NEW.expires_at, NEW.created_at, NEW.template_name, NEW.template_version, NEW.locale, NEW.traceparent)
     RETURNING template_version, locale INTO NEW.template_version, NEW.locale;
     IF NEW.template IS NULL AND NEW.template_version IS NULL THEN
         SELECT s.status, s.finished_at, s.error INTO NEW.status, NEW.finished_at, NEW.error

@@ -61,7 +61,7 @@ async def _claim(database: Database, statement: str, epoch: int, wanted: Wanted,
     terms = resend.by, resend.key_seconds, wanted.settle_seconds, channel
     keys = None if resend.provider_keys is None else encode(resend.provider_keys).decode()
     rows = await database.fetch(statement, epoch, token, *terms, *chosen, list(resend.keyed_recipients), keys)
-    return [Claimed(*row[:-2], token, channel, _LANES[row[-2]], row[-1]) for row in rows]  # type: ignore[call-arg]  # in this order
+    return [Claimed(*row[:-3], token, channel, _LANES[row[-3]], row[-2], row[-1]) for row in rows]  # type: ignore[call-arg]  # in this order
 
 
 async def recovered_due(database: Database, asked: Sequence[tuple[str, PoisonStep]]) -> list[tuple[str, PoisonStep]]:

@@ -34,7 +34,7 @@ SELECT t.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.recipient,
                 OR t.attempt = 0 AND t.throttled_since <= statement_timestamp() - interval '24 hours', false) AS expired,
        extract(epoch FROM least(greatest(d.created_at, d.scheduled_for, 'epoch'), '9999-01-01Z'))::bigint AS dated,
        CASE WHEN t.resend_until IS NOT NULL THEN t.provider END AS bound_to, CASE WHEN t.passed THEN t.provider END AS passed_by,
-       t.lane, extract(epoch FROM least(greatest(d.expires_at, 'epoch'), '9999-01-01Z'))::float8 AS expires_at
+       t.lane, extract(epoch FROM least(greatest(d.expires_at, 'epoch'), '9999-01-01Z'))::float8 AS expires_at, d.traceparent
   FROM taken t JOIN dispatcher.deliveries d ON d.id = ANY (ARRAY[t.id]) ORDER BY t.run_at, t.id;
 
 -- name: claim_recovered

@@ -48,6 +48,7 @@ _each = msgspec.json.Decoder(dict[str, list[Raw]]).decode
     problems=(OVERLOADED,),
     makes=("delivery_id", "id"),
     reads_itself=True,
+    traced=True,
 )
 async def create_delivery(call: Call) -> Done:
     """Send one message to one recipient.
@@ -68,6 +69,7 @@ async def create_delivery(call: Call) -> Done:
     problems=(OVERLOADED,),
     reads_itself=True,
     large=True,
+    traced=True,
 )
 async def create_deliveries(call: Call) -> Done:
     """Send many messages, or none of them."""
@@ -112,7 +114,10 @@ async def _read_offloaded(call: Call, line: bytes, hints: Hints) -> New:
     tenant_id = call.part.tenant_id or "default"
     # A local command has its event loop alone.
     reader = intake(call.served.config(), hurried=call.shown is not None)
-    return await reader.read_offloaded(call.served.offload, tenant_id, line, hints)
+    new = await reader.read_offloaded(call.served.offload, tenant_id, line, hints)
+    if call.traceparent is None:
+        return new
+    return msgspec.structs.replace(new, traceparent=call.traceparent)
 
 
 def _under(path: str, fault: Fault) -> Fault:
@@ -141,6 +146,7 @@ async def _written(call: Call, new: Sequence[New], paths: Sequence[str]) -> list
     answered=models.SENT_LINES,
     problems=(OVERLOADED,),
     large=True,
+    traced=True,
 )
 async def send_lines(call: Call) -> Done:
     """Send the valid ones of many messages.

@@ -15,7 +15,7 @@ $$;
 CREATE FUNCTION dispatcher.delivery_faults(
     p_channel text, p_recipient text, p_idempotency_key text, p_template jsonb, p_template_name text, p_variables jsonb,
     p_options jsonb, p_lane text, p_scheduled_for timestamptz, p_expires_at timestamptz, p_max_attempts integer,
-    p_locale text, p_topic text, p_tenant_id text, p_workspace_id text
+    p_locale text, p_topic text, p_tenant_id text, p_workspace_id text, p_traceparent text
 ) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -58,7 +58,8 @@ BEGIN
         IF found IS NOT NULL THEN faults := faults || dispatcher.fault('$.template_name', found); END IF;
     END IF;
     RETURN faults || dispatcher.object_faults('$.variables', p_variables, bytes_max)
-                  || dispatcher.object_faults('$.options', p_options, bytes_max);
+                  || dispatcher.object_faults('$.options', p_options, bytes_max)
+                  || dispatcher.traceparent_faults(p_traceparent);
 END $$;
 
 -- Write a delivery, or find the one that its key has written already, whatever else it is asked for now. Raises what is
@@ -68,7 +69,8 @@ CREATE FUNCTION dispatcher.enqueue_delivery(
     variables jsonb DEFAULT '{}', options jsonb DEFAULT '{}', lane text DEFAULT 'normal',
     scheduled_for timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT 5,
     locale text DEFAULT NULL, topic text DEFAULT NULL, tenant_id text DEFAULT 'default',
-    workspace_id text DEFAULT 'default', OUT delivery_id bigint, OUT duplicate boolean, OUT status text
+    workspace_id text DEFAULT 'default', traceparent text DEFAULT NULL, OUT delivery_id bigint, OUT duplicate boolean,
+    OUT status text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -93,16 +95,18 @@ BEGIN
         END LOOP;
         IF faults IS NULL THEN
             faults := dispatcher.delivery_faults(enqueue_delivery.channel, enqueue_delivery.recipient, enqueue_delivery.idempotency_key, enqueue_delivery.template, enqueue_delivery.template_name,
-                variables, options, lane, enqueue_delivery.scheduled_for, enqueue_delivery.expires_at, attempts, enqueue_delivery.locale, enqueue_delivery.topic, tenant, workspace);
+                variables, options, lane, enqueue_delivery.scheduled_for, enqueue_delivery.expires_at, attempts, enqueue_delivery.locale, enqueue_delivery.topic, tenant, workspace,
+                enqueue_delivery.traceparent);
             IF faults <> '[]' THEN
                 PERFORM dispatcher.refuse('the delivery cannot be written: ' || dispatcher.faults_in_words(faults), faults);
             END IF;
         END IF;
         INSERT INTO dispatcher.deliveries (tenant_id, workspace_id, idempotency_key, channel, recipient, template,
-               template_name, variables, options, lane, scheduled_for, expires_at, max_attempts, locale, topic)
+               template_name, variables, options, lane, scheduled_for, expires_at, max_attempts, locale, topic,
+               traceparent)
         VALUES (tenant, workspace, enqueue_delivery.idempotency_key, enqueue_delivery.channel, enqueue_delivery.recipient, enqueue_delivery.template, enqueue_delivery.template_name, variables, options,
                 array_position(ARRAY['transactional', 'normal', 'bulk'], lane) - 1, coalesce(enqueue_delivery.scheduled_for, now()),
-                enqueue_delivery.expires_at, attempts, enqueue_delivery.locale, enqueue_delivery.topic)
+                enqueue_delivery.expires_at, attempts, enqueue_delivery.locale, enqueue_delivery.topic, enqueue_delivery.traceparent)
         ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING RETURNING id INTO delivery_id;
         EXIT WHEN FOUND;
         hash := dispatcher.erased(enqueue_delivery.idempotency_key);

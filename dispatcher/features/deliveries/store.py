@@ -17,7 +17,7 @@ _DOCUMENTS = ("template", "variables", "options", "parts")
 # In the order of the statement's parameters.
 _COLUMNS = (
     *("tenant_id", "workspace_id", "idempotency_key", "channel", "lane", "recipient", "template", "variables"),
-    *("options", "scheduled_for", "expires_at", "max_attempts", "template_name", "locale", "topic"),
+    *("options", "scheduled_for", "expires_at", "max_attempts", "template_name", "locale", "topic", "traceparent"),
 )
 
 Key = tuple[str, str, str]
@@ -44,6 +44,7 @@ class New(Struct, frozen=True, kw_only=True):
     template_name: str | None = None
     locale: str | None = None
     topic: str | None = None
+    traceparent: str | None = None
 
     @property
     def key(self) -> Key:

@@ -3,15 +3,16 @@
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::jsonb[],
                          $8::jsonb[], $9::jsonb[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::text[],
-                         $14::text[], $15::text[])
+                         $14::text[], $15::text[], $16::text[])
       AS r (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
-            scheduled_for, expires_at, max_attempts, template_name, locale, topic)
+            scheduled_for, expires_at, max_attempts, template_name, locale, topic, traceparent)
 )
 INSERT INTO dispatcher.deliveries (tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template,
                                    variables, options, scheduled_for, expires_at, max_attempts, template_name,
-                                   locale, topic)
+                                   locale, topic, traceparent)
 SELECT tenant_id, workspace_id, idempotency_key, channel, lane, recipient, template, variables, options,
-       coalesce(scheduled_for, now()), expires_at, max_attempts, template_name, locale, topic
+       coalesce(scheduled_for, now()), expires_at, max_attempts, template_name, locale, topic,
+       traceparent
   FROM asked
 ON CONFLICT (tenant_id, workspace_id, idempotency_key) DO NOTHING
 RETURNING tenant_id, workspace_id, idempotency_key, id;

@@ -35,6 +35,7 @@ RENDERED_MAX = 200
     answered=models.NOTIFIED,
     status=201,
     problems=(OVERLOADED,),
+    traced=True,
 )
 async def notify(call: Call) -> Done:
     """Tell an event to whom the rules say.
@@ -55,6 +56,7 @@ async def notify(call: Call) -> Done:
     answered=models.NOTIFIED_MANY,
     problems=(OVERLOADED,),
     large=True,
+    traced=True,
 )
 async def notify_many(call: Call) -> Done:
     """Tell many events, or none of them where any has a fault."""
@@ -66,7 +68,7 @@ async def notify_many(call: Call) -> Done:
 async def _notified(call: Call, events: str, count: int, path: str) -> list[list[Decision]]:
     await call.served.shed(None)
     try:
-        return await store.notify(call.database, call.workspace, events, count, path)
+        return await store.notify(call.database, call.workspace, events, count, path, traceparent=call.traceparent)
     except RulesRefused as refused:
         raise faulty(refused.faults) from refused
 

@@ -44,13 +44,20 @@ def _refusals() -> Iterator[None]:
 
 
 async def notify(
-    database: Database, here: Workspace, events: str, count: int, path: str = MANY, *, explain: bool = False
+    database: Database,
+    here: Workspace,
+    events: str,
+    count: int,
+    path: str = MANY,
+    *,
+    explain: bool = False,
+    traceparent: str | None = None,
 ) -> list[list[Decision]]:
     """Take events, a JSON list; return the decisions of each. Raises RulesRefused with every fault."""
     try:
         with _refusals():
             async with database.savepoint():
-                rows = await database.fetch(_SQL["notify"], *_place(here), events, path, explain)
+                rows = await database.fetch(_SQL["notify"], *_place(here), events, path, explain, traceparent)
     except RulesRefused as refused:
         names = [one.name for one in await triggers(database, here)]
         raise RulesRefused(hinted(list(refused.faults), names)) from refused

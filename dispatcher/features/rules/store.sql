@@ -2,7 +2,7 @@
 -- Take events, and answer what was decided for each (channel, audience).
 SELECT n.place, n.event_id, n.channel, n.audience, n.decision, n.reason, n.fallback, n.first_decision, n.outcome, n.steps::text,
        n.delivery_ids
-  FROM dispatcher.notify_events($1, $2, $3::text::jsonb, $4, $5) AS n;
+  FROM dispatcher.notify_events($1, $2, $3::text::jsonb, $4, $5, $6) AS n;
 
 -- name: note
 -- Write down what became of a caller's own code.

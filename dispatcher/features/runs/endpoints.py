@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from msgspec import structs
+
 from dispatcher.base.errors import Fault, TriggerRefused
 from dispatcher.features.deliveries.rules import run_sentence
 from dispatcher.features.runs import models, store
@@ -37,6 +39,7 @@ _ACTING = (NOT_FOUND, CONFLICT)
     status=201,
     problems=(NOT_FOUND, CONFLICT, OVERLOADED),
     gathers=True,
+    traced=True,
     makes=("run_id", "execution_id"),
 )
 async def trigger_workflow(call: Call) -> Done:
@@ -74,7 +77,8 @@ async def started(
     """Return the run of a trigger, or the one that its key has started already. Raises TriggerRefused."""
     await call.served.shed(None)
     start = gathered or partial(store.trigger, call.database)
-    return await start(Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor))
+    asked = Trigger(workflow=workflow, input=given, key=key, workspace=call.workspace, by=call.actor)
+    return await start(asked if call.traceparent is None else structs.replace(asked, traceparent=call.traceparent))
 
 
 @endpoint("GET", "/runs", Right.LOGS, query=models.RunQuery, answered=models.RUNS)

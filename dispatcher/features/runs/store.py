@@ -41,6 +41,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
     key: str | None
     workspace: Workspace
     by: str
+    traceparent: str | None = None
 
 
 async def trigger(database: Database, given: Trigger) -> Triggered:
@@ -58,8 +59,9 @@ async def trigger_many(database: Database, batch: Sequence[Trigger]) -> list[Tri
     first = batch[0]
     place = first.workspace.tenant_id, first.workspace.workspace_id, first.workflow
     columns = [one.input for one in batch], [one.key for one in batch], [one.by for one in batch]
+    traces = [one.traceparent for one in batch]
     with refusals():
-        rows = await database.fetch(_SQL["trigger_many"], *place, *columns)
+        rows = await database.fetch(_SQL["trigger_many"], *place, *columns, traces)
     if any(row["refusal"] == asyncpg.LockNotAvailableError.sqlstate for row in rows):
         raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
     answers = {number: _answered(first.workflow, row) for number, *row in rows}
@@ -85,7 +87,8 @@ async def try_trigger(database: Database, given: Trigger) -> Triggered | None:
 
 def _asked(given: Trigger) -> tuple[object, ...]:
     workspace = given.workspace
-    return given.workflow, given.input, given.key, workspace.tenant_id, workspace.workspace_id, given.by
+    place = workspace.tenant_id, workspace.workspace_id
+    return given.workflow, given.input, given.key, *place, given.by, given.traceparent
 
 
 async def newest(

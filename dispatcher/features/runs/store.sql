@@ -1,12 +1,12 @@
 -- name: trigger
 -- Start a run, or find the one that its key has started already. Raises what is wrong with the call.
 SELECT execution_id, workflow_name, version, status, total_steps, duplicate
-  FROM dispatcher.trigger_workflow($1, $2::jsonb, $3, $4, $5, $6);
+  FROM dispatcher.trigger_workflow($1, $2::jsonb, $3, $4, $5, $6, traceparent => $7);
 
 -- name: trigger_many
 -- The same for many triggers of one workflow.
 SELECT place, execution_id, version, total_steps, duplicate, refusal, message, detail
-  FROM dispatcher.trigger_workflows($1, $2, $3, $4::text[], $5::text[], $6::text[]);
+  FROM dispatcher.trigger_workflows($1, $2, $3, $4::text[], $5::text[], $6::text[], $7::text[]);
 
 -- name: newest
 -- The ids of the newest runs below $1, $2 at most. The last condition lets the indexes of unfinished and of dead runs be

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.base.errors import Fault
+from dispatcher.base.values import traceparent
 from dispatcher.base.version import VERSION
 from dispatcher.http.endpoints import RAW, Endpoint
 from dispatcher.http.problems import (
@@ -48,6 +49,12 @@ _IF_MATCH = {
     "in": "header",
     "description": "The ETag that it has to have still; it is refused (412) where it has another one by now.",
     "schema": {"type": "string"},
+}
+_TRACEPARENT = {
+    "name": "traceparent",
+    "in": "header",
+    "description": "The trace of the caller (W3C), which the calls of what is written here go on with.",
+    "schema": {"type": "string", "pattern": traceparent.PATTERN, "not": {"pattern": traceparent.ZEROS}},
 }
 # Bytes have no JSON schema.
 _OF_RAW: dict[str, dict[str, Any]] = {RAW: {}}
@@ -138,7 +145,8 @@ def _links(name: str, field: str, maker: Endpoint, endpoints: Sequence[Endpoint]
 
 
 def _of_header(one: Endpoint) -> list[dict[str, Any]]:
-    return ([_IDEMPOTENCY] if one.method == "POST" else []) + ([_IF_MATCH] if one.heeds_if_match else [])
+    told = (one.method == "POST", _IDEMPOTENCY), (one.heeds_if_match, _IF_MATCH), (one.traced, _TRACEPARENT)
+    return [parameter for is_heeded, parameter in told if is_heeded]
 
 
 def _of_path(one: Endpoint) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ def cors(origins: str) -> CORSConfig | None:
     return CORSConfig(
         allow_origins=origins.split(),
         allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-        allow_headers=["authorization", "content-type", "idempotency-key", "if-match", "x-request-id"],
+        allow_headers=["authorization", "content-type", "idempotency-key", "if-match", "traceparent", "x-request-id"],
         expose_headers=["dispatcher-staging", "etag", "idempotency-replayed", "retry-after", "x-request-id"],
     )
 

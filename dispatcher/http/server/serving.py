@@ -19,6 +19,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
 from dispatcher.base.errors import CallLost, Fault
+from dispatcher.base.values import traceparent
 from dispatcher.db import tenants
 from dispatcher.db.database import PASSING, Database
 from dispatcher.db.tenants import Transaction
@@ -196,6 +197,7 @@ class Serving:
         with _collecting(faults):
             again = _idempotency_key(request)
         faults += _ignored_conditions(endpoint, request)
+        faults += _traceparent_faults(endpoint, request)
         body = b"" if endpoint.given is None else await self._body(endpoint, request)
         async with self._slots.slot():
             if faults:
@@ -212,6 +214,8 @@ class Serving:
         names = {name: decode_name(text) for name, text in request.path_params.items()}
         part = Part(key.workspace.tenant_id, key.workspace.workspace_id)
         call = Call(self._served, key, part, self._database(), names, query, given, body, again, match)
+        if endpoint.traced:
+            call = msgspec.structs.replace(call, traceparent=_field(request, b"traceparent"))
         if OVERLOADED in endpoint.problems:
             # Before there is a transaction: in one it would wait for a second connection, with others waiting for it.
             await self._admission.look()
@@ -338,6 +342,12 @@ def _ignored_conditions(endpoint: Endpoint, request: AnyRequest) -> Iterator[Fau
         yield Fault("header.If-None-Match", "is not heeded: If-Match says what may not have been changed")
     if not endpoint.heeds_if_match and _field(request, b"if-match") is not None:
         yield Fault("header.If-Match", "is not heeded here")
+
+
+def _traceparent_faults(endpoint: Endpoint, request: AnyRequest) -> Iterator[Fault]:
+    given = _field(request, b"traceparent") if endpoint.traced else None
+    if given is not None and not traceparent.is_traceparent(given):
+        yield Fault("header.traceparent", traceparent.WORDS)
 
 
 def _hash(request: AnyRequest, body: bytes) -> bytes:

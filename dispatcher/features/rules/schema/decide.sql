@@ -10,7 +10,8 @@
 -- recipients in the steps.
 CREATE FUNCTION dispatcher.write_events(
     p_tenant_id text, p_workspace_id text, p_events jsonb, p_ids bigint[], p_path text, p_explain boolean,
-    p_place integer DEFAULT NULL, p_pair text DEFAULT NULL, p_why text DEFAULT NULL
+    p_place integer DEFAULT NULL, p_pair text DEFAULT NULL, p_why text DEFAULT NULL,
+    p_traceparent text DEFAULT NULL
 ) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
@@ -195,9 +196,9 @@ BEGIN
           FROM decided d WHERE d.decision = 'fallback' AND d.fallback = 'message'
     ), written AS (
         INSERT INTO dispatcher.deliveries (id, tenant_id, workspace_id, idempotency_key, channel, recipient, template, template_name,
-                                           template_version, variables, options, scheduled_for, expires_at, locale)
+                                           template_version, variables, options, scheduled_for, expires_at, locale, traceparent)
         SELECT w.id, p_tenant_id, p_workspace_id, w.key, w.channel, w.recipient, w.template, w.template_name, w.version, w.variables,
-               w.options, w.at, w.expires, w.locale
+               w.options, w.at, w.expires, w.locale, p_traceparent
           FROM message w ORDER BY w.id
     ), noted AS (
         INSERT INTO dispatcher.event_decisions (event_id, failed, channel, audience, decision, reason, fallback, steps, delivery_ids)

@@ -54,7 +54,8 @@ $$;
 -- Take events, each once, and answer for each (channel, audience) what was decided. One that was taken before answers what was
 -- answered then, as a duplicate. Raises what is wrong with them, all of it, and then nothing is written.
 CREATE FUNCTION dispatcher.notify_events(
-    p_tenant_id text, p_workspace_id text, p_events jsonb, p_path text DEFAULT '$.events[%s]', p_explain boolean DEFAULT false
+    p_tenant_id text, p_workspace_id text, p_events jsonb, p_path text DEFAULT '$.events[%s]', p_explain boolean DEFAULT false,
+    p_traceparent text DEFAULT NULL
 ) RETURNS TABLE (
     place integer, event_id bigint, channel text, audience text, decision text, reason text, fallback text, first_decision text,
     outcome text, steps jsonb, delivery_ids bigint[]
@@ -77,7 +78,8 @@ BEGIN
         PERFORM dispatcher.refuse(format('events: expected a list of 1 to %s', events_max),
             dispatcher.fault('$.events', format('expected a list of 1 to %s', events_max)));
     END IF;
-    faults := dispatcher.event_faults(p_tenant_id, p_workspace_id, p_events, p_path);
+    faults := dispatcher.event_faults(p_tenant_id, p_workspace_id, p_events, p_path)
+              || dispatcher.traceparent_faults(p_traceparent);
     IF faults <> '[]' THEN PERFORM dispatcher.refuse('the event is refused: ' || dispatcher.faults_in_words(faults), faults); END IF;
     SELECT array_agg(coalesce(e.value ->> 'message_id', gen_random_uuid()::text) ORDER BY e.ordinality),
            array_agg(NULL::bigint), array_agg(NULL::bigint)
@@ -129,7 +131,8 @@ BEGIN
     END LOOP;
     IF cardinality(array_remove(fresh, NULL)) > 0 THEN
         BEGIN
-            faults := dispatcher.write_events(p_tenant_id, p_workspace_id, p_events, fresh, p_path, p_explain);
+            faults := dispatcher.write_events(p_tenant_id, p_workspace_id, p_events, fresh, p_path, p_explain,
+                                              p_traceparent => p_traceparent);
         EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
             -- Each pair by itself: what fails is left out, with its reason.
             faults := '[]';
@@ -141,11 +144,11 @@ BEGIN
             LOOP
                 BEGIN
                     faults := faults || dispatcher.write_events(p_tenant_id, p_workspace_id, p_events, fresh, p_path, p_explain,
-                                                                pair.place, pair.name);
+                                                                pair.place, pair.name, p_traceparent => p_traceparent);
                 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
                     why := SQLERRM;
                     faults := faults || dispatcher.write_events(p_tenant_id, p_workspace_id, p_events, fresh, p_path, p_explain,
-                                                                pair.place, pair.name, why);
+                                                                pair.place, pair.name, why, p_traceparent);
                 END;
             END LOOP;
         END;
@@ -179,7 +182,7 @@ $$;
 CREATE FUNCTION dispatcher.notify(
     trigger text, variables jsonb DEFAULT '{}', lead jsonb DEFAULT NULL, partner jsonb DEFAULT NULL, agent jsonb DEFAULT NULL,
     event_at timestamptz DEFAULT NULL, message_id text DEFAULT NULL, source text DEFAULT NULL,
-    tenant_id text DEFAULT 'default', workspace_id text DEFAULT 'default'
+    tenant_id text DEFAULT 'default', workspace_id text DEFAULT 'default', traceparent text DEFAULT NULL
 ) RETURNS TABLE (
     event_id bigint, channel text, audience text, decision text, reason text, fallback text, first_decision text, outcome text,
     steps jsonb, delivery_ids bigint[]
@@ -191,7 +194,8 @@ BEGIN
       FROM dispatcher.notify_events(
         coalesce(notify.tenant_id, 'default'), coalesce(notify.workspace_id, 'default'), jsonb_build_array(jsonb_build_object(
             'trigger', notify.trigger, 'variables', coalesce(notify.variables, '{}'), 'lead', notify.lead, 'partner', notify.partner,
-            'agent', notify.agent, 'event_at', notify.event_at, 'message_id', notify.message_id, 'source', notify.source)), '$') AS n;
+            'agent', notify.agent, 'event_at', notify.event_at, 'message_id', notify.message_id, 'source', notify.source)), '$',
+        p_traceparent => notify.traceparent) AS n;
 END $$;
 
 -- Write down what became of a caller's own code. Answers noted, before (it was told already), or unknown (there was none to run).

@@ -51,6 +51,7 @@ M = TypeVar("M", bound=Struct)
     "`Execution not found: ID`; `Unknown action: X`. An `enqueue` with a `correlation_id` that has started a run "
     f"answers that run with its status, and the message `{EXISTS}`.",
     problems=(OVERLOADED,),
+    traced=True,
     enveloped=((Enqueuing, Enqueued), (Looking, Execution), (Asking, Health)),
 )
 async def workflow_enqueue(call: Call) -> Done:

@@ -66,6 +66,7 @@ CREATE TABLE dispatcher.runs (
     contact_id      bigint,
     anchor          timestamptz,
     parked_by       bigint,
+    traceparent     text,
     CONSTRAINT runs_lane_known CHECK (lane BETWEEN 0 AND 2),
     CONSTRAINT runs_enrolment_has_anchor CHECK ((contact_id IS NULL) = (anchor IS NULL)),
     CONSTRAINT runs_status_known
@@ -74,6 +75,8 @@ CREATE TABLE dispatcher.runs (
         CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
     CONSTRAINT runs_rest_is_rest CHECK (available_at IS NULL OR (finished_at IS NULL AND status <> 'paused')),
     CONSTRAINT runs_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 255),
+    CONSTRAINT runs_traceparent_form
+        CHECK (traceparent ~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$'),
     CONSTRAINT runs_input_is_object CHECK (jsonb_typeof(input) = 'object')
 ) WITH (
     fillfactor = 60,
@@ -90,6 +93,7 @@ COMMENT ON COLUMN dispatcher.runs.slow IS 'its next walk is for the worker proce
 COMMENT ON COLUMN dispatcher.runs.lane IS '0 transactional, 1 normal, 2 bulk: a walk takes a share of each';
 COMMENT ON COLUMN dispatcher.runs.contact_id IS 'it is an enrolment of this contact, and its workflow a sequence';
 COMMENT ON COLUMN dispatcher.runs.anchor IS 'of an enrolment: the time that the days of its steps are counted from';
+COMMENT ON COLUMN dispatcher.runs.traceparent IS 'the trace of whoever triggered it (W3C): its deliveries have it too';
 COMMENT ON COLUMN dispatcher.runs.parked_by IS 'the pause of its sequence that it was due in: it is due again when that ends';
 CREATE UNIQUE INDEX runs_key ON dispatcher.runs (tenant_id, workspace_id, workflow, idempotency_key)
     WHERE idempotency_key IS NOT NULL;

@@ -124,6 +124,7 @@ $$;
 CREATE FUNCTION dispatcher.trigger_workflow(
     workflow text, input jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
     workspace_id text DEFAULT 'default', triggered_by text DEFAULT session_user, correlation_id text DEFAULT NULL,
+    traceparent text DEFAULT NULL,
     OUT execution_id bigint, OUT workflow_name text, OUT version integer, OUT status text, OUT total_steps integer,
     OUT duplicate boolean
 )
@@ -152,6 +153,8 @@ BEGIN
         PERFORM dispatcher.refuse('idempotency_key: expected 1 to 255 characters',
             dispatcher.fault('$.idempotency_key', 'expected 1 to 255 characters'));
     END IF;
+    faults := dispatcher.traceparent_faults(trigger_workflow.traceparent);
+    IF faults <> '[]' THEN PERFORM dispatcher.refuse(dispatcher.faults_in_words(faults), faults); END IF;
     LOOP
         FOREACH known IN ARRAY array_remove(ARRAY[key, hash], NULL) LOOP
             SELECT r.id, v.number, v.total_steps, true INTO execution_id, version, total_steps, duplicate
@@ -186,9 +189,10 @@ BEGIN
             IF faults <> '[]' THEN PERFORM dispatcher.refuse(dispatcher.input_words(faults), faults); END IF;
         END IF;
         INSERT INTO dispatcher.runs (workflow_id, version_id, available_at, tenant_id, workspace_id, workflow,
-                                     idempotency_key, triggered_by, input, lane)
+                                     idempotency_key, triggered_by, input, lane, traceparent)
         VALUES (held.id, used.id, now(), tenant, workspace, trigger_workflow.workflow, key,
-                coalesce(nullif(trigger_workflow.triggered_by, ''), session_user), trigger_workflow.input, used.lane)
+                coalesce(nullif(trigger_workflow.triggered_by, ''), session_user), trigger_workflow.input, used.lane,
+                trigger_workflow.traceparent)
         ON CONFLICT (tenant_id, workspace_id, workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING id INTO execution_id;
         EXIT WHEN FOUND;
@@ -203,7 +207,8 @@ END $$;
 -- Start runs of one workflow, or find those that their keys have started already. One row each, in no order: its place among
 -- those that were asked for, and the run, or how it is refused.
 CREATE FUNCTION dispatcher.trigger_workflows(
-    p_tenant_id text, p_workspace_id text, p_workflow text, p_inputs text[], p_keys text[], p_triggered_by text[]
+    p_tenant_id text, p_workspace_id text, p_workflow text, p_inputs text[], p_keys text[], p_triggered_by text[],
+    p_traceparents text[] DEFAULT NULL
 ) RETURNS TABLE (
     place integer, execution_id bigint, version integer, total_steps integer, duplicate boolean,
     refusal text, message text, detail text
@@ -232,16 +237,18 @@ BEGIN
         -- In the order of their keys: a concurrent insert of the same keys waits for us, and we not for it.
         FOR fresh IN
             WITH asked AS MATERIALIZED (
-                SELECT a.place, a.key, a.actor, a.input::jsonb AS input, nextval('dispatcher.run_ids') AS id
-                  FROM unnest(p_inputs, p_keys, p_triggered_by) WITH ORDINALITY AS a (input, key, actor, place)
+                SELECT a.place, a.key, a.actor, a.trace, a.input::jsonb AS input, nextval('dispatcher.run_ids') AS id
+                  FROM unnest(p_inputs, p_keys, p_triggered_by, p_traceparents) WITH ORDINALITY
+                    AS a (input, key, actor, trace, place)
             ), written AS (
                 INSERT INTO dispatcher.runs (id, workflow_id, version_id, available_at, tenant_id, workspace_id, workflow,
-                                             idempotency_key, triggered_by, input, lane)
-                SELECT a.id, held.id, used.id, now(), p_tenant_id, p_workspace_id, p_workflow, a.key, a.actor, a.input, used.lane
+                                             idempotency_key, triggered_by, input, lane, traceparent)
+                SELECT a.id, held.id, used.id, now(), p_tenant_id, p_workspace_id, p_workflow, a.key, a.actor, a.input, used.lane,
+                       a.trace
                   FROM asked a
                  WHERE dispatcher.object_faults('$', a.input, bytes_max) = '[]'
                    AND dispatcher.input_faults(p_tenant_id, p_workspace_id, used, a.input) = '[]'
-                   AND coalesce(length(a.key) BETWEEN 1 AND 255, true)
+                   AND coalesce(length(a.key) BETWEEN 1 AND 255, true) AND dispatcher.traceparent_faults(a.trace) = '[]'
                  ORDER BY a.key, a.place
                 ON CONFLICT (tenant_id, workspace_id, workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
                 RETURNING id
@@ -259,7 +266,8 @@ BEGIN
     END IF;
     -- Duplicates and what is refused: as one alone, each, which knows what there is to say.
     FOR rest IN
-        SELECT a.* FROM unnest(p_inputs, p_keys, p_triggered_by) WITH ORDINALITY AS a (input, key, actor, place)
+        SELECT a.* FROM unnest(p_inputs, p_keys, p_triggered_by, p_traceparents) WITH ORDINALITY
+                          AS a (input, key, actor, trace, place)
          WHERE a.place <> ALL (started) ORDER BY a.key, a.place
     LOOP
         place := rest.place;
@@ -267,7 +275,8 @@ BEGIN
         refusal := NULL; message := NULL; detail := NULL;
         BEGIN
             SELECT t.execution_id, t.version, t.total_steps, t.duplicate INTO execution_id, version, total_steps, duplicate
-              FROM dispatcher.trigger_workflow(p_workflow, rest.input::jsonb, rest.key, p_tenant_id, p_workspace_id, rest.actor) AS t;
+              FROM dispatcher.trigger_workflow(p_workflow, rest.input::jsonb, rest.key, p_tenant_id, p_workspace_id, rest.actor,
+                                               traceparent => rest.trace) AS t;
         EXCEPTION
             WHEN data_exception OR no_data_found OR object_not_in_prerequisite_state OR program_limit_exceeded THEN
                 GET STACKED DIAGNOSTICS refusal = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;

@@ -58,6 +58,7 @@ class Taken(Struct, frozen=True):
     tenant_id: str
     workspace_id: str
     lane: int = 1
+    traceparent: str | None = None
 
 
 class Template(Struct, frozen=True):
@@ -122,7 +123,8 @@ def read_run(row: Row, contact: Contact | None = None) -> Taken:
         contact_id=row["contact_id"],
         anchor=row["anchor"],
     )
-    return Taken(run, row["version_id"], row["workflow_id"], row["tenant_id"], row["workspace_id"], row["lane"])
+    place = row["tenant_id"], row["workspace_id"]
+    return Taken(run, row["version_id"], row["workflow_id"], *place, row["lane"], row["traceparent"])
 
 
 async def record_walk(database: Database, epoch: int, ids: Sequence[int]) -> list[int]:
@@ -289,6 +291,7 @@ def _rows(frozen: Frozen, scheduled_for: datetime) -> Iterable[tuple[object, ...
             contact_id,
             sequence_id,
             order.ended,
+            taken.traceparent,
         )
 
 

@@ -30,7 +30,8 @@ WITH urgent AS MATERIALIZED (
 )
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
        extract(epoch FROM r.anchor)::float8 AS anchor,
-       extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+       extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text,
+       r.traceparent
   FROM dispatcher.runs r
  WHERE r.takes = 0 AND NOT r.slow AND r.id = ANY (ARRAY(
            SELECT id FROM urgent UNION SELECT id FROM woken UNION SELECT id FROM bulk UNION SELECT id FROM bulk_woken))
@@ -39,7 +40,8 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
 -- name: take_crashed
 -- Lock one run that is due and has killed its walker before; after $1 times it is left to the poison worker.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
-       extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+       extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text,
+       r.traceparent
   FROM dispatcher.runs r
  WHERE r.takes > 0 AND r.takes < $1 AND r.available_at <= statement_timestamp()
  ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -47,7 +49,8 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
 -- name: take_slow
 -- Lock the next slow run, of the first tenant after $1 that has one.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
-       extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text
+       extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text,
+       r.traceparent
   FROM dispatcher.runs r
  WHERE r.slow AND r.takes = 0 AND r.available_at <= statement_timestamp() AND r.tenant_id > $1
  ORDER BY r.tenant_id, r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -193,16 +196,17 @@ SELECT asked.tenant_id, asked.workspace_id, asked.name, asked.channel,
 -- key that stands is not written again.
 INSERT INTO dispatcher.deliveries (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template,
        template_name, template_version, variables, options, max_attempts, lane, locale, topic, expires_at, scheduled_for,
-       contact_id, sequence_id, ended)
+       contact_id, sequence_id, ended, traceparent)
 SELECT o.run_id, o.node, o.tenant_id, o.workspace_id, o.idempotency_key, o.channel, o.recipient, o.template::jsonb,
        o.template_name, o.template_version, o.variables::jsonb, o.options::jsonb, o.max_attempts, o.lane, o.locale,
-       o.topic, $18::timestamptz + make_interval(secs => o.expires_seconds), $18, o.contact_id, o.sequence_id, o.ended
+       o.topic, $18::timestamptz + make_interval(secs => o.expires_seconds), $18, o.contact_id, o.sequence_id, o.ended,
+       o.traceparent
   FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::bigint[], $11::text[], $12::text[], $13::smallint[], $14::smallint[], $15::text[],
-              $16::text[], $17::float8[], $19::bigint[], $20::bigint[], $21::text[])
+              $16::text[], $17::float8[], $19::bigint[], $20::bigint[], $21::text[], $22::text[])
     AS o (run_id, node, tenant_id, workspace_id, idempotency_key, channel, recipient, template, template_name,
           template_version, variables, options, max_attempts, lane, locale, topic, expires_seconds, contact_id, sequence_id,
-          ended)
+          ended, traceparent)
 ON CONFLICT ON CONSTRAINT deliveries_key DO NOTHING;
 
 -- name: advance
