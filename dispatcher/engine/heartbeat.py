@@ -5,6 +5,9 @@ import asyncio
 from dispatcher.engine.store import instances
 from dispatcher.engine.streams import Epoch
 
+# A channel with deliveries asks for a connection every few seconds: an older answer says nothing.
+UNREADY_SECONDS_MAX = 15.0
+
 
 class Heartbeat:
     """Beats for one epoch until it is fenced."""
@@ -24,7 +27,8 @@ class Heartbeat:
     async def run_once(self) -> None:
         """Beat once, check the server, and count the instances; set `fenced` where our row is gone."""
         database, number, config_hash = self._database, self._epoch.number, self.config_hash
-        if not await database.persist("heartbeat", lambda: instances.beat(database, number, config_hash)):
+        unready = self._unready()
+        if not await database.persist("heartbeat", lambda: instances.beat(database, number, config_hash, unready)):
             self._epoch.fenced.set()
             return
         # Behind a pooler the server can be exchanged while every connection of ours lasts.
@@ -32,3 +36,8 @@ class Heartbeat:
         asked_at = self._epoch.clock.monotonic()
         alive = await database.persist("heartbeat", lambda: instances.beats(database))
         self._epoch.shares.see(asked_at, len(alive))
+
+    def _unready(self) -> list[str]:
+        """Return the channels that have just found no connection to their provider."""
+        since = self._epoch.clock.monotonic() - UNREADY_SECONDS_MAX
+        return sorted(channel for channel, at in self._epoch.unready.items() if at > since)

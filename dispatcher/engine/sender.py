@@ -297,13 +297,13 @@ class Sender:
         try:
             async with asyncio.timeout(terms.settings.call_seconds_max):
                 await terms.channel.prepare(len(batch))
-            self._metrics.channel_ready.labels(self.name).set(1)
+            self._epoch.note_ready(self.name, ready=True)
             # A reload meanwhile may have replaced the channel: others would not call the old provider any more.
             if self._may_mark(terms) and any(terms is part for part in self.terms.parts):
                 return None
             return Back(0.0, "draining, paused or reloaded")
         except (Unready, OSError) as trouble:  # a time-out is an OSError
-            self._metrics.channel_ready.labels(self.name).set(0)
+            self._epoch.note_ready(self.name, ready=False)
             why = {"reason": str(trouble)} if isinstance(trouble, Unready) else {"error": type(trouble).__name__}
             log.warning("channel.unready", channel=self.name, provider=terms.provider, **why)
         except Exception:

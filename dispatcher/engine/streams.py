@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from anyio import create_memory_object_stream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from msgspec import Struct
+from msgspec import Struct, field
 
 from channels.contract import Envelope, Licence
 from dispatcher.base.clock import Clock
@@ -252,6 +252,16 @@ class Epoch(Struct, frozen=True, eq=False):
     fenced: asyncio.Event
     # The channels from which we may not claim, since another replica has, or may have, another provider for them.
     blocked: set[str]
+    # The channels that had no connection to their provider when one was needed last, and when that was.
+    unready: dict[str, float] = field(default_factory=dict)
+
+    def note_ready(self, channel: str, *, ready: bool) -> None:
+        """Note whether a channel has a connection to its provider."""
+        self.metrics.channel_ready.labels(channel).set(ready)
+        if ready:
+            self.unready.pop(channel, None)
+        else:
+            self.unready[channel] = self.clock.monotonic()
 
     def is_stopped(self, state: LaneState) -> bool:
         """Return whether a lane's channel is blocked or paused."""

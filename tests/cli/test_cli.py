@@ -42,6 +42,9 @@ def done(result: Done) -> bytes:
     return result.stdout
 
 
+NOBODY_RUNS = "waits: no dispatcher is running"
+
+
 def jsonl(*records: object) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
@@ -62,7 +65,8 @@ async def test_a_line_that_is_not_utf_8_among_10_000_is_named_and_the_others_are
     path.write_bytes(b"\n".join(lines))
     result = program.run("send", "--file", str(path), "--json")
     assert result.returncode == 3
-    assert rows(result.stdout) == [{"sent": 9_999, "duplicates": 0, "refused": 1}]
+    (tally,) = rows(result.stdout)
+    assert tally == {"written": 9_999, "duplicates": 0, "refused": 1, "reasons": {NOBODY_RUNS: 9_999}}
     (fault,) = rows(result.stderr)
     assert fault["line"] == 5_000
     assert "not UTF-8" in fault["faults"][0]["message"]
@@ -77,7 +81,7 @@ async def test_faulty_lines_are_named_with_every_fault_and_duplicates_with_their
     talk = result.stderr.decode()
     holder = await connection.fetchval("SELECT id FROM dispatcher.deliveries")
     assert result.returncode == 3
-    assert result.stdout.decode().strip() == "sent 1, duplicates 1, refused 4"
+    assert result.stdout.decode() == f"written 1, duplicates 1, refused 4\n1 of them: {NOBODY_RUNS}\n"
     assert f"line 3: duplicate: delivery {holder} holds the key a" in talk
     assert [int(number) for number in re.findall(r"^line (\d+): refused", talk, re.MULTILINE)] == [2, 4, 5, 6]
     for path in (
@@ -94,14 +98,15 @@ async def test_a_line_refused_by_the_database_fails_alone(program: Program, conn
     given = jsonl(*(line(str(n), to="guilty" if n in {3, 40} else "x") for n in range(100)))
     result = program.run("send", "--file", "-", "--json", stdin=given)
     assert result.returncode == 3
-    assert rows(result.stdout) == [{"sent": 98, "duplicates": 0, "refused": 2}]
+    (tally,) = rows(result.stdout)
+    assert tally == {"written": 98, "duplicates": 0, "refused": 2, "reasons": {NOBODY_RUNS: 98}}
     assert [fault["line"] for fault in rows(result.stderr)] == [4, 41]
 
 
 async def test_one_delivery_is_sent_once_under_its_key(program: Program) -> None:
     one = ("send", "--channel", "sms", "--to", "+491", "--body", "x", "--key", "once", "--json")
     first, second = rows(done(program.run(*one)))[0], rows(done(program.run(*one)))[0]
-    assert first == {"id": first["id"], "idempotency_key": "once", "duplicate": False}
+    assert (first["idempotency_key"], first["duplicate"], first["life"]) == ("once", False, "pending")
     assert second == first | {"duplicate": True}
 
 

@@ -30,7 +30,7 @@ def remote(serving: Program) -> RemoteCli:
         (
             ("send", "--file"),
             {"idempotency_key": "bad-day", "channel": "sms", "recipient": "1", "body": "x"},
-            {"sent": 0, "duplicates": 0, "refused": 0},
+            {"written": 0, "duplicates": 0, "refused": 0},
         ),
         (("contacts", "import"), {"key": "bad-day"}, {"created": 0, "changed": 0, "same": 0, "refused": 0}),
     ],

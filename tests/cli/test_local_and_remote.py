@@ -100,7 +100,7 @@ async def test_files_are_sent_line_by_line_and_deliveries_acted_upon(cli: Cli, t
     file = tmp_path / "lines.jsonl"
     file.write_bytes(b"\n".join(lines))
     sent = cli.run("send", "--file", str(file), "--json")
-    assert rows(sent, 3) == [{"sent": 3, "duplicates": 1, "refused": 4}]
+    assert rows(sent, 3) == [{"written": 3, "duplicates": 1, "refused": 4, "reasons": {}}]
     told = [json.loads(one) for one in sent.stderr.splitlines()]
     assert [(one["line"], one.get("duplicate_of") is not None) for one in told] == [
         (6, True),

@@ -127,7 +127,7 @@ async def test_lines_of_a_file_are_refused_one_by_one(program: Program, file: Pa
     names = ("welcome", "nobody", "welcome")
     lines = [line | {"idempotency_key": str(n), "template_name": name} for n, name in enumerate(names)]
     done = program.run("send", "--file", "-", stdin="\n".join(map(json.dumps, lines)).encode())
-    assert "sent 2, duplicates 0, refused 1" in text(done, 3)
+    assert "written 2, duplicates 0, refused 1" in text(done, 3)
     assert "line 2: refused\n  template_name: there is no template 'nobody'" in done.stderr.decode()
     assert await connection.fetchval("SELECT count(*) FROM dispatcher.deliveries") == 2
 

@@ -24,7 +24,7 @@ async def test_OP_03_the_command_line_does_over_http_what_it_does_on_a_database(
     assert said[-1].endswith("is completed")
     lines = [{"idempotency_key": f"line-{n}", "channel": "sms", "to": "1", "body": "x"} for n in range(3)]
     sent = remote.run("send", "--file", "-", "--json", stdin=b"\n".join(json.dumps(one).encode() for one in lines))
-    assert rows(sent) == [{"sent": 3, "duplicates": 0, "refused": 0}]
+    assert rows(sent) == [{"written": 3, "duplicates": 0, "refused": 0, "reasons": {}}]
     (run,) = rows(program.run("runs", "list", "--json"))
     assert run == rows(remote.run("runs", "list", "--json"))[0]
     assert run["triggered_by"].startswith("key systemAdmin.")

@@ -51,6 +51,7 @@ CALLS = {
     "replay_run": "({buried}, '', {place})",
     "resume_run": "({rests}, '', {place})",
     "run_status": "({goes}, {place})",
+    "standstill": "({place}, 'sms')",
     "sent_to": "({place}, '{{+4917012345}}')",
     "signal_run": "({goes}, 'paid', '{{}}', {place})",
     "template_fault": "({place}, 'welcome', 'email')",

@@ -53,6 +53,7 @@ FILES = (
     "features/workspaces/schema",
     "features/quiet_hours/schema",
     "features/caps/schema",
+    "features/deliveries/reading",
     "features/rules/schema/tables",
     "features/rules/schema/catalogue",
     "features/rules/schema/rules",

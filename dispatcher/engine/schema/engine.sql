@@ -24,7 +24,8 @@ CREATE TABLE dispatcher.instances (
     channels      text[] NOT NULL DEFAULT '{}',
     wants_runs    boolean NOT NULL DEFAULT false,
     providers     text[] NOT NULL DEFAULT '{}',
-    yielded       text[] NOT NULL DEFAULT '{}'
+    yielded       text[] NOT NULL DEFAULT '{}',
+    unready       text[] NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 COMMENT ON COLUMN dispatcher.instances.beat IS 'a counter: others judge by their own clock whether it moves';
 COMMENT ON COLUMN dispatcher.instances.wants_notify IS 'it is idle: an insert should wake it';
@@ -34,6 +35,7 @@ COMMENT ON COLUMN dispatcher.instances.providers IS
     'of each of its channels, in their order: the provider, and a hash of where and how it delivers';
 COMMENT ON COLUMN dispatcher.instances.yielded IS
     'the channels from which it may not claim, since another instance has another provider for them';
+COMMENT ON COLUMN dispatcher.instances.unready IS 'the channels that have just found no connection to their provider';
 
 CREATE TABLE dispatcher.claims (
     token            bigint PRIMARY KEY,

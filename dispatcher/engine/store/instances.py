@@ -46,9 +46,9 @@ async def join(database: Database, me: Beat, version: str, channels: Sequence[st
     )
 
 
-async def beat(database: Database, epoch: int, config_hash: str) -> bool:
-    """Renew the heartbeat, and say which configuration is in force; False where the epoch is gone."""
-    return await database.value(_SQL["beat"], epoch, config_hash) is not None
+async def beat(database: Database, epoch: int, config_hash: str, unready: Sequence[str] = ()) -> bool:
+    """Renew the heartbeat, with the configuration in force and the unready channels; False where the epoch is gone."""
+    return await database.value(_SQL["beat"], epoch, config_hash, unready) is not None
 
 
 async def agree(database: Database, epoch: int, fingerprints: Sequence[str]) -> list[Yielded]:

@@ -7,7 +7,7 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $7 FROM durable ON CONFLICT (epoch) DO NOTHIN
 
 -- name: beat
 -- Renew our heartbeat; no row where we were fenced.
-UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp(), config_hash = $2
+UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp(), config_hash = $2, unready = $3
  WHERE epoch = $1 RETURNING beat;
 
 -- name: agree

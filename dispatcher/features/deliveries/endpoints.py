@@ -10,8 +10,9 @@ from dispatcher.base.errors import Fault, Hints, InputError
 from dispatcher.base.loop_yielder import LoopYielder
 from dispatcher.features.deliveries import models, store
 from dispatcher.features.deliveries.intake import intake
+from dispatcher.features.deliveries.openings import openings
 from dispatcher.features.deliveries.rules import STOPPED, delivery_sentence
-from dispatcher.features.deliveries.store import New, Written, readable
+from dispatcher.features.deliveries.store import New, readable
 from dispatcher.features.deliveries.writing import write
 from dispatcher.http.cursors import read_id
 from dispatcher.http.endpoints import Call, Done, Endpoint, Handle, endpoint
@@ -130,11 +131,8 @@ async def _written(call: Call, new: Sequence[New], paths: Sequence[str]) -> list
     faults = [_under(path, one) for path, one in zip(paths, answers, strict=True) if isinstance(one, Fault)]
     if faults:
         raise faulty(faults)
-    return [
-        models.Written(answer.id, one.idempotency_key, answer.duplicate)
-        for one, answer in zip(new, answers, strict=True)
-        if not isinstance(answer, Fault)
-    ]
+    told = await openings(call.database, call.served.config(), new, answers)
+    return [one for one in told if isinstance(one, models.Written)]
 
 
 @endpoint(
@@ -162,8 +160,8 @@ async def send_lines(call: Call) -> Done:
         read.append(await _read_line(call, line, hints))
     new = [one for one in read if isinstance(one, New)]
     await call.served.shed(sorted({one.channel for one in new}))
-    answers = iter(await write(call.database, new))
-    told = [_told(one, next(answers)) if isinstance(one, New) else models.SentLine(faults=one) for one in read]
+    answers = iter(await openings(call.database, call.served.config(), new, await write(call.database, new)))
+    told = [_told(next(answers)) if isinstance(one, New) else models.SentLine(faults=one) for one in read]
     return Done(models.SentLines(told))
 
 
@@ -178,10 +176,10 @@ async def _read_line(call: Call, line: str, hints: Hints) -> New | Sequence[Faul
     return foreign or msgspec.structs.replace(new, **scope)
 
 
-def _told(new: New, answer: Written | Fault) -> models.SentLine:
+def _told(answer: models.Written | Fault) -> models.SentLine:
     if isinstance(answer, Fault):
         return models.SentLine(faults=[answer])
-    return models.SentLine(id=answer.id, idempotency_key=new.idempotency_key, duplicate=answer.duplicate)
+    return models.SentLine(**msgspec.structs.asdict(answer))
 
 
 @endpoint("GET", "/deliveries", Right.DELIVERIES, query=models.DeliveryQuery, answered=models.DELIVERIES)

@@ -45,12 +45,20 @@ class NewDeliveries(Asked, frozen=True):
     deliveries: Annotated[list[NewDelivery], Meta(min_length=1, max_length=BATCH_MAX)]
 
 
-class Written(Struct, frozen=True):
-    """The delivery that holds a key; a duplicate existed before."""
+_Waits = Annotated[str | None, Meta(description="Why it waits, as far as that is known.")]
+_Bar = Annotated[str | None, Meta(description="Why it is not sent: its recipient is suppressed, for example.")]
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """The delivery that holds a key, and what will happen to it. A duplicate existed before."""
 
     id: int
     idempotency_key: str
     duplicate: bool
+    life: str
+    run_at: Annotated[datetime | None, Meta(description="When it is due.")]
+    waits: _Waits
+    bar: _Bar
 
 
 class WrittenMany(Struct, frozen=True):
@@ -66,11 +74,15 @@ class NewLines(Asked, frozen=True):
 
 
 class SentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of a line: the delivery that holds its key, or its faults."""
+    """The result of a line: the delivery that holds its key and what will happen to it, or its faults."""
 
     id: int | None = None
     idempotency_key: str | None = None
     duplicate: bool = False
+    life: str | None = None
+    run_at: datetime | None = None
+    waits: _Waits = None
+    bar: _Bar = None
     faults: Sequence[Fault] = ()
 
 
@@ -112,7 +124,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     run_id: Annotated[int | None, Meta(description="Its run: of a campaign, if it has one; else of a workflow.")]
     job_id: Annotated[int | None, Meta(description="Its job of a run of a campaign.")]
     campaign: str | None
-    waits: Annotated[str | None, Meta(description="Why it waits for run_at: quiet hours until then.")]
+    waits: _Waits
 
 
 Deliveries = page_model("Deliveries", "deliveries", Delivery, "A page of deliveries, the newest first.")
@@ -224,7 +236,15 @@ class MoveByKey(Move, frozen=True):
     idempotency_key: Text
 
 
-WRITTEN = Written(17, "order-17:shipped", duplicate=False)
+WRITTEN = Written(
+    id=17,
+    idempotency_key="order-17:shipped",
+    duplicate=False,
+    life="pending",
+    run_at=BEGUN,
+    waits="channel email is paused by ann: maintenance",
+    bar=None,
+)
 _DELIVERY = Delivery(
     id=17,
     tenant_id="default",
@@ -281,7 +301,7 @@ DELIVERIES = Deliveries([_DELIVERY], next_cursor="ZGVsaXZlcmllcyAxNw")
 MAIL = Mail(17, b"Subject: Order 17\r\n\r\nIt is on its way.\r\n")
 SENT_LINES = SentLines(
     [
-        SentLine(id=17, idempotency_key="order-17:shipped"),
+        SentLine(id=17, idempotency_key="order-17:shipped", life="pending", run_at=BEGUN),
         SentLine(faults=[Fault("channel", 'unknown channel "fax"; known are: email, sms')]),
     ]
 )

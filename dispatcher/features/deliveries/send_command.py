@@ -1,11 +1,13 @@
 """The `send` command: a delivery from the command line, or one from each line of a file."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
 import msgspec
 import typer
+from msgspec import structs
 
 from dispatcher.base.errors import Fault, InputError
 from dispatcher.cli.arguments import pair, with_pairs
@@ -16,7 +18,10 @@ from dispatcher.cli.terminal.output import tell
 from dispatcher.engine.rules.life import LANES
 from dispatcher.features.deliveries.endpoints import send_lines
 from dispatcher.features.deliveries.models import Written
-from dispatcher.features.deliveries.send_file import send_file
+from dispatcher.features.deliveries.send_file import outlook, send_file
+
+# Why lines wait or are not sent. JSON has them all.
+REASONS_SHOWN_MAX = 20
 
 Text = str | None
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -74,8 +79,9 @@ def send(  # noqa: PLR0913 - each is an option of the command line
         return
     if given or caller.given.tenant is not None or caller.given.workspace is not None:
         raise typer.BadParameter("cannot be combined with other options: the file has them", param_hint="--file")
-    tally = send_file(caller, file)
-    tell(caller, tally.counts, str(tally))
+    tally, reasons = send_file(caller, file)
+    words = (f"{count:,} of them: {reason}" for reason, count in reasons.most_common(REASONS_SHOWN_MAX))
+    tell(caller, tally.counts | {"reasons": reasons}, str(tally), *words)
     if tally.counts["refused"]:
         raise typer.Exit(REFUSED)
 
@@ -88,10 +94,14 @@ def _send_one(caller: Caller, given: dict[str, object]) -> None:
     (answer,) = caller.ask(send_lines, body={"lines": [line]}).lines
     if answer.id is None:
         raise InputError(answer.faults)
-    words = f"sent: delivery {answer.id} with the key {answer.idempotency_key}"
+    about = f"delivery {answer.id} with the key {answer.idempotency_key}"
     if answer.duplicate:
-        words = f"duplicate: delivery {answer.id} holds the key {answer.idempotency_key}; nothing is sent again"
-    tell(caller, Written(answer.id, answer.idempotency_key, answer.duplicate), words)
+        words = f"duplicate: {about} is {answer.life}, and nothing is sent again"
+    else:
+        words = f"written: {about}; {outlook(answer, datetime.now(UTC))}"
+    facts = structs.asdict(answer)
+    del facts["faults"]
+    tell(caller, Written(**facts), words)
 
 
 def _variables(text: str | None, pairs: list[str]) -> dict[str, Any] | None:

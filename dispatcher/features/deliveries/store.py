@@ -1,6 +1,6 @@
 """Deliveries in the database: written, found, shown, and changed by operators."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, cast
@@ -21,6 +21,8 @@ _COLUMNS = (
 )
 
 Key = tuple[str, str, str]
+# Tenant, workspace, channel and the name of the template: what a pause may be about before there is a run.
+Kind = tuple[str, str, str, str | None]
 
 
 class New(Struct, frozen=True, kw_only=True):
@@ -50,6 +52,28 @@ class New(Struct, frozen=True, kw_only=True):
     def key(self) -> Key:
         """Its unique key."""
         return self.tenant_id, self.workspace_id, self.idempotency_key
+
+    @property
+    def kind(self) -> Kind:
+        """Its kind."""
+        return self.tenant_id, self.workspace_id, self.channel, self.template_name
+
+
+class Opening(Struct, frozen=True):
+    """Where a delivery stands, when it is due, why it waits, and why it is not sent."""
+
+    life: str
+    run_at: datetime | None
+    waits: str | None
+    bar: str | None
+
+
+class KindState(Struct, frozen=True):
+    """What is known of a kind of deliveries: the time now, whether any address is suppressed, and why they wait."""
+
+    now: datetime
+    watched: bool
+    waits: str | None
 
 
 class Written(Struct, frozen=True):
@@ -91,6 +115,20 @@ async def holders(database: Database, keys: Sequence[Key]) -> dict[Key, int]:
         return {}
     rows = await database.fetch(_SQL["holders"], *map(list, zip(*keys, strict=True)))
     return {(found[0], found[1], found[2]): found[3] for found in rows}
+
+
+async def kinds(database: Database, asked: Collection[Kind]) -> dict[Kind, KindState]:
+    """Return what is known of kinds of deliveries."""
+    if not asked:
+        return {}
+    rows = await database.fetch(_SQL["kinds"], *map(list, zip(*asked, strict=True)))
+    return {kind: KindState(*row) for kind, row in zip(asked, rows, strict=True)}
+
+
+async def standing(database: Database, ids: Sequence[int]) -> dict[int, Opening]:
+    """Return where deliveries stand, by id."""
+    rows = await database.fetch(_SQL["standing"], ids) if ids else []
+    return {row["id"]: Opening(row["life"], row["run_at"], row["waits"], row["bar"]) for row in rows}
 
 
 async def listed(

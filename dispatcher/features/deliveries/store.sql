@@ -26,14 +26,30 @@ SELECT asked.tenant_id, asked.workspace_id, asked.idempotency_key, d.id
                  WHERE h.tenant_id = asked.tenant_id AND h.workspace_id = asked.workspace_id AND h.idempotency_key = one.key
                  LIMIT 1) AS d;
 
+-- name: kinds
+-- The time of the transaction, whether any address is suppressed, and why nothing goes out now of deliveries of these kinds.
+SELECT now() AS now,
+       EXISTS (SELECT FROM dispatcher.suppressions) OR EXISTS (SELECT FROM dispatcher.erased_suppressions)
+           OR EXISTS (SELECT FROM dispatcher.topic_preferences) AS watched,
+       dispatcher.standstill(k.tenant_id, k.workspace_id, k.channel, k.template_name) AS waits
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
+    AS k (tenant_id, workspace_id, channel, template_name, place)
+ ORDER BY k.place;
+
+-- name: standing
+-- Where deliveries stand, and why they wait.
+SELECT l.id, l.life, l.run_at, CASE WHEN l.status IN ('failed', 'skipped') THEN l.error END AS bar,
+       CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END AS waits
+  FROM unnest($1::bigint[]) AS asked (id),
+       LATERAL (SELECT * FROM dispatcher.visible_delivery_life WHERE id = asked.id LIMIT 1) AS l;
+
 -- name: list
 -- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
 SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
        CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
             THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign,
-       (SELECT m.reason FROM dispatcher.moved_deliveries m
-         WHERE m.delivery_id = l.id AND m.run_at = l.run_at AND l.life = 'pending' AND m.run_at > statement_timestamp()) AS waits
+       CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END AS waits
   FROM dispatcher.visible_delivery_life l
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
    AND ($4::text IS NULL OR l.tenant_id = $4) AND ($6::text IS NULL OR l.workspace_id = $6)
@@ -46,8 +62,7 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
        CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
             THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign,
-       (SELECT m.reason FROM dispatcher.moved_deliveries m
-         WHERE m.delivery_id = l.id AND m.run_at = l.run_at AND l.life = 'pending' AND m.run_at > statement_timestamp()) AS waits
+       CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END AS waits
   FROM unnest(ARRAY[$7, dispatcher.erased($7)]) AS known (key),
        LATERAL (SELECT id FROM dispatcher.deliveries
                  WHERE tenant_id = $4 AND workspace_id = $6 AND idempotency_key = known.key
@@ -63,8 +78,7 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
        d.run_id, d.job_id, k.campaign, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider, l.provider_message_id, l.error,
        (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt,
-       (SELECT m.reason FROM dispatcher.moved_deliveries m
-         WHERE m.delivery_id = l.id AND m.run_at = l.run_at AND l.life = 'pending' AND m.run_at > statement_timestamp()) AS waits
+       CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END AS waits
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
   LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
   LEFT JOIN dispatcher.campaign_runs k ON k.id = d.run_id AND d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
