@@ -9,6 +9,8 @@
 Both satisfy `AnyClient`: the same methods, the same answers, the same errors.
 """
 
+from typing import TYPE_CHECKING
+
 from dispatcher.base.errors import Fault
 from dispatcher.client.answers import Delivery, Deployed, Enrolled, Lane, Message, Run, Sent, Triggered
 from dispatcher.client.client import Client
@@ -30,9 +32,11 @@ from dispatcher.client.errors import (
     WaitTimedOut,
 )
 from dispatcher.client.events import Decision, Event, Fallbacks
-from dispatcher.client.in_transaction import TransactionClient
 from dispatcher.client.interface import AnyClient
 from dispatcher.client.waiting import OnProgress
+
+if TYPE_CHECKING:
+    from dispatcher.client.in_transaction import TransactionClient
 
 __all__ = [
     "AnyClient",
@@ -67,3 +71,12 @@ __all__ = [
     "Unexpected",
     "WaitTimedOut",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the client inside a transaction when it is asked for: it needs asyncpg, which HTTP does without."""
+    if name != "TransactionClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dispatcher.client.in_transaction import TransactionClient  # noqa: PLC0415 - as above
+
+    return TransactionClient

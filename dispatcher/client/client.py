@@ -12,13 +12,11 @@ from msgspec.structs import astuple
 from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, Triggered
 from dispatcher.client.errors import NotFound, Unexpected
 from dispatcher.client.events import Decision
-from dispatcher.client.in_transaction import CALL_SECONDS_MAX as TRANSACTION_SECONDS_MAX
-from dispatcher.client.in_transaction import TransactionClient
-from dispatcher.client.interface import AnyClient
+from dispatcher.client.interface import TRANSACTION_SECONDS_MAX, AnyClient
 from dispatcher.client.transport import CALL_SECONDS_MAX, Reply, Transport, segment
 
 if TYPE_CHECKING:
-    from dispatcher.client.in_transaction import Connection
+    from dispatcher.client.in_transaction import Connection, TransactionClient
 
 
 class _SentMany(Struct, frozen=True):
@@ -72,8 +70,10 @@ class Client(AnyClient):
         workspace: str = "default",
         actor: str | None = None,
         timeout: float = TRANSACTION_SECONDS_MAX,
-    ) -> TransactionClient:
+    ) -> "TransactionClient":
         """Return a client on a connection to the database, inside the transaction that it is in."""
+        from dispatcher.client.in_transaction import TransactionClient  # noqa: PLC0415 - HTTP needs no asyncpg
+
         return TransactionClient(connection, tenant=tenant, workspace=workspace, actor=actor, timeout=timeout)
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, T
 from dispatcher.client.encoding import refused
 from dispatcher.client.errors import Conflict, NotFound, Refused, TimedOut
 from dispatcher.client.events import Decision
-from dispatcher.client.interface import AnyClient
+from dispatcher.client.interface import TRANSACTION_SECONDS_MAX, AnyClient
 from dispatcher.client.messages import below
 from dispatcher.client.sql_errors import error_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Connection = asyncpg.Connection[Any] | PoolConnectionProxy[Any]
 
-CALL_SECONDS_MAX = 30.0
 REASON_CHARACTERS_MAX = 1_000
 ID_MAX = 2**63 - 1
 # More are not read.
@@ -60,7 +59,7 @@ class TransactionClient(AnyClient):
         tenant: str = "default",
         workspace: str = "default",
         actor: str | None = None,
-        timeout: float = CALL_SECONDS_MAX,
+        timeout: float = TRANSACTION_SECONDS_MAX,
     ) -> None:
         self._connection = connection
         self._where = (tenant, workspace)

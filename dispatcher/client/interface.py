@@ -14,6 +14,7 @@ from dispatcher.client.waiting import OnProgress, wait
 
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 2.0
+TRANSACTION_SECONDS_MAX = 30.0
 
 
 class AnyClient(ABC):
