@@ -116,7 +116,7 @@ class Session(asyncio.Protocol):
             async with asyncio.timeout(seconds):
                 await self._probe
         except TimeoutError:
-            self.lose("no answer to NOOP")
+            self.lose(f"no answer to NOOP within {seconds:g} s")
         finally:
             self._probe = None
 

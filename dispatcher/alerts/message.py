@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from dispatcher.alerts.collected import Batch, Kind, Seen
+from dispatcher.base.values.counts import counted
 
 # Longer than any name of ours, and than a channel's name.
 NAME_CHARACTERS_MAX = 100
@@ -15,7 +16,7 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 def message(batch: Batch, environment: str, instance: str) -> bytes:
     """Return the JSON for an incoming webhook of Slack."""
     source = f"{environment}: {instance}" if environment else instance
-    lines = [f"{source} has {batch.errors} {'error' if batch.errors == 1 else 'errors'}"]
+    lines = [f"{source} has {counted(batch.errors, 'error')}"]
     lines += [f"• {_kind_text(kind)} ({_seen_text(seen)})" for kind, seen in batch.kinds.items()]
     if batch.left_out:
         lines.append(f"• and {batch.left_out} of further kinds, which only the log has")

@@ -44,7 +44,9 @@ class Offload:
             try:
                 with anyio.fail_after(self._seconds_max):
                     return await self._call(function, given)
-            except (TimeoutError, BrokenWorkerProcess) as fault:
+            except TimeoutError as fault:
+                raise CallLost(f"{function.__name__}: not done within {self._seconds_max:g} s") from fault
+            except BrokenWorkerProcess as fault:
                 raise CallLost(f"{function.__name__}: {type(fault).__name__}") from fault
 
     async def _call(self, function: Callable[[*A], T], given: tuple[*A]) -> T:

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import FAILED, unreadable
 from dispatcher.cli.terminal.console import plain
@@ -82,7 +83,7 @@ def show_saved(
         elif one.differs or one.waits:
             done = [words for words, is_so in (("saved", one.differs), (waited, one.waits)) if is_so]
             caller.output.text(plain(f"{noun} {one.name}: version {version} is {' and '.join(done)}"))
-    caller.output.info(f"{len(saved)} {noun}s, {sum(one.differs for one, _, _ in saved)} of them changed")
+    caller.output.info(f"{counted(len(saved), noun)}, {sum(one.differs for one, _, _ in saved)} of them changed")
 
 
 def show_others(caller: Caller, others: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.console import Output
@@ -119,7 +120,7 @@ def confirm(output: Output, yes: bool, count: int, sentence: str, of: str = "del
 
 def deliveries_in_words(count: int) -> str:
     """Return a count of deliveries for a sentence."""
-    return f"{count:,} {'delivery' if count == 1 else 'deliveries'}"
+    return counted(count, "delivery", "deliveries")
 
 
 def second(at: datetime) -> str:

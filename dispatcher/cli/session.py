@@ -154,7 +154,8 @@ async def _awaited(operation: Callable[[], Awaitable[T]]) -> T:
 async def patiently(operation: Callable[[], Awaitable[T]], url: str) -> T:
     """Run an operation until Postgres takes it, or for WAIT_SECONDS_MAX."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + WAIT_SECONDS_MAX
+    begun = loop.time()
+    deadline = begun + WAIT_SECONDS_MAX
     while True:
         try:
             return await operation()
@@ -162,13 +163,16 @@ async def patiently(operation: Callable[[], Awaitable[T]], url: str) -> T:
             raise _unavailable(url, refused) from refused
         except PASSING as trouble:
             if loop.time() >= deadline:
-                raise _unavailable(url, trouble) from trouble
+                raise _unavailable(url, trouble, loop.time() - begun) from trouble
             await asyncio.sleep(WAIT_STEP_SECONDS)
 
 
-def _unavailable(url: str, trouble: BaseException) -> DatabaseUnavailable:
+def _unavailable(url: str, trouble: BaseException, waited_seconds: float = 0.0) -> DatabaseUnavailable:
     where = hide_password(url) if url else "embedded database"
-    return DatabaseUnavailable(f"cannot use the database {where}: {str(trouble) or type(trouble).__name__}")
+    why = str(trouble) or type(trouble).__name__
+    if isinstance(trouble, TimeoutError):
+        why = f"waited {waited_seconds:.2g} s for its answer"
+    return DatabaseUnavailable(f"cannot use the database {where}: {why}")
 
 
 def hush() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
+from dispatcher.base.values.counts import counted
 from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, Triggered
 from dispatcher.client.errors import NotFound, Unexpected
 from dispatcher.client.events import Decision
@@ -123,7 +124,7 @@ class Client(AnyClient):
         reply = await self._post("/events/batch", b'{"events":' + events + b"}", traceparent)
         found = reply.read(_NotifiedMany).events
         if len(found) != count:
-            raise Unexpected(f"{count} events were told, and {len(found)} answered")
+            raise Unexpected(f"{counted(count, 'event was', 'events were')} told, and {len(found)} answered")
         return [one.decisions for one in found]
 
     async def _note_fallback(self, decision: Decision, outcome: str, error: str | None) -> None:

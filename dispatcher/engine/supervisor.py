@@ -9,6 +9,7 @@ import structlog
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import RestartBudgetSpent
 from dispatcher.base.metrics import Metrics
+from dispatcher.base.values.counts import counted
 from dispatcher.config.settings import Supervisor as Settings
 
 log = structlog.get_logger(__name__)
@@ -28,7 +29,7 @@ class Supervisor:
     async def supervise(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a part until it returns; a crash is logged, counted, and followed by another start."""
         # Made before the first crash, which would be no increase otherwise.
-        counted = self._metrics.restarts.labels(part)
+        restarts = self._metrics.restarts.labels(part)
         crashes: deque[float] = deque()
         while True:
             try:
@@ -38,11 +39,11 @@ class Supervisor:
                 crashes.append(now)
                 while crashes[0] < now - self._settings.window_seconds:
                     crashes.popleft()
-                counted.inc()
+                restarts.inc()
                 log.exception("part.crashed", part=part, crashes=len(crashes), error=_leaves(crash))
                 if len(crashes) > self._settings.restarts_max:
                     raise RestartBudgetSpent(
-                        f"{part} crashed {len(crashes)} times within {self._settings.window_seconds:g} s"
+                        f"{part} crashed {counted(len(crashes), 'time')} within {self._settings.window_seconds:g} s"
                     ) from crash
                 await asyncio.sleep(min(WAIT_FIRST_SECONDS * 2 ** (len(crashes) - 1), WAIT_MAX_SECONDS))
             else:

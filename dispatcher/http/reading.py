@@ -14,6 +14,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct, inspect, structs
 
 from dispatcher.base.errors import Fault, Hints, did_you_mean, quoted
+from dispatcher.base.values.counts import counted
 from dispatcher.http.problems import faulty
 
 # The depth that a run accepts of an object, and some levels around it.
@@ -215,7 +216,7 @@ def _object_faults(value: object, model: type[Struct], path: str, hints: Hints) 
 
 def _length_faults(value: list[object], meta: Meta | None, path: str) -> Iterator[Fault]:
     if meta is not None and meta.min_length is not None and len(value) < meta.min_length:
-        yield Fault(path, f"has {len(value)} items, under {meta.min_length}")
+        yield Fault(path, f"has {counted(len(value), 'item')}, under {meta.min_length}")
     if meta is not None and meta.max_length is not None and len(value) > meta.max_length:
         yield Fault(path, f"has {len(value)} items, over {meta.max_length}")
 

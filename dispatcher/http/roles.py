@@ -27,9 +27,7 @@ class Right(StrEnum):
     SCHEDULES = "schedules"
     KEYS = "keys"
     WEBHOOKS = "webhooks"
-    TENANTS = "tenants"
     AUDIT = "audit"
-    CLAIMS = "claims"
 
 
 class Role(StrEnum):
@@ -51,7 +49,8 @@ MATRIX: Mapping[Role, frozenset[Right]] = {
         {Right.TRIGGERS, Right.LOGS, Right.HELD, Right.DEAD_LETTERS, Right.CAMPAIGNS, Right.ENROLMENTS},
     ),
     Role.SYSTEM_ADMIN: frozenset(Right),
-    Role.WORKER_SERVICE: frozenset({Right.CLAIMS}),
+    # Claims and results are in Postgres alone.
+    Role.WORKER_SERVICE: frozenset(),
 }
 
 

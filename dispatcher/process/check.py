@@ -6,6 +6,7 @@ from itertools import takewhile
 from msgspec import Struct, structs
 from typer import Exit
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session
 from dispatcher.cli.terminal.launcher import launcher
@@ -105,7 +106,7 @@ def _tell_providers(session: Session, providers: Sequence[Readiness]) -> None:
 def _state(finding: Finding) -> str:
     if not finding.violations:
         return "ok"
-    return f"{finding.violations:,} {'violation' if finding.violations == 1 else 'violations'}"
+    return counted(finding.violations, "violation")
 
 
 def _ids(finding: Finding) -> str:

@@ -43,6 +43,8 @@ async def _readiness(config: Config, connect: Connect, name: str, key: str) -> R
             await _prepare(config, connect, channel, channel.each_provider[key])
     except Unready as trouble:
         return Readiness(name, key, ready=False, reason=str(trouble))
+    except TimeoutError:
+        return Readiness(name, key, ready=False, reason=f"it waited {ANSWER_SECONDS_MAX:g} s for a connection")
     except OSError as trouble:
         return Readiness(name, key, ready=False, reason=f"it cannot be reached ({type(trouble).__name__})")
     return Readiness(name, key, ready=True)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dispatcher.base.values.counts import counted
 from dispatcher.base.values.durations import instant
 from dispatcher.cli.options import Actor, Reason, Yes, confirm, deliveries_in_words, require_words, second, who
 from dispatcher.cli.session import Session
@@ -56,5 +57,5 @@ def _in_words(found: QuarantineCounts, about: str = "") -> str:
     runs = found.runs + found.campaign_runs
     words = [f"{deliveries_in_words(found.deliveries)} {about}held"] * bool(found.deliveries or not runs)
     for count, noun in ((found.runs, "run"), (found.campaign_runs, "campaign run")):
-        words += [f"{count} {noun if count == 1 else noun + 's'} {'' if words else about}paused"] * bool(count)
+        words += [f"{counted(count, noun)} {'' if words else about}paused"] * bool(count)
     return ", ".join(words)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush
 from dispatcher.cli.terminal.console import Output
@@ -55,7 +56,8 @@ def selftest(  # noqa: PLR0913 - each is an option of the command
         with progress_bar(session.output, "starting", plan.messages) as at:
 
             def show(done: Done) -> None:
-                at(done.written, f"{done.phase}: {done.written:,} messages, {done.kills} kills, {done.cuts} cuts")
+                counts = (done.written, "message"), (done.kills, "kill"), (done.cuts, "cut")
+                at(done.written, f"{done.phase}: {', '.join(counted(*one) for one in counts)}")
 
             report = session.launch(_interruptible(plan, past_pooler, show, keep))
     finally:

@@ -199,6 +199,30 @@ async def test_deliveries_are_listed_shown_cancelled_moved_and_retried(program: 
     assert b"right after all" in done(program.run("deliveries", "show", first))
 
 
+async def test_tries_count_from_the_retry_on_and_all_attempts_stand_beside_them(
+    program: Program, connection: Connection
+) -> None:
+    later = "send --channel sms --to 1 --body x --at 2030-01-01T00:00:00Z --max-attempts 3 --json"
+    (sent,) = rows(done(program.run(*later.split())))
+    failed = "attempt = 3, status = 'failed', finished_at = now(), ready = false"
+    await connection.execute(f"UPDATE dispatcher.delivery_state SET {failed} WHERE id = $1", sent["id"])
+    assert " 3/3 " in done(program.run("deliveries", "list")).decode()
+    done(program.run("deliveries", "retry", str(sent["id"]), "--reason", "once more"))
+    await connection.execute("UPDATE dispatcher.delivery_state SET attempt = 4 WHERE id = $1", sent["id"])
+    assert " 1/3 (4 in all) " in done(program.run("deliveries", "list")).decode()
+    (row,) = rows(done(program.run("deliveries", "list", "--json")))
+    assert (row["attempt"], row["tries"], row["max_attempts"]) == (4, 1, 3)
+
+
+async def test_a_database_that_does_not_answer_says_how_long_it_was_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_at = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/x"
+        program = Program(silent_at)
+        talk = refused(program.run("deliveries", "list"), 1)
+    program.end()
+    assert re.search(r"127\.0\.0\.1:\d+/x: waited \d+ s for its answer$", talk.strip())
+
+
 async def test_a_missing_variable_ends_failed_with_its_name(program: Program) -> None:
     await program.start()
     (sent,) = rows(done(program.run("send", "--channel", "sms", "--to", "1", "--body", "{{ surname }}", "--json")))

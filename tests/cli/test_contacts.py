@@ -51,7 +51,7 @@ async def test_a_person_is_erased_only_after_a_confirmation(program: Program) ->
     words = ("contacts", "erase", "ann@example.org", "--reason", "by letter", "--actor", "bob")
     unsure = program.run(*words)
     assert (unsure.returncode, b"confirm with --yes" in unsure.stderr) == (1, True)
-    assert "is done: 1 deliveries, 0 runs" in text(program.run(*words, "--yes", "--all-workspaces"))
+    assert "is done: 1 delivery, 0 runs" in text(program.run(*words, "--yes", "--all-workspaces"))
     (row,) = rows(program.run("contacts", "erasures", "--json"))
     assert (row["actor"], row["reason"], row["deliveries"]) == ("bob", "by letter", 1)
     assert "Nothing was sent to ann@example.org here" in text(program.run("contacts", "timeline", "ann@example.org"))

@@ -216,7 +216,7 @@ async def test_a_spent_budget_ends_the_process_and_names_the_actor(case: Case) -
     await case.write()
     assert await case.first.ended(15) not in (0, -signal.SIGKILL)
     log = case.first.log_path.read_text()
-    assert "pipeline crashed 1 times within 60 s" in log
+    assert "pipeline crashed 1 time within 60 s" in log
     await case.second.start()
     await case.settled(sent=NUMBER)
 

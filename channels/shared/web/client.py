@@ -172,7 +172,18 @@ def _data(body: bytes) -> bytes | BytesIO | None:
 
 def _lost(call: Call, trouble: Exception) -> Lost:
     cause = trouble.os_error if isinstance(trouble, aiohttp.ClientConnectorError) else trouble
-    return Lost(call.written, type(trouble).__name__, forbidden=isinstance(cause, Forbidden))
+    return Lost(call.written, _why(call, trouble), forbidden=isinstance(cause, Forbidden))
+
+
+def _why(call: Call, trouble: Exception) -> str:
+    """Why there is no answer; after a time-out, how long it was waited, and for what."""
+    match trouble:
+        case aiohttp.ConnectionTimeoutError():
+            return f"waited {CONNECT_SECONDS_MAX:g} s for a connection"
+        case TimeoutError() if call.seconds is not None:
+            return f"waited {call.seconds:g} s for {'the answer' if call.written else 'a connection'}"
+        case _:
+            return type(trouble).__name__
 
 
 async def _read(response: aiohttp.ClientResponse, bytes_max: int) -> bytes | None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import typer
 from msgspec import Struct, structs
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.options import confirm
@@ -51,7 +52,7 @@ class Words(Struct, frozen=True):
 
     def counted(self, count: int) -> str:
         """Return a count for a sentence."""
-        return f"{count:,} {self.one if count == 1 else self.many}"
+        return counted(count, self.one, self.many)
 
 
 class Matched(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Raw, Struct
 
@@ -46,6 +46,23 @@ def show_facts(caller: Caller, title: str, name: str, facts: Struct, *without: s
     named = (field for field in facts.__struct_fields__ if field not in without)
     rows = [(field.replace("_", " "), words.get(field, cell(getattr(facts, field)))) for field in named]
     caller.output.table((title, name), (row for row in rows if row[1] not in (None, "")))
+
+
+class Tried(Protocol):
+    """A delivery with its attempts: all of them, and those that count toward the limit."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def tries(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+
+
+def tries(one: Tried) -> str:
+    """Return the tries since a delivery was last sent again, of those that it has; beside them how many there were."""
+    in_all = f" ({one.attempt} in all)" if one.attempt != one.tries else ""
+    return f"{one.tries}/{one.max_attempts}{in_all}"
 
 
 def cell(value: object) -> object:

@@ -121,7 +121,8 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, 
 COMMENT ON VIEW dispatcher.delivery_life IS
     'pending, claimed, sending, held (a call was begun, its outcome is unknown), parked, or the terminal status';
 
--- The same with the rights of the caller's role, and without the claim's owner.
+-- The same with the rights of the caller's role, and without the claim's owner. `tries` are the attempts that count toward
+-- max_attempts: those since an operator sent it again.
 CREATE VIEW dispatcher.visible_delivery_life WITH (security_invoker = true) AS
 SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, d.recipient, s.status,
        CASE WHEN s.status <> 'queued' THEN s.status
@@ -131,7 +132,7 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, s.lane, 
             WHEN s.ready THEN 'pending'
             ELSE 'parked' END AS life,
        s.run_at, s.attempt, d.max_attempts, s.recoveries, s.error, s.provider_message_id, s.finished_at, d.run_id, d.job_id,
-       d.contact_id, s.provider
+       d.contact_id, s.provider, s.attempt - s.attempt_base AS tries
   FROM dispatcher.delivery_state s JOIN dispatcher.deliveries d USING (id);
 
 REVOKE ALL ON FUNCTION dispatcher.channel_outbox_insert FROM PUBLIC;

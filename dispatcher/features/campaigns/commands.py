@@ -9,6 +9,7 @@ import msgspec
 import typer
 from msgspec import Raw, structs
 
+from dispatcher.base.values.counts import counted
 from dispatcher.base.values.durations import format_duration, instant
 from dispatcher.cli.arguments import object_text, object_with_pairs
 from dispatcher.cli.calls.caller import Caller
@@ -121,7 +122,7 @@ def _show_plan(output: Output, found: PlannedCampaign) -> None:
     if found.refused is not None:
         output.text(plain(f"It would be refused: {found.refused}"))
     whom = f"the first {found.looked_at:,}" if found.looked_at < found.contacts else "whom"
-    output.text(f"{found.contacts:,} contacts, of {whom} {found.recipients:,} would get a message")
+    output.text(f"{counted(found.contacts, 'contact')}, of {whom} {found.recipients:,} would get a message")
     for one in found.skipped:
         output.text(plain(f"  {one.count:,} skipped: {one.reason}"))
     for lack in found.lacking:
@@ -181,7 +182,8 @@ def deploy(
     if found.duplicate:
         words = f"duplicate: campaign run {found.run_id} holds the key {own_key}; nothing is deployed again"
     else:
-        words = f"campaign run {found.run_id} is {found.status}: {found.intended:,} contacts in {found.jobs:,} jobs"
+        size = f"{counted(found.intended, 'contact')} in {counted(found.jobs, 'job')}"
+        words = f"campaign run {found.run_id} is {found.status}: {size}"
     tell(caller, structs.asdict(found) | {"idempotency_key": own_key}, words)
     caller.output.flush()
     if wait:

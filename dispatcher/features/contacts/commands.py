@@ -8,6 +8,7 @@ import msgspec
 import typer
 from msgspec import Raw, structs
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.addresses import addresses
 from dispatcher.cli.arguments import object_text, object_with_pairs, pair
 from dispatcher.cli.calls.caller import Caller
@@ -188,13 +189,13 @@ def audience(
     if caller.output.as_json:
         caller.output.record(found)
         return
-    caller.output.text(f"{_count(found)} contacts")
+    caller.output.text(_least(found) + counted(found.count, "contact"))
     for one in found.conditions:
-        caller.output.text(plain(f"  {_count(one)} by themselves: {one.condition}"))
+        caller.output.text(plain(f"  {_least(one)}{one.count:,} by themselves: {one.condition}"))
     if found.sample:
         caller.output.text()
         caller.output.table(("id", "key", "name", "company", "status"), map(structs.astuple, found.sample))
 
 
-def _count(one: AudienceSeen | MatchedCondition) -> str:
-    return f"{'at least ' if one.at_least else ''}{one.count:,}"
+def _least(one: AudienceSeen | MatchedCondition) -> str:
+    return "at least " if one.at_least else ""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.base.errors import Fault, did_you_mean
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.files import Tally, batches
 from dispatcher.cli.lines import Line
@@ -60,7 +61,7 @@ class ContactFile:
         """A line of CSV as the object that JSON would have; an empty cell is left out."""
         columns = self._columns or []
         if len(cells) != len(columns):
-            raise ValueError(f"has {len(cells)} columns, not {len(columns)}")
+            raise ValueError(f"has {counted(len(cells), 'column')}, not {len(columns)}")
         row = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if cell.strip()}
         found: dict[str, Any] = {name: text for name, text in row.items() if name in ("key", *FIELDS)}
         if "tags" in row:

@@ -15,7 +15,7 @@ from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED, UNUSABLE
 from dispatcher.cli.options import Actor, Reason, known_as, reason_fault, require_filter, require_reason, words_fault
-from dispatcher.cli.terminal.output import cell, show_facts, show_list
+from dispatcher.cli.terminal.output import cell, show_facts, show_list, tries
 from dispatcher.features.deliveries import endpoints
 from dispatcher.features.deliveries.models import Delivery, DeliveryLife, WholeDelivery
 from dispatcher.features.deliveries.rules import STOPPED
@@ -54,8 +54,7 @@ def list_(
 
 def _cells(row: Delivery) -> tuple[object, ...]:
     when = row.finished_at or row.run_at
-    tries = f"{row.attempt}/{row.max_attempts}"
-    return row.id, row.channel, row.life, tries, f"{when:%Y-%m-%d %H:%M:%S}", row.recipient, _why(row)
+    return row.id, row.channel, row.life, tries(row), f"{when:%Y-%m-%d %H:%M:%S}", row.recipient, _why(row)
 
 
 def _why(row: Delivery) -> str | None:

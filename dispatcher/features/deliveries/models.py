@@ -116,6 +116,9 @@ class Delivery(Struct, frozen=True, kw_only=True):
     life: str
     status: str
     attempt: int
+    tries: Annotated[
+        int, Meta(description="The attempts that count toward max_attempts: those since it was sent again.")
+    ]
     max_attempts: int
     run_at: datetime | None
     finished_at: datetime | None
@@ -256,6 +259,7 @@ _DELIVERY = Delivery(
     life="sent",
     status="sent",
     attempt=2,
+    tries=2,
     max_attempts=5,
     run_at=BEGUN,
     finished_at=ENDED,

@@ -45,7 +45,7 @@ SELECT l.id, l.life, l.run_at, CASE WHEN l.status IN ('failed', 'skipped') THEN 
 
 -- name: list
 -- The newest deliveries below id $1, filtered by life, channel, tenant, workspace and key where given.
-SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
+SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt, l.tries,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
        CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
             THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign,
@@ -58,7 +58,7 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 
 -- name: list_of_key
 -- The same of the one that holds a key, or of what is left of it: looked up, where `list` would read all of a workspace.
-SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt,
+SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, l.life, l.status, l.attempt, l.tries,
        l.max_attempts, l.run_at, l.finished_at, l.provider_message_id, l.error, l.recipient, l.run_id, l.job_id,
        CASE WHEN l.job_id IS NOT NULL AND l.contact_id IS NOT NULL
             THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = l.run_id) END AS campaign,
@@ -76,7 +76,7 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
 SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template_name,
        v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
        d.run_id, d.job_id, k.campaign, d.scheduled_for, d.expires_at, d.created_at,
-       l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at, l.provider, l.provider_message_id, l.error,
+       l.life, l.status, l.attempt, l.tries, d.max_attempts, l.run_at, l.finished_at, l.provider, l.provider_message_id, l.error,
        (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt,
        CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END AS waits
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)

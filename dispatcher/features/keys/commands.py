@@ -30,7 +30,7 @@ def create(
     """Make a key. Its secret is shown only now."""
     body = {"name": name, "role": role.value, "expires_at": expires_at, "reason": reason}
     made: NewSecret = caller.ask(endpoints.create_key, body=body)
-    rights = ", ".join(sorted(MATRIX[role]))
+    rights = ", ".join(sorted(MATRIX[role])) or "nothing over HTTP"
     _show_once(caller, made, {"name": name, "role": role.value}, f"key {name} ({role.value}: {rights})")
 
 

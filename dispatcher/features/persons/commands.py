@@ -11,6 +11,7 @@ import typer
 
 from dispatcher.base.errors import NoRemoteForm
 from dispatcher.base.values.addresses import Address
+from dispatcher.base.values.counts import counted
 from dispatcher.base.workspace import Workspace
 from dispatcher.cli.addresses import OfKind, addresses
 from dispatcher.cli.calls.caller import PAGE_MAX, Caller
@@ -147,7 +148,7 @@ def _work(caller: Caller, place: Workspace, number: int) -> bool:
     finished = now.finished_at is not None
     record = {"id": number, "workspace": place.workspace_id, "deliveries": now.deliveries, "runs": now.runs}
     end = "is done" if finished else f"waits for {deliveries_in_words(now.waits_for)}, and goes on by itself"
-    done = f"{now.deliveries:,} deliveries, {now.runs:,} runs"
+    done = f"{deliveries_in_words(now.deliveries)}, {counted(now.runs, 'run')}"
     words = f"erasure {number} in {place.workspace_id} {end}: {done}"
     tell(caller, record | {"waits_for": now.waits_for, "finished": finished}, words)
     return finished

@@ -9,6 +9,7 @@ import msgspec
 import typer
 from msgspec import Raw
 
+from dispatcher.base.values.counts import counted
 from dispatcher.base.values.durations import format_duration
 from dispatcher.cli.arguments import moment, object_text
 from dispatcher.cli.calls.caller import PAGE_MAX, Caller
@@ -16,7 +17,7 @@ from dispatcher.cli.commands import command, group
 from dispatcher.cli.failures import FAILED
 from dispatcher.cli.options import Reason, require_filter, require_reason
 from dispatcher.cli.terminal.console import Output
-from dispatcher.cli.terminal.output import cell, show_list, tell
+from dispatcher.cli.terminal.output import cell, show_list, tell, tries
 from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.dry_run.command import plan
 from dispatcher.features.runs.models import Entry, Ordered, RunAttempt, WholeRun
@@ -150,7 +151,7 @@ def show_run(caller: Caller, run_id: int, most: int = DELIVERIES_SHOWN) -> None:
         columns = ("id", "node", "channel", "to", "life", "tries", "due or ended", "error")
         caller.output.table(columns, map(_delivery_cells, deliveries))
     if more := found.deliveries_total - len(deliveries):
-        caller.output.info(f"{more:,} further deliveries: --limit")
+        caller.output.info(f"{counted(more, 'further delivery', 'further deliveries')}: --limit")
 
 
 def _show_facts(output: Output, facts: Mapping[str, Any]) -> None:
@@ -181,8 +182,7 @@ def _log_cells(one: Entry | RunAttempt) -> tuple[object, ...]:
 
 def _delivery_cells(row: Ordered) -> tuple[object, ...]:
     when = row.finished_at or row.run_at
-    tries = f"{row.attempt}/{row.max_attempts}"
-    return row.id, row.node, row.channel, row.recipient, row.life, tries, f"{when:%Y-%m-%d %H:%M:%S}", row.error
+    return row.id, row.node, row.channel, row.recipient, row.life, tries(row), f"{when:%Y-%m-%d %H:%M:%S}", row.error
 
 
 @command(app, "watch", spans=True)

@@ -100,6 +100,9 @@ class Ordered(Struct, frozen=True, kw_only=True):
     life: str
     status: str
     attempt: int
+    tries: Annotated[
+        int, Meta(description="The attempts that count toward max_attempts: those since it was sent again.")
+    ]
     max_attempts: int
     run_at: datetime | None
     finished_at: datetime | None
@@ -214,6 +217,7 @@ _ORDERED = Ordered(
     life="sent",
     status="sent",
     attempt=2,
+    tries=2,
     max_attempts=3,
     run_at=BEGUN,
     finished_at=ENDED,

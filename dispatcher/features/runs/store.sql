@@ -77,8 +77,8 @@ SELECT number, at, event, step, node, context::text, added::text, error FROM dis
 
 -- name: deliveries
 -- What a run has ordered, with its life, $2 at most behind id $3.
-SELECT l.id, d.node, l.channel, d.recipient, l.life, l.status, l.attempt, d.max_attempts, l.run_at, l.finished_at,
-       l.provider_message_id, l.error
+SELECT l.id, d.node, l.channel, d.recipient, l.life, l.status, l.attempt, l.tries, d.max_attempts, l.run_at,
+       l.finished_at, l.provider_message_id, l.error
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
  WHERE d.run_id = $1 AND d.node IS NOT NULL AND d.id > $3 ORDER BY d.id LIMIT $2;
 

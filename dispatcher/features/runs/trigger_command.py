@@ -9,6 +9,7 @@ import typer
 from msgspec import Raw, structs
 
 from dispatcher.base.errors import Fault, TriggerRefused, did_you_mean
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.arguments import object_with_pairs
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command, group
@@ -96,7 +97,7 @@ def _tell(caller: Caller, answer: Triggered, key: str) -> None:
     if answer.duplicate:
         words = f"duplicate: run {run_id} holds the key {key}; nothing is started again"
     else:
-        what = f"workflow {answer.workflow_name}, version {answer.version}, {answer.total_steps} steps"
+        what = f"workflow {answer.workflow_name}, version {answer.version}, {counted(answer.total_steps, 'step')}"
         words = f"run {run_id} is queued: {what}"
     tell(caller, structs.asdict(answer) | {"idempotency_key": key}, words)
     caller.output.flush()

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from dispatcher.base.errors import Fault, ScheduleRefused
+from dispatcher.base.values.counts import counted
 from dispatcher.base.values.time_zones import zone_fault
 
 # Five fields with every minute listed have some 300 characters.
@@ -107,7 +108,7 @@ def _expression_faults(expression: str) -> Iterator[Fault]:
     fields = _fields(expression)
     if len(fields) != len(FIELDS):
         names = ", ".join(name for name, _ in FIELDS)
-        yield Fault("$.cron", f"has {len(fields)} fields, and needs five: {names}")
+        yield Fault("$.cron", f"has {counted(len(fields), 'field')}, and needs five: {names}")
         return
     wrong = [number for number in range(len(FIELDS)) if not _is_good(_alone(fields, number))]
     for number in wrong:

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.arguments import object_text
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command
@@ -111,7 +112,7 @@ def change_all(
         done: ChangedEnrolments = caller.ask(endpoints.change_enrolments, name, body=body)
         changed, more = changed + done.changed, done.more
     words = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}[action]
-    tell(caller, {"sequence": name, "changed": changed}, f"{changed} enrolments of {name} are {words}")
+    tell(caller, {"sequence": name, "changed": changed}, f"{_counted(changed, name)} {words}")
 
 
 def move(
@@ -139,7 +140,11 @@ def move(
         moved, completed, more = moved + done.moved, completed + done.completed, done.more
         body["after"] = done.last
     record = {"sequence": name, "moved": moved, "completed": completed}
-    tell(caller, record, f"{moved} enrolments of {name} are moved, {completed} are completed")
+    tell(caller, record, f"{_counted(moved, name)} moved, {completed:,} completed")
+
+
+def _counted(count: int, name: str) -> str:
+    return counted(count, f"enrolment of {name} is", f"enrolments of {name} are")
 
 
 def _group(one: MoveGroup) -> tuple[object, ...]:

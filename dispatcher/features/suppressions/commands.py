@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from msgspec import structs
 
+from dispatcher.base.values.counts import counted
 from dispatcher.base.values.durations import instant
 from dispatcher.cli.addresses import OfKind, addresses
 from dispatcher.cli.calls.caller import Caller
@@ -157,7 +158,7 @@ def import_(
     """
     count = import_file(caller, file, endpoints.add_suppressions, {"reason": reason, "source": source})
     catch_up(caller, count)
-    tell(caller, {"imported": count}, f"{count:,} {'address is' if count == 1 else 'addresses are'} suppressed")
+    tell(caller, {"imported": count}, f"{counted(count, 'address is', 'addresses are')} suppressed")
 
 
 @command(app, "check")

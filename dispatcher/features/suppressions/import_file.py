@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from dispatcher.base.errors import Fault, did_you_mean
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.failures import REFUSED
 from dispatcher.cli.files import batches
@@ -75,7 +76,9 @@ class _Table:
         self._columns = names if "address" in names else ["address"]
         if "address" not in names:
             if len(names) > 1:
-                raise ValueError(f"has {len(names)} columns: the first line names them, and address is one of them")
+                raise ValueError(
+                    f"has {counted(len(names), 'column')}: the first line names them, and address is one of them"
+                )
             return False
         for name in names:
             if name not in COLUMNS:
@@ -87,7 +90,7 @@ class _Table:
     def _entry(self, cells: list[str]) -> NewSuppression:
         names = self._columns or []
         if len(cells) != len(names):
-            raise ValueError(f"has {len(cells)} columns, not {len(names)}")
+            raise ValueError(f"has {counted(len(cells), 'column')}, not {len(names)}")
         row: dict[str, Any] = {name: cell.strip() for name, cell in zip(names, cells, strict=True) if cell.strip()}
         if faults := list(faults_of(row, NewSuppression, "$")):
             raise ValueError("; ".join(f"{fault.path.removeprefix('$.')}: {fault.message}" for fault in faults))
@@ -96,7 +99,7 @@ class _Table:
     def refused(self, output: Output, *more: Fault) -> typer.Exit:
         """Print all faults; returns the exit."""
         faults = [*(Fault(f"line {line}", words) for line, words in sorted(self.faults, key=itemgetter(0))), *more]
-        words = f"nothing was imported: {len(faults):,} {'fault' if len(faults) == 1 else 'faults'}"
+        words = f"nothing was imported: {counted(len(faults), 'fault')}"
         output.error("InputError", words, faults)
         return typer.Exit(REFUSED)
 

@@ -162,13 +162,18 @@ class Serving:
         return HTTPRouteHandler(_routed(path), http_method=HttpMethod.OPTIONS, status_code=204)(handle)
 
     async def _answered(self, endpoint: Endpoint, request: AnyRequest, called: str) -> _Answer:
+        seconds_max = self._served.config().api.request_seconds_max
         try:
-            async with asyncio.timeout(self._served.config().api.request_seconds_max):
+            async with asyncio.timeout(seconds_max):
                 return await self._answer(endpoint, request)
         except Problem as problem:
             return _problem(endpoint, problem, called)
         except TimeoutError:
-            return _problem(endpoint, Problem(SLOW, "it may have been done, or may be done yet"), called)
+            return _problem(
+                endpoint,
+                Problem(SLOW, f"it took over {seconds_max:g} s: it may have been done, or may be done yet"),
+                called,
+            )
         except CallLost as lost:
             log.warning("api.call_lost", request_id=called, operation=endpoint.operation, error=str(lost))
             return _problem(endpoint, Problem(SLOW, "nothing was done"), called)

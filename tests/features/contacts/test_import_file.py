@@ -29,7 +29,7 @@ def test_json_and_csv_say_the_same() -> None:
 def test_a_line_with_a_fault_is_named_and_the_next_one_is_read() -> None:
     header, short, bad, sound = _read("key,time_zone", "a", "b,Mars/Base", "c,UTC")
     assert header is None
-    assert short == [Fault("line", "has 1 columns, not 2")]
+    assert short == [Fault("line", "has 1 column, not 2")]
     assert isinstance(bad, list)
     assert bad[0].path == "$.time_zone"
     assert isinstance(sound, ContactInput)

@@ -46,7 +46,7 @@ async def test_a_sequence_is_put_published_filled_operated_and_deleted(
     (row,) = _records(program.run("sequences", "enrolments", "drip", "--json"))
     number = str(row["id"])
     assert "is paused" in _said(program.run("sequences", "change", "pause", number, "--reason", "x"))
-    assert "1 enrolments of drip are resumed" in _said(
+    assert "1 enrolment of drip is resumed" in _said(
         program.run("sequences", "change-all", "resume", "drip", "--reason", "x")
     )
     assert "drip" in _said(program.run("sequences", "enrolment", number))
@@ -54,14 +54,14 @@ async def test_a_sequence_is_put_published_filled_operated_and_deleted(
     assert "says something else" in program.run("sequences", "sync", str(tmp_path), "--check").stdout.decode()
     assert "version 2" in _said(program.run("sequences", "sync", str(tmp_path), "--publish"))
     assert _said(program.run("sequences", "move", "drip", "--from", "1", "--to", "2"))
-    assert "1 enrolments of drip are moved" in _said(
+    assert "1 enrolment of drip is moved" in _said(
         program.run("sequences", "move", "drip", "--from", "1", "--to", "2", "--yes")
     )
     assert "is paused" in _said(program.run("sequences", "pause", "drip", "--reason", "x"))
     assert "goes on" in _said(program.run("sequences", "resume", "drip"))
     assert "hello" in _said(program.run("sequences", "show", "drip"))
     assert "open enrolments" in _said(program.run("sequences", "delete", "drip"), 1)
-    assert "are cancelled" in _said(program.run("sequences", "change-all", "cancel", "drip", "--reason", "x"))
+    assert "is cancelled" in _said(program.run("sequences", "change-all", "cancel", "drip", "--reason", "x"))
     assert "is deleted" in _said(program.run("sequences", "delete", "drip"))
     assert "There are no sequences" in _said(program.run("sequences", "list"))
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from dispatcher.base.values.counts import counted
 from dispatcher.cli.calls.caller import Caller
 from dispatcher.cli.commands import command
 from dispatcher.cli.failures import FAILED
@@ -288,7 +289,8 @@ def check(caller: Caller, run_id: RunId) -> None:
 
 
 def _sentences(run_id: int, facts: Mapping[str, Any]) -> list[str]:
-    lines = [f"campaign run {run_id} is {facts['status']}: {facts['items']:,} items in {facts['jobs']:,} jobs"]
+    size = f"{counted(facts['items'], 'item')} in {counted(facts['jobs'], 'job')}"
+    lines = [f"campaign run {run_id} is {facts['status']}: {size}"]
     for number, (words, count) in enumerate(zip(SENTENCES, facts["broken"], strict=True), 1):
         lines.append(f"{'ok' if not count else 'BROKEN'}  {number}. {words}" + (f" ({count:,})" if count else ""))
         lines += (_breach(one) for one in facts["breaches"] if one.sentence == number)

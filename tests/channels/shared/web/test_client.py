@@ -158,7 +158,7 @@ async def test_silence_ends_with_the_time_out(fake: FakeServer, head: bool) -> N
     if head:
         assert answer == Answer(200, answer.headers, None, cut_off=True)  # type: ignore[union-attr]  # it is one
     else:
-        assert answer == Lost(written=True, why="TimeoutError")
+        assert answer == Lost(written=True, why="waited 0.2 s for the answer")
 
 
 async def test_a_lost_connection_tells_whether_the_request_was_sent(fake: FakeServer) -> None:
