@@ -11,7 +11,8 @@ time: `{"key", "delivery_id", "attempt", "recipient", "body"}` is answered, in o
     {"throttled": s}      too fast
 
 or, when `--drop` says so, it is in the file and the connection is closed. What happens to a message is drawn from the
-seed, its key and its attempt: the same run, the same faults.
+seed, its key and its attempt: the same run, the same faults. `--requests PATH` writes each request that was judged into
+a second file, with its time and what came of it.
 """
 
 import argparse
@@ -23,14 +24,23 @@ from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Annotated, TypeVar, cast
 
 import msgspec
 import uvloop
 from msgspec import Meta, Struct
 
-from dispatcher.selftest.ledger_file import Accepted, Again, Entry, LedgerFile, name_of, read_ledger
+from dispatcher.selftest.ledger_file import (
+    Accepted,
+    Again,
+    Entry,
+    LedgerFile,
+    Request,
+    RequestsFile,
+    name_of,
+    read_ledger,
+)
 
 __all__ = ["Entry", "Faults", "Ledger", "read_ledger"]
 
@@ -110,8 +120,9 @@ ANSWERS = {
 class Ledger:
     """The provider: it judges messages and stores what it accepts. `ended` has the error if it could not write."""
 
-    def __init__(self, file: LedgerFile, faults: Faults, dedupe: bool) -> None:
+    def __init__(self, file: LedgerFile, faults: Faults, dedupe: bool, requests: RequestsFile | None = None) -> None:
         self._file = file
+        self._requests = requests
         self._faults = faults if faults.any() else None
         self._dedupe = dedupe
         # How often a message was throttled: that uses up no attempt, so the same fault would be drawn for ever.
@@ -147,8 +158,12 @@ class Ledger:
             return NOT_A_REQUEST
         fault, wait = self._draw(asked)
         known = self._file.ids.get(asked.key) if self._dedupe else None
-        if known is not None:
+        if known is not None and fault != "drop":
             # What was accepted can be neither refused nor put off.
+            fault = "accept"
+        if self._requests is not None:
+            self._requests.write(Request(asked.key, asked.attempt, fault, time()))
+        if known is not None:
             lines.append(Again(asked.key))
             return _Reply(None if fault == "drop" else _accepted(known), wait)
         if answer := ANSWERS.get(fault):
@@ -265,6 +280,7 @@ def _bounded(kind: type[T], most: int) -> Callable[[str], T]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dispatcher.selftest.ledger", description=__doc__)
     parser.add_argument("--file", type=Path, required=True, help="of accepted messages; continued if it exists")
+    parser.add_argument("--requests", type=Path, help="a line for each request: its key, attempt, fault and time")
     parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dedupe", action="store_true", help="answer a known key with its first id")
@@ -287,7 +303,8 @@ def _arguments() -> argparse.Namespace:
 async def _serve(wanted: argparse.Namespace) -> None:
     faults = Faults(wanted.seed, wanted.drop, wanted.refuse, wanted.throttle, wanted.retry, wanted.delay_ms_max)
     file = LedgerFile(wanted.file)
-    ledger = Ledger(file, faults, wanted.dedupe)
+    requests = RequestsFile(wanted.requests) if wanted.requests else None
+    ledger = Ledger(file, faults, wanted.dedupe, requests)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ledger.end)
@@ -299,6 +316,8 @@ async def _serve(wanted: argparse.Namespace) -> None:
     finally:
         server.close()
         file.close()
+        if requests is not None:
+            requests.close()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The ledger's file: a line for each accepted message, and for each repeated request."""
+"""The ledger's files: of accepted messages, with a line for each repeated one, and of all requests."""
 
 import os
 from collections.abc import Iterator
@@ -25,6 +25,15 @@ class Again(Struct, frozen=True, gc=False):
     """A key that was requested again after it had been accepted, and was not accepted again."""
 
     again: str
+
+
+class Request(Struct, frozen=True, gc=False):
+    """A request that was judged: `fault` is `accept` or what was injected, `at` is in seconds since 1970."""
+
+    key: str
+    attempt: int
+    fault: str
+    at: float
 
 
 class Entry(Struct):
@@ -76,6 +85,26 @@ class LedgerFile:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+class RequestsFile:
+    """The file of requests, open for writing. Unbuffered: a kill of this process loses none."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, request: Request) -> None:
+        self._file.write(_encode(request) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_requests(path: Path) -> list[Request]:
+    """Return the requests of a file, in the order of their arrival."""
+    decode = msgspec.json.Decoder(Request).decode
+    with path.open("rb") as file:
+        return [decode(line) for line in file]
 
 
 def name_of(sequence: int) -> str:

@@ -41,6 +41,16 @@ SHORT = [
     pytest.param("notify", 40, 1, ["", ".batch", ".rules", ".batch_rules"]),
     pytest.param("caps", 500, 1, [".elsewhere", ".touched", ".known", ".replicas"]),
     pytest.param("drain", 5_000, 2, ["", ".p50"]),
+    pytest.param(
+        "retries",
+        500,
+        1,
+        [
+            *(".violations", ".p50", ".p99"),
+            *(".pgqueuer", ".pgqueuer.twice", ".procrastinate", ".procrastinate.twice"),
+        ],
+        marks=NO_PEER,
+    ),
     pytest.param("email", 300, 1, ["", ".plain"], marks=NO_SINK),
     pytest.param("email_delay", 12, 1, [""], marks=NO_SINK),
     pytest.param("sms", 300, 1, ["", ".channel", ".cpu_worker"]),
@@ -63,6 +73,9 @@ SHORT = [
 # These may be nothing at all, or less, in a run as short as this.
 MAY_BE_NOTHING = {
     "expensive.hold",
+    "retries.violations",
+    "retries.pgqueuer.twice",
+    "retries.procrastinate.twice",
     "soak",
     "latency.idle_cpu",
     "latency.idle_cpu_postgres",

@@ -5,13 +5,13 @@ import json
 import signal
 from collections import Counter
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import pytest
 
 from dispatcher.selftest.ledger import Faults, read_ledger
-from dispatcher.selftest.ledger_file import LedgerFile
+from dispatcher.selftest.ledger_file import LedgerFile, read_requests
 from tests.faults.provider import Provider, message
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +39,32 @@ async def test_accepted_messages_are_recorded_before_the_answer(path: Path) -> N
     assert (books["key-2"].accepted, books["key-2"].again) == (1, 0)
     assert (books["key-2"].first_attempt, books["key-2"].first_sequence) == (3, 2)
     assert 0 < books["key-2"].first_at <= monotonic()
+
+
+async def test_every_request_is_noted_with_its_fault_and_time(path: Path) -> None:
+    requests = path.with_suffix(".requests")
+    began = time()
+    async with Provider(path, "--retry", "1", "--requests", str(requests)) as provider:
+        client = await provider.connect()
+        await client.ask(message(1), message(1, attempt=2))
+        await client.close()
+        noted = read_requests(requests)
+    assert [(one.key, one.attempt, one.fault) for one in noted] == [("key-1", 1, "retry"), ("key-1", 2, "retry")]
+    assert began <= noted[0].at <= noted[1].at <= time()
+
+
+async def test_what_was_accepted_before_is_noted_as_accepted(path: Path) -> None:
+    requests = path.with_suffix(".requests")
+    terms = ("--dedupe", "--requests", str(requests))
+    async with Provider(path, *terms) as provider:
+        client = await provider.connect()
+        await client.ask(message(1))
+        await client.close()
+    async with Provider(path, *terms, "--refuse", "1") as provider:
+        client = await provider.connect()
+        await client.ask(message(1, attempt=2), message(2))
+        await client.close()
+    assert [one.fault for one in read_requests(requests)] == ["accept", "accept", "refuse"]
 
 
 async def test_a_keyless_one_accepts_the_same_key_twice(path: Path) -> None:
