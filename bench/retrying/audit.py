@@ -1,7 +1,7 @@
 """The audit of attempts: the requests that a provider noted and the rows of each delivery, against the schedule."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct, field
 
@@ -50,6 +50,14 @@ class Findings(Struct):
         if len(shown) < SHOWN_MAX:
             shown.append(key)
 
+    def add(self, other: "Findings") -> None:
+        """Take along what another audit found."""
+        for what, keys in other.keys.items():
+            for key in keys:
+                self.note(what, key)
+            self.counts[what] += other.counts[what] - len(keys)
+        self.late_seconds += other.late_seconds
+
     def __str__(self) -> str:
         return "; ".join(f"{what}: {count}, as {', '.join(self.keys[what])}" for what, count in self.counts.items())
 
@@ -57,9 +65,10 @@ class Findings(Struct):
 class _History:
     """One delivery while its requests are gone through: when the next one is due, or how it has to have ended."""
 
-    def __init__(self, delivery: Delivery, schedule: Schedule, findings: Findings) -> None:
+    def __init__(self, delivery: Delivery, schedule: Schedule, dropped: Set[int], findings: Findings) -> None:
         self._delivery = delivery
         self._schedule = schedule
+        self._dropped = dropped
         self._findings = findings
         self._attempt = 1
         self._earliest = self._due = delivery.due
@@ -87,7 +96,7 @@ class _History:
 
     def _answered(self, asked: Request) -> None:
         again = self._attempt < self._schedule.attempts_max
-        match asked.fault:
+        match "drop" if self._was_lost(asked) else asked.fault:
             case "accept":
                 self._end = "sent"
             case "refuse":
@@ -103,6 +112,12 @@ class _History:
                 self._next(asked.at)
             case _:
                 self._end = "held"
+
+    def _was_lost(self, asked: Request) -> bool:
+        """Whether the answer was lost: its connection was dropped behind it, and the row calls the attempt unknown."""
+        stored, delivery = self._delivery.tries.get(asked.attempt), self._delivery
+        is_last = delivery.attempt == asked.attempt and delivery.reason.startswith("unknown: ")
+        return asked.connection in self._dropped and (is_last if stored is None else stored.unknown)
 
     def _next(self, answered_at: float) -> None:
         """The attempt is used up: the next is due after the wait that its row says, counted from the answer."""
@@ -149,13 +164,14 @@ class _History:
 def audit(
     deliveries: Iterable[Delivery], requests: Sequence[Request], accepted: Mapping[str, int], schedule: Schedule
 ) -> Findings:
-    """Go through all deliveries. `accepted` says how often the provider has taken each key."""
+    """Go through the deliveries and the requests of one provider. `accepted` says how often it has taken each key."""
     findings = Findings()
     by_key: dict[str, list[Request]] = {}
     for request in requests:
         by_key.setdefault(request.key, []).append(request)
+    dropped = {request.connection for request in requests if request.fault == "drop"}
     for delivery in deliveries:
-        history = _History(delivery, schedule, findings)
+        history = _History(delivery, schedule, dropped, findings)
         for request in by_key.pop(delivery.key, ()):
             history.request(request)
         history.ended()

@@ -38,9 +38,9 @@ SELECT 'retry-' || i, ($1::text[])[1 + i % 2], '+49151' || 10000000 + i, $2::jso
   FROM generate_series(0, $7::int - 1) AS i
 """
 _ENDS = """
-SELECT d.idempotency_key AS key, d.channel, extract(epoch FROM d.scheduled_for)::float8 AS due,
+SELECT d.idempotency_key AS key, extract(epoch FROM d.scheduled_for)::float8 AS due,
        CASE WHEN s.held THEN 'held' ELSE s.status END AS state, s.attempt, coalesce(s.error, '') AS reason, s.id
-  FROM dispatcher.deliveries d LEFT JOIN dispatcher.delivery_state s USING (id)
+  FROM dispatcher.deliveries d LEFT JOIN dispatcher.delivery_state s USING (id) WHERE d.channel = $1
 """
 _TRIES = """
 SELECT delivery_id, attempt, extract(epoch FROM ended_at)::float8 AS ended_at,
@@ -62,9 +62,12 @@ async def trial(server: Server, deliveries: int, seed: int, **changed: str) -> F
         await connection.execute(_FILL, list(CHANNELS), *terms, deliveries)
         seconds = due_seconds(deliveries) + SCHEDULE.longest_seconds + LATE_SECONDS_MAX
         await process.until(partial(_over, connection), "all have ended", seconds, STEP_SECONDS)
-        requests = [one for provider in providers for one in read_requests(provider.path.with_suffix(".requests"))]
-        accepted = {key: entry.accepted for one in providers for key, entry in one.entries().items()}
-        return audit(await _ends(connection), requests, accepted, SCHEDULE)
+        findings = Findings()
+        for channel, provider in zip(CHANNELS, providers, strict=True):
+            requests = read_requests(provider.path.with_suffix(".requests"))
+            accepted = {key: entry.accepted for key, entry in provider.entries().items()}
+            findings.add(audit(await _ends(connection, channel), requests, accepted, SCHEDULE))
+        return findings
 
 
 @asynccontextmanager
@@ -98,7 +101,7 @@ async def _over(connection: Connection) -> bool:
     )
 
 
-async def _ends(connection: Connection) -> list[Delivery]:
+async def _ends(connection: Connection, channel: str) -> list[Delivery]:
     tries: dict[int, dict[int, Try]] = {}
     for row in await connection.fetch(_TRIES):
         one = Try(row["ended_at"], row["next_at"], row["unknown"], row["reason"])
@@ -106,12 +109,12 @@ async def _ends(connection: Connection) -> list[Delivery]:
     return [
         Delivery(
             key=row["key"],
-            keyed=row["channel"] == "keyed",
+            keyed=channel == "keyed",
             due=row["due"],
             state=row["state"] or "without a state",
             attempt=row["attempt"] or 0,
             reason=row["reason"],
             tries=tries.get(row["id"], {}),
         )
-        for row in await connection.fetch(_ENDS)
+        for row in await connection.fetch(_ENDS, channel)
     ]

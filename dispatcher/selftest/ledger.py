@@ -23,6 +23,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from time import monotonic, time
 from typing import Annotated, TypeVar, cast
@@ -127,18 +128,19 @@ class Ledger:
         self._dedupe = dedupe
         # How often a message was throttled: that uses up no attempt, so the same fault would be drawn for ever.
         self._turns: dict[tuple[str, int], int] = {}
+        self.connections = count(1)
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end(self) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def take(self, requests: list[bytes]) -> list[_Reply]:
-        """Judge requests in order, up to one that ends the connection; all accepted are written when this returns."""
+    def take(self, requests: list[bytes], connection: int) -> list[_Reply]:
+        """Judge requests in order, up to one that ends their connection; all accepted are written when this returns."""
         lines: list[Accepted | Again] = []
         replies: list[_Reply] = []
         for request in requests:
-            reply = self._judge(request, lines)
+            reply = self._judge(request, lines, connection)
             replies.append(reply)
             if reply.text is None:
                 break
@@ -151,7 +153,7 @@ class Ledger:
                 return [_Reply(None)]
         return replies
 
-    def _judge(self, request: bytes, lines: list[Accepted | Again]) -> _Reply:
+    def _judge(self, request: bytes, lines: list[Accepted | Again], connection: int) -> _Reply:
         try:
             asked = _decode(request)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -162,7 +164,7 @@ class Ledger:
             # What was accepted can be neither refused nor put off.
             fault = "accept"
         if self._requests is not None:
-            self._requests.write(Request(asked.key, asked.attempt, fault, time()))
+            self._requests.write(Request(asked.key, asked.attempt, fault, time(), connection))
         if known is not None:
             lines.append(Again(asked.key))
             return _Reply(None if fault == "drop" else _accepted(known), wait)
@@ -196,6 +198,7 @@ class LedgerConnection(asyncio.Protocol):
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._number = next(ledger.connections)
         self._transport: asyncio.Transport
         self._pieces: list[bytes] = []
         self._piece_bytes = 0
@@ -215,7 +218,7 @@ class LedgerConnection(asyncio.Protocol):
             *requests, rest = b"".join(self._pieces).split(b"\n")
             self._pieces, self._piece_bytes = [rest], len(rest)
             now = monotonic()
-            replies = self._ledger.take(requests)
+            replies = self._ledger.take(requests, self._number)
             self._due += [(now + reply.wait, reply.text) for reply in replies]
             self._closing = any(reply.text is None for reply in replies)
             self._answer()

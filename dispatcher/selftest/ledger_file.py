@@ -28,12 +28,14 @@ class Again(Struct, frozen=True, gc=False):
 
 
 class Request(Struct, frozen=True, gc=False):
-    """A request that was judged: `fault` is `accept` or what was injected, `at` is in seconds since 1970."""
+    """A request that was judged: `fault` is `accept` or what was injected, `at` is in seconds since 1970.
+    `connection` counts from 1: one that ends by `drop` may take along answers that were sent before."""
 
     key: str
     attempt: int
     fault: str
     at: float
+    connection: int = 0
 
 
 class Entry(Struct):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from bench.retrying.audit import Delivery, Try, audit
+from bench.retrying.audit import Delivery, Findings, Try, audit
 from bench.retrying.schedule import Schedule, due_seconds
 from bench.retrying.trial import trial
 from bench.server import Server
@@ -84,6 +84,23 @@ def test_an_unknown_attempt_is_repeated_by_a_key_and_held_without_one() -> None:
     assert found(keyed, lost) == []
     assert "an attempt after the last one" in found(replace(keyed, keyed=False), lost)
     assert found(replace(GOOD, state="held", attempt=1, tries={}), lost[:1]) == []
+
+
+def test_an_answer_may_be_lost_with_a_connection_that_was_dropped() -> None:
+    held = replace(GOOD, state="held", attempt=1, tries={}, reason="unknown: lost")
+    answered = [Request("a", 1, "accept", 10.0, connection=7)]
+    assert found(held, answered) == ["held, and should be sent"]
+    dropped = Request("b", 1, "drop", 10.0, connection=7)
+    assert found(held, [*answered, dropped]) == ["sent, and in no row"], "only b is missing"
+
+
+def test_findings_are_added_with_all_that_they_have() -> None:
+    some, others = Findings(), Findings()
+    for number in range(9):
+        others.note("lost", str(number))
+    some.note("lost", "a")
+    some.add(others)
+    assert (some.counts["lost"], some.keys["lost"]) == (10, ["a", "0", "1", "2", "3"])
 
 
 def test_an_attempt_that_the_provider_never_read_is_known_from_its_row() -> None:

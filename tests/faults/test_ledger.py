@@ -50,6 +50,7 @@ async def test_every_request_is_noted_with_its_fault_and_time(path: Path) -> Non
         await client.close()
         noted = read_requests(requests)
     assert [(one.key, one.attempt, one.fault) for one in noted] == [("key-1", 1, "retry"), ("key-1", 2, "retry")]
+    assert {one.connection for one in noted} == {1}
     assert began <= noted[0].at <= noted[1].at <= time()
 
 
