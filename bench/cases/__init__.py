@@ -27,6 +27,7 @@ from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
 from bench.cases.policies import caps, quiet_hours
 from bench.cases.protocol import cost as protocol_cost
+from bench.cases.protocol import email as protocol_cost_email
 from bench.cases.providers import push, sms
 from bench.cases.sequences import enrol, storm, waiting
 from bench.measure import Measure
@@ -52,6 +53,7 @@ CASES = {
         ("latency", latency),
         ("expensive", expensive),
         ("protocol_cost", protocol_cost),
+        ("protocol_cost.email", protocol_cost_email),
         ("shared_limit", shared_limit),
         ("quiet_hours", quiet_hours),
         ("caps", caps),

@@ -36,6 +36,7 @@ SHORT = [
     pytest.param("latency", 3, 1, [".idle_cpu", ".idle_cpu_postgres", ".p50", ".p50_after_pause", ".p95", ".p99"]),
     pytest.param("expensive", 16, 1, [".p50", ".p99", ".health", ".hold"]),
     pytest.param("protocol_cost", 500, 1, ["", ".at_20"]),
+    pytest.param("protocol_cost.email", 300, 1, ["", ".cpu"], marks=NO_SINK),
     pytest.param("quiet_hours", 500, 1, [".elsewhere", ".looked_up"]),
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
     pytest.param("notify", 40, 1, ["", ".batch", ".rules", ".batch_rules"]),
