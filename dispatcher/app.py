@@ -19,6 +19,7 @@ from dispatcher.base.metrics import Metrics
 from dispatcher.channel_opener import ChannelOpener
 from dispatcher.config import fingerprints, logs
 from dispatcher.config.settings import Config, Limits
+from dispatcher.console.routes import Console
 from dispatcher.db import embedded, pooler, tenants
 from dispatcher.db.database import Database
 from dispatcher.db.schema import migrator
@@ -94,10 +95,12 @@ class App:
         interface = ApiRoutes(
             ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_busy
         )
+        self.console = Console(interface.serving, lambda: self.config)
         pages = [
             *unsubscribe_routes(lambda: self._links, lambda: self.database),
             *receipt_handlers(context),
             *interface.handlers(),
+            *self.console.handlers(),
         ]
         routes = application(self.health, self.metrics.registry, self.measure, pages, config.api.allow_origins)
         self.listener = Listener(routes, config.http, lambda: bool(self.health.staging), self.metrics.answered)

@@ -44,6 +44,11 @@ def make(choose: Callable[[str], str]) -> Bearer:
     return Bearer(prefix, f"{prefix}_{some(_SECRET_CHARACTERS)}")
 
 
+def prefix(text: str) -> str:
+    """Return the prefix of a key that `read` has accepted."""
+    return text.rpartition("_")[0]
+
+
 def read(text: str) -> Bearer | None:
     """Return the key in a text; None if it does not have the form of a key."""
     match = _FORM.fullmatch(text)

@@ -68,10 +68,14 @@ class Admission:
         found = None if shown is None else await self._find(shown.prefix)
         if shown is None or found is None or not shown.matches(found.hash):
             raise Problem(UNAUTHENTICATED, "this is no key of ours", headers=_CHALLENGE)
-        if found.state != "live":
-            # Its holder may know its state.
-            raise Problem(UNAUTHENTICATED, f"the key {found.name} is {found.state}", headers=_CHALLENGE)
-        return found
+        return _live(found)
+
+    async def key_of(self, prefix: str) -> Key:
+        """Return the key of a prefix, for a session that shows no secret. Raises Problem unless it is valid."""
+        found = await self._find(prefix)
+        if found is None:
+            raise Problem(UNAUTHENTICATED, "this is no key of ours", headers=_CHALLENGE)
+        return _live(found)
 
     async def _find(self, prefix: str) -> Key | None:
         now = self._now()
@@ -140,6 +144,13 @@ class Admission:
             return
         self._looked_at = self._now()
         self._ages = await self._ages_of(self._database(), self._config().channels)
+
+
+def _live(key: Key) -> Key:
+    if key.state != "live":
+        # Its holder may know its state.
+        raise Problem(UNAUTHENTICATED, f"the key {key.name} is {key.state}", headers=_CHALLENGE)
+    return key
 
 
 def _seconds(wait: float) -> str:

@@ -50,7 +50,7 @@ class ApiRoutes:
         self._config = config
         self._offload = Offload(OFFLOAD_SECONDS_MAX)
         admission = Admission(config, database, ages)
-        self._serving = Serving(
+        self.serving = Serving(
             Served(config, admission.shed, self._offload, trigger),
             admission,
             database,
@@ -78,10 +78,10 @@ class ApiRoutes:
 
         paths = dict.fromkeys(one.path for one in self._endpoints)
         options = [
-            self._serving.options(path, [one.method for one in self._endpoints if one.path == path]) for path in paths
+            self.serving.options(path, [one.method for one in self._endpoints if one.path == path]) for path in paths
         ]
         # First: Litestar adds OPTIONS of its own to a path that has none by then.
-        return [openapi, reference, *options, *map(self._serving.handler, self._endpoints)]
+        return [openapi, reference, *options, *map(self.serving.handler, self._endpoints)]
 
 
 def cors(origins: str) -> CORSConfig | None:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from secrets import token_hex
@@ -131,7 +131,7 @@ class Serving:
     ) -> None:
         self._served = served
         self._slots = slots
-        self._admission = admission
+        self.admission = admission
         self._database = database
         self._shares = Shares(served.config().api.connections)
 
@@ -161,6 +161,32 @@ class Serving:
 
         return HTTPRouteHandler(_routed(path), http_method=HttpMethod.OPTIONS, status_code=204)(handle)
 
+    async def ask(
+        self,
+        endpoint: Endpoint,
+        key: Key,
+        names: Mapping[str, str],
+        asked: list[tuple[str, str]],
+        body: bytes = b"",
+        if_match: str | None = None,
+    ) -> Any:  # noqa: ANN401 - a struct of the endpoint's own
+        """Return an endpoint's answer to a page of this process, for a key that is authenticated. Raises Problem."""
+        await self.admission.admit(key, endpoint.right)
+        query = reading.read_query(asked, endpoint.query)
+        given: Any = Nothing()
+        if endpoint.given is not None:
+            given = reading.tree(body) if endpoint.reads_itself else reading.read(body, endpoint.given)
+        part = Part(key.workspace.tenant_id, key.workspace.workspace_id)
+        call = Call(self._served, key, part, self._database(), names, query, given, body, None, if_match)
+        with self.admission.place(key):
+            async with self._slots.slot():
+                if OVERLOADED in endpoint.problems:
+                    await self.admission.look()
+                if endpoint.gathers:
+                    return (await endpoint.handle(call)).body
+                async with self._within(endpoint, call) as inside:
+                    return (await endpoint.handle(_on(call, inside))).body
+
     async def _answered(self, endpoint: Endpoint, request: AnyRequest, called: str) -> _Answer:
         seconds_max = self._served.config().api.request_seconds_max
         try:
@@ -188,9 +214,9 @@ class Serving:
             return _problem(endpoint, Problem(BROKEN, f"it is in the log as {called}"), called)
 
     async def _answer(self, endpoint: Endpoint, request: AnyRequest) -> _Answer:
-        key = await self._admission.key(_field(request, b"authorization"))
-        await self._admission.admit(key, endpoint.right)
-        with self._admission.place(key):
+        key = await self.admission.key(_field(request, b"authorization"))
+        await self.admission.admit(key, endpoint.right)
+        with self.admission.place(key):
             return await self._admitted(endpoint, request, key)
 
     async def _admitted(self, endpoint: Endpoint, request: AnyRequest, key: Key) -> _Answer:
@@ -223,7 +249,7 @@ class Serving:
             call = msgspec.structs.replace(call, traceparent=_field(request, b"traceparent"))
         if OVERLOADED in endpoint.problems:
             # Before there is a transaction: in one it would wait for a second connection, with others waiting for it.
-            await self._admission.look()
+            await self.admission.look()
         if again is not None and endpoint.method == "POST":
             return await self._once(endpoint, call, KeyedRequest(key.workspace, again, _hash(request, body)))
         if endpoint.gathers:

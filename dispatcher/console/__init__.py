@@ -1,0 +1,1 @@
+"""The operator console: pages over the endpoints' handlers, rendered on the server."""

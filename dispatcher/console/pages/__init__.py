@@ -1,0 +1,1 @@
+"""The pages: one module each, found by itself; a folder for each group of the navigation."""

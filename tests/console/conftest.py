@@ -1,0 +1,82 @@
+"""Fixtures of the console's tests: one browser, a program on a furnished workspace, and a page that is signed in."""
+
+import shutil
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+from playwright._impl._api_structures import SetCookieParam
+from playwright.async_api import Browser, Page, async_playwright
+
+from tests.console import furniture
+from tests.console.furniture import Furnished
+from tests.console.looking import DESKTOP, INIT, PLANT
+from tests.support.caller import make_key
+from tests.support.program import Program
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """A Chromium that all tests of a worker share."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture(scope="module")
+async def furnished(serving: Program) -> Furnished:
+    """A workspace that has something of everything, with script in every text that is shown."""
+    connection = await asyncpg.connect(serving.url)
+    try:
+        return await furniture.furnish(connection, PLANT)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="module")
+async def cookie(serving: Program, browser: Browser) -> str:
+    """The session of an administrator, who signed in with a key."""
+    return await signed_in(serving, browser, make_key(serving))
+
+
+@pytest.fixture
+async def visitor(serving: Program, browser: Browser, cookie: str) -> AsyncIterator[Page]:
+    """A page of the administrator's, which remembers errors and violations of the policy."""
+    context = await browser.new_context(viewport=DESKTOP, base_url=serving.address)
+    await context.add_cookies([session_cookie(serving, cookie)])
+    await context.add_init_script(INIT)
+    yield await context.new_page()
+    await context.close()
+
+
+def session_cookie(program: Program, value: str) -> SetCookieParam:
+    """A session as a browser is given it."""
+    return {"name": "dispatcher_console", "value": value, "url": program.address + "/console", "sameSite": "Strict"}
+
+
+async def signed_in(program: Program, browser: Browser, key: str) -> str:
+    """Sign in with a key, and answer the session's cookie."""
+    context = await browser.new_context(base_url=program.address)
+    try:
+        page = await context.new_page()
+        await page.goto("/console/signin")
+        await page.fill("#key", key)
+        await page.click("button[type=submit]")
+        await page.wait_for_selector("#main")
+        return next(str(one["value"]) for one in await context.cookies() if one["name"] == "dispatcher_console")
+    finally:
+        await context.close()
