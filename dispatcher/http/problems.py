@@ -1,10 +1,10 @@
 """Problems: every answer other than the one that was asked for, as RFC 9457 problem documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dispatcher.base.errors import Fault, TriggerRefused
 
@@ -125,5 +125,5 @@ def refusal(refused: TriggerRefused) -> Problem:
 class Refused(Struct, frozen=True, kw_only=True):
     """The problem in the envelope of the older interface."""
 
-    success: Literal[False] = False
+    success: Annotated[bool, Meta(extra_json_schema={"const": False})] = False
     error: str

@@ -193,7 +193,7 @@ class RefusedContact(Struct, frozen=True):
 
     number: int
     key: str | None
-    faults: list[Any]
+    faults: list[Fault]
 
 
 class Imported(Struct, frozen=True):

@@ -20,8 +20,8 @@ from dispatcher.features.rules.models import (
     Explained,
     ExplainedMessage,
     Rule,
+    RuleStep,
     SavedRules,
-    Step,
     SwitchedRule,
 )
 from dispatcher.features.rules.notify_command import EventAt, Input, Person, Var, event_of, show_decisions
@@ -111,7 +111,7 @@ def show(caller: Caller, name: Name) -> None:
     show_list(caller, found.steps, ("order", "template", "offset", "enabled", "recipients"), _step, "It has no steps.")
 
 
-def _step(one: Step) -> tuple[object, ...]:
+def _step(one: RuleStep) -> tuple[object, ...]:
     recipients = msgspec.json.encode(one.recipients).decode()
     return one.order, one.template, one.offset, cell(one.enabled), recipients
 

@@ -61,7 +61,7 @@ class SaveRules(Asked, frozen=True):
     check: Annotated[bool, Meta(description="Save nothing; only say what would be done.")] = False
 
 
-class Step(Struct, frozen=True):
+class RuleStep(Struct, frozen=True):
     """A stored message of a rule."""
 
     template: str
@@ -79,7 +79,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     channel: str
     audience: str
     enabled: bool
-    steps: list[Step]
+    steps: list[RuleStep]
     version: int
     updated_at: datetime
     updated_by: str
@@ -253,7 +253,7 @@ class Explained(Struct, frozen=True):
 
 
 _AT = datetime(2030, 1, 31, 8, 0, 0, tzinfo=UTC)
-_STEP = Step("quote/sent", "0s", {"includeLeadContact": True}, enabled=True, order=1)
+_STEP = RuleStep("quote/sent", "0s", {"includeLeadContact": True}, enabled=True, order=1)
 RULE = Rule(
     name="quote_sent/email/lead",
     trigger="quote_sent",

@@ -13,7 +13,7 @@ from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 from dispatcher.db.tenants import Transaction
-from dispatcher.features.rules.models import Decision, EventStep, EventTrigger, Pair, Rule, SavedRule, Step
+from dispatcher.features.rules.models import Decision, EventStep, EventTrigger, Pair, Rule, RuleStep, SavedRule
 from dispatcher.features.rules.rules import format_offset, hinted
 
 _SQL = statements(__name__)
@@ -136,7 +136,7 @@ async def show(database: Database, here: Workspace, name: str) -> Rule | None:
 def _rule(row: Any) -> dict[str, Any]:  # noqa: ANN401 - asyncpg's record
     facts = {**row} | msgspec.json.decode(row["document"])
     steps = [
-        Step(one["template"], format_offset(one["offset_seconds"]), one["recipients"], one["enabled"], one["order"])
+        RuleStep(one["template"], format_offset(one["offset_seconds"]), one["recipients"], one["enabled"], one["order"])
         for one in facts["steps"]
     ]
     return {name: value for name, value in facts.items() if name != "document"} | {"steps": steps}

@@ -86,14 +86,16 @@ async def find(call: Call) -> Found:
     return found
 
 
-@endpoint("PUT", _ONE, _RIGHT, given=models.Definition, example=_PUT, makes=("name", "name"), status=201, **_WRITTEN)
+@endpoint(
+    "PUT", _ONE, _RIGHT, given=models.SequenceDefinition, example=_PUT, makes=("name", "name"), status=201, **_WRITTEN
+)
 async def put_sequence(call: Call) -> Done:
     """Save the draft of a sequence, whole.
 
     What is published stays as it is, and so do enrolments, until the draft is published. A step is the stored one of
     its id, else of its name, else, where it has no name, of its stepOrder.
     """
-    given: models.Definition = call.given
+    given: models.SequenceDefinition = call.given
     name = call.named("sequence")
     if given.name not in (None, name):
         raise faulty([Fault("$.name", f"is {given.name}, and the path names {name}: use one name")])
@@ -101,7 +103,7 @@ async def put_sequence(call: Call) -> Done:
     return await _save(call, name, await _settings(call, given), given.drafted(), revision)
 
 
-async def _settings(call: Call, given: models.Definition) -> Settings:
+async def _settings(call: Call, given: models.SequenceDefinition) -> Settings:
     """Return what holds for all steps; a sequence without a time zone has that of its workspace as it is saved."""
     return given.settings((await workspaces.show(call.database, call.workspace)).time_zone)
 
@@ -243,7 +245,7 @@ async def delete_sequence(call: Call) -> Done:
     "POST",
     "/sequence-comparison",
     _RIGHT,
-    given=models.Definitions,
+    given=models.SequenceDefinitions,
     example={"sequences": [{"name": "onboarding", **_PUT}]},
     answered=models.COMPARED,
     looks=True,
@@ -251,11 +253,11 @@ async def delete_sequence(call: Call) -> Done:
 )
 async def compare_sequences(call: Call) -> Done:
     """Find what is wrong with definitions, and whether what is stored under their names says the same."""
-    given: models.Definitions = call.given
+    given: models.SequenceDefinitions = call.given
     return Done(models.ComparedSequences([await _compared(call, one) for one in given.sequences]))
 
 
-async def _compared(call: Call, given: models.Definition) -> models.ComparedSequence:
+async def _compared(call: Call, given: models.SequenceDefinition) -> models.ComparedSequence:
     if given.name is None:
         return models.ComparedSequence(name=None, faults=[Fault("$.name", "is required")])
     settings = await _settings(call, given)

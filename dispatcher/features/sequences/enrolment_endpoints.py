@@ -62,7 +62,7 @@ async def enrol_contact(call: Call) -> Done:
     "POST",
     "/sequences/{name}/batch-enroll",
     _RIGHT,
-    given=models.Audience,
+    given=models.EnrolledAudience,
     example={"company": "Lee & Sons", "contactIds": ["customer-18"], "exclude": ["customer-19"]},
     answered=models.BATCH,
     problems=_REFUSED,
@@ -73,7 +73,7 @@ async def enrol_contacts(call: Call) -> Done:
 
     Contacts that are in the sequence, or do not exist, are skipped and counted by reason.
     """
-    given: models.Audience = call.given
+    given: models.EnrolledAudience = call.given
     name = call.named("sequence")
     try:
         row = await enrolment_store.enrol_audience(call.database, call.workspace, name, given.as_json(), call.actor)
@@ -163,7 +163,7 @@ async def change_enrolments(call: Call) -> Done:
     "POST",
     "/sequences/{name}/move-preview",
     _RIGHT,
-    given=models.Move,
+    given=models.EnrolmentMove,
     example={"from_version": 1, "to_version": 2},
     answered=models.MOVE_PREVIEW,
     problems=_REFUSED,
@@ -171,7 +171,7 @@ async def change_enrolments(call: Call) -> Done:
 )
 async def preview_move(call: Call) -> Done:
     """Show what a move of enrolments to another version would do."""
-    given: models.Move = call.given
+    given: models.EnrolmentMove = call.given
     asked = call.database, call.workspace, call.named("sequence"), given.from_version, given.to_version
     try:
         rows = await enrolment_store.preview_move(*asked)
@@ -186,7 +186,7 @@ async def preview_move(call: Call) -> Done:
     "POST",
     "/sequences/{name}/move",
     _RIGHT,
-    given=models.Move,
+    given=models.EnrolmentMove,
     example={"from_version": 1, "to_version": 2},
     answered=models.MOVED,
     problems=_REFUSED,
@@ -197,7 +197,7 @@ async def move_enrolments(call: Call) -> Done:
     A step that an enrolment has got is not sent again, and one whose time has passed is not sent. One with a message on
     its way is left alone.
     """
-    given: models.Move = call.given
+    given: models.EnrolmentMove = call.given
     asked = call.database, call.workspace, call.named("sequence"), given.from_version, given.to_version
     try:
         row = await enrolment_store.move(*asked, call.actor, after=given.after, most=models.CHANGED_MAX)

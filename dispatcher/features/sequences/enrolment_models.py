@@ -30,7 +30,7 @@ class Enrolled(Struct, frozen=True, kw_only=True, rename="camel"):
     duplicate: bool
 
 
-class Audience(Asked, frozen=True, kw_only=True, rename="camel"):
+class EnrolledAudience(Asked, frozen=True, kw_only=True, rename="camel"):
     """Contacts: all, or by filters, which all hold; these by id or key as well; and never those that are excluded."""
 
     all: bool | None = None
@@ -76,7 +76,7 @@ class ChangeEnrolments(Asked, frozen=True, kw_only=True):
     """What to do with which enrolments: those of an audience, or all."""
 
     action: Literal["pause", "resume", "cancel"]
-    audience: Audience | None = None
+    audience: EnrolledAudience | None = None
     reason: Reason
 
 
@@ -139,7 +139,7 @@ class WholeEnrolment(Enrolment, frozen=True, kw_only=True, rename="camel"):
     logs: list[StepLog]
 
 
-class Move(Asked, frozen=True, kw_only=True):
+class EnrolmentMove(Asked, frozen=True, kw_only=True):
     """Enrolments of which version to move to which."""
 
     from_version: Annotated[int, Meta(ge=1, le=VERSION_MAX)]

@@ -45,7 +45,7 @@ class IdentifiedStep(StepFields, frozen=True, kw_only=True, rename="camel"):
     id: Annotated[int, Meta(ge=1, le=ID_MAX)] | None = None
 
 
-class Definition(Asked, frozen=True, kw_only=True, rename="camel"):
+class SequenceDefinition(Asked, frozen=True, kw_only=True, rename="camel"):
     """A sequence as people write it."""
 
     name: ShortText | None = None
@@ -156,10 +156,10 @@ class SavedSequence(Struct, frozen=True, kw_only=True):
     steps: list[Json]
 
 
-class Definitions(Asked, frozen=True):
+class SequenceDefinitions(Asked, frozen=True):
     """Definitions that are compared with what is stored."""
 
-    sequences: Annotated[list[Definition], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
+    sequences: Annotated[list[SequenceDefinition], Meta(min_length=1, max_length=DEFINITIONS_MAX)]
 
 
 class ComparedSequence(Struct, frozen=True, kw_only=True):

@@ -56,8 +56,7 @@ _TRACEPARENT = {
     "description": "The trace of the caller (W3C), which the calls of what is written here go on with.",
     "schema": {"type": "string", "pattern": traceparent.PATTERN, "not": {"pattern": traceparent.ZEROS}},
 }
-# Bytes have no JSON schema.
-_OF_RAW: dict[str, dict[str, Any]] = {RAW: {}}
+_OF_RAW: dict[str, dict[str, Any]] = {RAW: {"schema": {"type": "string", "format": "binary"}}}
 _TEXT = {"type": "string"}
 _REQUEST_ID = {"X-Request-Id": {"description": "What this request is called in the log.", "schema": _TEXT}}
 _ETAG = {"ETag": {"description": "What it is now, for If-Match.", "required": True, "schema": _TEXT}}

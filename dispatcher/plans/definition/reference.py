@@ -43,8 +43,12 @@ def _object(words: str, fields: Mapping[str, Schema], *required: str) -> Schema:
     }
 
 
+def _named(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
 def _several(name: str, words: str) -> Schema:
-    return {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}, "description": words}
+    return {"type": "array", "items": _named(name), "description": words}
 
 
 _DURATION = "such as 2h30m, 90s, 3d or PT2H30M"
@@ -214,13 +218,21 @@ def node(kind: str, words: str, fields: Mapping[str, Schema], required: tuple[st
     return made | {"additionalProperties": True} if kind == "a channel" else made
 
 
+# Each with a name of its own, by which generated clients call it.
+NODES: dict[str, Schema] = {
+    **{f"Workflow{kind.title()}Node": node(f"`{kind}`", *each) for kind, each in TYPES.items()},
+    "WorkflowSendNode": node("a channel", *SEND),
+}
 SCHEMAS: dict[str, Schema] = {
-    "WorkflowDefinition": {"oneOf": [GRAPH, LIST], "description": "A workflow: a graph of nodes or a list of steps."},
+    "WorkflowDefinition": {
+        "oneOf": [_named("WorkflowGraph"), _named("WorkflowList")],
+        "description": "A workflow: a graph of nodes or a list of steps.",
+    },
+    "WorkflowGraph": GRAPH,
+    "WorkflowList": LIST,
+    **NODES,
     "WorkflowNode": {
-        "anyOf": [
-            *(node(f"`{kind}`", *each) for kind, each in TYPES.items()),
-            node("a channel", *SEND),
-        ],
+        "anyOf": [_named(name) for name in NODES],
         "description": "A node of a workflow; its type says which fields it has.",
     },
     "WorkflowEdge": EDGE,
