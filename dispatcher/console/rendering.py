@@ -55,6 +55,17 @@ def exact(at: datetime | None, missing: str = MISSING) -> str:
     return missing if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
+def clock(at: datetime) -> str:
+    """Return the time of day in UTC with its milliseconds."""
+    return f"{at.astimezone(UTC):%H:%M:%S.%f}"[:-3]
+
+
+def day(at: datetime) -> str:
+    """Return the day of a time in UTC."""
+    there = at.astimezone(UTC)
+    return f"{there.day} {there:%b %Y}"
+
+
 def duration(seconds: float | None) -> str:
     """Return a duration in its two largest units."""
     if seconds is None:
@@ -134,6 +145,8 @@ def environment() -> Environment:
     )
     made.filters.update(
         state=state,
+        clock=clock,
+        day=day,
         moment=moment,
         exact=exact,
         duration=duration,

@@ -35,6 +35,7 @@ from dispatcher.config.settings import Config
 from dispatcher.db.database import Database
 from dispatcher.features.deliveries import store
 from dispatcher.features.deliveries.store import Written
+from dispatcher.process.demo.console_link import console_link
 from dispatcher.process.demo.database import NAME, prepare, require
 from dispatcher.process.demo.page import Facts, page
 from dispatcher.process.demo.run import found_run, run_channels, start_run
@@ -198,7 +199,10 @@ async def _introduce(session: Session, app: "App", data: DataFolder) -> None:
     begun = await start_run(app.database, config)
     rows = await _until(_all_ended, lambda: _rows(app.database, written))
     run = await _until(lambda run: run["finished_at"] is not None, lambda: found_run(app.database, begun["id"]))
-    facts = _facts(session, app, data, rows, run, again=all(answer.duplicate for answer in written))
+    facts = structs.replace(
+        _facts(session, app, data, rows, run, again=all(answer.duplicate for answer in written)),
+        console=await console_link(app.database, app.console.sign_in, app.listener.address or ""),
+    )
     data.write_owner(f"process {os.getpid()}" + (facts.address and f" at {facts.address}"))
     if session.output.as_json:
         session.output.record(structs.asdict(facts))

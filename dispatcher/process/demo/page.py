@@ -38,6 +38,8 @@ class Facts(Struct, frozen=True):
     deliveries: Sequence[Mapping[str, Any]]
     run: Mapping[str, Any]
     again: bool
+    # A link that signs in, once.
+    console: str = ""
 
 
 def commands(facts: Facts) -> list[tuple[str, list[str]]]:
@@ -85,6 +87,7 @@ def page(facts: Facts) -> str:
     lines = [
         f"Dispatcher {VERSION} is running: a demonstration. Every channel captures; nothing leaves this machine.",
         "",
+        *([f"  console    {facts.console}  (this link signs in, once)"] if facts.console else []),
         f"  listener   {facts.address or 'switched off'}",
         f"  database   {facts.database}",
         f"  data       {facts.data_dir}",

@@ -4,8 +4,9 @@ from datetime import datetime
 from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dispatcher.console.rendering import duration
+from dispatcher.console.rendering import day, duration
 from dispatcher.features.deliveries.models import Attempt, WholeDelivery
 
 # What an attempt's outcome looks like.
@@ -22,6 +23,8 @@ class Step(Struct, frozen=True):
     text: str = ""
     pre: bool = False
     since: str = ""
+    # Where it is another one than that of the step before.
+    day: str = ""
 
 
 def trace(found: WholeDelivery) -> list[Step]:
@@ -58,8 +61,8 @@ def _told(found: WholeDelivery) -> bool:
 
 
 def _timed(steps: list[Step]) -> list[Step]:
-    made = steps[:1]
+    made = [replace(one, day=day(one.at)) for one in steps[:1]]
     for before, step in pairwise(steps):
-        seconds = (step.at - before.at).total_seconds()
-        made.append(Step(step.at, step.state, step.title, step.text, step.pre, f"+{duration(seconds)}"))
+        since = f"+{duration((step.at - before.at).total_seconds())}"
+        made.append(replace(step, since=since, day="" if day(step.at) == day(before.at) else day(step.at)))
     return made
