@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import zip_longest
 
 from msgspec import Struct, field
 
@@ -78,8 +79,8 @@ class _History:
     def _note(self, what: str) -> None:
         self._findings.note(what, self._delivery.key)
 
-    def request(self, asked: Request) -> None:
-        """Compare one request with what was due, and go on to what follows from its answer."""
+    def request(self, asked: Request, behind: Request | None) -> None:
+        """Compare one request with what was due, and go on to what follows from it; `behind` is the next one."""
         if self._end:
             self._note("an attempt after the last one")
             return
@@ -92,11 +93,13 @@ class _History:
         if asked.at < self._earliest - CLOCK_SECONDS:
             self._note("an attempt too early")
         self._findings.late_seconds.append(max(0.0, asked.at - self._due))
-        self._answered(asked)
+        # A row tells of the last request of its attempt; those before it were throttled.
+        is_last = behind is None or behind.attempt != asked.attempt
+        self._answered(asked, is_last and self._was_lost(asked))
 
-    def _answered(self, asked: Request) -> None:
+    def _answered(self, asked: Request, was_lost: bool) -> None:
         again = self._attempt < self._schedule.attempts_max
-        match "drop" if self._was_lost(asked) else asked.fault:
+        match "drop" if was_lost else asked.fault:
             case "accept":
                 self._end = "sent"
             case "refuse":
@@ -172,8 +175,9 @@ def audit(
     dropped = {request.connection for request in requests if request.fault == "drop"}
     for delivery in deliveries:
         history = _History(delivery, schedule, dropped, findings)
-        for request in by_key.pop(delivery.key, ()):
-            history.request(request)
+        of_key = by_key.pop(delivery.key, [])
+        for request, behind in zip_longest(of_key, of_key[1:]):
+            history.request(request, behind)
         history.ended()
         taken = accepted.get(delivery.key, 0)
         if taken > 1:

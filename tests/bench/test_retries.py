@@ -94,6 +94,16 @@ def test_an_answer_may_be_lost_with_a_connection_that_was_dropped() -> None:
     assert found(held, [*answered, dropped]) == ["sent, and in no row"], "only b is missing"
 
 
+def test_a_throttled_request_is_not_the_one_that_was_lost() -> None:
+    keyed = replace(GOOD, keyed=True, attempt=2, tries={1: Try(10.2, 11.3, True, "unknown: lost")})
+    requests = [
+        Request("a", 1, "throttle", 10.0, connection=7),
+        Request("a", 1, "drop", 10.1, connection=7),
+        Request("a", 2, "accept", 11.3, connection=8),
+    ]
+    assert found(keyed, requests) == []
+
+
 def test_findings_are_added_with_all_that_they_have() -> None:
     some, others = Findings(), Findings()
     for number in range(9):
