@@ -1,7 +1,8 @@
-"""`python -m bench CASE…`: runs cases on a Postgres of their own and prints what they measured."""
+"""`python -m bench CASE…`: runs cases on a Postgres of their own and prints what they measured, or reports on all."""
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -13,9 +14,12 @@ from rich.table import Table
 from bench.cases import CASES
 from bench.measure import BenchError, Measure
 from bench.process import ROOT
+from bench.reporting import report as reports
+from bench.reporting.compare import compare
 from bench.server import Server
 
-NAMES = [*CASES, "micro", "list"]
+NAMES = [*CASES, "micro", "list", "report", "compare"]
+COMPARED = 2
 # A process of its own: pytest wants to import what it measures by itself.
 MICRO = (sys.executable, "-m", "pytest", "--benchmark-enable", "--benchmark-columns=min,median,ops,rounds")
 
@@ -51,15 +55,24 @@ def main(
         ),
     ] = 0,
     rounds: Annotated[int, typer.Option(min=0, help="Another number of rounds; 0 is the case's own.")] = 0,
+    out: Annotated[Path, typer.Option(help="The folder of `report`.")] = Path("bench-report"),
 ) -> None:
-    """Measure something. `list` says what there is."""
-    if "list" in cases:
-        _list()
-        return
-    if "micro" in cases:
-        raise typer.Exit(subprocess.run([*MICRO, "bench/micro"], cwd=ROOT, check=False).returncode)
-    if unknown := [case for case in cases if case not in CASES]:
-        raise typer.BadParameter(f"{', '.join(unknown)}: there are {', '.join(NAMES)}")
+    """Measure something. `list` says what there is; `report` runs all cases, or those behind it, and writes a table and
+    plots into a folder; `compare A B` compares two such folders."""
+    match cases:
+        case ["compare", *folders]:
+            _compare(folders)
+        case ["report", *some]:
+            _report(_known(some) or list(CASES), deliveries, rounds, out)
+        case [*some] if "list" in some:
+            _list()
+        case [*some] if "micro" in some:
+            raise typer.Exit(subprocess.run([*MICRO, "bench/micro"], cwd=ROOT, check=False).returncode)
+        case _:
+            _run(_known(cases), deliveries, rounds, as_json)
+
+
+def _run(cases: list[str], deliveries: int, rounds: int, as_json: bool) -> None:
     try:
         with Server() as server:
             for case in cases:
@@ -69,6 +82,33 @@ def main(
     except BenchError as fault:
         print(fault, file=sys.stderr)
         raise typer.Exit(1) from None
+
+
+def _known(cases: list[str]) -> list[str]:
+    """Return the cases, all of which exist."""
+    if unknown := [case for case in cases if case not in CASES]:
+        raise typer.BadParameter(f"{', '.join(unknown)}: there are {', '.join(NAMES)}")
+    return cases
+
+
+def _report(cases: list[str], deliveries: int, rounds: int, out: Path) -> None:
+    with Server() as server:
+        report = uvloop.run(reports.measure(server, cases, deliveries, rounds))
+    reports.write(report, out)
+    print(out / reports.TEXT)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def _compare(folders: list[str]) -> None:
+    if len(folders) != COMPARED:
+        raise typer.BadParameter("compare needs two folders that `report` has written")
+    try:
+        first, second = (reports.read(Path(folder)) for folder in folders)
+    except BenchError as fault:
+        print(fault, file=sys.stderr)
+        raise typer.Exit(1) from None
+    print(compare(first, second), end="")
 
 
 def _tell(measures: list[Measure], as_json: bool) -> None:

@@ -35,14 +35,14 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
     rested: list[float] = []
     seconds = max(1.0, IDLE_SECONDS * min(1.0, deliveries / DELIVERIES))
     for _ in range(rounds):
-        used, found = await _round(server, deliveries, seconds)
+        used, found = await insert_and_wait(server, deliveries, seconds)
         idle.append(used)
         waits += found
         rested += found[::PAUSE_EVERY]
     return _measures(idle, waits, rested, METHOD_IDLE.format(seconds=seconds, rounds=rounds))
 
 
-async def _round(server: Server, deliveries: int, seconds: float) -> tuple[tuple[float, float], list[float]]:
+async def insert_and_wait(server: Server, deliveries: int, seconds: float) -> tuple[tuple[float, float], list[float]]:
     """CPU of process and server in percent while there is nothing to do, and the wait of each insert."""
     settings = {"CHANNELS__SMS__PROVIDER": "capture"}
     async with outbox.outbox(server) as (url, connection), dispatching(url, **settings) as process:
