@@ -39,8 +39,9 @@ def make(folder: Path, stage: str) -> list[str]:
 def _launcher(folder: Path, run: str) -> None:
     """Write it with the words of the Dockerfile."""
     words = " && ".join(part for part in run.split("&&") if "bin/dispatcher" in part and "compileall" not in part)
-    subprocess.run(["/bin/sh", "-c", words.replace(f"> {PROGRAM}", f"> {folder}{PROGRAM}").replace(
-        f" 0755 {PROGRAM}", f" 0755 {folder}{PROGRAM}")], check=True)  # fmt: skip
+    for before in ("> ", " 0755 "):
+        words = words.replace(f"{before}{PROGRAM}", f"{before}{folder}{PROGRAM}")
+    subprocess.run(["/bin/sh", "-c", words], check=True)
 
 
 def _system() -> list[str]:

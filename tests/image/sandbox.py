@@ -30,9 +30,8 @@ def as_user(user: str) -> tuple[list[str], list[str]]:
     uid, _, gid = user.partition(":")
     if os.geteuid() != 0:
         return ["--unshare-user", "--uid", uid, "--gid", gid], []
-    return ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"], [
-        "/usr/bin/setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--no-new-privs", "--",
-    ]  # fmt: skip
+    given = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    return given, ["/usr/bin/setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--no-new-privs", "--"]
 
 
 class Container:

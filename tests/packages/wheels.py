@@ -39,7 +39,7 @@ def pip(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run pip: that of this environment or, where it was made without one, that of the Python beneath."""
     base = str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
     for python in (sys.executable, base):
-        command = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        command = [python, "-m", "pip", "--disable-pip-version-check"]
         if subprocess.run([*command, "--version"], capture_output=True, check=False).returncode == 0:
             told = [*command, *arguments]
             return subprocess.run(told, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX, check=False)
@@ -49,7 +49,7 @@ def pip(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def backend(into: Path) -> Path:
     """The build backend that pyproject.toml asks for, in a folder of its own; skips without a package index."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    done = pip("install", "--target", str(into), *wanted)
+    done = pip("install", "--quiet", "--target", str(into), *wanted)
     if done.returncode:
         pytest.skip(f"the build backend cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
     return into
@@ -77,7 +77,7 @@ def build(project: Path, backend: Path, into: Path) -> Path:
 def environment(folder: Path, *installed: str) -> Path:
     """A fresh environment with what pip is told to install; its bin folder."""
     venv.create(folder, symlinks=True, with_pip=False)
-    done = pip("--python", str(folder / "bin" / "python"), "install", "--no-compile", *installed)
+    done = pip("--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-compile", *installed)
     assert done.returncode == 0, done.stderr
     return folder / "bin"
 
