@@ -42,6 +42,7 @@ def done(result: Done) -> bytes:
     return result.stdout
 
 
+LOOKS_MAX = 20
 NOBODY_RUNS = "waits: no dispatcher is running"
 
 
@@ -426,6 +427,17 @@ def test_every_command_that_the_page_names_works_as_written(demonstration: Demon
         result = demonstration.shell(command)
         assert result.returncode == 0, f"{command}\n{result.stdout.decode()}\n{result.stderr.decode()}"
         assert result.stdout, command
+    # The one that lacked a variable has been sent by then, or is within the next few looks.
+    repaired: list[dict[str, Any]] = []
+    for _ in range(LOOKS_MAX):
+        repaired = [row for row in _all(demonstration) if row["idempotency_key"].startswith("retry-of-")]
+        if [row["life"] for row in repaired] == ["sent"]:
+            return
+    pytest.fail(f"not sent: {repaired}")
+
+
+def _all(demonstration: Demonstration) -> list[dict[str, Any]]:
+    return rows(done(demonstration.shell("./ops/run deliveries list --limit 1000 --json")))
 
 
 def test_a_second_demonstration_is_refused(demonstration: Demonstration) -> None:

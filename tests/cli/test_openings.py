@@ -53,3 +53,65 @@ async def test_a_file_says_how_many_of_its_lines_wait_and_why(cli: Cli) -> None:
     assert said[0] == "written 4, duplicates 0, refused 0"
     assert said[1].startswith("3 of them: waits: channel push is paused by ")
     assert len(said) == 2
+
+
+async def test_show_has_the_last_failed_attempt_and_what_a_function_answered(
+    program: Program, connection: Connection
+) -> None:
+    program.environment["DISPATCHER_CHANNELS__SMS__FAULTS__REFUSE"] = "1"
+    await program.start()
+    (refused,) = rows(program.run("send", "--channel", "sms", "--to", "+4917012345", "--body", "x", "--json"))
+    await until_lives(connection, [refused["id"]], "failed")
+    (shown,) = rows(program.run("deliveries", "show", str(refused["id"]), "--json"))
+    (attempt,) = shown["attempts"]
+    assert (attempt["attempt"], attempt["outcome"], attempt["reason"]) == (1, "failed", shown["error"])
+    await connection.execute(
+        """INSERT INTO dispatcher.delivery_answers (delivery_id, token, data)
+           SELECT id, token, '{"ticket": 4711}' FROM dispatcher.delivery_state"""
+    )
+    (shown,) = rows(program.run("deliveries", "show", str(refused["id"]), "--json"))
+    assert shown["data"] == {"ticket": 4711}
+    said = text(program.run("deliveries", "show", str(refused["id"])))
+    assert '{"ticket": 4711}' in said
+    assert "\nattempts\n" in said
+    # People read one word for where it stands; the contract's is in JSON.
+    assert [line.split()[1] for line in said.splitlines() if line.startswith(("life", "status"))] == ["failed"]
+
+
+async def test_a_delivery_without_a_variable_is_repaired_once(cli: Cli, inside: Connection) -> None:
+    key = str(uuid4())
+    words = (
+        "send",
+        "--channel",
+        "sms",
+        "--to",
+        "+4917012345",
+        "--body",
+        "Hello {{ name }} of {{ town }}",
+        "--var",
+        "town=Ulm",
+    )
+    (origin,) = rows(cli.run(*words, "--key", key, "--json"))
+    await until_lives(inside, [origin["id"]], "failed")
+    retry = ("deliveries", "retry", str(origin["id"]), "--var", "name=Ann", "--reason", "it had no name")
+    said = text(cli.run(*retry))
+    (new,) = rows(cli.run("deliveries", "show", "--key", f"retry-of-{origin['id']}", "--json"))
+    assert said.startswith(f"delivery {origin['id']} is written anew as delivery {new['id']}; ")
+    await until_lives(inside, [new["id"]], "sent")
+    (new,) = rows(cli.run("deliveries", "show", str(new["id"]), "--json"))
+    assert [one["parts"] for one in new["captured"]] == [{"body": "Hello Ann of Ulm"}]
+    assert new["retry_of"] == origin["id"]
+    (shown,) = rows(cli.run("deliveries", "show", str(origin["id"]), "--json"))
+    assert (shown["life"], shown["retried_by"]) == ("failed", new["id"])
+    assert [(one["action"], one["reason"]) for one in shown["actions"]] == [("repair", "it had no name")]
+
+    (again,) = rows(cli.run(*retry, "--json"))
+    assert (again["done"], again["delivery_id"]) == (True, new["id"])
+    (other,) = rows(cli.run(*retry, "--var", "name=Bob", "--json"), 1)
+    assert (other["done"], other["answer"]) == (False, "other")
+    assert f"delivery {new['id']}" in other["message"]
+    # Neither goes out a second time.
+    assert rows(cli.run(*retry[:3], "--reason", "again", "--json"), 1)[0]["answer"] == "repaired"
+    (late,) = rows(cli.run("deliveries", "retry", str(new["id"]), *retry[3:], "--json"), 1)
+    assert late["answer"] == "sent"
+    assert await inside.fetchval("SELECT count(*) FROM dispatcher.deliveries WHERE retry_of = $1", origin["id"]) == 1

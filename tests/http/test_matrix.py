@@ -26,6 +26,7 @@ ABOUT: dict[str, str | None] = {
     "getDelivery": "deliveries",
     "getDeliveryMail": "deliveries",
     "retryDelivery": "deliveries",
+    "repairDelivery": "deliveries",
     "cancelDelivery": "deliveries",
     "moveDelivery": "deliveries",
     "cancelDeliveryByKey": "deliveries",

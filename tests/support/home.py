@@ -267,7 +267,7 @@ async def furnish(connection: Connection) -> Home:
     )
     tested, stopped = await _campaign_run(connection), await _campaign_run(connection)
     await connection.execute("SELECT dispatcher.pause_campaign_run($1)", stopped)
-    dead = dict.fromkeys(("retryDelivery", "replayDeadDelivery", "discardDeadDelivery"), failed)
+    dead = dict.fromkeys(("retryDelivery", "repairDelivery", "replayDeadDelivery", "discardDeadDelivery"), failed)
     return Home(
         {"": waits, "resolveHeld": lost, "getHeld": lost} | dead,
         {"": goes, "resumeRun": rests, "replayRun": buried, "replayDeadRun": buried, "discardDeadRun": buried},

@@ -65,8 +65,19 @@ class Matched(Struct, frozen=True):
     kind: Mapping[str, object] = {}
 
 
+def acted(number: int, done: Any) -> Outcome:  # noqa: ANN401 - the answer of any action
+    """Return the outcome that an answer stands for."""
+    return Outcome(number, True, done.answer, done.message)
+
+
 def attempt(
-    caller: Caller, endpoint: Endpoint, number: int, body: Mapping[str, object], *, anywhere: bool = False
+    caller: Caller,
+    endpoint: Endpoint,
+    number: int,
+    body: Mapping[str, object],
+    *,
+    anywhere: bool = False,
+    told: Callable[[int, Any], Outcome] = acted,
 ) -> Outcome:
     """Act on a thing. An unknown thing, or a thing in another state, is an outcome, too."""
     try:
@@ -76,7 +87,7 @@ def attempt(
         if not answer:
             raise
         return Outcome(number, False, answer, refused.detail)
-    return Outcome(number, True, done.answer, done.message)
+    return told(number, done)
 
 
 def act_on_named(caller: Caller, named: Iterable[T], act: Callable[[T], Any]) -> None:

@@ -59,6 +59,7 @@ CREATE TABLE dispatcher.deliveries (
     ended            text,
     sequence_id      bigint,
     traceparent      text,
+    retry_of         bigint,
     CONSTRAINT deliveries_key UNIQUE (tenant_id, workspace_id, idempotency_key),
     CONSTRAINT deliveries_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 255),
     CONSTRAINT deliveries_tenant_named
@@ -94,6 +95,7 @@ COMMENT ON COLUMN dispatcher.deliveries.contact_id IS
     'whom it is for; with a job_id it is an item of that job, which waits for its end. 0: of a test';
 COMMENT ON COLUMN dispatcher.deliveries.sequence_id IS 'the sequence whose step it is; a pause of that stops it';
 COMMENT ON COLUMN dispatcher.deliveries.traceparent IS 'the trace of whoever wrote it (W3C): its call goes on with that';
+COMMENT ON COLUMN dispatcher.deliveries.retry_of IS 'the delivery that it was written in place of, with other variables';
 COMMENT ON COLUMN dispatcher.deliveries.ended IS 'it is written as ended, with this status and reason, and never sent';
 CREATE INDEX deliveries_of_run ON dispatcher.deliveries (run_id, node) WHERE run_id IS NOT NULL;
 CALL dispatcher.isolate('dispatcher.deliveries');
@@ -220,7 +222,7 @@ CREATE TABLE dispatcher.operator_actions (
     at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     actor         text NOT NULL CHECK (actor <> ''),
     action        text NOT NULL
-                  CHECK (action IN ('cancel', 'move', 'reopen', 'discard', 'settle_sent', 'settle_failed',
+                  CHECK (action IN ('cancel', 'move', 'reopen', 'repair', 'discard', 'settle_sent', 'settle_failed',
                                     'settle_requeue', 'quarantine')),
     status_before text NOT NULL,
     reason        text NOT NULL

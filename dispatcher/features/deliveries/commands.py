@@ -2,13 +2,16 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, get_args
 
+import msgspec
 import typer
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from dispatcher.base.errors import Fault
 from dispatcher.base.values.durations import instant
+from dispatcher.cli.arguments import object_with_pairs
 from dispatcher.cli.calls import bulk
 from dispatcher.cli.calls.bulk import Outcome
 from dispatcher.cli.calls.caller import Caller
@@ -17,8 +20,9 @@ from dispatcher.cli.failures import FAILED, UNUSABLE
 from dispatcher.cli.options import Actor, Reason, known_as, reason_fault, require_filter, require_reason, words_fault
 from dispatcher.cli.terminal.output import cell, show_facts, show_list, tries
 from dispatcher.features.deliveries import endpoints
-from dispatcher.features.deliveries.models import Delivery, DeliveryLife, WholeDelivery
+from dispatcher.features.deliveries.models import Delivery, DeliveryLife, WholeDelivery, Written
 from dispatcher.features.deliveries.rules import STOPPED
+from dispatcher.features.deliveries.send_file import outlook
 from dispatcher.http.cursors import ID_MAX
 from dispatcher.http.endpoints import Endpoint
 
@@ -84,8 +88,8 @@ def _holder(caller: Caller, key: str) -> int | None:
 
 
 def show_delivery(caller: Caller, found: WholeDelivery) -> None:
-    """Show a delivery with its trace."""
-    show_facts(caller, "delivery", str(found.id), found, "id", *TRACE)
+    """Show a delivery with its trace; the contract's status stands in JSON only, beside its life."""
+    show_facts(caller, "delivery", str(found.id), found, "id", "status", *TRACE)
     if caller.output.as_json:
         return
     for name in TRACE:
@@ -105,11 +109,36 @@ def mail(caller: Caller, delivery_id: Id) -> None:
     sys.stdout.buffer.write(found.raw)
 
 
+class Repaired(Outcome, frozen=True):
+    """The outcome for a delivery that was written anew."""
+
+    delivery_id: int
+
+
 @command(app, "retry", acts=True, spans=True)
-def retry(caller: Caller, ids: Ids, reason: Reason) -> None:
-    """Send failed or skipped deliveries again, with all their attempts anew."""
+def retry(
+    caller: Caller,
+    ids: Ids,
+    reason: Reason,
+    var: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable that it lacked: JSON, else text.")
+    ] = None,
+) -> None:
+    """Send failed or skipped deliveries again, with all their attempts anew.
+
+    With --var each is written anew with that variable, under the key retry-of-ID: what it says never changes itself.
+    """
     require_reason(reason)
-    bulk.act_on_named(caller, ids, lambda one: bulk.attempt(caller, endpoints.retry_delivery, one, {"reason": reason}))
+    body: dict[str, Any] = {"reason": reason}
+    if var:
+        body["variables"] = msgspec.json.decode(object_with_pairs("--var", None, "--var", var))
+    verb, told = (endpoints.repair_delivery, _repaired) if var else (endpoints.retry_delivery, bulk.acted)
+    bulk.act_on_named(caller, ids, lambda one: bulk.attempt(caller, verb, one, body, told=told))
+
+
+def _repaired(number: int, new: Written) -> Outcome:
+    words = f"delivery {number} is written anew as delivery {new.id}; {outlook(new, datetime.now(UTC))}"
+    return Repaired(number, True, "repaired", words, new.id)
 
 
 @command(app, "cancel")

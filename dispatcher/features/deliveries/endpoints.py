@@ -250,6 +250,36 @@ async def retry_delivery(call: Call) -> Done:
     return _acted("retry", delivery_id, await store.reopen(call.database, delivery_id, call.actor, call.given.reason))
 
 
+@endpoint(
+    "POST",
+    f"{_ONE}/repair",
+    Right.DELIVERIES,
+    given=models.Repair,
+    example={"reason": "it had no name", "variables": {"name": "Ann"}},
+    answered=models.WRITTEN,
+    status=201,
+    problems=(NOT_FOUND, CONFLICT),
+)
+async def repair_delivery(call: Call) -> Done:
+    """Write a failed or skipped delivery anew, with variables that it lacked.
+
+    The new one has the key `retry-of-` and the id of the other. Answers 201, or 200 where the same was asked before.
+    """
+    delivery_id, given = await _named(call), call.given
+    variables = msgspec.json.encode(given.variables)
+    if len(variables) > (most := call.served.config().limits.variables_bytes_max):
+        raise faulty([Fault("$.variables", f"has {len(variables)} bytes, over {most}")])
+    answer, new = await store.repair(call.database, delivery_id, variables, call.actor, given.reason)
+    done, words = delivery_sentence("repair", delivery_id, answer)
+    if not done or new is None:
+        raise Problem(CONFLICT, words if new is None else f"{words}: see delivery {new.id}", answer=answer)
+    opening = (await store.standing(call.database, [new.id]))[new.id]
+    facts = msgspec.structs.asdict(opening)
+    key = f"retry-of-{delivery_id}"
+    written = models.Written(id=new.id, idempotency_key=key, duplicate=new.duplicate, **facts)
+    return Done(written, 200 if new.duplicate else 201)
+
+
 @_action("/deliveries/cancel", models.CancelByKey, _KEY | _WHY)
 async def cancel_delivery_by_key(call: Call) -> Done:
     """Cancel the delivery that holds a key."""

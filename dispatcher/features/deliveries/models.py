@@ -199,6 +199,9 @@ class WholeDelivery(Delivery, frozen=True, kw_only=True):
     expires_at: datetime | None
     created_at: datetime
     provider: Annotated[str | None, Meta(description="The provider of its last attempt.")]
+    data: Annotated[Raw, Meta(description="What its function answered; null without one.")]
+    retry_of: Annotated[int | None, Meta(description="The delivery that it was written in place of.")]
+    retried_by: Annotated[int | None, Meta(description="The delivery that was written in its place.")]
     receipt: str | None
     attempts: list[Attempt]
     evidence: list[Evidence]
@@ -225,6 +228,12 @@ class Move(Why, frozen=True):
     """The new time of a delivery."""
 
     run_at: Moment
+
+
+class Repair(Why, frozen=True):
+    """The variables that a delivery lacked, or other values of those that it had."""
+
+    variables: Json
 
 
 class CancelByKey(Why, frozen=True):
@@ -283,6 +292,9 @@ WHOLE_DELIVERY = WholeDelivery(
     expires_at=None,
     created_at=BEGUN,
     provider="resend",
+    data=Raw(b"null"),
+    retry_of=None,
+    retried_by=None,
     receipt="delivered",
     attempts=[
         Attempt(

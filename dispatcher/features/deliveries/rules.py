@@ -9,6 +9,12 @@ DELIVERY_ANSWERS: Mapping[str, Mapping[str, str]] = {
         "reopened": "will be sent again",
         "queued": "is not finished, so there is nothing to retry",
     },
+    "repair": {
+        "repaired": "is written anew",
+        "queued": "is not finished, so there is nothing to repair",
+        "ordered": "belongs to a run that waits for it: replay that, or trigger another one with what is missing",
+        "other": "was written anew before, with other variables",
+    },
     "cancel": {
         "cancelled": "is cancelled",
         STOPPED: "is not sent again, but held: an earlier attempt may have gone out",
@@ -35,6 +41,7 @@ COMMON_ANSWERS = {
     "failed": "has failed",
     "skipped": "was skipped",
     "erased": "was erased: there is nothing left to send",
+    "repaired": "was written anew as another delivery: retry that one, if it has failed",
     "never queued": "was written as ended by its campaign and never queued: there is nothing to send",
 }
 
@@ -53,8 +60,8 @@ ONLY_FAILED = {"replay": "retried", "discard": "discarded"}
 JOB_ANSWERS: Mapping[str, Mapping[str, str]] = {
     "replay": {
         "replayed": "goes on: its failed deliveries will be sent again",
-        "partly replayed": "goes on, but for deliveries that were erased or never queued: there is nothing to send",
-        "never queued": "has only deliveries that were erased or never queued: there is nothing to send",
+        "partly replayed": "goes on, but for erased, repaired or never queued deliveries: there is nothing to send",
+        "never queued": "has only erased, repaired or never queued deliveries: there is nothing to send",
         "cancelled": "belongs to a run that was cancelled: it sends nothing more",
     },
     "discard": {

@@ -13,7 +13,7 @@ from dispatcher.engine.rules.life import Lane
 
 _SQL = statements(__name__)
 
-_DOCUMENTS = ("template", "variables", "options", "parts")
+_DOCUMENTS = ("template", "variables", "options", "parts", "data")
 # In the order of the statement's parameters.
 _COLUMNS = (
     *("tenant_id", "workspace_id", "idempotency_key", "channel", "lane", "recipient", "template", "variables"),
@@ -208,3 +208,12 @@ async def move(database: Database, delivery_id: int, run_at: datetime, actor: st
 async def reopen(database: Database, delivery_id: int, actor: str, reason: str) -> str:
     """Send a failed or skipped delivery again; return the answer."""
     return str(await database.value(_SQL["reopen"], delivery_id, actor, reason))
+
+
+async def repair(
+    database: Database, delivery_id: int, variables: bytes, actor: str, reason: str
+) -> tuple[str, Written | None]:
+    """Write a failed or skipped delivery anew, with further variables; return the answer, and the new one."""
+    (found,) = await database.fetch(_SQL["repair"], delivery_id, variables.decode(), actor, reason)
+    answer, written, duplicate = found
+    return answer, None if written is None else Written(written, duplicate)

@@ -77,6 +77,9 @@ SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, 
        v.number AS template_version, d.locale, d.template::text, d.variables::text, d.options::text, d.topic,
        d.run_id, d.job_id, k.campaign, d.scheduled_for, d.expires_at, d.created_at,
        l.life, l.status, l.attempt, l.tries, d.max_attempts, l.run_at, l.finished_at, l.provider, l.provider_message_id, l.error,
+       (SELECT a.data::text FROM dispatcher.delivery_state s JOIN dispatcher.delivery_answers a
+            ON a.delivery_id = s.id AND a.token = s.token WHERE s.id = d.id) AS data,
+       d.retry_of, dispatcher.repair_of(d.id) AS retried_by,
        (SELECT r.kind FROM dispatcher.delivery_receipts r WHERE r.delivery_id = d.id ORDER BY r.rank DESC LIMIT 1) AS receipt,
        CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END AS waits
   FROM dispatcher.deliveries d JOIN dispatcher.visible_delivery_life l USING (id)
@@ -101,8 +104,14 @@ SELECT d.id
 SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = $1;
 
 -- name: attempts
--- Earlier attempts of a delivery.
-SELECT attempt, outcome, provider, ended_at, next_at, reason FROM dispatcher.delivery_attempts WHERE delivery_id = $1 ORDER BY attempt;
+-- The attempts of a delivery that did not succeed. The last one is on its state row.
+SELECT a.attempt, a.outcome, a.provider, a.ended_at, a.next_at, a.reason FROM dispatcher.delivery_attempts a
+ WHERE a.delivery_id = $1
+UNION ALL
+SELECT s.attempt, CASE WHEN s.held THEN 'unknown' ELSE 'failed' END, s.provider, coalesce(s.finished_at, s.held_at), NULL, s.error
+  FROM dispatcher.delivery_state s
+ WHERE s.id = $1 AND s.marked AND (s.held OR s.status = 'failed') AND s.attempt > 0
+ ORDER BY attempt;
 
 -- name: evidence
 -- Late results of a delivery.
@@ -133,6 +142,10 @@ SELECT dispatcher.move_delivery($1, $2, $3, $4);
 -- name: reopen
 -- Send a failed or skipped one again.
 SELECT dispatcher.reopen_delivery($1, $2, $3);
+
+-- name: repair
+-- Write a failed or skipped one anew, with further variables.
+SELECT answer, delivery_id, duplicate FROM dispatcher.repair_delivery($1, $2::text::jsonb, $3, $4);
 
 -- name: raw
 -- The mail that was captured of a delivery last, as a server would get it; none where no mail can be made of it.

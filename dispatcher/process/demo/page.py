@@ -46,7 +46,10 @@ def commands(facts: Facts) -> list[tuple[str, list[str]]]:
     """Return what to try next: headings, each with commands for a shell."""
     run, workflow = facts.launcher, facts.run["workflow"]
     failed = {row["life"]: row["id"] for row in facts.deliveries}.get("failed")
-    retry = f"{run} deliveries retry {failed} --reason 'to see what happens'"
+    repair = [
+        f"{run} deliveries retry {failed} --var name=Farid --reason 'it had no name'",
+        f"{run} deliveries show --key retry-of-{failed}",
+    ]
     pages = [f"curl {facts.address}/readyz", f"curl --silent {facts.address}/metrics"] if facts.address else []
     # A live key's name cannot be used again: each try has its own.
     key = f"$({run} keys create try-$RANDOM --role triggerOperator --reason 'to look around')"
@@ -74,7 +77,7 @@ def commands(facts: Facts) -> list[tuple[str, list[str]]]:
             ],
         ),
         ("Send it from SQL, in any language", [f'{facts.psql} -c "{_INSERT}"'] if facts.psql else []),
-        ("Try the failed one again (its variable is still missing)", [retry] if failed is not None else []),
+        ("Repair the failed one, which lacks a variable", repair if failed is not None else []),
         (f"Ask over HTTP, as {facts.address}/reference describes it", [asked] if facts.address else []),
         ("Ask the process", pages),
         ("Everything else", [f"{run} --help", f"{run} config show"]),

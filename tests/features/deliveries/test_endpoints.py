@@ -188,7 +188,7 @@ async def test_only_the_first_unknown_words_get_hints(admin: Caller) -> None:
 def _call(body: bytes) -> SimpleNamespace:
     served = SimpleNamespace(config=Config, offload=Offload())
     here = {"part": Part("default", "default"), "workspace": Workspace("default", "default"), "shown": "a key"}
-    return SimpleNamespace(given=json.loads(body), body=body, served=served, **here)
+    return SimpleNamespace(given=json.loads(body), body=body, served=served, traceparent=None, **here)
 
 
 async def test_a_batch_gives_hints_for_the_first_unknown_words_too() -> None:
@@ -227,3 +227,23 @@ async def test_a_template_of_more_parts_than_any_message_has_is_refused(admin: C
         400,
         {f"$.template.part_{PARTS_MAX}": f"is one of {PARTS_MAX + 1} parts, over {PARTS_MAX}"},
     )
+
+
+async def test_a_failed_delivery_is_written_anew_with_what_it_lacked(admin: Caller, inside: Connection) -> None:
+    number = admin.post("/deliveries", delivery("lacking", body="Hello {{ name }}")).json["id"]
+
+    def failed() -> bool:
+        return bool(admin.get(f"/deliveries/{number}").json["life"] == "failed")
+
+    await admin.program.until(failed, "it has failed")
+    empty = admin.post(f"/deliveries/{number}/repair", {"reason": "x"})
+    assert list(empty.faults) == ["$.variables"]
+    large = {"variables": {"name": "x" * Config().limits.variables_bytes_max}, "reason": "x"}
+    assert list(admin.post(f"/deliveries/{number}/repair", large).faults) == ["$.variables"]
+    asked = {"variables": {"name": "Ann"}, "reason": "it had no name"}
+    first, second = (admin.post(f"/deliveries/{number}/repair", asked) for _ in range(2))
+    assert (first.status, first.json["idempotency_key"], first.json["life"]) == (201, f"retry-of-{number}", "pending")
+    assert (second.status, second.json["id"], second.json["duplicate"]) == (200, first.json["id"], True)
+    other = admin.post(f"/deliveries/{number}/repair", asked | {"variables": {}})
+    assert (other.status, other.json["answer"]) == (409, "other")
+    assert other.json["detail"].endswith(f"see delivery {first.json['id']}")

@@ -164,6 +164,7 @@ CREATE TABLE dispatcher.delivery_answers (
     data        jsonb NOT NULL,
     PRIMARY KEY (delivery_id, token)
 );
+CALL dispatcher.isolate('dispatcher.delivery_answers', 'delivery_id', 'dispatcher.deliveries');
 
 -- Wakes of one statement notify once, and only where an idle walker wants it.
 CREATE FUNCTION dispatcher.wakes_notify() RETURNS trigger
@@ -273,4 +274,4 @@ REVOKE ALL ON FUNCTION dispatcher.wakes_notify, dispatcher.wake_run, dispatcher.
     dispatcher.copied_runs_rest FROM PUBLIC;
 -- To lock them: what is written is written by functions of the owner.
 GRANT SELECT, UPDATE (id) ON dispatcher.runs TO dispatcher_tenant;
-GRANT SELECT ON dispatcher.run_entries TO dispatcher_tenant;
+GRANT SELECT ON dispatcher.run_entries, dispatcher.delivery_answers TO dispatcher_tenant;
