@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from prometheus_client import Gauge
-
 from dispatcher.base.metrics import Metrics
+from dispatcher.base.series import Gauge
 from dispatcher.db import vitals
 from dispatcher.db.database import Database
 from dispatcher.features.campaigns import expansion

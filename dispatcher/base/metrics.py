@@ -1,11 +1,7 @@
 """The metrics: everything that is counted, declared once, on a registry of its own."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
-
+from dispatcher.base.series import Counter, Gauge, Histogram, HistogramSeries, Process, Registry
 from dispatcher.base.version import VERSION
-
-# The time at which each series began doubles the number of series, and no query here uses it.
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
@@ -38,7 +34,7 @@ class Metrics:
     """Counters, gauges and histograms by name. One per process; tests make their own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry(auto_describe=True)
+        self.registry = Registry()
         self.tenants = TenantLabels()
         self._engine()
         self._features()
@@ -48,13 +44,17 @@ class Metrics:
 
     def _engine(self) -> None:
         counter, gauge = self._counter, self._gauge
-        self.claim_seconds = self._histogram("claim_seconds", "Time of one claim statement", _SECONDS)
-        self.mark_seconds = self._histogram("mark_seconds", "Time of one mark, its commit to disk included", _SECONDS)
-        self.flush_seconds = self._histogram("flush_seconds", "Time of one flush, retries of it included", _SECONDS)
-        self.render_seconds = self._histogram("render_seconds", "Time of rendering up to 100 deliveries", _SECONDS)
-        self.claim_size = self._histogram("claim_deliveries", "Deliveries in one claim", _SIZES)
-        self.mark_size = self._histogram("mark_deliveries", "Deliveries in one mark", _SIZES)
-        self.flush_size = self._histogram("flush_deliveries", "Deliveries in one flush", _SIZES)
+        self.claim_seconds = self._histogram("claim_seconds", "Time of one claim statement", _SECONDS).only
+        self.mark_seconds = self._histogram(
+            "mark_seconds", "Time of one mark, its commit to disk included", _SECONDS
+        ).only
+        self.flush_seconds = self._histogram(
+            "flush_seconds", "Time of one flush, retries of it included", _SECONDS
+        ).only
+        self.render_seconds = self._histogram("render_seconds", "Time of rendering up to 100 deliveries", _SECONDS).only
+        self.claim_size = self._histogram("claim_deliveries", "Deliveries in one claim", _SIZES).only
+        self.mark_size = self._histogram("mark_deliveries", "Deliveries in one mark", _SIZES).only
+        self.flush_size = self._histogram("flush_deliveries", "Deliveries in one flush", _SIZES).only
         self._calls = self._histogram("call_seconds", "Time of one batch at the provider", _SECONDS, "channel")
 
         self._outcomes = counter(
@@ -103,8 +103,8 @@ class Metrics:
         )
         self.runs_due = gauge("runs_due", "Runs that a walker is to take up, counted to 100,000", "lane")
         self.runs_due_age = gauge("runs_oldest_due_seconds", "How late the oldest due run is", "lane")
-        self.walk_seconds = self._histogram("walk_seconds", "Time of one walk, its commit included", _SECONDS)
-        self.walk_size = self._histogram("walk_runs", "Runs in one walk", _SIZES)
+        self.walk_seconds = self._histogram("walk_seconds", "Time of one walk, its commit included", _SECONDS).only
+        self.walk_size = self._histogram("walk_runs", "Runs in one walk", _SIZES).only
         self.dead_letters = gauge(
             "dead_letters", "Dead letters that nobody has discarded, counted to 10,000: run, delivery, job", "kind"
         )
@@ -154,12 +154,12 @@ class Metrics:
 
     def _process(self) -> None:
         counter, gauge = self._counter, self._gauge
-        ProcessCollector(namespace="dispatcher", registry=self.registry)
+        self.registry.others.append(Process("dispatcher"))
         self._gauge("info", "1, with the version of the program", "version").labels(VERSION).set(1)
         self._requests = counter("http_requests", "Requests by the status that was answered, without probes", "status")
         self._request_seconds = self._histogram(
             "http_request_seconds", "Time until the head of an answer, without probes", _REQUEST_SECONDS
-        )
+        ).only
         self.restarts = counter("restarts", "Crashes of a part that was started again", "part")
         self.reloads = counter("config_reloads", "Reloads of the configuration", "result")
         self.alerts = counter("alerts", "Messages about errors of this process: sent, failed", "result")
@@ -198,14 +198,21 @@ class Metrics:
         self._requests.labels(str(status)).inc()
         self._request_seconds.observe(seconds)
 
-    def call_seconds(self, channel: str) -> Histogram:
+    def call_seconds(self, channel: str) -> HistogramSeries:
+        """Return the times of a channel's calls."""
         return self._calls.labels(channel)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"dispatcher_{name}", text, labels, registry=self.registry)
+        made = Counter(f"dispatcher_{name}", text, labels)
+        self.registry.families.append(made)
+        return made
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"dispatcher_{name}", text, labels, registry=self.registry)
+        made = Gauge(f"dispatcher_{name}", text, labels)
+        self.registry.families.append(made)
+        return made
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"dispatcher_{name}", text, labels, buckets=buckets, registry=self.registry)
+    def _histogram(self, name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
+        made = Histogram(f"dispatcher_{name}", text, bounds, labels)
+        self.registry.families.append(made)
+        return made

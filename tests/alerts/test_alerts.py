@@ -20,6 +20,7 @@ from dispatcher.config import logs
 from dispatcher.config.settings import Alerts, Log
 from tests.channels.shared.web.fake_server import LOOPBACK, FakeServer, Silent, dropped, json_of, says
 from tests.support.forks import ROOT
+from tests.support.metering import sample_value
 
 OK = says(200, raw=b"ok")
 CRASH = Kind("part.crashed", "pipeline", "Fenced", "dispatcher/pipeline.py:1")
@@ -202,7 +203,7 @@ class Slack:
 
     def counted(self, result: str) -> float | None:
         """How many messages came to this end."""
-        return self.metrics.registry.get_sample_value("dispatcher_alerts_total", {"result": result})
+        return sample_value(self.metrics.registry, "dispatcher_alerts_total", result=result)
 
 
 @pytest.fixture
@@ -290,7 +291,7 @@ async def test_kinds_that_were_forgotten_are_counted_and_told(posted: Slack) -> 
         posted.alerts.add(structs.replace(CRASH, part=str(number)))
     await posted.after(0)
     assert await posted.after(5) == 1
-    assert posted.metrics.registry.get_sample_value("dispatcher_alerts_dropped_total") == 4
+    assert sample_value(posted.metrics.registry, "dispatcher_alerts_dropped_total") == 4
     assert "and 4 of further kinds" in posted.last()
 
 

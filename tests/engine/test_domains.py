@@ -4,6 +4,7 @@ from structlog.testing import capture_logs
 
 from channels.contract import Throttled, Unready
 from tests.engine.stage import Stage, accepted
+from tests.support.metering import sample_value
 from tests.support.waits import until
 
 
@@ -32,7 +33,7 @@ async def test_a_throttled_domain_waits_alone(stage: Stage) -> None:
 
 async def test_why_a_channel_has_no_connection_is_logged_and_shown_as_a_metric(stage: Stage) -> None:
     def ready() -> float | None:
-        return stage.metrics.registry.get_sample_value("dispatcher_channel_ready", {"channel": "sms"})
+        return sample_value(stage.metrics.registry, "dispatcher_channel_ready", channel="sms")
 
     stage.sms.unready = Unready("the certificate has expired: renew it")
     with capture_logs() as logs:

@@ -18,6 +18,7 @@ from dispatcher.config.settings import CHANNELS, Config
 from dispatcher.plans.definition.definition import Known, compile_definition
 from tests.channels.fcm.fake import account
 from tests.house.tree import ROOT, ours
+from tests.support.metering import scraped
 
 README_LINES_MAX = 200
 URL = "https://provider.example.org"
@@ -86,7 +87,7 @@ def names_of(metric: Metric) -> set[str]:
 
 
 def test_every_metric_that_is_named_exists_and_monitoring_lists_all() -> None:
-    metrics = list(Metrics().registry.collect())
+    metrics = list(scraped(Metrics().registry))
     known = {ROLE}.union(*map(names_of, metrics))
     named = {str(path): set(_metric.findall(text)) for path, text in pages().items()}
     wrong = {path: sorted(found - known) for path, found in named.items() if found - known}

@@ -42,12 +42,12 @@ def groupings(expression: str) -> set[str]:
 def exported() -> dict[str, set[str]]:
     """The labels of everything that a program exports, by the names under which Prometheus has it."""
     found: dict[str, set[str]] = {}
-    metrics = Metrics().registry
-    for collector, names in metrics._collector_to_names.items():
-        labels = set(getattr(collector, "_labelnames", ()))
-        for name in names:
-            found[name] = labels | ({"le"} if name.endswith("_bucket") else set())
-    return found
+    registry = Metrics().registry
+    for family in registry.families:
+        for ending in family.endings:
+            found[family.name + ending] = set(family.label_names) | ({"le"} if ending == "_bucket" else set())
+    process = (line for one in registry.others for line in one.lines() if not line.startswith("#"))
+    return found | {line.split(" ")[0]: set[str]() for line in process}
 
 
 def alerts() -> list[dict[str, Any]]:

@@ -15,8 +15,6 @@ import uvicorn
 from litestar import HttpMethod, Litestar, MediaType, Response, get, route
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
-from prometheus_client import CollectorRegistry
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from uvicorn._types import (
     ASGI3Application,
     ASGIReceiveCallable,
@@ -28,6 +26,7 @@ from uvicorn._types import (
 
 from dispatcher.base.errors import ListenerError
 from dispatcher.base.health import Health
+from dispatcher.base.series import CONTENT_TYPE, Registry
 from dispatcher.config.settings import Http as Settings
 from dispatcher.http.problems import CROWDED, MEDIA_TYPE, Problem
 from dispatcher.http.server.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
@@ -47,7 +46,7 @@ END_SECONDS_MAX = 5.0
 
 def application(
     health: Health,
-    registry: CollectorRegistry,
+    registry: Registry,
     measure: Callable[[], None],
     pages: Sequence[HTTPRouteHandler] = (),
     allow_origins: str = "",
@@ -72,8 +71,7 @@ def application(
     @get("/metrics", sync_to_thread=False)
     def metrics() -> Response[bytes]:
         measure()
-        text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # the library has no annotation here
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        return Response(registry.text(), media_type=CONTENT_TYPE)
 
     return Litestar(
         [healthz, readyz, metrics, *pages],
