@@ -84,3 +84,23 @@ async def test_only_what_was_held_before_a_time_is_settled(admin: Caller, inside
     said = {"reason": "x", "settle_as": "failed", "until": last["held_at"]}
     assert caller.post("/held/resolve", said).json["done"] == 2
     assert [one["id"] for one in caller.get("/held").json["held"]] == [last["id"]]
+
+
+async def test_held_deliveries_are_counted_by_error(admin: Caller, inside: Connection) -> None:
+    caller = _caller(admin, "held-groups")
+    one, *others = _written(caller, 4)
+    await inside.execute(HOLD, [one, *others])
+    await inside.execute("UPDATE dispatcher.delivery_state SET error = 'no answer' WHERE id = ANY ($1)", others)
+    found = caller.get("/held/groups").json
+    assert [(group["error"], group["deliveries"]) for group in found["groups"]] == [("no answer", 3), ("x", 1)]
+    assert (found["counted"], found["is_all"]) == (4, True)
+    assert caller.post("/held/resolve", {"reason": "x", "settle_as": "failed", "error": "NO ANSWER"}).json["done"] == 3
+    assert [one["error"] for one in caller.get("/held").json["held"]] == ["x"]
+
+
+async def test_dead_deliveries_are_counted_by_error(admin: Caller, inside: Connection) -> None:
+    caller = _caller(admin, "dead-groups")
+    await inside.execute(FAIL, _written(caller, 3), 0)
+    [group] = caller.get("/dead-letters/deliveries/groups").json["groups"]
+    assert (group["letters"], group["kind"], group["name"]) == (3, "delivery", None)
+    assert caller.get("/dead-letters/deliveries/groups?error=other").json["groups"] == []

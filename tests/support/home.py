@@ -246,7 +246,9 @@ async def furnish(connection: Connection) -> Home:
     await connection.execute(_FURNITURE)
     waits = await _delivery(connection, "of-home", "ready = ready")
     lost = await _delivery(
-        connection, "of-home-held", "ready = false, marked = true, held = true, token = 1, held_at = now(), error = 'x'"
+        connection,
+        "of-home-held",
+        "ready = false, marked = true, held = true, token = 1, held_at = now(), error = 'of-home'",
     )
     failed = await _delivery(
         connection, "of-home-dead", "ready = false, status = 'failed', finished_at = now(), error = 'of-home'"

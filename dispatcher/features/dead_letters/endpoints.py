@@ -18,6 +18,9 @@ from dispatcher.http.models import Why
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.http.roles import Right
 
+# Groups are counted among so many, and the largest are shown.
+COUNTED_MAX = 10_000
+GROUPS_MAX = 50
 _OWNERS = {"run": runs.owner, "delivery": deliveries.owner, "job": store.job_owner}
 
 
@@ -43,6 +46,32 @@ def _listing(kind: Kind) -> Endpoint:
         answer=models.DeadLetters,
         answered=models.DEAD_LETTERS,
         handle=list_,
+    )
+
+
+def _grouping(kind: Kind) -> Endpoint:
+    many = MANY[kind]
+
+    async def groups(call: Call) -> Done:
+        asked: models.DeadLetterFilter = call.query
+        scope = call.part.tenant_id, call.part.workspace_id
+        ids = await store.page(call.database, kind, scope, asked, asked.until, below=ID_MAX, count=COUNTED_MAX + 1)
+        rows = await store.groups(call.database, kind, ids[:COUNTED_MAX], GROUPS_MAX)
+        found = [msgspec.convert(row, models.DeadLetterGroup) for row in rows]
+        return Done(
+            models.DeadLetterGroups(groups=found, counted=min(len(ids), COUNTED_MAX), is_all=len(ids) <= COUNTED_MAX)
+        )
+
+    return Endpoint(
+        operation=f"listDead{kind.capitalize()}Groups",
+        method="GET",
+        path=f"/dead-letters/{many}/groups",
+        right=Right.DEAD_LETTERS,
+        summary=f"List the largest groups of dead {many} with the same error",
+        query=models.DeadLetterFilter,
+        answer=models.DeadLetterGroups,
+        answered=models.DEAD_LETTER_GROUPS,
+        handle=groups,
     )
 
 
@@ -116,7 +145,8 @@ def _sweeping(verb: Verb, kind: Kind) -> Endpoint:
     )
 
 
+GROUPS = {kind: _grouping(kind) for kind in KINDS}
 LIST = {kind: _listing(kind) for kind in KINDS}
 ACT = {(verb, kind): _acting(verb, kind) for kind in KINDS for verb in VERBS}
 ACT_ON_ALL = {(verb, kind): _sweeping(verb, kind) for kind in KINDS for verb in VERBS}
-ENDPOINTS = (*LIST.values(), *ACT.values(), *ACT_ON_ALL.values())
+ENDPOINTS = (*LIST.values(), *GROUPS.values(), *ACT.values(), *ACT_ON_ALL.values())

@@ -68,6 +68,26 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 DeadLetters = page_model("DeadLetters", "dead_letters", DeadLetter, "A page of dead letters, the newest first.")
 
 
+class DeadLetterGroup(Struct, frozen=True, kw_only=True):
+    """Dead letters with the same error."""
+
+    kind: Kind
+    name: Annotated[str | None, Meta(description="Their workflow (run) or campaign (job).")]
+    channel: str | None
+    error: Annotated[str, Meta(description="Its first 255 characters.")]
+    letters: int
+    oldest: datetime
+    newest: datetime
+
+
+class DeadLetterGroups(Struct, frozen=True, kw_only=True):
+    """The largest groups of dead letters."""
+
+    groups: list[DeadLetterGroup]
+    counted: Annotated[int, Meta(description="How many were looked at, the newest first.")]
+    is_all: Annotated[bool, Meta(description="Whether that is all of them.")]
+
+
 class DeadLetterActed(Struct, frozen=True):
     """The outcome for a dead letter."""
 
@@ -93,4 +113,8 @@ _DEAD_LETTER = DeadLetter(
     retries=0,
 )
 DEAD_LETTERS = DeadLetters([_DEAD_LETTER], next_cursor=None)
+_GROUP = DeadLetterGroup(
+    kind="delivery", name=None, channel="sms", error="exhausted", letters=12, oldest=BEGUN, newest=ENDED
+)
+DEAD_LETTER_GROUPS = DeadLetterGroups(groups=[_GROUP], counted=12, is_all=True)
 DEAD_LETTER_ACTED = DeadLetterActed("delivery", 19, "reopened", "delivery 19 will be sent again")

@@ -31,6 +31,11 @@ async def rows(database: Database, kind: Kind, ids: Sequence[int]) -> list[dict[
     return [dict(row) for row in await database.fetch(_SQL["rows"], kind, ids)]
 
 
+async def groups(database: Database, kind: Kind, ids: Sequence[int], count: int) -> list[dict[str, Any]]:
+    """Return the largest groups of these with the same name, channel and error."""
+    return [dict(row) for row in await database.fetch(_SQL["groups"], kind, ids, count)]
+
+
 async def counts(database: Database, counted_max: int) -> dict[str, int]:
     """Return how many there are of each kind, in all workspaces, counted up to a bound."""
     return {row["kind"]: row["letters"] for row in await database.fetch(_SQL["counts"], counted_max)}

@@ -42,6 +42,14 @@ UNION ALL
 SELECT 'job', count(*)
   FROM (SELECT FROM dispatcher.job_queue WHERE failed > 0 AND discarded_at IS NULL LIMIT $1) AS few;
 
+-- name: groups
+-- The dead letters among these of kind $1, counted by name, channel and error; the largest groups first.
+SELECT kind, name, channel, error, count(*) AS letters, min(failed_at) AS oldest, max(failed_at) AS newest
+  FROM (SELECT kind, CASE WHEN kind <> 'delivery' THEN name END AS name, channel, left(coalesce(error, ''), 255) AS error,
+               failed_at
+          FROM dispatcher.visible_dead_letters WHERE kind = $1 AND id = ANY ($2::bigint[])) AS few
+ GROUP BY kind, name, channel, error ORDER BY letters DESC, newest DESC LIMIT $3;
+
 -- name: rows
 -- Those of these ids that are dead letters of kind $1, newest first.
 SELECT kind, id, tenant_id, workspace_id, name, node, channel, recipient, idempotency_key, error, created_at, failed_at, retries

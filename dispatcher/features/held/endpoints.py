@@ -18,6 +18,9 @@ from dispatcher.http.roles import Right
 
 NOUN = "held"
 SWEEP_NOUN = "settle"
+# Groups are counted among so many deliveries, and the largest are shown.
+COUNTED_MAX = 10_000
+GROUPS_MAX = 50
 
 
 @endpoint("GET", "/held", Right.HELD, query=models.HeldQuery, answered=models.HELD_DELIVERIES)
@@ -29,12 +32,26 @@ async def list_held(call: Call) -> Done:
         since, last = read_numbers(NOUN, asked.cursor, 2)
         place = moment(since), last
     scope = call.part.tenant_id, call.part.workspace_id
-    rows = await store.listed(call.database, *scope, asked.limit + 1, channel=asked.channel, behind=place)
+    rows = await store.listed(
+        call.database, *scope, asked.limit + 1, channel=asked.channel, error=asked.error, behind=place
+    )
     return Done(models.HeldDeliveries(*page(rows, asked.limit, models.HeldDelivery, _end)))
 
 
 def _end(row: Mapping[str, Any]) -> str:
     return cursor(NOUN, microseconds(row["held_at"]), row["id"])
+
+
+@endpoint("GET", "/held/groups", Right.HELD, query=models.HeldFilter, answered=models.HELD_GROUPS)
+async def list_held_groups(call: Call) -> Done:
+    """List the largest groups of held deliveries with the same channel and error."""
+    asked: models.HeldFilter = call.query
+    scope = call.part.tenant_id, call.part.workspace_id
+    most = COUNTED_MAX + 1
+    rows = await store.groups(call.database, scope, asked.channel, asked.error, counted_max=most, count=GROUPS_MAX)
+    counted = rows[0]["counted"] if rows else 0
+    groups = [msgspec.convert(row, models.HeldGroup) for row in rows]
+    return Done(models.HeldGroups(groups=groups, counted=min(counted, COUNTED_MAX), is_all=counted <= COUNTED_MAX))
 
 
 @endpoint("GET", "/held/{delivery_id}", Right.HELD, answered=models.HELD_STATE, problems=(NOT_FOUND,))
@@ -102,7 +119,15 @@ async def resolve_all_held(call: Call) -> Done:
         begun, place = moment(since), (moment(held_at), last)
     until = begun if said.until is None else min(begun, said.until)
     scope = call.part.tenant_id, call.part.workspace_id
-    rows = await store.listed(call.database, *scope, said.limit + 1, channel=said.channel, behind=place, until=until)
+    rows = await store.listed(
+        call.database,
+        *scope,
+        said.limit + 1,
+        channel=said.channel,
+        error=said.error,
+        behind=place,
+        until=until,
+    )
     some, more = cut(
         rows, said.limit, lambda last: cursor(SWEEP_NOUN, *map(microseconds, (begun, last["held_at"])), last["id"])
     )

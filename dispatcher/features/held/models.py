@@ -11,10 +11,19 @@ from dispatcher.http.models import BEGUN, ENDED, Asked, Cursor, Limit, Reason, T
 SettleAs = Literal["sent", "failed", "requeue"]
 
 
-class HeldQuery(Asked, frozen=True):
-    """A page of held deliveries."""
+ErrorPart = Annotated[Text, Meta(description="A text in its error.")]
+
+
+class HeldFilter(Asked, frozen=True, kw_only=True):
+    """A filter of held deliveries."""
 
     channel: Text | None = None
+    error: ErrorPart | None = None
+
+
+class HeldQuery(HeldFilter, frozen=True, kw_only=True):
+    """A page of held deliveries."""
+
     cursor: Cursor | None = None
     limit: Limit = 50
 
@@ -27,12 +36,11 @@ class Settle(Asked, frozen=True):
     provider_message_id: Annotated[Text | None, Meta(description="The id of the message at its provider.")] = None
 
 
-class SweepHeld(Asked, frozen=True, kw_only=True):
+class SweepHeld(HeldFilter, frozen=True, kw_only=True):
     """A filter of held deliveries, and their outcome, or that they are sent again."""
 
     settle_as: SettleAs
     reason: Reason
-    channel: Text | None = None
     until: Annotated[datetime, Meta(description="Held before.", tz=True)] | None = None
     cursor: Cursor | None = None
     limit: AtOnce = 500
@@ -56,6 +64,24 @@ class HeldDelivery(Struct, frozen=True, kw_only=True):
 HeldDeliveries = page_model(
     "HeldDeliveries", "held", HeldDelivery, "A page of held deliveries, the longest held first."
 )
+
+
+class HeldGroup(Struct, frozen=True, kw_only=True):
+    """Held deliveries of one channel with the same error."""
+
+    channel: str
+    error: Annotated[str, Meta(description="Its first 255 characters.")]
+    deliveries: int
+    oldest: datetime
+    newest: datetime
+
+
+class HeldGroups(Struct, frozen=True, kw_only=True):
+    """The largest groups of held deliveries."""
+
+    groups: list[HeldGroup]
+    counted: Annotated[int, Meta(description="How many were looked at, the longest held first.")]
+    is_all: Annotated[bool, Meta(description="Whether that is all of them.")]
 
 
 class HeldState(Struct, frozen=True, kw_only=True):
@@ -86,6 +112,8 @@ _HELD = HeldDelivery(
     error="no answer",
 )
 HELD_DELIVERIES = HeldDeliveries([_HELD], next_cursor=None)
+_GROUP = HeldGroup(channel="sms", error="no answer", deliveries=12, oldest=BEGUN, newest=ENDED)
+HELD_GROUPS = HeldGroups(groups=[_GROUP], counted=12, is_all=True)
 HELD_STATE = HeldState(
     id=18,
     life="held",

@@ -17,12 +17,27 @@ async def listed(
     count: int,
     *,
     channel: str | None,
+    error: str | None,
     behind: tuple[datetime, int] | None,
     until: datetime | None = None,
 ) -> list[dict[str, Any]]:
     """Return the longest held, after a time and an id, that were held before `until`."""
-    asked = tenant_id, workspace_id, count, channel, *(behind or (None, None)), until
+    asked = tenant_id, workspace_id, count, channel, *(behind or (None, None)), until, error
     return [dict(found) for found in await database.fetch(_SQL["list"], *asked)]
+
+
+async def groups(
+    database: Database,
+    scope: tuple[str | None, str | None],
+    channel: str | None,
+    error: str | None,
+    *,
+    counted_max: int,
+    count: int,
+) -> list[dict[str, Any]]:
+    """Return the largest groups of the same channel and error among the longest held."""
+    rows = await database.fetch(_SQL["groups"], *scope, counted_max, channel, error, count)
+    return [dict(found) for found in rows]
 
 
 async def settle(

@@ -8,7 +8,21 @@ SELECT s.id, d.tenant_id, d.workspace_id, d.idempotency_key, s.channel, d.recipi
  WHERE s.held AND ($1::text IS NULL OR d.tenant_id = $1) AND ($2::text IS NULL OR d.workspace_id = $2)
    AND ($4::text IS NULL OR s.channel = $4) AND ($5::timestamptz IS NULL OR (s.held_at, s.id) > ($5, $6::bigint))
    AND ($7::timestamptz IS NULL OR s.held_at < $7)
+   AND ($8::text IS NULL OR position(lower($8) IN lower(s.error)) > 0)
  ORDER BY s.held_at, s.id LIMIT $3;
+
+-- name: groups
+-- The longest held, $3 at most, counted by channel and error; the largest groups first.
+SELECT few.channel, few.error, count(*) AS deliveries, min(few.held_at) AS oldest, max(few.held_at) AS newest,
+       (sum(count(*)) OVER ())::bigint AS counted
+  FROM (SELECT s.channel, left(coalesce(s.error, ''), 255) AS error, s.held_at
+          FROM dispatcher.delivery_state s,
+               LATERAL (SELECT tenant_id, workspace_id FROM dispatcher.deliveries WHERE id = s.id LIMIT 1) AS d
+         WHERE s.held AND ($1::text IS NULL OR d.tenant_id = $1) AND ($2::text IS NULL OR d.workspace_id = $2)
+           AND ($4::text IS NULL OR s.channel = $4)
+           AND ($5::text IS NULL OR position(lower($5) IN lower(s.error)) > 0)
+         ORDER BY s.held_at LIMIT $3) AS few
+ GROUP BY few.channel, few.error ORDER BY deliveries DESC, oldest LIMIT $6;
 
 -- name: settle
 -- Settle a page in one transaction; in the order of ids, as everybody takes locks.
