@@ -34,6 +34,7 @@ from dispatcher.engine.streams import Epoch, unless
 from dispatcher.engine.supervisor import Supervisor
 from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.caps.worker import CapReader
+from dispatcher.features.overview.worker import Sampler
 from dispatcher.features.receipts.endpoints import ReceiptContext, receipt_handlers
 from dispatcher.features.receipts.providers.providers import configured_providers
 from dispatcher.features.receipts.providers.request import Providers
@@ -93,7 +94,13 @@ class App:
         context = ReceiptContext(lambda: self._receipt_providers, lambda: self.database, identity, self.metrics)
         triggers = TriggerBatches(lambda: self.callers)
         interface = ApiRoutes(
-            ENDPOINTS, lambda: self.config, lambda: self.callers, backlog.ages, triggers.start, self._is_busy
+            ENDPOINTS,
+            lambda: self.config,
+            lambda: self.callers,
+            backlog.ages,
+            triggers.start,
+            self._is_busy,
+            Sampler(lambda: self.callers, lambda: self.config).system,
         )
         self.console = Console(interface.serving, lambda: self.config)
         pages = [

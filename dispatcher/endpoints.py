@@ -9,6 +9,7 @@ from dispatcher.http.endpoints import Endpoint
 # In the order of the document.
 MODULES = (
     "dispatcher.features.deliveries.endpoints",
+    "dispatcher.features.overview.endpoints",
     "dispatcher.features.held.endpoints",
     "dispatcher.features.dead_letters.endpoints",
     "dispatcher.features.workflows.endpoints",

@@ -11,6 +11,7 @@ from dispatcher.db.database import Database
 from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.campaigns.worker import Expander
 from dispatcher.features.caps.worker import Sweeper
+from dispatcher.features.overview.worker import Recorder
 from dispatcher.features.persons.worker import erase
 from dispatcher.features.quiet_hours.worker import QuietHoursReader
 from dispatcher.features.receipts.providers.receipt import Candidate
@@ -63,6 +64,7 @@ class Workers:
             "expander": self._expander.run,
             "quiet hours": self.quiet_hours.run,
             "suppressor": Suppressor(database, wakeup.suppressed).run,
+            "recorder": Recorder(database, epoch, metrics.ended).run,
             "matcher": Matcher(database, identity, metrics).run,
         }
 

@@ -1,5 +1,6 @@
 """The metrics: everything that is counted, declared once, on a registry of its own."""
 
+from dispatcher.base.ended import Ended
 from dispatcher.base.series import Counter, Gauge, Histogram, HistogramSeries, Process, Registry
 from dispatcher.base.version import VERSION
 
@@ -36,6 +37,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = Registry()
         self.tenants = TenantLabels()
+        self.ended = Ended()
         self._engine()
         self._features()
         self._database()

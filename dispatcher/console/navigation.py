@@ -17,7 +17,7 @@ class Section(Struct, frozen=True):
 
 
 GROUPS: Sequence[tuple[str, Sequence[Section]]] = (
-    ("", (Section("Overview", "", None, "o"), Section("Audit", "audit", Right.AUDIT, "a"))),
+    ("", (Section("Overview", "", Right.LOGS, "o"), Section("Audit", "audit", Right.AUDIT, "a"))),
     (
         "Messages",
         (

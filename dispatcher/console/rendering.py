@@ -20,6 +20,8 @@ COUNT_MAX = 10_000
 MISSING = "\N{EN DASH}"
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _KIB = 1_024
+# Larger rates need no tenths.
+TENTHS_BELOW = 10
 
 # A life's or status's class: the eight states and what else looks like them.
 _WORDS = {
@@ -64,6 +66,16 @@ def day(at: datetime) -> str:
     """Return the day of a time in UTC."""
     there = at.astimezone(UTC)
     return f"{there.day} {there:%b %Y}"
+
+
+def minute(at: int) -> str:
+    """Return the hour and minute of a number of seconds since 1970."""
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M}"
+
+
+def rate(number: float) -> str:
+    """Return a rate a second: with its tenth, where it is small."""
+    return f"{number:,.0f}" if number >= TENTHS_BELOW or number == 0 else f"{number:.1f}"
 
 
 def duration(seconds: float | None) -> str:
@@ -146,6 +158,8 @@ def environment() -> Environment:
     made.filters.update(
         state=state,
         clock=clock,
+        minute=minute,
+        rate=rate,
         day=day,
         moment=moment,
         exact=exact,

@@ -15,6 +15,8 @@ from msgspec import structs
 from dispatcher.base.errors import CallLost
 from dispatcher.config.settings import Config
 from dispatcher.console import assets, navigation, origin, sessions
+from dispatcher.console.overview.board import Boards
+from dispatcher.console.overview.stream import Streams
 from dispatcher.console.page import Page, discovered
 from dispatcher.console.rendering import environment
 from dispatcher.console.sign_in import SignIn
@@ -31,7 +33,8 @@ from dispatcher.http.problems import (
     UNAVAILABLE,
     Problem,
 )
-from dispatcher.http.roles import roles_with
+from dispatcher.http.roles import Right, may, roles_with
+from dispatcher.http.server.routes import UNCOMPRESSED
 from dispatcher.http.server.scopes import decode_name
 from dispatcher.http.server.serving import AnyRequest, Serving, request_id
 
@@ -70,6 +73,8 @@ class Console:
         self._serving = serving
         self._config = config
         self.sign_in = SignIn(serving.admission)
+        self._boards = Boards(serving.ask)
+        self._streams = Streams()
         self._pages = discovered()
         self._served = {page.path: page for page in self._pages}
 
@@ -81,6 +86,7 @@ class Console:
             _handler(f"{assets.PATH}/{{name:str}}", _asset),
             _handler(f"{ROOT}/signin", self._sign_in, HttpMethod.POST),
             _handler(f"{ROOT}/enter/{{link:str}}", self._enter),
+            _handler(f"{ROOT}/live", self._live, streams=True),
             _handler(f"{ROOT}/signout", self._sign_out, HttpMethod.POST, get=False),
         ]
 
@@ -133,6 +139,7 @@ class Console:
             session=session,
             config=self._config,
             asking=self._serving.ask,
+            board=self._boards.of(key),
             at=str(request.scope["path"]).removeprefix(ROOT),
             section=page.section,
             groups=list(navigation.visible(key.role, self._served)),
@@ -159,6 +166,15 @@ class Console:
     async def _enter(self, request: AnyRequest) -> ASGIApp:
         return _Response(self.sign_in.by_link(request, request.path_params["link"]))
 
+    async def _live(self, request: AnyRequest) -> ASGIApp:
+        try:
+            key, _ = await self.sign_in.session(request)
+        except Problem as problem:
+            return _Response(Answer(b"", problem.kind.status))
+        if not may(key.role, Right.LOGS):
+            return _Response(Answer(b"", FORBIDDEN.status))
+        return self._streams.stream(self._boards.of(key), waits="waits" in request.query_params)
+
     async def _sign_out(self, request: AnyRequest) -> ASGIApp:
         try:
             key, session = await self.sign_in.session(request)
@@ -174,13 +190,19 @@ class Console:
 
 
 def _handler(
-    path: str, respond: Callable[[AnyRequest], Awaitable[ASGIApp]], *more: HttpMethod, get: bool = True
+    path: str,
+    respond: Callable[[AnyRequest], Awaitable[ASGIApp]],
+    *more: HttpMethod,
+    get: bool = True,
+    streams: bool = False,
 ) -> HTTPRouteHandler:
     async def handle(request: AnyRequest) -> ASGIApp:
         return await respond(request)
 
     methods = [*([HttpMethod.GET] if get else []), *more]
-    return HTTPRouteHandler(path, http_method=methods, status_code=200, request_max_body_size=None)(handle)
+    return HTTPRouteHandler(
+        path, http_method=methods, status_code=200, request_max_body_size=None, opt={UNCOMPRESSED: streams}
+    )(handle)
 
 
 async def _asset(request: AnyRequest) -> ASGIApp:

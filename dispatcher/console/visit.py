@@ -72,6 +72,8 @@ class Visit(Struct, frozen=True, kw_only=True):
     session: Session
     config: Callable[[], Config]
     asking: Ask
+    # The drawn overview of the visitor's workspace.
+    board: Any
     at: str
     section: str
     groups: Sequence[tuple[str, Sequence[Any]]]

@@ -84,9 +84,15 @@ class Flusher:
         return await self._database.persist("evidence", lambda: flushes.keep_evidence(self._database, *result))
 
     def _count(self, results: Sequence[Result]) -> None:
-        counts = Counter([(item.channel, item.tenant_id, type(outcome)) for item, outcome in results])
-        for (channel, tenant, kind), count in counts.items():
+        counts = Counter(
+            [
+                (item.tenant_id, item.workspace_id, item.channel, int(item.lane), type(outcome))
+                for item, outcome in results
+            ]
+        )
+        for (tenant, _, channel, _, kind), count in counts.items():
             self._metrics.count_outcomes(channel, tenant, _name(kind), count)
+        self._metrics.ended.add(((*group[:4], _name(group[4])), count) for group, count in counts.items())
 
 
 def _name(outcome: type[Outcome]) -> str:

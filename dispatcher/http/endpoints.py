@@ -37,6 +37,8 @@ class Served(Struct, frozen=True):
     offload: Offload
     # Writes a trigger in one transaction with others, and returns its run; None for a local operator.
     trigger: Callable[[Any], Awaitable[Any]] | None
+    # What goes on in all workspaces; None for a local operator.
+    system: Callable[[], Awaitable[Any]] | None = None
 
 
 class Part(Struct, frozen=True):

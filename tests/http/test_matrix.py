@@ -31,6 +31,7 @@ ABOUT: dict[str, str | None] = {
     "moveDelivery": "deliveries",
     "cancelDeliveryByKey": "deliveries",
     "moveDeliveryByKey": "deliveries",
+    "getOverview": "logs",
     "listHeld": "held",
     "listHeldGroups": "held",
     "getHeld": "held",

@@ -81,6 +81,37 @@
     count();
   }
 
+  // The live stream: parts of the page are exchanged by their ids. Old figures are shown as old.
+  const live = one("[data-live]");
+  if (live) {
+    const at = one("[data-live-at]");
+    const words = one("[data-live-state]");
+    const begun = words.textContent;
+    let heard = Date.now();
+    const say = (text, state) => {
+      if (words.textContent !== text) words.textContent = text;
+      live.className = `live ${state === "sent" ? "pulse " : ""}s-${state}`;
+      one("#main").classList.toggle("stale", state !== "sent" && state !== "sending");
+    };
+    const stream = new EventSource(live.dataset.live);
+    stream.addEventListener("live", (event) => {
+      heard = Date.now();
+      const { at: time, parts } = JSON.parse(event.data);
+      if (at && time) at.textContent = time;
+      for (const [id, html] of Object.entries(parts ?? {})) {
+        const place = document.getElementById(id);
+        if (place && !place.contains(document.activeElement)) place.innerHTML = html;
+      }
+      say(begun, at ? "sent" : "sending");
+    });
+    stream.addEventListener("arrived", () => location.reload());
+    stream.addEventListener("trouble", (event) => { heard = Date.now(); say(`Stale: ${JSON.parse(event.data)}. As of`, "held"); });
+    setInterval(() => {
+      if (Date.now() - heard > 5000) say(stream.readyState === EventSource.CLOSED ? "Cut off: reload the page. As of" : "Cut off, connecting. As of", "failed");
+    }, 1000);
+    window.addEventListener("pagehide", () => stream.close());
+  }
+
   // Keys. Never while typing, never with a modifier, never over an open dialog.
   let waiting = 0;
   let row = -1;

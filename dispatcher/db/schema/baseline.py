@@ -59,6 +59,7 @@ FILES = (
     "features/rules/schema/rules",
     "features/rules/schema/decide",
     "features/rules/schema/notify",
+    "features/overview/schema",
     "features/deliveries/older_views",
 )
 

@@ -31,6 +31,8 @@ OFFLOAD_SECONDS_MAX = 15.0
 GZIP_BYTES_MIN = 1_024
 # The event loop waits for it: 1 MB takes 10 ms at this level, and 50 at the highest.
 GZIP_LEVEL = 3
+# The option of routes that stream: compression would keep what they send back.
+UNCOMPRESSED = "uncompressed"
 _KINDS: dict[int, Kind] = {kind.status: kind for kind in (NOT_FOUND, METHOD_NOT_ALLOWED, TOO_LARGE, FAULTY)}
 
 
@@ -45,13 +47,14 @@ class ApiRoutes:
         ages: Ages,
         trigger: Callable[[Any], Awaitable[Any]],
         is_busy: Callable[[], bool] = lambda: False,
+        system: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._config = config
         self._offload = Offload(OFFLOAD_SECONDS_MAX)
         admission = Admission(config, database, ages)
         self.serving = Serving(
-            Served(config, admission.shed, self._offload, trigger),
+            Served(config, admission.shed, self._offload, trigger, system),
             admission,
             database,
             RequestSlots(is_busy),
@@ -98,7 +101,9 @@ def cors(origins: str) -> CORSConfig | None:
 
 def compression() -> CompressionConfig:
     """Return how long answers are compressed, where the caller accepts gzip."""
-    return CompressionConfig(backend="gzip", minimum_size=GZIP_BYTES_MIN, gzip_compress_level=GZIP_LEVEL)
+    return CompressionConfig(
+        backend="gzip", minimum_size=GZIP_BYTES_MIN, gzip_compress_level=GZIP_LEVEL, exclude_opt_key=UNCOMPRESSED
+    )
 
 
 def internal_error(request: AnyRequest, fault: Exception) -> Response[bytes]:
