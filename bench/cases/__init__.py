@@ -5,11 +5,9 @@ from collections.abc import Callable, Coroutine
 from msgspec import Struct
 
 from bench.cases import (
-    api,
     backlog,
     drain,
     expensive,
-    fuzz,
     isolation,
     latency,
     notify,
@@ -26,6 +24,7 @@ from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
+from bench.cases.http import api, fuzz, metrics
 from bench.cases.policies import caps, quiet_hours
 from bench.cases.protocol import cost as protocol_cost
 from bench.cases.protocol import email as protocol_cost_email
@@ -74,6 +73,7 @@ CASES = {
         ("sequence.waiting", waiting),
         ("fuzz", fuzz),
         ("api", api),
+        ("metrics", metrics),
         ("campaign", campaign),
         ("campaign.deploy", deploy),
         ("campaign.counters", counters),

@@ -75,6 +75,7 @@ SHORT = [
     pytest.param("campaign.progress", 2_000, 1, ["", ".p50", ".p99", ".after"]),
     pytest.param("campaign.fair", 2_000, 1, [""]),
     pytest.param("campaign.isolation", 2_000, 1, ["", ".p50", ".count"]),
+    pytest.param("metrics", 200, 1, ["", ".series", ".wide", ".wide.series"]),
     pytest.param("api", 100, 1, ["", ".p99", ".batch", ".batch.rows", ".dispatch"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.
