@@ -278,6 +278,8 @@ async def test_pauses_are_listed_and_resumed(cli: Cli, serving: Program, remote:
     assert rows(cli.run("pause", *here, *WHY, "--json"))[0]["already"] is True
     assert name in await same(serving, remote, "pauses")
     await same(serving, remote, "pauses", "--json")
-    assert text(cli.run("resume", *here)) == f"template {name} of default/default goes on\n"
-    assert f"template {name} is not paused there; no template is" in talk(cli.run("resume", *here), 1)
+    assert text(cli.run("resume", *here, "--reason", "over")) == f"template {name} of default/default goes on\n"
+    assert f"template {name} is not paused there; no template is" in talk(
+        cli.run("resume", *here, "--reason", "over"), 1
+    )
     assert "unknown channel" in talk(cli.run("pause", "channel", "fax", "--workspace", "default", *WHY), 3)

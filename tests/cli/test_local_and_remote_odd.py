@@ -50,4 +50,6 @@ async def test_odd_input_ends_alike_locally_and_remotely(
 async def test_a_name_does_not_drive_a_terminal(remote: RemoteCli) -> None:
     odd = ("template", "a\n\x1b[31mb", "--workspace", "default")
     assert text(remote.run("pause", *odd, *WHY)) == "template a\\n\\x1b[31mb of default/default is paused\n"
-    assert text(remote.run("resume", *odd)) == "template a\\n\\x1b[31mb of default/default goes on\n"
+    assert (
+        text(remote.run("resume", *odd, "--reason", "over")) == "template a\\n\\x1b[31mb of default/default goes on\n"
+    )

@@ -49,7 +49,7 @@ async def test_a_file_says_how_many_of_its_lines_wait_and_why(cli: Cli) -> None:
     given = b"\n".join(json.dumps(one).encode() for one in lines)
     text(cli.run("pause", "channel", "push", "--reason", "maintenance"))
     said = text(cli.run("send", "--file", "-", stdin=given)).splitlines()
-    text(cli.run("resume", "channel", "push"))
+    text(cli.run("resume", "channel", "push", "--reason", "over"))
     assert said[0] == "written 4, duplicates 0, refused 0"
     assert said[1].startswith("3 of them: waits: channel push is paused by ")
     assert len(said) == 2

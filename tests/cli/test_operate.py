@@ -252,9 +252,11 @@ async def test_a_paused_channel_waits_through_a_restart_and_goes_on_when_it_is_r
     assert again == paused | {"already": True}
     assert "by ann: the carrier is down" in text(program.run(*pause))
 
-    assert text(program.run("resume", "channel", "sms")).strip() == "channel sms goes on"
+    assert text(program.run("resume", "channel", "sms", "--reason", "over")).strip() == "channel sms goes on"
     await until_lives(connection, backlog, "sent")
-    assert "channel sms is not paused; no channel is" in talk(program.run("resume", "channel", "sms"), 1)
+    assert "channel sms is not paused; no channel is" in talk(
+        program.run("resume", "channel", "sms", "--reason", "over"), 1
+    )
     assert text(program.run("pauses")).strip() == "Nothing is paused."
 
 
@@ -266,8 +268,8 @@ async def test_only_deliveries_of_a_paused_tenant_are_parked(program: Program, c
     theirs, ours = await put(connection, 3, tenant="acme"), await put(connection, 3)
     await until_lives(connection, ours, "sent")
     await until_lives(connection, theirs, "parked")
-    assert "paused: acme" in talk(program.run("resume", "tenant", "acne"), 1)
-    (resumed,) = rows(program.run("resume", "tenant", "acme", "--json"))
+    assert "paused: acme" in talk(program.run("resume", "tenant", "acne", "--reason", "over"), 1)
+    (resumed,) = rows(program.run("resume", "tenant", "acme", "--reason", "over", "--json"))
     assert resumed == {
         "scope": "tenant",
         "name": "acme",
@@ -296,14 +298,20 @@ async def test_a_workspace_is_paused_and_what_is_in_it_and_nothing_beside_it(
     assert "NAME is the workspace" in talk(
         program.run("pause", "workspace", "default", "--workspace", "x", "--reason", "x"), 2
     )
-    assert "paused: voice of default/default" in talk(program.run("resume", "channel", "voice"), 1)
+    assert "paused: voice of default/default" in talk(program.run("resume", "channel", "voice", "--reason", "over"), 1)
     (theirs,), (ours,) = await put(connection, 1, tenant="acme"), await put(connection, 1)
     await program.start()
     await until_lives(connection, [theirs], "sent")
     await until_lives(connection, [ours], "parked")
-    assert text(program.run("resume", "workspace", "default")).strip() == "workspace default of default goes on"
+    assert (
+        text(program.run("resume", "workspace", "default", "--reason", "over")).strip()
+        == "workspace default of default goes on"
+    )
     await until_lives(connection, [ours], "sent")
-    assert text(program.run("resume", "channel", "voice", *place)).strip() == "channel voice of default/default goes on"
+    assert (
+        text(program.run("resume", "channel", "voice", *place, "--reason", "over")).strip()
+        == "channel voice of default/default goes on"
+    )
 
 
 async def test_a_planted_violation_of_each_invariant_is_found_and_named(

@@ -86,7 +86,7 @@ async def test_OB_21_what_is_paused_in_a_workspace_stops_within_a_second_and_goe
     stopped = await _gone(outbox, PAUSED)
     await _until_gone(outbox, BESIDE, await _gone(outbox, BESIDE) + 50)
     assert await _gone(outbox, PAUSED) == stopped
-    assert admin.call("POST", f"/pauses/{pause}/resume").json["resumed"] is True
+    assert admin.post(f"/pauses/{pause}/resume", {"reason": "x"}).json["resumed"] is True
     await _until_gone(outbox, PAUSED, stopped + 20)
 
 
@@ -105,7 +105,7 @@ async def test_OB_21_a_pause_made_over_http_survives_a_restart_and_says_who_and_
     (row,) = admin.get("/pauses").json["pauses"]
     assert (row["id"], row["scope"], row["name"], row["reason"]) == (pause, "workspace", PAUSED, "wrong prices")
     assert row["actor"].startswith("key systemAdmin.")
-    assert admin.call("POST", f"/pauses/{pause}/resume").status == 200
+    assert admin.post(f"/pauses/{pause}/resume", {"reason": "x"}).status == 200
     await _until_gone(outbox, PAUSED, 20)
     ended = await outbox.connection.fetchval("SELECT ended_by FROM dispatcher.pauses WHERE id = $1", pause)
     assert ended == row["actor"]
@@ -121,9 +121,9 @@ async def test_OB_21_only_operators_pause_what_is_everybodys(program: Program, o
     await _flow(outbox, 5)
     (row,) = admin.get("/pauses").json["pauses"]
     assert (row["id"], row["tenant_id"], row["reason"]) == (pause, None, "the carrier is down")
-    assert admin.call("POST", f"/pauses/{pause}/resume").status == 403
+    assert admin.post(f"/pauses/{pause}/resume", {"reason": "x"}).status == 403
     assert await _gone(outbox, PAUSED) == await _gone(outbox, BESIDE) == 0
-    assert operator.call("POST", f"/pauses/{pause}/resume").status == 200
+    assert operator.post(f"/pauses/{pause}/resume", {"reason": "x"}).status == 200
     for workspace in (PAUSED, BESIDE):
         await _until_gone(outbox, workspace, 5)
 

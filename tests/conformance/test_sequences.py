@@ -134,7 +134,7 @@ async def test_SE_02_only_an_active_sequence_takes_contacts(drips: Drips) -> Non
     assert drips.api.post("/sequences/drip/pause", {"reason": "x"}).status == 200
     refused = drips.enrol()
     assert (refused.status, "paused" in refused.json["detail"]) == (409, True)
-    assert drips.api.call("POST", "/sequences/drip/resume").status == 200
+    assert drips.api.post("/sequences/drip/resume", {"reason": "x"}).status == 200
     assert drips.enrol().status == 201
 
 
@@ -215,7 +215,7 @@ async def test_SE_06_a_log_is_written_before_the_send_and_says_what_became_of_it
     pending = (await drips.logged(number, "pending"))["logs"][0]
     assert (pending["contentSnapshot"], pending["sentAt"]) == ("Hello {{ contact.name }}", None)
     (pause,) = drips.api.get("/pauses?scope=channel").json["pauses"]
-    drips.api.call("POST", f"/pauses/{pause['id']}/resume")
+    drips.api.post(f"/pauses/{pause['id']}/resume", {"reason": "x"})
     done = await drips.logged(number, "completed", "skipped")
     assert done["logs"][0]["sentAt"] is not None
     assert done["logs"][1]["error"] == "no address"
@@ -257,7 +257,7 @@ async def test_SE_08_pause_resume_cancel_and_again(drips: Drips) -> None:
 
     await until(is_parked, "it is parked")
     assert drips.enrolment(number)["logs"] == []
-    assert drips.api.call("POST", "/sequences/drip/resume").json["answer"] == "done"
+    assert drips.api.post("/sequences/drip/resume", {"reason": "x"}).json["answer"] == "done"
     await drips.until(number, lambda found: found["status"] == "completed")
     again = drips.enrol()
     assert (again.status, again.json["duplicate"]) == (201, False)

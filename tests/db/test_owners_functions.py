@@ -45,7 +45,7 @@ CALLS = {
     "preview_move": "({place}, 'drip', 2, 1, 10)",
     "publish_sequence": "({place}, 'drip', 5, '{{}}', '{{}}', '{{}}', 2::smallint, 'ann')",
     "put_sequence": "({place}, 'drip', '{{}}', '[]', NULL, 'ann')",
-    "resume_sequence": "('drip', {place})",
+    "resume_sequence": "('drip', '', {place})",
     "pause_run": "({goes}, '', {place})",
     "replay_dead_job": "({job}, '', {place})",
     "replay_run": "({buried}, '', {place})",

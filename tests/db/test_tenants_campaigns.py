@@ -121,7 +121,7 @@ async def test_pauses_of_runs_are_shown_to_their_workspace_and_ended_by_the_run(
     async with tenants.transaction(database, HOME) as inside:
         (shown,) = await pauses.listed(inside, HOME, 0, 9, "campaign_run")
         assert (shown["name"], shown["reason"]) == (str(run), "of-home")
-        assert not await pauses.resume(inside, shown["id"], "ann")
+        assert not await pauses.resume(inside, shown["id"], "ann", "x")
         ended = "SELECT dispatcher.resume('campaign_run', $1, 'default', 'default', 'ann')"
         assert not await inside.value(ended, str(run))
     for foreign in FOREIGN:

@@ -275,7 +275,7 @@ def _beyond() -> list[Asked]:
     ]
     return [
         *(Asked("POST", "/pauses", one | why) for one in stops),
-        *(Asked("POST", f"/pauses/{scope}/resume") for scope in ("template", "tenant", "provider")),
+        *(Asked("POST", f"/pauses/{scope}/resume", why) for scope in ("template", "tenant", "provider")),
         *(Asked("GET", f"/pauses/{scope}") for scope in ("template", "tenant")),
         Asked("GET", "/pauses", query=there),
         Asked("GET", "/keys", query=there),

@@ -144,9 +144,9 @@ async def test_actions_of_operators_and_of_a_key_with_their_name_are_kept_apart(
         assert caller.post("/keys/audited/rotate", WHY | named).status == 200
         stopped = caller.post("/pauses", WHY | {"scope": "template", "name": "welcome"} | named).json["id"]
         assert caller.post("/keys/audited/revoke", WHY | named).status == 200
-        assert caller.call("POST", f"/pauses/{stopped}/resume").status == 200
+        assert caller.post(f"/pauses/{stopped}/resume", {"reason": "x"}).status == 200
     everywhere = ours.post("/pauses", WHY | {"scope": "tenant", "name": "acme"}).json["id"]
-    assert ours.call("POST", f"/pauses/{everywhere}/resume").status == 200
+    assert ours.post(f"/pauses/{everywhere}/resume", {"reason": "x"}).status == 200
     own = ["create", "rotate", "pause", "revoke", "resume"]
     foreign = [*own, "pause", "resume"]
     for caller, actor, done in (

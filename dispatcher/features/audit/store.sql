@@ -80,7 +80,7 @@ UNION ALL
   ORDER BY p.since DESC, p.id DESC LIMIT $10)
 UNION ALL
 (SELECT p.ended_at AS at, 'pause' AS kind, 10 AS rank, p.id AS id, p.scope || ' ' || p.name AS subject, 'resume' AS action,
-        p.ended_by AS actor, NULL::text AS reason, jsonb_build_object('everywhere', p.tenant_id IS NULL) AS details, 1 AS number
+        p.ended_by AS actor, p.end_reason AS reason, jsonb_build_object('everywhere', p.tenant_id IS NULL) AS details, 1 AS number
    FROM dispatcher.pauses p
   WHERE p.scope NOT IN ('run', 'campaign_run') AND CASE WHEN p.tenant_id IS NOT NULL THEN p.tenant_id = $1 AND p.workspace_id = $2
                                 WHEN p.scope = 'tenant' THEN p.name = $1 ELSE true END

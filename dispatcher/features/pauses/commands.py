@@ -34,7 +34,7 @@ def pause(caller: Caller, scope: Scope, name: Name, reason: Reason) -> None:
 
 
 @command(app, "resume", acts=True, spans=True)
-def resume(caller: Caller, scope: Scope, name: Name) -> None:
+def resume(caller: Caller, scope: Scope, name: Name, reason: Reason) -> None:
     """Resume a channel, provider, tenant, template or workspace."""
     everywhere = _is_everywhere(caller, scope)
     place = {"tenant_id": name} if scope == "tenant" else _workspace(scope, name)
@@ -43,7 +43,7 @@ def resume(caller: Caller, scope: Scope, name: Name) -> None:
     if row is None:
         _refuse(caller, scope, f"{scope} {name} is not paused" + ("" if everywhere else " there"))
     try:
-        caller.ask(endpoints.resume_pause, row.id)
+        caller.ask(endpoints.resume_pause, row.id, body={"reason": reason})
     except Problem as problem:
         # Resumed meanwhile, perhaps by this command if its answer was lost.
         if problem.kind is not NOT_FOUND:

@@ -13,6 +13,7 @@ from dispatcher.http import operators
 from dispatcher.http.cursors import read_numbers
 from dispatcher.http.endpoints import Call, Done, endpoint
 from dispatcher.http.listing import by_id, page
+from dispatcher.http.models import Why
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, faulty, not_found
 from dispatcher.http.roles import Right
 
@@ -106,6 +107,8 @@ async def get_pause(call: Call) -> Done:
     "POST",
     f"{_ONE}/resume",
     Right.PAUSES,
+    given=Why,
+    example={"reason": "the carrier is back"},
     answered=models.RESUMED,
     description=_OPERATORS_ONLY,
     problems=(NOT_FOUND, CONFLICT),
@@ -122,7 +125,7 @@ async def resume_pause(call: Call) -> Done:
         operators.require(call, _GLOBAL)
     else:
         where = Workspace(found["tenant_id"], found["workspace_id"])
-    if not await store.resume(call.database, found["id"], operators.actor(call, where)):
+    if not await store.resume(call.database, found["id"], operators.actor(call, where), call.given.reason):
         raise not_found(f"pause {found['id']} any more")
     return Done(msgspec.convert(found | {"resumed": True}, models.Resumed))
 

@@ -19,6 +19,7 @@ CREATE TABLE dispatcher.pauses (
     ended_by     text,
     tenant_id    text,
     workspace_id text,
+    end_reason   text,
     CONSTRAINT pauses_place
         CHECK ((tenant_id IS NULL) = (workspace_id IS NULL) AND
                CASE WHEN scope = 'workspace' THEN workspace_id IS NOT NULL AND name = workspace_id
@@ -81,11 +82,14 @@ END $$;
 
 -- Let it go on there, or everywhere where no workspace is named. What was parked is made ready by unpark, page by page.
 -- False where nothing was paused.
-CREATE FUNCTION dispatcher.resume(p_scope text, p_name text, p_tenant_id text, p_workspace_id text, p_actor text)
+CREATE FUNCTION dispatcher.resume(
+    p_scope text, p_name text, p_tenant_id text, p_workspace_id text, p_actor text, p_reason text DEFAULT NULL
+)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE dispatcher.pauses p SET ended_at = statement_timestamp(), ended_by = p_actor
+    UPDATE dispatcher.pauses p
+       SET ended_at = statement_timestamp(), ended_by = p_actor, end_reason = nullif(p_reason, '')
      WHERE p.scope = p_scope AND p.name = p_name AND p.tenant_id IS NOT DISTINCT FROM p_tenant_id
        AND p.workspace_id IS NOT DISTINCT FROM p_workspace_id AND p.ended_at IS NULL;
     IF NOT FOUND THEN RETURN false; END IF;
@@ -103,9 +107,9 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- As resume, everywhere; a run is resumed where it is.
-CREATE FUNCTION dispatcher.resume_everywhere(p_scope text, p_name text, p_actor text) RETURNS boolean
+CREATE FUNCTION dispatcher.resume_everywhere(p_scope text, p_name text, p_actor text, p_reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT dispatcher.resume(p_scope, p_name, r.tenant_id, r.workspace_id, p_actor)
+    SELECT dispatcher.resume(p_scope, p_name, r.tenant_id, r.workspace_id, p_actor, p_reason)
       FROM (VALUES (CASE WHEN p_scope = 'run' THEN p_name::bigint END)) AS asked (run_id)
       LEFT JOIN dispatcher.runs r ON r.id = asked.run_id
 $$;

@@ -27,9 +27,9 @@ async def pause(
     return Opened(*rows[0])
 
 
-async def resume(database: Database, pause_id: int, actor: str) -> bool:
+async def resume(database: Database, pause_id: int, actor: str, reason: str) -> bool:
     """End a pause; False if it has ended, or belongs to a run."""
-    return bool(await database.value(_SQL["resume"], pause_id, actor))
+    return bool(await database.value(_SQL["resume"], pause_id, actor, reason))
 
 
 async def listed(

@@ -4,7 +4,7 @@ SELECT pause_id, already FROM dispatcher.pause($1, $2, $3, $4, $5, $6);
 
 -- name: resume
 -- Let what one pause stops go on; no row where it has ended. A run goes on by itself.
-SELECT dispatcher.resume(p.scope, p.name, p.tenant_id, p.workspace_id, $2)
+SELECT dispatcher.resume(p.scope, p.name, p.tenant_id, p.workspace_id, $2, $3)
   FROM dispatcher.pauses p WHERE p.id = $1 AND p.ended_at IS NULL AND p.scope NOT IN ('run', 'campaign_run');
 
 -- name: list

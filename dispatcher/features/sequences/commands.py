@@ -145,9 +145,10 @@ def pause(caller: Caller, name: Name, reason: Reason) -> None:
 
 
 @command(app, "resume", acts=True)
-def resume(caller: Caller, name: Name) -> None:
+def resume(caller: Caller, name: Name, reason: Reason) -> None:
     """Let a paused sequence go on. What was due is sent once, later steps move by the length of the pause."""
-    done: SwitchedSequence = caller.ask(endpoints.resume_sequence, name)
+    require_reason(reason)
+    done: SwitchedSequence = caller.ask(endpoints.resume_sequence, name, body={"reason": reason})
     tell(caller, done, f"sequence {name} {'was active before' if done.answer == 'same' else 'goes on'}")
 
 

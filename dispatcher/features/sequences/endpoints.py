@@ -206,7 +206,15 @@ async def pause_sequence(call: Call) -> Done:
     return _switched(name, await store.pause(call.database, call.workspace, name, call.given.reason, call.actor))
 
 
-@endpoint("POST", f"{_ONE}/resume", _RIGHT, answered=models.SWITCHED, problems=(NOT_FOUND, CONFLICT))
+@endpoint(
+    "POST",
+    f"{_ONE}/resume",
+    _RIGHT,
+    given=Why,
+    example={"reason": "the prices are right"},
+    answered=models.SWITCHED,
+    problems=(NOT_FOUND, CONFLICT),
+)
 async def resume_sequence(call: Call) -> Done:
     """Let a paused sequence go on.
 
@@ -214,7 +222,7 @@ async def resume_sequence(call: Call) -> Done:
     paused one by one stay so.
     """
     name = call.named("sequence")
-    return _switched(name, await store.resume(call.database, call.workspace, name, call.actor))
+    return _switched(name, await store.resume(call.database, call.workspace, name, call.given.reason, call.actor))
 
 
 def _switched(name: str, answer: str) -> Done:

@@ -107,9 +107,9 @@ async def pause(database: Database, here: Workspace, name: str, reason: str, act
     return str(await database.value(_SQL["pause"], name, reason, *_place(here), actor))
 
 
-async def resume(database: Database, here: Workspace, name: str, actor: str) -> str:
+async def resume(database: Database, here: Workspace, name: str, reason: str, actor: str) -> str:
     """Resume a sequence; return done, same, draft or unknown."""
-    return str(await database.value(_SQL["resume"], name, *_place(here), actor))
+    return str(await database.value(_SQL["resume"], name, reason, *_place(here), actor))
 
 
 async def versions(database: Database, sequence_id: int, count: int) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ SELECT dispatcher.delete_sequence($1, $2, $3, $4, $5);
 SELECT dispatcher.pause_sequence($1, $2, $3, $4, $5);
 
 -- name: resume
-SELECT dispatcher.resume_sequence($1, $2, $3, $4);
+SELECT dispatcher.resume_sequence($1, $2, $3, $4, $5);
 
 -- name: enrol
 SELECT enrollment_id, version, status, next_step_at, duplicate FROM dispatcher.enrol($1, $2, $3, $4, $5, $6);

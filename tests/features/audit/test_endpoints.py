@@ -48,7 +48,7 @@ def _do_everything(caller: Caller) -> list[tuple[str, str, str, str | None]]:
     run = str(_do(caller, "POST", "/workflows/audited/triggers", {})["execution_id"])
     _do(caller, "POST", f"/runs/{run}/pause", {"reason": "why: so"})
     _do(caller, "POST", f"/runs/{run}/cancel", WHY)
-    _do(caller, "POST", f"/pauses/{pause}/resume")
+    _do(caller, "POST", f"/pauses/{pause}/resume", {"reason": "it is over"})
     _do(caller, "POST", "/suppressions", {"suppressions": [{"address": "a@example.org"}]} | WHY)
     _do(caller, "POST", "/topics/unsubscribe", {"topic": "news", "addresses": ["a@example.org"]} | WHY)
     _do(caller, "POST", "/keys", {"name": "audited", "role": "workerService"} | WHY)
@@ -56,7 +56,7 @@ def _do_everything(caller: Caller) -> list[tuple[str, str, str, str | None]]:
         ("key", "audited", "create", "a reason"),
         ("suppression", "a@example.org", "unsubscribe", "a reason"),
         ("suppression", "a@example.org", "suppress", "a reason"),
-        ("pause", "workspace audited", "resume", None),
+        ("pause", "workspace audited", "resume", "it is over"),
         ("run", run, "cancelled", "a reason"),
         ("run", run, "paused", "why: so"),
         ("pause", "workspace audited", "pause", "a reason"),
@@ -129,11 +129,11 @@ async def test_simultaneous_actions_on_a_run_are_all_listed(admin: Caller, insid
 async def test_an_action_on_all_workspaces_is_in_the_audit_of_each(admin: Caller, acme: Caller) -> None:
     everywhere = {"scope": "channel", "name": "voice", "everywhere": True} | WHY
     pause = _do(admin, "POST", "/pauses", everywhere)["id"]
-    _do(admin, "POST", f"/pauses/{pause}/resume")
+    _do(admin, "POST", f"/pauses/{pause}/resume", {"reason": "it is over"})
     for caller in (admin, acme):
         first, second, *_ = walk(caller, "/audit?kind=pause", 50)
         assert _told([first, second]) == [
-            ("pause", "channel voice", "resume", None),
+            ("pause", "channel voice", "resume", "it is over"),
             ("pause", "channel voice", "pause", "a reason"),
         ]
         assert first["details"] == {"everywhere": True}

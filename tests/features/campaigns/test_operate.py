@@ -95,7 +95,7 @@ async def test_only_its_own_door_ends_the_pause_of_a_run(campaigns: Stage) -> No
     run_id = await campaigns.expanded(3)
     await campaigns.database.fetch(CANCEL, run_id)
     pause = await campaigns.value("SELECT id FROM dispatcher.pauses WHERE ended_at IS NULL")
-    assert not await pauses.resume(campaigns.database, pause, "ann")
+    assert not await pauses.resume(campaigns.database, pause, "ann", "x")
     assert await campaigns.value("SELECT ended_at IS NULL FROM dispatcher.pauses WHERE id = $1", pause)
 
 

@@ -24,7 +24,7 @@ def pause(caller: Caller, scope: str, name: str | None = None, **fields: object)
 
 def resume(caller: Caller, pause_id: int) -> Answer:
     """Let it go on."""
-    return caller.call("POST", f"/pauses/{pause_id}/resume")
+    return caller.post(f"/pauses/{pause_id}/resume", WHY)
 
 
 async def test_a_workspace_pauses_what_is_its_own(admin: Caller, acme: Caller) -> None:

@@ -25,10 +25,10 @@ async def test_an_ended_run_keeps_its_status(database: Database, connection: Con
     assert await resume(database, "channel", "sms", "bob")
     before = await connection.fetchrow(ENDED, first.id)
     assert not await resume(database, "channel", "sms", "carol")
-    assert not await pauses.resume(database, first.id, "carol")
+    assert not await pauses.resume(database, first.id, "carol", "why")
     second = await pauses.pause(database, "channel", "sms", "ann", "y")
     assert (second.already, second.id != first.id) == (False, True)
-    assert await pauses.resume(database, second.id, "carol")
+    assert await pauses.resume(database, second.id, "carol", "why")
     assert await connection.fetchrow(ENDED, first.id) == before
     assert before is not None
     assert before["ended_by"] == "bob"
@@ -40,5 +40,5 @@ async def test_the_pause_of_a_run_ends_with_the_run_alone(database: Database, co
     await connection.execute("SELECT dispatcher.pause_run($1)", run)
     (row,) = await pauses.listed(database, None, 0, 100)
     assert (row["scope"], row["name"]) == ("run", str(run))
-    assert not await pauses.resume(database, row["id"], "bob")
+    assert not await pauses.resume(database, row["id"], "bob", "why")
     assert [one["id"] for one in await pauses.listed(database, None, 0, 100)] == [row["id"]]

@@ -58,7 +58,7 @@ async def test_a_sequence_is_put_published_filled_operated_and_deleted(
         program.run("sequences", "move", "drip", "--from", "1", "--to", "2", "--yes")
     )
     assert "is paused" in _said(program.run("sequences", "pause", "drip", "--reason", "x"))
-    assert "goes on" in _said(program.run("sequences", "resume", "drip"))
+    assert "goes on" in _said(program.run("sequences", "resume", "drip", "--reason", "x"))
     assert "hello" in _said(program.run("sequences", "show", "drip"))
     assert "open enrolments" in _said(program.run("sequences", "delete", "drip"), 1)
     assert "is cancelled" in _said(program.run("sequences", "change-all", "cancel", "drip", "--reason", "x"))

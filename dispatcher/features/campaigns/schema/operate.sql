@@ -92,7 +92,7 @@ BEGIN
     IF run.cancelled_at IS NOT NULL THEN RETURN 'cancelled'; END IF;
     IF run.paused_at IS NULL THEN RETURN 'same'; END IF;
     UPDATE dispatcher.campaign_runs r SET paused_at = NULL, note = NULL WHERE r.id = p_run_id;
-    PERFORM dispatcher.resume('campaign_run', p_run_id::text, p_tenant_id, p_workspace_id, actor);
+    PERFORM dispatcher.resume('campaign_run', p_run_id::text, p_tenant_id, p_workspace_id, actor, p_reason);
     PERFORM dispatcher.note_campaign(p_run_id, NULL, actor, 'resume', NULL, NULL, p_reason);
     IF run.rate IS NOT NULL THEN PERFORM dispatcher.space_campaign_run(run); END IF;
     PERFORM pg_notify('dispatcher_campaigns', '');

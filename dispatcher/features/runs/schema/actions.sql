@@ -107,7 +107,7 @@ BEGIN
      WHERE id = cancel_run.run_id;
     PERFORM dispatcher.note_run(cancel_run.run_id, 'cancelled', actor, cancel_run.reason);
     PERFORM dispatcher.cancel_deliveries_of(cancel_run.run_id, actor, 'its run was cancelled');
-    PERFORM dispatcher.resume_everywhere('run', cancel_run.run_id::text, actor);
+    PERFORM dispatcher.resume_everywhere('run', cancel_run.run_id::text, actor, cancel_run.reason);
     RETURN 'cancelled';
 END $$;
 
@@ -180,7 +180,7 @@ BEGIN
                         ELSE state END
      WHERE id = p_run_id;
     PERFORM dispatcher.note_run(p_run_id, 'resumed', actor, p_reason);
-    PERFORM dispatcher.resume_everywhere('run', p_run_id::text, actor);
+    PERFORM dispatcher.resume_everywhere('run', p_run_id::text, actor, p_reason);
     IF run.contact_id IS NOT NULL THEN PERFORM dispatcher.reopen_failed(p_run_id, run.state, actor, p_reason); END IF;
     IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_runs) THEN PERFORM pg_notify('dispatcher_runs', ''); END IF;
     RETURN 'done';

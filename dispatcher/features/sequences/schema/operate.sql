@@ -26,7 +26,8 @@ END $$;
 -- Let a paused sequence go on. What was due meanwhile is due now, page by page; what is due later moves by the length of the
 -- pause. An enrolment that somebody has paused by itself stays so. Answers done, same, draft or unknown.
 CREATE FUNCTION dispatcher.resume_sequence(
-    sequence text, tenant_id text DEFAULT 'default', workspace_id text DEFAULT 'default', actor text DEFAULT session_user
+    sequence text, reason text DEFAULT '', tenant_id text DEFAULT 'default', workspace_id text DEFAULT 'default',
+    actor text DEFAULT session_user
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -39,7 +40,7 @@ BEGIN
     UPDATE dispatcher.sequences s
        SET status = 'active', paused_at = NULL, revision = s.revision + 1, updated_at = statement_timestamp(), updated_by = actor
      WHERE s.id = held.id;
-    PERFORM dispatcher.resume('sequence', held.id::text, held.tenant_id, held.workspace_id, actor);
+    PERFORM dispatcher.resume('sequence', held.id::text, held.tenant_id, held.workspace_id, actor, resume_sequence.reason);
     PERFORM dispatcher.note_sequence(held.id, held.version, actor, 'resume');
     RETURN 'done';
 END $$;
