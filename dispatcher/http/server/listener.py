@@ -30,6 +30,7 @@ from dispatcher.base.series import CONTENT_TYPE, Registry
 from dispatcher.config.settings import Http as Settings
 from dispatcher.http.problems import CROWDED, MEDIA_TYPE, Problem
 from dispatcher.http.server.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
+from dispatcher.http.server.front_page import front_page
 from dispatcher.http.server.routes import compression, cors, http_error, internal_error
 from dispatcher.http.server.scopes import corrected
 
@@ -73,8 +74,9 @@ def application(
         measure()
         return Response(registry.text(), media_type=CONTENT_TYPE)
 
+    served = [healthz, readyz, metrics, *pages]
     return Litestar(
-        [healthz, readyz, metrics, *pages],
+        [front_page(served, lambda: health.staging), *served],
         openapi_config=None,
         logging_config=None,
         cors_config=cors(allow_origins),
