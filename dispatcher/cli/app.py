@@ -17,5 +17,10 @@ JsonOption = Annotated[
 def group(**settings: Any) -> typer.Typer:  # noqa: ANN401 - typer's own options, passed on
     """A set of commands. What goes wrong is explained by `main`, not by typer."""
     return typer.Typer(
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **settings
+        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        **settings,
     )

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import typer
@@ -130,6 +132,22 @@ def test_the_help_of_all_commands_is_that_of_each(width: str, monkeypatch: pytes
     commands = get_command(root.command_line([], COMMANDS)).commands  # type: ignore[attr-defined]  # a group has them
     summaries = {name: entry.summary for name, entry in COMMANDS.items()}
     assert summaries == {name: one.get_short_help_str(1_000) for name, one in commands.items()}
+
+
+def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command, and of every set of commands."""
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _paths(inner, (*path, name))
+
+
+def test_every_command_takes_the_short_form_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    command = get_command(root.command_line([], COMMANDS))
+    paths = list(_paths(command))
+    assert len(paths) > len(COMMANDS) * 2
+    for path in paths:
+        command.main([*path, "-h"], prog_name="dispatcher", standalone_mode=False)
+        assert capsys.readouterr().out.startswith(f"Usage: {' '.join(('dispatcher', *path))} ["), path
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -166,6 +167,29 @@ async def test_a_run_is_followed_to_its_end(serving: Program, tmp_path: Path) ->
     readable = text(serving.run("runs", "show", str(run["id"])))
     for words in ("succeeded", "delay 1ms", '"status": "sent"', "+491702"):
         assert words in readable
+    drawn = text(serving.run("runs", "show", str(run["id"]), "--graph")).splitlines()
+    assert [line.split("  ")[0] for line in drawn if "●" in line] == [
+        f"done ● {one}" for one in ("mail", "rest", "text")
+    ]
+    lines = rows(serving.run("runs", "show", str(run["id"]), "--graph", "--json"))
+    assert [(one["node"], one["state"]) for one in lines if one["node"]] == [
+        (one, "done") for one in ("mail", "rest", "text")
+    ]
+
+
+async def test_a_run_fits_a_terminal_of_100_columns(serving: Program, tmp_path: Path) -> None:
+    put(serving, tmp_path, graph("wide", LETTER, WAIT | {"id": "a-node-with-a-name-that-is-not-short-at-all"}))
+    run_id = begin(serving, "wide", "--var", f"note={'long words ' * 40}")
+    await come_to(serving, run_id, "waiting")
+    for more in ((), ("--graph",)):
+        shown = serving.on_terminal("runs", "show", str(run_id), *more)
+        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines()]
+        assert max(map(len, lines)) <= 100
+        assert any("a-node-with-a-name" in line for line in lines)
+        if not more:
+            # Times and states are whole.
+            assert any(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +started ", line) for line in lines)
+            assert any("long words long words" in line and line.endswith("…") for line in lines)
 
 
 async def test_a_failed_run_ends_the_command_and_is_retried_from_where_it_failed(

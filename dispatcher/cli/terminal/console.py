@@ -14,7 +14,7 @@ from dispatcher.base.errors import Fault
 # Output that is not a terminal has no width: a table there is as wide as its content, so that nothing is cut off.
 WIDTH_UNBOUNDED = 10_000
 # Columns that are short and useless in pieces; the others share what a terminal leaves them.
-UNWRAPPED_COLUMNS = frozenset({"id", "letter", "channel", "life", "tries", "due or ended"})
+UNWRAPPED_COLUMNS = frozenset({"id", "letter", "channel", "life", "tries", "due or ended", "step", "time"})
 
 
 def plain(value: object) -> str:
@@ -39,6 +39,13 @@ class Output:
     def text(self, text: str = "") -> None:
         """Write lines for people, on standard output."""
         self._out.print(text, soft_wrap=True)
+
+    def clipped(self, line: str) -> None:
+        """Write a line for people, on a terminal only as much of it as fits."""
+        shown = plain(line)
+        if sys.stdout.isatty() and len(shown) > self._out.width:
+            shown = shown[: self._out.width - 1] + "…"
+        self.text(shown)
 
     def content(self, text: str) -> None:
         """Write a user's text: as it is to a file or a program, without control characters to a terminal."""

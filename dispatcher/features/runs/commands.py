@@ -21,7 +21,7 @@ from dispatcher.cli.terminal.output import cell, show_list, tell, tries
 from dispatcher.features.runs import endpoints
 from dispatcher.features.runs.dry_run.command import plan
 from dispatcher.features.runs.models import Entry, Ordered, RunAttempt, WholeRun
-from dispatcher.features.runs.steps import Steps
+from dispatcher.features.runs.steps import Row, Steps
 from dispatcher.features.runs.watch_command import POLL_SECONDS, SECONDS_MAX, Poll, PollLimits, follow, record
 from dispatcher.http.cursors import ID_MAX
 from dispatcher.http.endpoints import Endpoint
@@ -126,26 +126,58 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 @command(app, "show", limit=DELIVERIES_SHOWN, after=False, spans=True)
-def show(caller: Caller, run_id: Id) -> None:
+def show(
+    caller: Caller,
+    run_id: Id,
+    *,
+    graph: Annotated[bool, typer.Option("--graph", help="Only the graph, drawn, with the state of each node.")] = False,
+) -> None:
     """Show a run: its steps, input, context and log, and as many of its deliveries as --limit says."""
-    show_run(caller, run_id, caller.given.limit)
+    if graph:
+        _show_graph(caller, run_id)
+    else:
+        show_run(caller, run_id, caller.given.limit)
+
+
+def _show_graph(caller: Caller, run_id: int) -> None:
+    found: WholeRun = caller.ask(endpoints.get_run, run_id)
+    states = {row.node: row.state for row in _steps(found, _log(caller, run_id))}
+    if caller.output.as_json:
+        for line in found.graph:
+            state = {} if line.node is None else {"state": states[line.node] or None}
+            caller.output.record({"text": line.text, "node": line.node} | state)
+        return
+    width = max(map(len, states.values()))
+    for line in found.graph:
+        caller.output.clipped(f"{states.get(line.node or '', ''):{width}} {line.text}")
+
+
+def _log(caller: Caller, run_id: int) -> list[Entry]:
+    return list(islice(caller.every(endpoints.get_run_log, run_id), ENTRIES_MAX))
+
+
+def _steps(found: WholeRun, entries: Sequence[Entry]) -> list[Row]:
+    """Return the state of each node."""
+    steps = Steps(found.steps)
+    steps.read(entries)
+    return steps.rows(found, found.cursor, found.counts)
 
 
 def show_run(caller: Caller, run_id: int, most: int = DELIVERIES_SHOWN) -> None:
     """Show a run with its log and at most so many deliveries."""
     found: WholeRun = caller.ask(endpoints.get_run, run_id)
-    entries = list(islice(caller.every(endpoints.get_run_log, run_id), ENTRIES_MAX))
-    log = sorted([*entries, *found.attempts], key=attrgetter("at"))
+    entries = _log(caller, run_id)
+    log: list[Entry | RunAttempt] = sorted([*entries, *found.attempts], key=attrgetter("at"))
     deliveries = list(islice(caller.every(endpoints.list_run_deliveries, run_id, size=min(PAGE_MAX, most)), most))
     facts = record(found) | {"log": log, "deliveries": deliveries}
-    del facts["attempts"]
+    del facts["attempts"], facts["graph"]
     if caller.output.as_json:
         caller.output.record(facts)
         return
     _show_facts(caller.output, facts)
     _show_steps(caller.output, found, entries)
     caller.output.text()
-    caller.output.table(("at", "what happened", "node", "to", "why, or what was added"), map(_log_cells, log))
+    caller.output.table(("time", "what happened", "node", "why, or what was added"), map(_log_cells, log))
     if deliveries:
         caller.output.text()
         columns = ("id", "node", "channel", "to", "life", "tries", "due or ended", "error")
@@ -159,25 +191,22 @@ def _show_facts(output: Output, facts: Mapping[str, Any]) -> None:
     output.table(("run", str(facts["id"])), lines)
     for name in ("input", "context"):
         output.text(f"\n{name}")
-        output.content(msgspec.json.format(bytes(facts[name]), indent=2).decode())
+        for line in msgspec.json.format(bytes(facts[name]), indent=2).decode().splitlines():
+            output.clipped(line)
 
 
 def _show_steps(output: Output, found: WholeRun, entries: Sequence[Entry]) -> None:
-    steps = Steps(found.steps)
-    steps.read(entries)
-    rows = steps.rows(found, found.cursor, found.counts)
+    rows = ((row.step, row.node, row.what, row.state, row.note) for row in _steps(found, entries))
     output.text()
-    output.table(
-        ("step", "node", "what it does", "state", ""), ((r.step, r.node, r.what, r.state, r.note) for r in rows)
-    )
+    output.table(("step", "node", "what it does", "state", ""), rows)
 
 
 def _log_cells(one: Entry | RunAttempt) -> tuple[object, ...]:
-    at = f"{one.at:%Y-%m-%d %H:%M:%S.%f}"
+    at = f"{one.at:%Y-%m-%d %H:%M:%S}"
     if isinstance(one, Entry):
-        return at, one.event, one.node, None, one.error or cell(one.added)
+        return at, one.event, one.node, one.error or cell(one.added)
     again = "" if one.next_at is None else f"; again at {one.next_at:%H:%M:%S}"
-    return at, f"{one.event} (attempt {one.attempt})", one.node, one.recipient, f"{one.error or ''}{again}"
+    return at, f"{one.event} (attempt {one.attempt})", one.node, f"{one.recipient}: {one.error or ''}{again}"
 
 
 def _delivery_cells(row: Ordered) -> tuple[object, ...]:

@@ -120,12 +120,20 @@ class RunPageQuery(Asked, frozen=True):
 OrderedDeliveries = page_model("OrderedDeliveries", "deliveries", Ordered, "A page, the first ones first.")
 
 
+class GraphLine(Struct, frozen=True):
+    """A line of a graph as it is drawn, and the node that stands on it."""
+
+    text: str
+    node: str | None = None
+
+
 class WholeRun(Run, frozen=True, kw_only=True):
     """A run with what it was given, what its nodes have added to that, and the deliveries that it has ordered."""
 
     paused_at: datetime | None
     discarded_at: datetime | None
     steps: list[Step]
+    graph: Annotated[list[GraphLine], Meta(description="Its plan, drawn in lines of text.")]
     cursor: Annotated[dict[str, Visit], Meta(description="The nodes that it is at.")]
     counts: Annotated[dict[str, dict[str, int]], Meta(description="How the deliveries of each node stand.")]
     attempts: Annotated[list[RunAttempt], Meta(description="The first 500 that did not end a delivery well.")]
@@ -231,6 +239,7 @@ WHOLE_RUN = WholeRun(
     paused_at=None,
     discarded_at=None,
     steps=[Step(0, "mail", "email to {{ customer.email }}"), Step(1, "later", "delay 1s")],
+    graph=[GraphLine("● mail  email to {{ customer.email }}", "mail"), GraphLine("│"), GraphLine("● later", "later")],
     cursor=_CURSOR,
     counts=_COUNTS,
     attempts=[_ATTEMPT],

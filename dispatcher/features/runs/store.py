@@ -13,8 +13,19 @@ from dispatcher.db.database import Database
 from dispatcher.db.refusals import refusal, refusals
 from dispatcher.db.statements import statements
 from dispatcher.engine.rules.life import Lane
-from dispatcher.features.runs.models import Entry, Progress, Run, RunAttempt, RunQuery, Triggered, Visit, WholeRun
+from dispatcher.features.runs.models import (
+    Entry,
+    GraphLine,
+    Progress,
+    Run,
+    RunAttempt,
+    RunQuery,
+    Triggered,
+    Visit,
+    WholeRun,
+)
 from dispatcher.features.workflows.store import steps
+from dispatcher.plans.drawing.terminal import drawn_lines
 from dispatcher.plans.plan import decode as decode_plan
 
 _SQL = statements(__name__)
@@ -148,13 +159,15 @@ async def show(database: Database, run_id: int, attempts_max: int, deliveries_ma
     if run is None:
         return None
     row = (await database.fetch(_SQL["show"], run_id))[0]
+    plan = decode_plan(row["plan"])
     attempts = await database.fetch(_SQL["attempts"], run_id, attempts_max)
     counts = await _counts(database, run_id)
     return WholeRun(
         **structs.asdict(run),
         paused_at=row["paused_at"],
         discarded_at=row["discarded_at"],
-        steps=steps(decode_plan(row["plan"])),
+        steps=steps(plan),
+        graph=[GraphLine(*line) for line in drawn_lines(plan)],
         cursor=_cursor(row["cursor"]),
         counts=counts,
         attempts=[msgspec.convert(dict(one), RunAttempt) for one in attempts],

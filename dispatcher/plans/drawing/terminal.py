@@ -10,10 +10,18 @@ from dispatcher.plans.definition.graph import GraphEdge, Order
 from dispatcher.plans.drawing.labels import label, short
 from dispatcher.plans.plan import Branch, Edge, Plan
 
+# A line of a drawing, and the node that stands on it.
+Line = tuple[str, str | None]
+
 
 def drawing(plan: Plan) -> str:
     """The plan, a node on each line."""
-    return "\n".join([*_Drawing(plan).lines(), ""])
+    return "\n".join([*(text for text, _ in drawn_lines(plan)), ""])
+
+
+def drawn_lines(plan: Plan) -> list[Line]:
+    """The lines of the drawing of a plan."""
+    return _Drawing(plan).lines()
 
 
 class _Drawing:
@@ -31,20 +39,20 @@ class _Drawing:
             if len(self._leading[name]) > 1:
                 self._meeting[split].append(name)
         # Lines that are ready, and nodes (with None) whose lines are to be made.
-        self._left: list[tuple[str, str | None]] = [("", plan.entry)]
+        self._left: list[Line] = [("", plan.entry)]
 
-    def lines(self) -> list[str]:
-        made: list[str] = []
+    def lines(self) -> list[Line]:
+        made: list[Line] = []
         while self._left:
             text, name = self._left.pop()
             if name is None:
-                made.append(text)
+                made.append((text, None))
             else:
-                made.append(f"{text}● {name}  {label(self._plan.nodes[name])}")
+                made.append((f"{text}● {name}  {label(self._plan.nodes[name])}", name))
                 self._left += reversed(self._below(name, text))
         return made
 
-    def _below(self, name: str, indent: str) -> list[tuple[str, str | None]]:
+    def _below(self, name: str, indent: str) -> list[Line]:
         """The lines below a node."""
         edges = self._plan.edges.get(name, ())
         meeting = self._meeting[name]
@@ -56,14 +64,14 @@ class _Drawing:
             below += [(f"{indent}▼", None), (indent, other)]
         return below
 
-    def _straight(self, edge: Edge, indent: str) -> list[tuple[str, str | None]]:
+    def _straight(self, edge: Edge, indent: str) -> list[Line]:
         if len(self._leading[edge.to]) > 1:
             return [(f"{indent}╰→ {edge.to}", None)]
         return [(f"{indent}│", None), (indent, edge.to)]
 
-    def _split(self, name: str, edges: Sequence[Edge], indent: str, *, has_more: bool) -> list[tuple[str, str | None]]:
+    def _split(self, name: str, edges: Sequence[Edge], indent: str, *, has_more: bool) -> list[Line]:
         is_choice = isinstance(self._plan.nodes[name], Branch)
-        below: list[tuple[str, str | None]] = []
+        below: list[Line] = []
         for number, edge in enumerate(edges, start=1):
             is_last = number == len(edges) and not has_more
             words = f"if {short(edge.condition)}" if edge.condition else "otherwise" if is_choice else "and"
