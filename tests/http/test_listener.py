@@ -35,7 +35,7 @@ def test_the_front_page_links_to_what_is_served_and_fetches_nothing(has_console:
 
     health = Health(lambda: 0.0, 0.0, dict, 0)
     health.staging = "only <chosen> recipients"
-    app = application(health, CollectorRegistry(), lambda: None, [console] if has_console else [])
+    app = application(health, Registry(), lambda: None, [console] if has_console else [])
     with TestClient(app) as client:
         answer = client.get("/")
         assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
