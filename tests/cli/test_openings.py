@@ -115,3 +115,14 @@ async def test_a_delivery_without_a_variable_is_repaired_once(cli: Cli, inside: 
     (late,) = rows(cli.run("deliveries", "retry", str(new["id"]), *retry[3:], "--json"), 1)
     assert late["answer"] == "sent"
     assert await inside.fetchval("SELECT count(*) FROM dispatcher.deliveries WHERE retry_of = $1", origin["id"]) == 1
+
+
+async def test_lists_show_what_was_said_and_not_its_template(cli: Cli, inside: Connection) -> None:
+    to = f"{uuid4()}@example.org"
+    words = ("--channel", "email", "--to", to, "--part", "subject=Order {{ id }}", "--part", "text=x", "--var", "id=17")
+    (sent,) = rows(cli.run("send", *words, "--json"))
+    (listed,) = [one for one in rows(cli.run("deliveries", "list", "--json")) if one["id"] == sent["id"]]
+    assert listed["subject"] == "Order 17"
+    for page in (cli.run("deliveries", "list"), cli.run("contacts", "timeline", to)):
+        (line,) = [one for one in text(page).splitlines() if str(sent["id"]) in one.split()]
+        assert "Order 17" in line

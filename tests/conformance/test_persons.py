@@ -51,7 +51,7 @@ async def test_OP_11_a_timeline_shows_every_message_and_why(program: Program, co
 
     await program.until(told, "it is all there")
     last, first = _timeline(admin)[1:]
-    assert (first["life"], first["subject"]) == ("sent", "For {{ name }}")
+    assert (first["life"], first["subject"]) == ("sent", "For Ann Lee")
     assert first["reason"] == f"an application wrote it with the key welcome of {ANN}"
     assert (last["life"], last["error"]) == ("skipped", "unsubscribed: from everything")
 

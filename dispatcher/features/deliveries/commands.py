@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from textwrap import shorten
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -27,6 +28,8 @@ from dispatcher.http.cursors import ID_MAX
 from dispatcher.http.endpoints import Endpoint
 
 LIVES = get_args(DeliveryLife)
+# In the table of a list.
+SUBJECT_CHARACTERS_MAX = 40
 TRACE = ("attempts", "evidence", "receipts", "actions", "captured")
 
 app = group(help="List and show deliveries; retry, cancel or move them.")
@@ -50,15 +53,16 @@ def list_(
         raise typer.BadParameter(f"expected one of {', '.join(LIVES)}", param_hint="--life")
     require_filter("--channel", channel)
     found = caller.listed(endpoints.list_deliveries, life=life, channel=channel, before=before)
-    columns = ("id", "channel", "life", "tries", "due or ended", "to", "error")
+    columns = ("id", "channel", "life", "tries", "due or ended", "to", "subject", "error")
     show_list(caller, found, columns, _cells, "There are no such deliveries.")
     if len(found) == caller.given.limit:
         caller.output.info(f"older ones: --before {found[-1].id}")
 
 
 def _cells(row: Delivery) -> tuple[object, ...]:
-    when = row.finished_at or row.run_at
-    return row.id, row.channel, row.life, tries(row), f"{when:%Y-%m-%d %H:%M:%S}", row.recipient, _why(row)
+    when = f"{row.finished_at or row.run_at:%Y-%m-%d %H:%M:%S}"
+    subject = shorten(row.subject or "", SUBJECT_CHARACTERS_MAX, placeholder=" …")
+    return row.id, row.channel, row.life, tries(row), when, row.recipient, subject, _why(row)
 
 
 def _why(row: Delivery) -> str | None:

@@ -13,6 +13,7 @@ from dispatcher.features.deliveries.intake import intake
 from dispatcher.features.deliveries.openings import openings
 from dispatcher.features.deliveries.rules import STOPPED, delivery_sentence
 from dispatcher.features.deliveries.store import New, readable
+from dispatcher.features.deliveries.subjects import subjects
 from dispatcher.features.deliveries.writing import write
 from dispatcher.http.cursors import read_id
 from dispatcher.http.endpoints import Call, Done, Endpoint, Handle, endpoint
@@ -196,7 +197,10 @@ async def list_deliveries(call: Call) -> Done:
         workspace_id=call.part.workspace_id,
         idempotency_key=asked.idempotency_key,
     )
-    return Done(models.Deliveries(*page([readable(row) for row in rows], asked.limit, models.Delivery, by_id(NOUN))))
+    limits = call.served.config().limits
+    known = await subjects(call.database, limits, [row["id"] for row in rows[: asked.limit]])
+    shown = [readable(row) | {"subject": known.get(row["id"])} for row in rows]
+    return Done(models.Deliveries(*page(shown, asked.limit, models.Delivery, by_id(NOUN))))
 
 
 @endpoint("GET", _ONE, Right.DELIVERIES, answered=models.WHOLE_DELIVERY, problems=(NOT_FOUND,))
@@ -206,6 +210,8 @@ async def get_delivery(call: Call) -> Done:
     found = await store.show(call.database, delivery_id)
     if found is None or not call.owns(found):
         raise not_found(f"delivery {delivery_id}")
+    known = await subjects(call.database, call.served.config().limits, [delivery_id])
+    found["subject"] = known.get(delivery_id)
     if call.shown is not None:
         return Done(msgspec.convert(readable(found), models.WholeDelivery))
     claim = await store.claimed(call.database, delivery_id)

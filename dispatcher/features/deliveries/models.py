@@ -128,6 +128,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     job_id: Annotated[int | None, Meta(description="Its job of a run of a campaign.")]
     campaign: str | None
     waits: _Waits
+    subject: Annotated[str | None, Meta(description="The subject or the first line of its message, rendered.")]
 
 
 Deliveries = page_model("Deliveries", "deliveries", Delivery, "A page of deliveries, the newest first.")
@@ -278,6 +279,7 @@ _DELIVERY = Delivery(
     job_id=None,
     campaign=None,
     waits=None,
+    subject="Order 17",
 )
 WHOLE_DELIVERY = WholeDelivery(
     **structs.asdict(_DELIVERY),

@@ -20,6 +20,9 @@ _COLUMNS = (
     *("options", "scheduled_for", "expires_at", "max_attempts", "template_name", "locale", "topic", "traceparent"),
 )
 
+# A list that people read leaves out the subject of a delivery with more.
+SUBJECT_BYTES_MAX = 16_384
+
 Key = tuple[str, str, str]
 # Tenant, workspace, channel and the name of the template: what a pause may be about before there is a run.
 Kind = tuple[str, str, str, str | None]
@@ -76,6 +79,16 @@ class KindState(Struct, frozen=True):
     waits: str | None
 
 
+class SubjectSource(Struct, frozen=True):
+    """The part of a delivery that its subject comes from, as Liquid, with its partials and variables as JSON."""
+
+    id: int
+    part: str
+    text: str
+    partials: str | None
+    variables: str
+
+
 class Written(Struct, frozen=True):
     """The delivery that holds a key; a duplicate existed before."""
 
@@ -129,6 +142,12 @@ async def standing(database: Database, ids: Sequence[int]) -> dict[int, Opening]
     """Return where deliveries stand, by id."""
     rows = await database.fetch(_SQL["standing"], ids) if ids else []
     return {row["id"]: Opening(row["life"], row["run_at"], row["waits"], row["bar"]) for row in rows}
+
+
+async def subject_sources(database: Database, ids: Sequence[int]) -> list[SubjectSource]:
+    """Return what the subjects of deliveries come from; without those that have none, or a large one."""
+    rows = await database.fetch(_SQL["subjects"], ids, SUBJECT_BYTES_MAX) if ids else []
+    return [SubjectSource(*row) for row in rows]
 
 
 async def listed(

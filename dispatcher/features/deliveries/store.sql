@@ -71,6 +71,19 @@ SELECT l.id, l.tenant_id, l.workspace_id, l.idempotency_key, l.channel, l.lane, 
  WHERE l.id < $1 AND ($2::text IS NULL OR l.life = $2 OR l.status = $2) AND ($3::text IS NULL OR l.channel = $3)
  LIMIT $5;
 
+-- name: subjects
+-- Of each delivery the part that its first words come from, as Liquid, and what that is rendered with. Left out is what is
+-- larger than $2 bytes.
+SELECT d.id, p.part, p.text, (v.sources -> d.locale -> 'partials')::text AS partials, d.variables::text
+  FROM unnest($1::bigint[]) AS asked (id)
+ CROSS JOIN LATERAL (SELECT * FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS d
+  LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
+ CROSS JOIN LATERAL (SELECT coalesce(d.template, v.sources -> d.locale -> 'parts') AS parts) AS said
+ CROSS JOIN LATERAL (SELECT one.part, said.parts ->> one.part AS text
+                       FROM unnest('{subject,title,body,text}'::text[]) WITH ORDINALITY AS one (part, place)
+                      WHERE said.parts ? one.part ORDER BY one.place LIMIT 1) AS p
+ WHERE pg_column_size(d.variables) <= $2 AND octet_length(p.text) <= $2;
+
 -- name: show
 -- One delivery with its life.
 SELECT d.id, d.tenant_id, d.workspace_id, d.idempotency_key, d.channel, d.lane, d.recipient, d.template_name,

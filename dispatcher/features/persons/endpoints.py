@@ -8,6 +8,7 @@ from msgspec import Raw
 from dispatcher.base.errors import Fault
 from dispatcher.base.values.addresses import Address
 from dispatcher.features.contacts.endpoints import requested_address
+from dispatcher.features.deliveries.subjects import subjects
 from dispatcher.features.persons import erasure, models, store
 from dispatcher.features.persons.rules import Person
 from dispatcher.http.cursors import ID_MAX, cursor, microseconds, moment, read_id, read_numbers
@@ -89,6 +90,11 @@ async def _timeline(call: Call, asked: models.PersonQuery, path: str) -> Done:
         at, number = read_numbers("timeline", asked.cursor, 2, f"{path}.cursor")
         before = moment(at), number
     entries, last = await store.timeline(call.database, call.workspace, address, before, asked.limit)
+    ids = [row["id"] for row in entries if row["kind"] == "delivery"]
+    known = await subjects(call.database, call.served.config().limits, ids)
+    for row in entries:
+        if row["kind"] == "delivery":
+            row["subject"] = known.get(row["id"])
     more = None if last is None else cursor("timeline", microseconds(last[0]), last[1])
     return Done(models.Timeline(_encoded(entries), more))
 

@@ -99,7 +99,7 @@ _ENTRY = {
     "id": 17,
     "at": BEGUN,
     "channel": "email",
-    "subject": "Order {{ id }}",
+    "subject": "Order 17",
     "life": "sent",
     "run_id": 23,
     "node": "mail",

@@ -2,7 +2,6 @@
 -- The newest $6 deliveries of a workspace to addresses that look like these, before a moment and, within it, a number. Which
 -- of them are meant, the form of the address decides.
 SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel, d.recipient, d.template_name, d.topic, d.lane,
-       coalesce(d.template ->> 'subject', v.sources -> coalesce(d.locale, v.default_locale) ->> 'subject') AS subject,
        l.life, l.status, l.attempt, l.run_at, l.finished_at, l.error, d.run_id, d.node, r.workflow, r.triggered_by,
        k.campaign, k.created_by AS deployed_by,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('attempt', a.attempt, 'outcome', a.outcome, 'ended_at', a.ended_at,
@@ -20,7 +19,6 @@ SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel
          WHERE (b.created_at, b.id * 2) < ($4, $5)
          ORDER BY b.created_at DESC, b.id DESC LIMIT $6) AS d
   JOIN dispatcher.visible_delivery_life l USING (id)
-  LEFT JOIN dispatcher.template_versions v ON v.id = d.template_version
   LEFT JOIN dispatcher.runs r ON r.id = d.run_id AND (d.job_id IS NULL OR d.contact_id IS NULL)
   LEFT JOIN dispatcher.campaign_runs k ON k.id = d.run_id AND d.job_id IS NOT NULL AND d.contact_id IS NOT NULL
  ORDER BY d.created_at DESC, d.id DESC;
