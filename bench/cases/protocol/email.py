@@ -16,12 +16,13 @@ ROUNDS = 5
 UNBOUNDED = 10_000
 
 METHOD = (
-    "{deliveries} order mails of a stored template, {rounds} rounds in turn, medians; both sides claim, render, "
+    "{deliveries} order mails of a stored template, {rounds} rounds in turn; both sides claim, render, "
     "compose, send to smtp-sink on {connections} connections and flush. The reference mints its licences without the "
     "mark's statement and its commit. "
 )
-RATE = "From the start of the instance to the last flush. More is better; limit 0.90."
-CPU = "CPU of the process and of Postgres together; smtp-sink is not in it. Less is better; no limit."
+RATE = "Medians from the start of the instance to the last flush. More is better; limit 0.90."
+# Other work on the machine only ever adds to it.
+CPU = "The least CPU of the process and of Postgres together; smtp-sink is not in it. Less is better; no limit."
 
 
 class Drain(NamedTuple):
@@ -38,17 +39,11 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
         marked.append(await _drain(server, deliveries, "mark"))
         unmarked.append(await _drain(server, deliveries, "none"))
     method = METHOD.format(deliveries=deliveries, rounds=rounds, connections=CONNECTIONS)
-    lines = (("", "messages/s", 0, RATE), (".cpu", "us/message", 1, CPU))
+    rate, bare_rate = (median(one.rate for one in side) for side in (marked, unmarked))
+    cpu, bare_cpu = (min(one.microseconds for one in side) for side in (marked, unmarked))
     return [
-        beside(
-            f"protocol_cost.email{name}",
-            unit,
-            median(one[field] for one in marked),
-            "without the mark",
-            median(one[field] for one in unmarked),
-            method + what,
-        )
-        for name, unit, field, what in lines
+        beside("protocol_cost.email", "messages/s", rate, "without the mark", bare_rate, method + RATE),
+        beside("protocol_cost.email.cpu", "us/message", cpu, "without the mark", bare_cpu, method + CPU),
     ]
 
 
