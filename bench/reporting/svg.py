@@ -44,8 +44,7 @@ def histogram(title: str, across: str, values: Sequence[float]) -> str:
 
 def stacked(title: str, unit: str, bars: Mapping[str, Mapping[str, float]]) -> str:
     """A bar for each name, made of its parts, with their values."""
-    rows = sum(1 + len(parts) for parts in bars.values())
-    height = TOP + rows * BAR_HEIGHT
+    height = TOP + sum(1.8 + 0.6 * len(parts) for parts in bars.values()) * BAR_HEIGHT
     longest = max((sum(parts.values()) for parts in bars.values()), default=0.0) or 1.0
     scale = (WIDTH - LEFT - RIGHT) / longest
     drawn = [_HEAD.format(width=WIDTH, height=height, left=LEFT, title=escape(title))]
@@ -58,7 +57,7 @@ def stacked(title: str, unit: str, bars: Mapping[str, Mapping[str, float]]) -> s
             colour = COLOURS[place % len(COLOURS)]
             drawn.append(f'<rect x="{x:.1f}" y="{y}" width="{value * scale:.1f}" height="18" fill="{colour}"/>')
             x += value * scale
-        y += BAR_HEIGHT * 0.8
+        y += BAR_HEIGHT
         for place, (part, value) in enumerate(parts.items()):
             colour = COLOURS[place % len(COLOURS)]
             drawn.append(f'<rect x="{LEFT}" y="{y - 10}" width="12" height="12" fill="{colour}"/>')

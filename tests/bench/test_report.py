@@ -70,6 +70,8 @@ def test_parts_of_a_bar_stand_beside_each_other_and_are_named() -> None:
     first, second = [bar for bar in shapes(drawn, "rect")[1:] if bar.attrib["height"] == "18"]
     begin, width = float(first.attrib["x"]), float(first.attrib["width"])
     assert float(second.attrib["x"]) == pytest.approx(begin + width, abs=0.2)
+    legend = [float(box.attrib["y"]) for box in shapes(drawn, "rect")[1:] if box.attrib["height"] == "12"]
+    assert min(legend) >= float(first.attrib["y"]) + 18
     assert float(second.attrib["width"]) == pytest.approx(width * 15.7 / 6.4, rel=0.01)
     assert {"CPU: 22.1 us", "process: 6.40", "Postgres: 15.70"} <= set(words(drawn))
 
