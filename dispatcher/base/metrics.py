@@ -146,7 +146,7 @@ class Metrics:
             "database_oldest_transaction_seconds", "Age of the oldest transaction, which keeps vacuum from its work"
         )
         self.deadlocks = gauge("database_deadlocks", "Deadlocks since the statistics of the server were reset")
-        self.table_bytes = gauge("table_bytes", "Size of a table with its indexes", "table")
+        self.table_bytes = gauge("table_bytes", "Size of a table with its indexes, as of its last vacuum", "table")
         self.table_rows = gauge(
             "table_rows", "Rows of a table as autovacuum estimates them: live, dead", "table", "state"
         )

@@ -23,7 +23,7 @@ class Vitals(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """A table of the schema: its size with its indexes, and its rows as autovacuum estimates them."""
+    """A table of the schema: its size as of its last vacuum, indexes included, and its estimated rows."""
 
     name: str
     bytes: int

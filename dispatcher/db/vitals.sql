@@ -16,8 +16,14 @@ SELECT pg_database_size(current_database()) AS bytes,
   FROM pg_stat_activity a WHERE a.backend_type = 'client backend';
 
 -- name: tables
--- The tables of the schema with their sizes and rows.
-SELECT c.relname::text, pg_total_relation_size(c.oid) AS bytes, s.n_live_tup AS live, s.n_dead_tup AS dead, s.n_tup_ins AS inserted
+-- The tables of the schema with their sizes and rows. The size is that of the last vacuum or analyze, indexes and values that
+-- are stored outside included: pg_total_relation_size would wait for each table that somebody has locked.
+SELECT c.relname::text,
+       (c.relpages + coalesce(t.relpages, 0) + i.pages) * current_setting('block_size')::bigint AS bytes,
+       s.n_live_tup AS live, s.n_dead_tup AS dead, s.n_tup_ins AS inserted
   FROM pg_class c JOIN pg_stat_user_tables s ON s.relid = c.oid
+  LEFT JOIN pg_class t ON t.oid = c.reltoastrelid,
+       LATERAL (SELECT coalesce(sum(p.relpages), 0)::bigint AS pages
+                  FROM pg_index x JOIN pg_class p ON p.oid = x.indexrelid WHERE x.indrelid = c.oid) AS i
  WHERE c.relnamespace = to_regnamespace('dispatcher') AND c.relkind = 'r'
  ORDER BY c.relname;

@@ -21,6 +21,7 @@ from dispatcher.features.suppressions.store import Entry
 from tests.engine.stage import Stage
 from tests.features.templates.support import draft, save
 from tests.support import flows, pauses
+from tests.support.metering import sample
 from tests.support.scene import Connection
 from tests.support.waits import until
 
@@ -255,3 +256,16 @@ async def test_a_pause_of_a_replaced_provider_stops_its_deliveries(stage: Stage)
         assert stage.database.count("marks.mark") == 0
         stage.sms.ready.set()
         await stage.sent_once(ids)
+
+
+async def test_the_metrics_show_a_paused_channel_until_it_is_resumed(stage: Stage) -> None:
+    async def shown() -> float:
+        await stage.controls.run_once()
+        stage.pipeline.measure()
+        return sample(stage.metrics.channel_paused.labels("sms"))
+
+    assert await shown() == 0
+    await pauses.pause(stage.database, "channel", "sms", "ann", "test")
+    assert await shown() == 1
+    await pauses.resume(stage.database, "channel", "sms", "ann")
+    assert await shown() == 0

@@ -50,3 +50,20 @@ async def test_over_so_many_requests_the_next_is_refused_and_probes_are_not() ->
     crowd.go.set()
     assert [one[0]["status"] for one in await asyncio.gather(*asked, probe)] == [200] * (PLACES + 1)
     assert (await _ask(gate, "/runs"))[0]["status"] == 200
+
+
+async def test_answers_are_counted_with_their_status_and_probes_are_not() -> None:
+    crowd = _Crowd()
+    crowd.go.set()
+    counted: list[tuple[int, bool]] = []
+    gate = Gate(crowd, PLACES, answered=lambda status, seconds: counted.append((status, seconds >= 0)))
+    for path in ("/runs", "/metrics", "/healthz", "/readyz"):
+        await _ask(gate, path)
+    assert counted == [(200, True)]
+    crowd.go.clear()
+    asked = [asyncio.create_task(_ask(gate, "/runs")) for _ in range(PLACES + 1)]
+    await asked[-1]
+    assert counted == [(200, True), (503, True)]
+    crowd.go.set()
+    await asyncio.gather(*asked)
+    assert [status for status, _ in counted] == [200, 503] + [200] * PLACES
