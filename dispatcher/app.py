@@ -32,6 +32,7 @@ from dispatcher.engine.recoverer import Recoverer
 from dispatcher.engine.store import backlog
 from dispatcher.engine.streams import Epoch, unless
 from dispatcher.engine.supervisor import Supervisor
+from dispatcher.engine.tracing.opening import Tracing, open_tracing
 from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.caps.worker import CapReader
 from dispatcher.features.overview.worker import Sampler
@@ -85,6 +86,7 @@ class App:
         self._recoverer: Recoverer | None = None
         self._workers: Workers | None = None
         self._background: set[asyncio.Task[None]] = set()
+        self._tracing: Tracing | None = None
         self._supervisor = Supervisor(config.supervisor, self._clock, self.metrics)
         self._alerts = SlackAlerts(
             config.alerts, config.instance.name, lambda: self.health.database_away_since, self._clock, self.metrics
@@ -142,6 +144,7 @@ class App:
         self.callers = Database(self.config.api_database, self.url)
         await self.database.open()
         await self.callers.open()
+        self._tracing = open_tracing(self.config, self._clock, self.metrics)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._tick)
@@ -154,6 +157,8 @@ class App:
             for terms in self._terms.values():
                 for part in terms.parts:
                     await part.channel.close()
+            if self._tracing is not None:
+                await asyncio.to_thread(self._tracing.close)
             await self.callers.close()
             await self.database.close()
             if server is not None:
@@ -225,7 +230,8 @@ class App:
         if not await self._unless_stopped(self.database.persist("failover", self.database.check_cluster)):
             return
         given = self.config, self.database, self._terms, lambda: self._templates
-        self.pipeline = Pipeline(*given, wakeup.woken, controls, self.metrics, walking=wakeup.walking)
+        traces = None if self._tracing is None else self._tracing.traces()
+        self.pipeline = Pipeline(*given, wakeup.woken, controls, self.metrics, walking=wakeup.walking, traces=traces)
         self.pipeline.claimer.timing = timing
         self.health.pipeline_up = True
         try:

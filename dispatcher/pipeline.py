@@ -39,6 +39,7 @@ from dispatcher.engine.sender import Sender
 from dispatcher.engine.slow_renderer import SlowRenderer
 from dispatcher.engine.store import instances
 from dispatcher.engine.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens, unless
+from dispatcher.engine.tracing.traces import Traces
 from dispatcher.features.objects import store as objects
 from dispatcher.features.rules.quote_page import page
 from dispatcher.features.templates import store as stored
@@ -59,7 +60,7 @@ CLAIM_SECONDS_MAX = 2.0
 class Pipeline:
     """Everything that lives and dies with one epoch."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that outlives an epoch and that it uses
         self,
         config: Config,
         database: Database,
@@ -70,6 +71,7 @@ class Pipeline:
         metrics: Metrics,
         *,
         walking: asyncio.Event,
+        traces: Traces | None = None,
     ) -> None:
         self._config = config
         self._database = database
@@ -85,7 +87,7 @@ class Pipeline:
         clock = Clock()
         shares = Shares(config.instance.heartbeat_seconds, clock.monotonic())
         shared = number, database, self.lanes, self.inbox, Tokens(number), clock, metrics, shares
-        self.epoch = Epoch(*shared, lambda: controls.pauses, controls.limited, asyncio.Event(), set())
+        self.epoch = Epoch(*shared, lambda: controls.pauses, controls.limited, asyncio.Event(), set(), traces)
         self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
         self._stage(config)
         for channel, term in terms.items():
@@ -103,16 +105,26 @@ class Pipeline:
         self.claimer = Claimer(self.epoch, config.claim, woken, self._claimed.send.send_nowait)
         self.attacher = Attacher(_objects(database), LaneState.send, self.inbox)
         self.slow_renderer = SlowRenderer(
-            self._to_lane, lambda key: templates().mark_quick(key), self.inbox, clock, lambda: templates().bounds
+            self._slow_to_lane,
+            lambda key: templates().mark_quick(key),
+            self.inbox,
+            clock,
+            lambda: templates().bounds,
         )
         self.renderer = Renderer(templates, self._load, self._to_lane, self.slow_renderer.take, self.inbox, metrics)
         self.renderer.links = links_of(config)
+        self.renderer.traces = traces
         self.flusher = Flusher(self.epoch, config.flush, walking)
         self.heartbeat = Heartbeat(self.epoch, config.instance.heartbeat_seconds, fingerprints.of_config(config))
         self.agreement = Agreement(self.epoch, config.instance.heartbeat_seconds, _fingerprints(terms, config), woken)
 
     async def _load(self, keys: Sequence[str]) -> Mapping[str, Sources]:
         return await self._database.persist("templates", lambda: stored.load(self._database, keys))
+
+    def _slow_to_lane(self, rendered: Sequence[Rendered]) -> None:
+        if self.epoch.traces is not None:
+            self.epoch.traces.step("render", [one.item for one in rendered])
+        self._to_lane(rendered)
 
     def _to_lane(self, rendered: Sequence[Rendered]) -> None:
         item = rendered[0].item

@@ -165,6 +165,9 @@ class Metrics:
         self.restarts = counter("restarts", "Crashes of a part that was started again", "part")
         self.reloads = counter("config_reloads", "Reloads of the configuration", "result")
         self.alerts = counter("alerts", "Messages about errors of this process: sent, failed", "result")
+        self.spans = counter(
+            "spans", "Spans of traces: exported, failed (not taken by the collector), dropped", "result"
+        )
         self.alerts_dropped = counter("alerts_dropped", "Errors whose kind was forgotten, since too many kinds waited")
         self.config_differs = gauge("config_peers_differ", "Replicas that run with another configuration")
         self.instances = gauge("instances", "Instances that are registered")
@@ -186,6 +189,8 @@ class Metrics:
             self.reloads.labels(result)
         for result in ("sent", "failed"):
             self.alerts.labels(result)
+        for result in ("exported", "failed", "dropped"):
+            self.spans.labels(result)
 
     def count_outcomes(self, channel: str, tenant: str, outcome: str, count: int) -> None:
         """Count deliveries by their outcome."""

@@ -3,6 +3,7 @@
 import math
 import ssl
 from collections.abc import Iterator
+from importlib.util import find_spec
 from ipaddress import ip_network
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ HEARTBEATS_PER_LEASE = 2.5
 FUNCTIONS = "functions"
 # Providers whose recipients are names or numbers of the dispatcher's own.
 ADDRESSED = frozenset({"functions", "webhooks"})
+# A section, a key, and the module and extra without which it cannot be given.
+EXTRAS = (("tracing", "endpoint", "opentelemetry.exporter.otlp.proto.http.trace_exporter", "otel"),)
 OUTCOMES = ("refuse", "bounce", "retry", "throttle", "unknown", "hang")
 # A section, a key that must be given where another one is given, and why.
 NEEDED = {
@@ -72,6 +75,10 @@ def relations(config: Config) -> Iterator[Relation]:
     certificates = config.receipts.ses_certificates
     are_certificates = not certificates or _are_certificates(certificates)
     yield _relation("receipts", "ses_certificates", are_certificates, "has something that is no certificate")
+    for section, key, module, extra in EXTRAS:
+        is_met = not getattr(getattr(config, section), key) or _is_installed(module)
+        words = f"needs packages that are not installed: pip install 'dispatcher[{extra}]'"
+        yield _relation(section, key, is_met, words)
     yield from _staging(config)
     yield from _called(("alerts",), "slack", config.alerts.slack, config.alerts.allow_addresses)
     for name, channel in config.channels.items():
@@ -81,6 +88,13 @@ def relations(config: Config) -> Iterator[Relation]:
         yield from _call_times(name, function, config)
     for name, webhook in config.webhooks.items():
         yield from _target(("webhooks", name), webhook)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _staging(config: Config) -> Iterator[Relation]:

@@ -11,6 +11,7 @@ from dispatcher.config.values import (
     AddressRanges,
     Bytes,
     Certificates,
+    CollectorUrl,
     Count,
     FunctionUrl,
     LongText,
@@ -197,6 +198,16 @@ class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
     database_away_seconds: Seconds = 30.0
 
 
+class Tracing(Struct, frozen=True, forbid_unknown_fields=True):
+    """Spans of deliveries, exported to a collector of OpenTelemetry. Without an endpoint there are none."""
+
+    # The URL that takes traces by OTLP over HTTP: http://collector:4318/v1/traces.
+    endpoint: CollectorUrl = ""
+    # Of deliveries without a traceparent. With one, it is as the caller has decided.
+    sampling_ratio: Share = 0.01
+    service_name: ShortText = "dispatcher"
+
+
 class Staging(Struct, frozen=True, forbid_unknown_fields=True):
     """Only chosen recipients get messages, by the real providers. All others are skipped, or redirected."""
 
@@ -360,6 +371,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     unsubscribe: Unsubscribe = Unsubscribe()
     receipts: Receipts = Receipts()
     alerts: Alerts = Alerts()
+    tracing: Tracing = Tracing()
     staging: Staging = Staging()
     log: Log = Log()
     supervisor: Supervisor = Supervisor()

@@ -36,6 +36,8 @@ _TARGET_URL_EXPECTED = "a URL that begins with https:// (http:// to what allow_a
 FunctionUrl = Annotated[str, described(_TARGET_URL_EXPECTED, _TARGET_URL, secret=True, shown="url")]
 # Its path is the secret.
 WebhookUrl = Annotated[str, described(_TARGET_URL_EXPECTED, _TARGET_URL, secret=True)]
+# A collector is in the operator's own network.
+CollectorUrl = Annotated[str, described("a URL that begins with http:// or https://, without login", _TARGET_URL)]
 # Ranges that a URL may lead to although they are not public; every other such address is refused as it is connected to.
 AddressRanges = Annotated[
     str,

@@ -181,10 +181,13 @@ class Claimer:
         (self._hot.add if len(batch) == count else self._hot.discard)(state)
         if batch:
             self._epoch.tokens.claimed(token, len(batch))
-            await self._take(state, batch)
+            await self._take(state, batch, now)
         return len(batch)
 
-    async def _take(self, state: LaneState, batch: list[Claimed]) -> None:
+    async def _take(self, state: LaneState, batch: list[Claimed], began: float) -> None:
+        """Hand on what a claim, begun then, has taken."""
+        if self._epoch.traces is not None:
+            batch = self._epoch.traces.claimed(batch, began)
         state.outstanding += len(batch)
         self._epoch.metrics.claim_size.observe(len(batch))
         if batch[0].watched:
@@ -232,13 +235,14 @@ class Claimer:
         token = self._recovered_tokens[channel, step] = self._epoch.tokens.issue()
         state = self._lanes[channel, Lane.NORMAL]
         wanted = _wanted(state, token, state.room())
+        began = self._epoch.clock.monotonic()
         batch = await claims.claim_recovered(self._database, self._epoch.number, wanted, step)
         if batch:
             self._epoch.tokens.claimed(token, len(batch))
         for lane in Lane:
             some = [item for item in batch if item.lane is lane]
             if some:
-                await self._take(self._lanes[channel, lane], some)
+                await self._take(self._lanes[channel, lane], some, began)
         return len(batch)
 
     async def _work(self) -> None:

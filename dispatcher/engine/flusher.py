@@ -27,6 +27,8 @@ class Flusher:
         self._tokens = epoch.tokens
         self._lanes = epoch.lanes
         self._metrics = epoch.metrics
+        self._clock = epoch.clock
+        self._traces = epoch.traces
         self.settings = settings
         # Set when a delivery has ended that a run waits for: the wake itself stands in the database.
         self._walking = walking
@@ -56,10 +58,13 @@ class Flusher:
         spent = [token for token in complete if token not in self._held]
         if fault_points.ARMED:
             fault_points.passing("flush.asked")
+        began = self._clock.monotonic()
         with self._metrics.flush_seconds.time():
             fenced = await self._database.persist("flush", lambda: flushes.flush(self._database, results, spent))
         if fault_points.ARMED:
             fault_points.passing("flush.written")
+        if self._traces is not None:
+            self._traces.ended(results, began)
         self._metrics.flush_size.observe(len(results))
         self._tokens.close(complete)
         self._held.difference_update(complete)

@@ -18,6 +18,7 @@ from dispatcher.base.values.addresses import address
 from dispatcher.engine.rules.life import STORED, Back, Claimed, Failed, Lane, Skipped
 from dispatcher.engine.rules.unsubscribe_links import VARIABLE, Links, Subscription
 from dispatcher.engine.streams import Inbox, Rendered, unless
+from dispatcher.engine.tracing.traces import Traces
 from dispatcher.liquid.template import Renderer as Templates
 from dispatcher.liquid.template import Sources
 
@@ -57,6 +58,8 @@ class Renderer:
         self.draining = asyncio.Event()
         # The links by which recipients unsubscribe; None where they are not configured.
         self.links: Links | None = None
+        # None: nothing is traced.
+        self.traces: Traces | None = None
 
     async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
         """Render until the claimer has closed its end: a part of each lane in turn, so that no lane waits for all that
@@ -71,7 +74,10 @@ class Renderer:
                 _queue_waiting(waiting, batches)
 
     async def _render_part(self, part: Sequence[Claimed]) -> None:
+        began = 0.0 if self.traces is None else self.traces.now()
         rendered = await self.run_once(part)
+        if self.traces is not None:
+            self.traces.step("render", [one.item for one in rendered], began)
         if fault_points.ARMED:
             fault_points.passing("render.done")
         if rendered:

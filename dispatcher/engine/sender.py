@@ -11,7 +11,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from channels.contract import Accepted, Envelope, NotCalled, Throttled, Unknown, Unready, Verdict
+from channels.contract import Accepted, Envelope, NotCalled, Report, Throttled, Unknown, Unready, Verdict
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced, PausesChanged
 from dispatcher.db.database import PASSING_OR_CANCELLED
@@ -189,8 +189,7 @@ class Sender:
         return self._epoch.pauses().stops(self.name, provider.pausable)
 
     async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
-        batch = self._newest(state, batch)
-        staging = self.staging
+        batch, staging = self._newest(state, batch), self.staging
         outgoing: dict[int, Rendered] = {}
         if staging is not None:
             # The last look at where a message goes.
@@ -200,7 +199,7 @@ class Sender:
             batch = [one for one in batch if one.item.id in outgoing]
         if not batch:
             return
-        pauses = self._epoch.pauses()
+        pauses, began = self._epoch.pauses(), self._clock.monotonic()
         items = [one.item for one in batch]
         try:
             if fault_points.ARMED:
@@ -247,12 +246,12 @@ class Sender:
             envelopes.append(marked[one.item.id].envelope(licence, attempt))
         if envelopes:
             terms.calls += 1
-            calls.start_soon(self._call, state, terms, envelopes, marked)
+            report = self._traced(partial(self._report, state, marked, terms), terms, envelopes, began)
+            calls.start_soon(self._call, terms, report, envelopes, marked)
 
     def _may_go(self, pauses: Pauses, staging: Staging | None) -> bool:
         """Return whether what was decided before the wait for a connection still holds."""
-        same = self._epoch.pauses() is pauses and self.staging is staging
-        return same and self.name not in self._epoch.blocked
+        return self._epoch.pauses() is pauses and self.staging is staging and self.name not in self._epoch.blocked
 
     def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return those that no pause of a tenant, workspace, template or run stops; park the others."""
@@ -311,11 +310,8 @@ class Sender:
             log.exception("channel.raised", channel=self.name, provider=terms.provider)
         return Back(UNREADY_WAIT_SECONDS, "no connection to the provider")
 
-    async def _call(
-        self, state: LaneState, terms: Terms, envelopes: list[Envelope], marked: dict[int, Rendered]
-    ) -> None:
+    async def _call(self, terms: Terms, report: Report, envelopes: list[Envelope], marked: dict[int, Rendered]) -> None:
         """Call the provider; deliveries without a verdict when the call ends are unknown."""
-        report = partial(self._report, state, marked, terms)
         limit = terms.settings.call_seconds_max
         phase = "no verdict was given"
         try:
@@ -341,6 +337,11 @@ class Sender:
                 if envelope.delivery_id in marked:
                     report(envelope, Unknown(phase))
 
+    def _traced(self, report: Report, terms: Terms, envelopes: list[Envelope], began: float) -> Report:
+        """Return a report that notes what is traced of calls, whose mark was begun then."""
+        traces = self._epoch.traces
+        return report if traces is None else traces.reporting(report, envelopes, terms.provider, began)
+
     def _report(
         self, state: LaneState, marked: dict[int, Rendered], terms: Terms, envelope: Envelope, verdict: Verdict
     ) -> None:
@@ -363,8 +364,7 @@ class Sender:
             rates.close(now, retry.requested_seconds(verdict.seconds), verdict.domain)
         elif type(verdict) is NotCalled:
             self._give_back(1, terms)
-        used = one.item.used + 1
-        policy, item = terms.retry, one.item
+        used, policy, item = one.item.used + 1, terms.retry, one.item
         spread = random.uniform(0, policy.jitter) if policy.jitter else 0.0  # noqa: S311 - spreads retries, hides nothing
         wait = retry.wait_seconds(used, policy.base_seconds, policy.cap_seconds, spread)
         allowed = used, item.max_attempts, wait, terms.resend, item.recipient

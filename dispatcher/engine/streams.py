@@ -20,6 +20,7 @@ from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.replica_shares import Shares
 from dispatcher.engine.slots import Slots
 from dispatcher.engine.store.marks import LimitedMark
+from dispatcher.engine.tracing.traces import Traces
 
 # The most that `claim.lane_capacity` can be.
 LANE_CAPACITY_MAX = 100_000
@@ -252,6 +253,8 @@ class Epoch(Struct, frozen=True, eq=False):
     fenced: asyncio.Event
     # The channels from which we may not claim, since another replica has, or may have, another provider for them.
     blocked: set[str]
+    # None: nothing is traced.
+    traces: Traces | None = None
     # The channels that had no connection to their provider when one was needed last, and when that was.
     unready: dict[str, float] = field(default_factory=dict)
 

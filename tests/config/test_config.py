@@ -27,6 +27,7 @@ from dispatcher.config.settings import (
     Function,
     Receipts,
     Staging,
+    Tracing,
     Unsubscribe,
     Webhook,
 )
@@ -199,6 +200,7 @@ def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
         unsubscribe=LINKS,
         receipts=HEARD,
         alerts=TOLD,
+        tracing=Tracing(endpoint="http://collector:4318/v1/traces"),
         staging=STAGED,
         functions=CALLED,
         webhooks=POSTED,
@@ -556,3 +558,15 @@ def test_every_section_is_frozen_and_strict() -> None:
     for struct in (Config(), Channel(), Faults(), *sections):
         assert struct.__struct_config__.frozen
         assert struct.__struct_config__.forbid_unknown_fields
+
+
+def test_what_takes_an_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"DISPATCHER_TRACING__ENDPOINT": "http://collector:4318/v1/traces"}
+    assert load(None, environment, PROVIDERS).tracing.endpoint
+    monkeypatch.setattr("dispatcher.config.rules.find_spec", lambda _name: None)
+    with pytest.raises(ConfigError) as refused:
+        load(None, environment, PROVIDERS)
+    (fault,) = refused.value.faults
+    assert fault.path == "tracing.endpoint"
+    assert fault.message.startswith("needs packages that are not installed: pip install 'dispatcher[otel]'")
+    assert loaded() == Config()

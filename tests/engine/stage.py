@@ -20,6 +20,7 @@ from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.store import instances
+from dispatcher.engine.tracing.traces import Traces
 from dispatcher.features.deliveries.store import New, insert
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
 from dispatcher.liquid.template import Bounds
@@ -138,7 +139,7 @@ class Stage:
         """The channel that most tests have."""
         return self.scripts["sms"]
 
-    def fresh(self) -> Pipeline:
+    def fresh(self, traces: Traces | None = None) -> Pipeline:
         """Another epoch, as the one after a crash."""
         self.pipeline = Pipeline(
             self.config,
@@ -149,6 +150,7 @@ class Stage:
             self.controls,
             self.metrics,
             walking=self.walking,
+            traces=traces,
         )
         self.database.belongings.append(partial(_close, self.pipeline))
         return self.pipeline
