@@ -58,9 +58,11 @@ class Builder:
             self._debian(half, name.removeprefix(DEBIAN).removesuffix("-slim"))
         else:
             stage = dockerfile.stages()[name]
-            _clone(self.root(stage.parent), half)
+            # Where nothing runs, nothing changes a file that is there: links do.
+            linked = not stage.of("RUN")
+            _clone(self.root(stage.parent), half, linked=linked)
             for step in stage.steps:
-                self._follow(step, stage, half)
+                self._follow(step, stage, half, linked=linked)
         return half.rename(place)
 
     def as_root(self, target: str) -> list[str]:
@@ -71,7 +73,7 @@ class Builder:
     def volume(self, target: str) -> Iterator[Path]:
         """A new volume for a target's /data, with its owner, as an engine makes one."""
         place = self.folder / "volume"
-        _clone(self.root(target) / "data", place)
+        _clone(self.root(target) / "data", place, linked=False)
         try:
             yield place
         finally:
@@ -96,24 +98,24 @@ class Builder:
         self._run("apt-get update && apt-get upgrade --yes", "", root)
         _clear(root)
 
-    def _follow(self, step: Step, stage: Stage, root: Path) -> None:
+    def _follow(self, step: Step, stage: Stage, root: Path, *, linked: bool) -> None:
         match step.word:
             case "RUN":
                 self._run(step.rest, stage.name, root)
                 _clear(root)
             case "COPY":
-                self._copy(step.rest, root)
+                self._copy(step.rest, root, linked=linked)
             case word if word in TOLD:
                 pass
             case word:
                 raise NotImplementedError(f"{word} is not known here: add it, or take it out of the Dockerfile")
 
-    def _copy(self, rest: str, root: Path) -> None:
+    def _copy(self, rest: str, root: Path, *, linked: bool) -> None:
         *sources, target = rest.split()
         if sources[0].startswith("--from="):
             other = self.root(sources.pop(0).removeprefix("--from="))
             for source in sources:
-                _clone(other / source.lstrip("/"), root / target.lstrip("/"))
+                _clone(other / source.lstrip("/"), root / target.lstrip("/"), linked=linked)
             return
         for source in sources:
             context.copy(source, root, target)
@@ -126,9 +128,10 @@ class Builder:
         _must([*command, *self._machine.mounts(), *told, "--chdir", "/", "/bin/sh", "-c", line])
 
 
-def _clone(source: Path, target: Path) -> None:
+def _clone(source: Path, target: Path, *, linked: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    _must(["cp", "--archive", "--reflink=auto", "--no-target-directory", str(source), str(target)])
+    how = "--link" if linked else "--reflink=auto"
+    _must(["cp", "--archive", how, "--no-target-directory", str(source), str(target)])
 
 
 def _clear(root: Path) -> None:
