@@ -9,6 +9,7 @@ import typer
 
 from dispatcher.cli.app import ConfigOption, JsonOption, group
 from dispatcher.cli.calls.caller import LIMIT_MAX, Caller, Options
+from dispatcher.cli.judge import judged
 from dispatcher.cli.options import UNNAMED, Actor
 from dispatcher.cli.session import Session
 from dispatcher.http.models import VERSION_MAX
@@ -57,7 +58,7 @@ def command(
                 body(session, **given)
                 return
             taken = {one.name: given.pop(one.name) for one in added}
-            with Caller(session, Options(acts=acts, spans=spans, **taken)) as caller:
+            with judged(session), Caller(session, Options(acts=acts, spans=spans, **taken)) as caller:
                 body(caller, **given)
 
         parameters = [*_common(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added]

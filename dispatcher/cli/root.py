@@ -114,6 +114,8 @@ def _failed(error: BaseException) -> int:
         raise error
     for failure in failures:
         output.error(failure.kind, failure.message, failure.faults)
+    for note in getattr(error, "__notes__", ()):
+        output.info(note)
     return max(failure.exit_code for failure in failures)
 
 

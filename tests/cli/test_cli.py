@@ -152,6 +152,24 @@ async def test_impossible_commands_end_with_their_exit_code(
     assert words in refused(program.run(*arguments.split()), code)
 
 
+async def test_the_configuration_that_does_not_know_a_name_is_named(program: Program, tmp_path: Path) -> None:
+    (config := tmp_path / "small.toml").write_text("[channels.sms]\nprovider = 'capture'\n")
+    node = {"id": "a", "type": "function", "function": "bill", "action": "pay"}
+    workflow = {"name": "w", "entryNodeId": "a", "nodes": [node], "edges": []}
+    (definition := tmp_path / "w.json").write_text(json.dumps(workflow))
+    for command in (
+        ["send", "--channel", "fax", "--to", "1", "--body", "x"],
+        ["pause", "channel", "fax", "--reason", "x"],
+        ["workflows", "put", str(definition)],
+    ):
+        told = refused(program.run(*command), 3).splitlines()[-1]
+        assert told.startswith("judged by the default configuration, as there is no --config"), told
+        told = refused(program.run(*command, "--config", str(config)), 3).splitlines()[-1]
+        assert told.startswith(f"judged by the configuration in {config}, with "), told
+    faulty = refused(program.run("send", "--channel", "sms", "--to", "", "--body", "x"), 3)
+    assert "judged by" not in faulty
+
+
 async def test_errors_are_json_where_that_was_asked_for(program: Program) -> None:
     result = program.run("send", "--channel", "fax", "--to", "1", "--body", "{{", "--json")
     (error,) = rows(result.stderr)

@@ -23,12 +23,29 @@ async def test_a_contact_is_written_shown_listed_and_deleted(program: Program) -
     assert program.run("contacts", "show", "ann").returncode == 1
 
 
+async def test_faults_of_csv_name_the_line_and_the_column(program: Program) -> None:
+    lines = [
+        "key,email,phone,tags,time_zone,attributes.plan",
+        "a,ann@example.org;nobody,+4917012345,x,UTC,gold",
+        "b,,12,x,Mars/Base,",
+        f"c,,,{'y' * 500},UTC,",
+    ]
+    ended = program.run("contacts", "import", "-", stdin="\n".join(lines).encode())
+    assert (ended.returncode, text(ended, 3)) == (3, "created 0, changed 0, same 0, refused 3\n")
+    said = [line.strip() for line in ended.stderr.decode().splitlines()]
+    assert [line.split(": ")[0] for line in said] == [
+        *("line 2", "column email"),
+        *("line 3", "column time_zone", "column phone"),
+        *("line 4", "column tags"),
+    ]
+
+
 async def test_a_file_is_imported_and_every_refused_line_is_named(program: Program) -> None:
     lines = ["key,name,email,tags", "a,Ann,ann@example.org,x; y", "b,Bob,bob", "c,Cid,ann@example.org,", "d,Dan,,"]
     ended = program.run("contacts", "import", "-", "--json", stdin="\n".join(lines).encode())
     assert (ended.returncode, rows_of(ended.stdout)) == (3, [{"created": 2, "changed": 0, "same": 0, "refused": 2}])
     refused = rows_of(ended.stderr)
-    assert [(one["line"], one["faults"][0]["path"]) for one in refused] == [(3, "line"), (4, "$.addresses")]
+    assert [(one["line"], one["faults"][0]["path"]) for one in refused] == [(3, "line"), (4, "column addresses")]
     out = program.run("contacts", "export").stdout
     assert [one["key"] for one in rows_of(out)] == ["a", "d"]
     back = program.run("contacts", "import", "-", stdin=out)

@@ -96,6 +96,7 @@ async def test_every_fault_of_an_import_has_its_line(program: Program, connectio
     refused = program.run("suppressions", "import", "-", *WHY, stdin=b"\n".join(lines))
     said = talk(refused, 3)
     assert "nothing was imported: 6 faults" in said
+    assert "line 7: column channel: " in said
     assert [line.split(":")[0].strip() for line in said.splitlines()[1:]] == [
         f"line {number}" for number in (3, 4, 5, 6, 7, 10)
     ]

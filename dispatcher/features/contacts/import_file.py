@@ -57,6 +57,20 @@ class ContactFile:
         except csv.Error as fault:
             return [Fault("line", f"is not CSV: {fault}")]
 
+    def placed(self, fault: Fault, row: Mapping[str, Any]) -> Fault:
+        """Return a fault of a contact at the place where the file has it: the column of CSV, the path in JSON."""
+        path = fault.path
+        if self._json or not path.startswith("$."):
+            return fault
+        field, _, inner = path.removeprefix("$.").partition(".")
+        name, _, index = field.partition("[")
+        column = name
+        if name == "addresses" and index:
+            column = row["addresses"][int(index.removesuffix("]"))]["kind"]
+        elif name == "attributes" and f"{PREFIX}{inner}" in (self._columns or ()):
+            column = PREFIX + inner
+        return Fault(f"column {column}", fault.message)
+
     def _row(self, cells: Sequence[str]) -> Mapping[str, Any]:
         """A line of CSV as the object that JSON would have; an empty cell is left out."""
         columns = self._columns or []
@@ -127,10 +141,13 @@ def _write(caller: Caller, mode: str, file: ContactFile, batch: Sequence[Line], 
     for part, answer in parts:
         own = list(islice(numbers, len(part)))
         if isinstance(answer, Problem):
-            refused[own[0]] = [*_faults(0, answer.faults)] or [Fault("line", answer.detail)]
+            named = [file.placed(one, sound[own[0]]) for one in _faults(0, answer.faults)]
+            refused[own[0]] = named or [Fault("line", answer.detail)]
         else:
             tally.counts.update({name: getattr(answer, name) for name in COUNTED})
-            refused |= {own[one.number]: [*_faults(one.number, one.faults)] for one in answer.refused}
+            for one in answer.refused:
+                line = own[one.number]
+                refused[line] = [file.placed(fault, sound[line]) for fault in _faults(one.number, one.faults)]
     for number, faults in sorted(refused.items()):
         tally.refuse(number, faults)
 

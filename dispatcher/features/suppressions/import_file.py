@@ -93,7 +93,7 @@ class _Table:
             raise ValueError(f"has {counted(len(cells), 'column')}, not {len(names)}")
         row: dict[str, Any] = {name: cell.strip() for name, cell in zip(names, cells, strict=True) if cell.strip()}
         if faults := list(faults_of(row, NewSuppression, "$")):
-            raise ValueError("; ".join(f"{fault.path.removeprefix('$.')}: {fault.message}" for fault in faults))
+            raise ValueError("; ".join(f"column {fault.path.removeprefix('$.')}: {fault.message}" for fault in faults))
         return msgspec.convert(row, NewSuppression)
 
     def refused(self, output: Output, *more: Fault) -> typer.Exit:
@@ -132,7 +132,7 @@ def _placed(fault: Fault, lines: "array[int]", places: range) -> tuple[int, str]
     match = _PLACE.fullmatch(fault.path)
     if match is None:
         return lines[places[-1]], f"{fault.message} up to this line"
-    return lines[places[int(match[1])]], f"{match[2]}: {fault.message}" if match[2] else fault.message
+    return lines[places[int(match[1])]], f"column {match[2]}: {fault.message}" if match[2] else fault.message
 
 
 def _read(output: Output, path: Path) -> _Table:
