@@ -104,7 +104,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """A delivery. `life` tells apart the states behind the status `queued`."""
+    """A delivery. `life` tells apart the states behind the status `queued`; `waits` is why it waits, where known."""
 
     id: int
     key: str = field(name="idempotency_key")
@@ -119,3 +119,4 @@ class Delivery(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None
     provider_message_id: str | None
     error: str | None
+    waits: str | None

@@ -378,6 +378,16 @@ async def test_no_messages_are_refused(client: AnyClient) -> None:
         await client.send([])
 
 
+async def test_a_delivery_says_why_it_waits(client: AnyClient, place: Running) -> None:
+    connection = place.runs.connection
+    await connection.execute("SELECT dispatcher.pause_everywhere('channel', 'whatsapp', 'ann', 'too many')")
+    try:
+        sent = await client.send(_message(_key(), channel="whatsapp"))
+        assert (await client.delivery(sent.id)).waits == "channel whatsapp is paused by ann: too many"
+    finally:
+        await connection.execute("SELECT dispatcher.resume_everywhere('channel', 'whatsapp', 'ann')")
+
+
 async def test_a_delivery_is_cancelled_by_its_id_or_its_key(client: AnyClient, other: AnyClient) -> None:
     one, two = await client.send([_message(_key(), scheduled_for=LATER) for _ in range(2)])
     await client.cancel_delivery(one.id, reason=WHY)

@@ -1,4 +1,4 @@
--- What people read of a delivery beside its rows: why it waits.
+-- What people read of a delivery beside its rows: why it waits; and for applications where it stands.
 
 -- Why nothing goes out now of a workspace's deliveries of one kind; null: nothing that is known here stops them. It runs
 -- with its owner's rights, since a workspace does not see the instances.
@@ -92,5 +92,21 @@ BEGIN
     RETURN CASE WHEN one.ready THEN words ELSE coalesce(words, 'its pause has ended: it goes on in a moment') END;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.standstill, dispatcher.waits_for FROM PUBLIC;
+-- Where a delivery stands; no row where there is none.
+CREATE FUNCTION dispatcher.delivery_status(
+    delivery_id bigint DEFAULT NULL, idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
+    workspace_id text DEFAULT 'default'
+) RETURNS TABLE (
+    id bigint, idempotency_key text, channel text, recipient text, lane text, life text, status text, attempt integer,
+    max_attempts integer, run_at timestamptz, finished_at timestamptz, provider_message_id text, error text, waits text
+)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.id, l.idempotency_key, l.channel, d.recipient, (ARRAY['transactional', 'normal', 'bulk'])[l.lane + 1], l.life,
+           l.status, l.attempt::integer, l.max_attempts::integer, l.run_at, l.finished_at, l.provider_message_id, l.error,
+           CASE WHEN l.status = 'queued' THEN dispatcher.waits_for(l.id) END
+      FROM dispatcher.delivery_life l JOIN dispatcher.deliveries d USING (id)
+     WHERE l.id = dispatcher.find_delivery(delivery_status.delivery_id, delivery_status.idempotency_key, delivery_status.tenant_id, delivery_status.workspace_id)
+$$;
+
+REVOKE ALL ON FUNCTION dispatcher.standstill, dispatcher.waits_for, dispatcher.delivery_status FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dispatcher.standstill, dispatcher.waits_for TO dispatcher_tenant;

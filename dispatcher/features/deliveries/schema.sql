@@ -137,21 +137,6 @@ BEGIN
                AND (p_idempotency_key IS NULL OR d.idempotency_key = p_idempotency_key));
 END $$;
 
--- Where a delivery stands; no row where there is none.
-CREATE FUNCTION dispatcher.delivery_status(
-    delivery_id bigint DEFAULT NULL, idempotency_key text DEFAULT NULL, tenant_id text DEFAULT 'default',
-    workspace_id text DEFAULT 'default'
-) RETURNS TABLE (
-    id bigint, idempotency_key text, channel text, recipient text, lane text, life text, status text, attempt integer,
-    max_attempts integer, run_at timestamptz, finished_at timestamptz, provider_message_id text, error text
-)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT l.id, l.idempotency_key, l.channel, d.recipient, (ARRAY['transactional', 'normal', 'bulk'])[l.lane + 1], l.life,
-           l.status, l.attempt::integer, l.max_attempts::integer, l.run_at, l.finished_at, l.provider_message_id, l.error
-      FROM dispatcher.delivery_life l JOIN dispatcher.deliveries d USING (id)
-     WHERE l.id = dispatcher.find_delivery(delivery_status.delivery_id, delivery_status.idempotency_key, delivery_status.tenant_id, delivery_status.workspace_id)
-$$;
-
 -- Cancel a delivery until it is marked, by its id or its key. Answers what cancel_delivery_by_id does.
 CREATE FUNCTION dispatcher.cancel_delivery(
     delivery_id bigint DEFAULT NULL, idempotency_key text DEFAULT NULL, reason text DEFAULT '',
@@ -164,4 +149,4 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
 $$;
 
 REVOKE ALL ON FUNCTION dispatcher.parts_fault, dispatcher.delivery_faults, dispatcher.enqueue_delivery,
-    dispatcher.find_delivery, dispatcher.delivery_status, dispatcher.cancel_delivery FROM PUBLIC;
+    dispatcher.find_delivery, dispatcher.cancel_delivery FROM PUBLIC;
