@@ -11,6 +11,7 @@ MODULES = (
     "dispatcher.features.deliveries.endpoints",
     "dispatcher.features.overview.endpoints",
     "dispatcher.features.held.endpoints",
+    "dispatcher.features.captured.endpoints",
     "dispatcher.features.dead_letters.endpoints",
     "dispatcher.features.workflows.endpoints",
     "dispatcher.features.templates.endpoints",

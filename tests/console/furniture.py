@@ -45,12 +45,14 @@ async def furnish(connection: Connection, words: str) -> Furnished:
     """Make all of it, with these words in each text."""
     there = await home.furnish(connection)
     deliveries = {state: await _delivery(connection, state, words) for state in STATES}
+    captured = await connection.fetchval("SELECT max(id) FROM dispatcher.captured_messages WHERE channel = 'email'")
     names = {
         "delivery_id": str(deliveries["failed"]),
         "run_id": str(there.runs[""]),
         "campaign_run_id": str(there.campaign_runs[""]),
         "pause_id": str(there.pause),
         "job_id": str(there.job),
+        "captured_id": str(captured),
         "erasure_id": str(there.erasure),
         "event_id": str(there.event),
         "enrolment_id": str(there.enrolment),

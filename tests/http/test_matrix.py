@@ -12,7 +12,7 @@ from dispatcher.http.endpoints import Endpoint
 from dispatcher.http.roles import Right, Role
 from tests.http.test_roles import AGREED
 from tests.support.caller import Answer, Caller, delivery, make_key
-from tests.support.home import dead_job
+from tests.support.home import captured, dead_job
 from tests.support.program import Program
 from tests.support.scene import Connection
 
@@ -32,6 +32,8 @@ ABOUT: dict[str, str | None] = {
     "cancelDeliveryByKey": "deliveries",
     "moveDeliveryByKey": "deliveries",
     "getOverview": "logs",
+    "listCaptured": "deliveries",
+    "getCaptured": "deliveries",
     "listHeld": "held",
     "listHeldGroups": "held",
     "getHeld": "held",
@@ -285,6 +287,7 @@ async def _names(admin: Caller, inside: Connection) -> dict[str, str]:
     own |= await _sequence(admin, fresh)
     own |= {"key": fresh, "erasure_id": str(admin.post("/erasures", erased).json["id"])}
     own["job_id"] = str(await dead_job(inside))
+    own["captured_id"] = str(await captured(inside, waiting))
     return {"delivery_id": str(waiting), "run_id": str(run), "pause_id": str(pause), "name": "welcome"} | own
 
 

@@ -104,6 +104,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
         for operation, known in {
             "listDeliveries": cursor("deliveries", 7),
             "listHeld": cursor("held", 1, 7),
+            "listCaptured": cursor("captured", 7),
             "listDeadRuns": cursor("dead_runs", 7),
             "listDeadDeliveries": cursor("dead_deliveries", 7),
             "listDeadJobs": cursor("dead_jobs", 7),

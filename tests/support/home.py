@@ -116,6 +116,7 @@ class Home(Struct):
     enrolment: int
     step: int
     job: int
+    captured: int
     campaign_runs: dict[str, int]
 
     def ask(self, one: Endpoint) -> Asked:
@@ -126,6 +127,7 @@ class Home(Struct):
             "campaign_run_id": str(self.campaign_runs.get(one.operation, self.campaign_runs[""])),
             "pause_id": str(self.pause),
             "job_id": str(self.job),
+            "captured_id": str(self.captured),
             "erasure_id": str(self.erasure),
             "event_id": str(self.event),
             "enrolment_id": str(self.enrolment),
@@ -157,6 +159,18 @@ async def _delivery(connection: Connection, key: str, state: str = "ready") -> i
         key,
     )
     await connection.execute(f"UPDATE dispatcher.delivery_state SET {state} WHERE id = $1", number)
+    return number
+
+
+async def captured(connection: Connection, delivery: int) -> int:
+    """A message that was captured of a delivery."""
+    number: int = await connection.fetchval(
+        """INSERT INTO dispatcher.captured_messages
+                  (delivery_id, attempt, tenant_id, workspace_id, channel, recipient, idempotency_key, parts, options)
+           VALUES ($1, 1, 'default', 'default', 'sms', '+4917012345', 'of-home', '{"body": "of-home"}', '{}')
+           RETURNING id""",
+        delivery,
+    )
     return number
 
 
@@ -278,6 +292,7 @@ async def furnish(connection: Connection) -> Home:
         event,
         *await _enrolment(connection),
         await dead_job(connection),
+        await captured(connection, waits),
         {"": tested, "resumeCampaignRun": stopped},
     )
 

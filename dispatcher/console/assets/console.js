@@ -112,6 +112,28 @@
     window.addEventListener("pagehide", () => stream.close());
   }
 
+  // A list that others add to: asked for again every two seconds while it is seen, and put in place of the old one.
+  const followed = one("[data-follow]");
+  let shown = followed?.innerHTML;
+  async function follow() {
+    if (document.hidden || location.search.includes("cursor=") || one("dialog[open]")) return;
+    const answer = await fetch(followed.dataset.follow, { headers: { accept: "text/html" } });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = one("[data-follow]", page);
+    if (!answer.ok || answer.redirected || !fresh) return;
+    const chosen = one("[aria-current]", followed)?.getAttribute("href");
+    for (const link of all("a", fresh)) {
+      if (link.getAttribute("href") === chosen) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    if (fresh.innerHTML === shown) return;
+    shown = fresh.innerHTML;
+    const focused = document.activeElement?.closest("[data-follow] a")?.getAttribute("href");
+    followed.replaceChildren(...fresh.childNodes);
+    all("a", followed).find((link) => link.getAttribute("href") === focused)?.focus();
+  }
+  if (followed) setInterval(() => follow().catch(() => {}), 2000);
+
   // Keys. Never while typing, never with a modifier, never over an open dialog.
   let waiting = 0;
   let row = -1;

@@ -1,0 +1,1 @@
+"""Captured messages: what channels with the capture provider were given, in place of sending it."""
