@@ -4,6 +4,7 @@ import os
 import tarfile
 import zlib
 from pathlib import Path
+from stat import S_ISREG
 from typing import IO, cast
 
 from tests.image import dockerfile
@@ -67,5 +68,5 @@ def image(builder: Builder, target: str) -> dict[str, int]:
 
 def unpacked(root: Path) -> int:
     """The bytes of all files, hard links counted once."""
-    files = {(stat.st_dev, stat.st_ino): stat.st_size for stat in entries(root).values()}
+    files = {(stat.st_dev, stat.st_ino): stat.st_size for stat in entries(root).values() if S_ISREG(stat.st_mode)}
     return sum(files.values())
