@@ -237,12 +237,12 @@ def trace(
 ) -> None:
     """List the deliveries of a run beside their jobs, with the provider's message ids."""
     found = caller.listed(endpoints.trace_campaign_run, run_id, status=status)
-    columns = ("job", "its status", "id", "contact", "to", "status", "tries", "message id", "ended", "error")
+    columns = ("job", "its status", "id", "contact", "to", "life", "tries", "message id", "ended", "error")
     show_list(caller, found, columns, _trace_cells, "There are no such deliveries.")
 
 
 def _trace_cells(row: TracedDelivery) -> tuple[object, ...]:
-    about = row.outbox_id, row.contact_id or "", row.recipient, row.outbox_status, row.attempts, row.provider_message_id
+    about = row.outbox_id, row.contact_id or "", row.recipient, row.life, row.attempts, row.provider_message_id
     return row.job_id, row.job_status, *about, _second(row.finished_at), row.error
 
 

@@ -160,6 +160,7 @@ class TracedDelivery(Struct, frozen=True, kw_only=True):
     error: str | None
     created_at: datetime | None
     finished_at: datetime | None
+    life: str | None
 
 
 Trace = page_model("CampaignTrace", "trace", TracedDelivery, "A page, job by job.")
@@ -309,6 +310,7 @@ TRACE = Trace(
             error=None,
             created_at=_AT,
             finished_at=_AT,
+            life="sent",
         )
     ],
     next_cursor=None,

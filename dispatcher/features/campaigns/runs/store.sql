@@ -50,7 +50,8 @@ SELECT id, job_type, status, attempts, intended, sent, failed, skipped, cancelle
 -- name: trace
 -- Deliveries of a run beside their jobs, from delivery $3 of job $2 on, up to $4; with $5 those of a status.
 SELECT t.job_id, t.job_status, t.job_attempts, t.outbox_id, t.contact_id, t.recipient, t.outbox_status, t.attempts,
-       t.provider_message_id, t.error, t.created_at, t.finished_at
+       t.provider_message_id, t.error, t.created_at, t.finished_at,
+       (SELECT l.life FROM dispatcher.visible_delivery_life l WHERE l.id = t.outbox_id) AS life
   FROM dispatcher.campaign_trace t
  WHERE t.run_id = $1 AND t.job_id >= $2 AND (t.job_id > $2 OR t.outbox_id >= $3) AND ($5::text IS NULL OR t.outbox_status = $5)
  ORDER BY t.job_id, t.outbox_id LIMIT $4;
