@@ -9,7 +9,7 @@ from msgspec import Struct
 from bench.retrying.schedule import Schedule, due_seconds, faults
 
 # One of the peers does a few hundred jobs a second.
-DUE_PER_SECOND = 100
+DUE_PER_SECOND = 70
 
 
 class Attempts(Struct):

@@ -15,7 +15,7 @@ from bench.peers.worker import DONE, READY, say
 from bench.retrying.peer_jobs import Jobs
 from bench.retrying.peers import ENTRYPOINT, POLL_SECONDS
 
-# Jobs that are due at the same time are a hundred at most.
+# Jobs that are due at the same time are fewer.
 BATCH = 100
 
 

@@ -12,7 +12,7 @@ from bench.peers.worker import DONE, READY, say
 from bench.retrying.peer_jobs import Jobs
 from bench.retrying.peers import POLL_SECONDS, TASK, procrastinate_app
 
-# Jobs that are due at the same time are a hundred at most.
+# Jobs that are due at the same time are fewer.
 CONCURRENCY = 100
 
 
