@@ -10,7 +10,7 @@ import anyio
 import structlog
 from msgspec import structs
 
-from dispatcher.alerts import SlackAlerts
+from dispatcher.alerts import SentryAlerts, SlackAlerts
 from dispatcher.base.clock import Clock
 from dispatcher.base.errors import ConfigError
 from dispatcher.base.health import Health
@@ -91,6 +91,7 @@ class App:
         self._alerts = SlackAlerts(
             config.alerts, config.instance.name, lambda: self.health.database_away_since, self._clock, self.metrics
         )
+        self._sentry = SentryAlerts(config.alerts, config.instance.name, self._clock, self.metrics)
         self._links = links_of(config)
         self._receipt_providers = _receipt_providers(config)
         context = ReceiptContext(lambda: self._receipt_providers, lambda: self.database, identity, self.metrics)
@@ -124,7 +125,7 @@ class App:
 
     async def serve(self) -> None:
         """Run until a signal stops the process; return when everything in flight is settled."""
-        async with self._alerts.collecting():
+        async with self._sentry.collecting(), self._alerts.collecting():
             # Before anything else: where another process has our address, none of our rows is to say that we are here.
             if self.config.http.enabled:
                 self.listener.bind()
@@ -316,6 +317,7 @@ class App:
         config = self.config
         logs.set_level(config.log.level)
         self._alerts.adopt(config.alerts)
+        self._sentry.adopt(config.alerts)
         if config.limits != old.limits:
             self._templates = _templates(config.limits)
         self._links = links_of(config)

@@ -24,7 +24,10 @@ FUNCTIONS = "functions"
 # Providers whose recipients are names or numbers of the dispatcher's own.
 ADDRESSED = frozenset({"functions", "webhooks"})
 # A section, a key, and the module and extra without which it cannot be given.
-EXTRAS = (("tracing", "endpoint", "opentelemetry.exporter.otlp.proto.http.trace_exporter", "otel"),)
+EXTRAS = (
+    ("tracing", "endpoint", "opentelemetry.exporter.otlp.proto.http.trace_exporter", "otel"),
+    ("alerts", "sentry", "sentry_sdk", "sentry"),
+)
 OUTCOMES = ("refuse", "bounce", "retry", "throttle", "unknown", "hang")
 # A section, a key that must be given where another one is given, and why.
 NEEDED = {

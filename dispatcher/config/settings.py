@@ -23,6 +23,7 @@ from dispatcher.config.values import (
     Rate,
     Seconds,
     Secrets,
+    SentryDsn,
     Share,
     ShortText,
     SnsTopics,
@@ -183,7 +184,7 @@ class Receipts(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
-    """Messages about errors of the dispatcher itself. Without a URL none are sent."""
+    """Messages about errors of the dispatcher itself, to Slack and to Sentry. Without a URL none are sent."""
 
     # An incoming webhook of Slack.
     slack: WebhookUrl = ""
@@ -196,6 +197,8 @@ class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
     every_seconds: Seconds = 60.0
     # An outage of the database is reported once it has lasted for so long.
     database_away_seconds: Seconds = 30.0
+    # A project of Sentry, which gets each kind of error as an event.
+    sentry: SentryDsn = ""
 
 
 class Tracing(Struct, frozen=True, forbid_unknown_fields=True):

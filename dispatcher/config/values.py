@@ -38,6 +38,15 @@ FunctionUrl = Annotated[str, described(_TARGET_URL_EXPECTED, _TARGET_URL, secret
 WebhookUrl = Annotated[str, described(_TARGET_URL_EXPECTED, _TARGET_URL, secret=True)]
 # A collector is in the operator's own network.
 CollectorUrl = Annotated[str, described("a URL that begins with http:// or https://, without login", _TARGET_URL)]
+# It has a key, which may send events and do nothing else.
+SentryDsn = Annotated[
+    str,
+    described(
+        "a DSN of Sentry, https://KEY@HOST/PROJECT",
+        r"^(\Z|https?://[A-Za-z0-9]+@[A-Za-z0-9.:-]+(/[!-~]*)?/[0-9]+\Z)",
+        secret=True,
+    ),
+]
 # Ranges that a URL may lead to although they are not public; every other such address is refused as it is connected to.
 AddressRanges = Annotated[
     str,

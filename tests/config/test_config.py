@@ -44,7 +44,9 @@ CALLED = {"email": Function(url=URL, token="t", allow_addresses="10.0.0.0/8")}
 SEVERAL = Channel(providers={"email": ChannelProvider(provider="capture")})
 POSTED = {"email": Webhook(url=URL, allow_addresses="10.0.0.0/8")}
 STAGED = Staging(allow="@example.org", redirect="email=qa@example.org")
-TOLD = Alerts(slack=URL, allow_addresses="10.0.0.0/8", environment="staging")
+TOLD = Alerts(
+    slack=URL, allow_addresses="10.0.0.0/8", environment="staging", sentry="https://key@sentry.example.org/17"
+)
 LINKS = Unsubscribe("https://mail.example.org", "s" * 32)
 PEM = """\
 -----BEGIN CERTIFICATE-----
