@@ -25,15 +25,23 @@ async def outbox(server: Server) -> AsyncIterator[tuple[str, Connection]]:
             yield url, connection
 
 
-async def fill(connection: Connection, channel: str, deliveries: int, due_seconds: int = 0, lane: int = 1) -> None:
+async def fill(
+    connection: Connection,
+    channel: str,
+    deliveries: int,
+    due_seconds: int = 0,
+    lane: int = 1,
+    *,
+    traceparent: str | None = None,
+) -> None:
     """Insert so many deliveries of one channel in one statement, due after so many seconds."""
     await connection.execute(
         """
         INSERT INTO dispatcher.deliveries
-            (idempotency_key, channel, lane, recipient, template, variables, scheduled_for)
+            (idempotency_key, channel, lane, recipient, template, variables, scheduled_for, traceparent)
         SELECT format('%s-%s-%s-%s', $1::text, $5::int, $3::int, md5(i::text)), $1, $5, '+49151' || 10000000 + i,
                $2::jsonb, jsonb_build_object('name', 'Ann', 'order', 'A-' || i, 'day', $6::text),
-               now() + make_interval(secs => $3)
+               now() + make_interval(secs => $3), $7
           FROM generate_series(1, $4::int) AS i
         """,
         channel,
@@ -42,6 +50,7 @@ async def fill(connection: Connection, channel: str, deliveries: int, due_second
         deliveries,
         lane,
         DAY,
+        traceparent,
     )
 
 

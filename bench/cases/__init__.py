@@ -30,6 +30,7 @@ from bench.cases.protocol import cost as protocol_cost
 from bench.cases.protocol import email as protocol_cost_email
 from bench.cases.providers import push, sms
 from bench.cases.sequences import enrol, storm, waiting
+from bench.cases.tracing import cost as tracing
 from bench.measure import Measure
 from bench.server import Server
 
@@ -58,6 +59,7 @@ CASES = {
         ("shared_limit", shared_limit),
         ("quiet_hours", quiet_hours),
         ("caps", caps),
+        ("tracing", tracing),
         ("drain", drain),
         ("retries", retries),
         ("email", email),

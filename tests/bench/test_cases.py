@@ -31,6 +31,7 @@ NO_SINK = pytest.mark.skipif(not sink.available(), reason="smtp-sink is not inst
 SHORT = [
     pytest.param("throughput", 500, 1, ["", ".cpu_worker", ".cpu_postgres"], marks=NO_PEER),
     pytest.param("backlog", 500, 3, [""]),
+    pytest.param("tracing", 500, 1, [".on", ".carried"]),
     pytest.param("soak", 1_000, 1, ["", ".rss"]),
     pytest.param(
         "sizing",
