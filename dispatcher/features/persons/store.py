@@ -54,6 +54,8 @@ def _delivery(row: Any) -> dict[str, Any]:  # noqa: ANN401 - asyncpg's record
 
 def _reason(row: Any) -> str:  # noqa: ANN401 - as above
     """Why a delivery was sent."""
+    if row["retry_of"] is not None:
+        return f"an operator wrote it in place of delivery {row['retry_of']}"
     if row["run_id"] is None:
         return f"an application wrote it with the key {row['idempotency_key']}"
     if row["campaign"] is not None:

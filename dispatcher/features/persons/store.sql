@@ -2,7 +2,7 @@
 -- The newest $6 deliveries of a workspace to addresses that look like these, before a moment and, within it, a number. Which
 -- of them are meant, the form of the address decides.
 SELECT d.id, d.created_at AS at, d.id * 2 AS place, d.idempotency_key, d.channel, d.recipient, d.template_name, d.topic, d.lane,
-       l.life, l.status, l.attempt, l.run_at, l.finished_at, l.error, d.run_id, d.node, r.workflow, r.triggered_by,
+       l.life, l.status, l.attempt, l.run_at, l.finished_at, l.error, d.run_id, d.retry_of, d.node, r.workflow, r.triggered_by,
        k.campaign, k.created_by AS deployed_by,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('attempt', a.attempt, 'outcome', a.outcome, 'ended_at', a.ended_at,
                                                      'reason', a.reason) ORDER BY a.attempt), '[]')

@@ -75,6 +75,15 @@ async def test_a_timeline_has_every_message_and_what_was_said_in_the_order_of_ti
     assert await entries(database, 500) == found
 
 
+async def test_a_timeline_says_what_a_repaired_delivery_stands_for(scene: Scene) -> None:
+    number = await write(scene.database, "lacking")
+    await deliveries.cancel(scene.database, number, "bob", "it had no name")
+    await deliveries.repair(scene.database, number, b'{"name": "Ann"}', "bob", "it had no name")
+    new, origin = await entries(scene.database)
+    assert (new["retry_of"], new["reason"]) == (number, f"an operator wrote it in place of delivery {number}")
+    assert (origin["id"], origin["retry_of"]) == (number, None)
+
+
 async def test_an_export_has_everything_of_one_person_and_nothing_of_another(scene: Scene) -> None:
     database = scene.database
     await put(database, "alf", addresses=[{"address": "an.n@example.org"}])
