@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 
 import anyio
@@ -15,27 +14,27 @@ from channels.contract import Accepted, Envelope, NotCalled, Report, Throttled, 
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced, PausesChanged
 from dispatcher.db.database import PASSING_OR_CANCELLED
+from dispatcher.engine.providers.batches import claimed_behind, newest, unstopped
 from dispatcher.engine.providers.choice import choose, next_is_ready
+from dispatcher.engine.providers.groups import Group, providers, together
 from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules import retry
 from dispatcher.engine.rules.lane_turns import Turns
-from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Parked, Skipped, Succeeded
+from dispatcher.engine.rules.life import Back, Lane, Lost, Outcome, Skipped, Succeeded
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.rules.staging import REASON, Staging
 from dispatcher.engine.slots import Slots
-from dispatcher.engine.staged import all_staged
 from dispatcher.engine.store import marks
 from dispatcher.engine.streams import Epoch, LaneState, Rendered, unless
 
 log = structlog.get_logger(__name__)
 
-# A window that ought to be open by our clock and is not yet by the database's.
-WINDOW_WAIT_SECONDS_MIN = 1.0
 # After a mark whose outcome is unknown, Postgres gets this long before the next mark.
 TROUBLE_WAIT_SECONDS = 0.5
 # Nothing was marked and the connection to the provider is missing: its deliveries come back after this.
 UNREADY_WAIT_SECONDS = 5.0
 TOKEN_WAIT_SECONDS = 0.001
+STOPPED = "draining, paused or reloaded"
 # Concurrent marks of one lane: the next is asked for while Postgres writes the last. A small mark waits for it instead,
 # and takes along what comes until then.
 MARKS_AT_ONCE = 4
@@ -130,7 +129,10 @@ class Sender:
         batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen, self._epoch.pauses().campaign_limits)
         for one, wait in late:
             self._settle(state, one, Back(wait, "rate limit"))
-        batch = self._under_these_terms(state, batch)
+        batch, early = claimed_behind(batch, state.promised_after)
+        self._uncalled(state, early, Back(0.0, "claimed under other terms"))
+        batch, older = newest(batch)
+        self._settle_all(state, older, Lost())
         terms = self.terms
         if terms.several:
             # A provider that is slow to connect keeps no later mark waiting.
@@ -143,7 +145,7 @@ class Sender:
             if batch and (back := await self._unready(batch, terms)) is not None:
                 self._uncalled(state, batch, back)
             elif batch:
-                await self._mark(state, self._not_parked(state, batch), terms, calls)
+                await self._mark(state, [Group(terms, self._not_parked(state, batch))], calls)
         finally:
             terms.calls -= 1
             self._mark_ended(state)
@@ -153,27 +155,34 @@ class Sender:
         self._marked[state.lane].set()
 
     async def _share_out(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
-        """Choose the providers of deliveries, and mark them for each; a provider that hangs delays no other."""
+        """Choose the providers of deliveries, and mark them; a provider that hangs delays no other."""
         now = self._clock.monotonic()
         chosen = choose(terms, batch, now, self._epoch.shares.current(now), self.is_paused)
         for one, wait in chosen.late:
             self._uncalled(state, [one], Back(wait, "its provider is busy, paused or broken"))
+        ready: list[Group] = []
         async with anyio.create_task_group() as begun:
             for provider, some in chosen.groups:
                 provider.calls += 1
-                begun.start_soon(self._begin_at, state, some, terms, provider, calls)
+                begun.start_soon(self._begin_at, state, some, terms, provider, ready, calls)
 
     async def _begin_at(
-        self, state: LaneState, batch: Sequence[Rendered], terms: Terms, provider: ProviderTerms, calls: TaskGroup
+        self,
+        state: LaneState,
+        batch: Sequence[Rendered],
+        terms: Terms,
+        provider: ProviderTerms,
+        ready: list[Group],
+        calls: TaskGroup,
     ) -> None:
         """Mark deliveries for one of several providers, or, where it is not ready, share them out to the others."""
         try:
             if (back := await self._unready(batch, provider)) is None:
-                self._marking[state.lane] += 1
-                try:
-                    await self._mark(state, self._not_parked(state, batch), provider, calls)
-                finally:
-                    self._mark_ended(state)
+                ready.append(Group(provider, batch))
+                # Those that have a connection already are marked together: a mark for each would cost a third more.
+                await asyncio.sleep(0)
+                if ready:
+                    await self._mark_ready(state, ready, calls)
                 return
         finally:
             provider.calls -= 1
@@ -184,22 +193,40 @@ class Sender:
         provider.unready(self._clock.monotonic(), back.why)
         await self._share_out(state, batch, terms, calls)
 
+    async def _mark_ready(self, state: LaneState, ready: list[Group], calls: TaskGroup) -> None:
+        """Mark the deliveries of all providers that are ready by now; the first of them to ask does it for all."""
+        groups = [Group(group.terms, self._still(state, group)) for group in ready]
+        ready.clear()
+        for group in groups:
+            group.terms.calls += 1
+        self._marking[state.lane] += 1
+        try:
+            await self._mark(state, groups, calls)
+        finally:
+            self._mark_ended(state)
+            for group in groups:
+                group.terms.calls -= 1
+
+    def _still(self, state: LaneState, group: Group) -> Sequence[Rendered]:
+        """Return the deliveries of a group that may go; none where its provider was paused or exchanged."""
+        if self._goes_on(group.terms):
+            return self._not_parked(state, group.batch)
+        self._uncalled(state, group.batch, Back(0.0, STOPPED), group.terms)
+        return ()
+
     def is_paused(self, provider: ProviderTerms) -> bool:
         """Return whether one of several providers is paused."""
         return self._epoch.pauses().stops(self.name, provider.pausable)
 
-    async def _mark(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
-        batch, staging = self._newest(state, batch), self.staging
-        outgoing: dict[int, Rendered] = {}
+    async def _mark(self, state: LaneState, groups: Sequence[Group], calls: TaskGroup) -> None:
+        staging = self.staging
         if staging is not None:
-            # The last look at where a message goes.
-            outgoing = all_staged(batch, staging, terms.kind)
-            barred = [one for one in batch if one.item.id not in outgoing]
-            self._uncalled(state, barred, Skipped(REASON), terms)
-            batch = [one for one in batch if one.item.id in outgoing]
-        if not batch:
+            groups = [self._staged(state, group, staging) for group in groups]
+        groups = [group for group in groups if group.batch]
+        if not groups:
             return
         pauses, began = self._epoch.pauses(), self._clock.monotonic()
+        batch = together(groups)
         items = [one.item for one in batch]
         try:
             if fault_points.ARMED:
@@ -210,13 +237,14 @@ class Sender:
                     self._epoch.number,
                     items,
                     self._clock.boottime,
-                    terms.licence_seconds,
-                    terms.provider,
+                    groups[0].terms.licence_seconds,
+                    providers(groups),
                     lambda: self._may_go(pauses, staging),
                     limited=self._epoch.limited(items),
                 )
         except PausesChanged:
-            self._uncalled(state, batch, Back(0.0, "paused"), terms)
+            for group in groups:
+                self._uncalled(state, group.batch, Back(0.0, "paused"), group.terms)
             return
         except Fenced:
             self._epoch.fenced.set()
@@ -233,21 +261,23 @@ class Sender:
             return
         if fault_points.ARMED:
             fault_points.passing("mark.written")
-        self._metrics.mark_size.observe(len(batch))
-        marked: dict[int, Rendered] = {}
-        envelopes: list[Envelope] = []
-        for one in batch:
-            attempt = attempts.get(one.item.id)
-            if attempt is None:
-                # Not ours any more, or over a limit of its recipient.
-                self._uncalled(state, [one], Lost(), terms)
-                continue
-            marked[one.item.id] = outgoing.get(one.item.id, one)
-            envelopes.append(marked[one.item.id].envelope(licence, attempt))
-        if envelopes:
-            terms.calls += 1
-            report = self._traced(partial(self._report, state, marked, terms), terms, envelopes, began)
-            calls.start_soon(self._call, terms, report, envelopes, marked)
+        self._metrics.mark_size.observe(len(items))
+        for group in groups:
+            envelopes, marked, left = group.marked(licence, attempts)
+            if left:
+                # Not ours any more, or over a limit of their recipients.
+                self._uncalled(state, left, Lost(), group.terms)
+            if envelopes:
+                group.terms.calls += 1
+                report = partial(self._report, state, marked, group.terms)
+                traced = self._traced(report, group.terms, envelopes, began)
+                calls.start_soon(self._call, group.terms, traced, envelopes, marked)
+
+    def _staged(self, state: LaneState, group: Group, staging: Staging) -> Group:
+        """Return what goes out in staging: the last look at where a message goes."""
+        staged, barred = group.staged(staging)
+        self._uncalled(state, barred, Skipped(REASON), group.terms)
+        return staged
 
     def _may_go(self, pauses: Pauses, staging: Staging | None) -> bool:
         """Return whether what was decided before the wait for a connection still holds."""
@@ -255,41 +285,15 @@ class Sender:
 
     def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return those that no pause of a tenant, workspace, template or run stops; park the others."""
-        pauses = self._epoch.pauses()
-        if not pauses.parks_some():
-            return chosen
-        running: list[Rendered] = []
-        for one in chosen:
-            if (pause := pauses.parks(one.item)) is not None:
-                self._uncalled(state, [one], Parked(pause))
-            elif (opens_at := pauses.opens_at(one.item)) is not None:
-                wait = (opens_at - datetime.now(UTC)).total_seconds()
-                self._uncalled(state, [one], Back(max(wait, WINDOW_WAIT_SECONDS_MIN), "outside the campaign's window"))
-            else:
-                running.append(one)
+        running, stopped = unstopped(chosen, self._epoch.pauses())
+        for one, outcome in stopped:
+            self._uncalled(state, [one], outcome)
         return running
 
-    def _under_these_terms(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
-        """Return those that were claimed under our resend terms. Recovery goes by the terms of the claim: a delivery
-        claimed before a reload changed them would be sent again by a key that its call never carried."""
-        late = [one for one in batch if one.item.token <= state.promised_after]
-        if not late:
-            return batch
-        self._uncalled(state, late, Back(0.0, "claimed under other terms"))
-        return [one for one in batch if one.item.token > state.promised_after]
-
-    def _newest(self, state: LaneState, batch: Sequence[Rendered]) -> Sequence[Rendered]:
-        """Return each delivery once. One that was moved while we had it may have come back by another claim: the mark
-        of the later claim would pass for the earlier one's too, and the delivery would be called twice."""
-        if len({one.item.id for one in batch}) == len(batch):
-            return batch
-        newest: dict[int, Rendered] = {}
-        for one in batch:
-            other = newest.get(one.item.id, one)
-            newest[one.item.id] = max(other, one, key=lambda each: each.item.token)
-            if other is not one:
-                self._settle(state, min(other, one, key=lambda each: each.item.token), Lost())
-        return list(newest.values())
+    def _goes_on(self, terms: Terms) -> bool:
+        """Return whether deliveries may be marked on these terms, and a reload has not replaced the channel meanwhile:
+        others would not call the old provider any more."""
+        return self._may_mark(terms) and any(terms is part for part in self.terms.parts)
 
     async def _unready(self, batch: Sequence[Rendered], terms: Terms) -> Back | None:
         """Return None where a connection is ready; without it nothing is marked."""
@@ -297,10 +301,7 @@ class Sender:
             async with asyncio.timeout(terms.settings.call_seconds_max):
                 await terms.channel.prepare(len(batch))
             self._epoch.note_ready(self.name, ready=True)
-            # A reload meanwhile may have replaced the channel: others would not call the old provider any more.
-            if self._may_mark(terms) and any(terms is part for part in self.terms.parts):
-                return None
-            return Back(0.0, "draining, paused or reloaded")
+            return None if self._goes_on(terms) else Back(0.0, STOPPED)
         except (Unready, OSError) as trouble:  # a time-out is an OSError
             self._epoch.note_ready(self.name, ready=False)
             why = {"reason": str(trouble)} if isinstance(trouble, Unready) else {"error": type(trouble).__name__}

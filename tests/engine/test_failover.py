@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from channels.contract import Envelope, NotCalled, Refused, RetryAfter, Throttled, Unknown, Unready, Verdict
 from dispatcher.config.settings import Channel, ChannelProvider, Retry
 from dispatcher.engine.store import instances
+from dispatcher.engine.store import pauses as store_pauses
 from tests.engine.stage import CONFIG, Script, Stage, accepted
 from tests.engine.troubled import Troubled
 from tests.support import pauses
@@ -303,6 +304,39 @@ async def test_weights_share_deliveries_out_by_their_ids(troubled: Troubled) -> 
     assert len(main) + len(backup) == 200, "each goes where it was on each attempt"
     assert 40 <= len(backup) <= 60
     await stage.sound()
+
+
+async def test_one_mark_is_for_all_providers_that_are_connected(troubled: Troubled) -> None:
+    stage = _several(troubled, main={"weight": 1.0}, backup={"weight": 1.0})
+    async with stage.playing():
+        ids = await stage.write(40)
+        await stage.until_all(ids, "sent")
+        await stage.until_empty()
+        marks = stage.metrics.registry.get_sample_value("dispatcher_mark_deliveries_count")
+    main, backup = (script.ids() for script in stage.scripts.values())
+    assert sorted([*main, *backup]) == ids
+    assert min(len(main), len(backup)) >= 15
+    assert marks == 1
+    await stage.sound()
+
+
+async def test_a_provider_that_is_paused_while_another_connects_is_not_called(troubled: Troubled) -> None:
+    stage = _several(troubled, main={"weight": 1.0}, backup={"weight": 1.0})
+    await pauses.pause(stage.database, "provider", "main", "ann", "dear")
+    paused = await store_pauses.current(stage.database)
+    connect = stage.scripts["backup"].prepare
+
+    async def pausing(count: int) -> None:
+        # The first provider has its connection already, and waits for this one.
+        stage.controls.pauses = paused
+        await connect(count)
+
+    stage.scripts["backup"].prepare = pausing  # type: ignore[method-assign]  # the test's own channel
+    async with stage.playing():
+        ids = await stage.write(40)
+        await stage.until_all(ids, "sent")
+    assert stage.scripts["main"].given == []
+    assert sorted(stage.scripts["backup"].ids()) == ids
 
 
 async def test_a_provider_that_hangs_while_it_connects_delays_no_other(troubled: Troubled) -> None:

@@ -7,10 +7,11 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 
+from dispatcher.base.clock import boottime
 from dispatcher.base.errors import Fenced, PausesChanged
 from dispatcher.config.settings import Database as Settings
 from dispatcher.db.database import Database
-from dispatcher.engine.rules.life import Back
+from dispatcher.engine.rules.life import Back, Claimed
 from dispatcher.engine.store import instances, marks
 from tests.support.scene import Connection, Scene
 from tests.support.waits import until_blocked
@@ -174,3 +175,33 @@ async def test_a_licence_counts_from_before_the_mark(scene: Scene) -> None:
     times = iter([100.0, 150.0, 159.9, 160.0])
     licence, _ = await marks.mark(scene.database, scene.epoch, items, lambda: next(times), 60.0, "capture")
     assert [licence.expired() for _ in range(3)] == [False, False, True]
+
+
+async def test_one_mark_is_for_the_provider_of_each(scene: Scene) -> None:
+    items = await _claimed(scene, 4)
+    wanted = {item.id: ("one", "other")[number % 2] for number, item in enumerate(items)}
+    given = scene.database, scene.epoch, items[::-1], boottime, scene.licence_seconds
+    _, attempts = await marks.mark(*given, wanted)
+    assert attempts == {item.id: 1 for item in items}
+    assert {item.id: (await scene.row(item.id))["provider"] for item in items} == wanted
+
+
+async def test_an_unknown_attempt_is_marked_for_its_own_provider_only_among_others(scene: Scene) -> None:
+    items = await _claimed(scene, 3)
+    ours, theirs, fresh = items
+    for item, provider in ((ours, "one"), (theirs, "one")):
+        await scene.database.fetch(
+            "UPDATE dispatcher.delivery_state SET resend_until = 'infinity', provider = $2 WHERE id = $1",
+            item.id,
+            provider,
+        )
+    wanted = {ours.id: "one", theirs.id: "other", fresh.id: "other"}
+    _, attempts = await marks.mark(scene.database, scene.epoch, items, boottime, scene.licence_seconds, wanted)
+    assert attempts == {ours.id: 1, fresh.id: 1}
+    assert await scene.lives([item.id for item in items]) == ["sending", "held", "sending"]
+    assert "may have gone out by one" in (await scene.row(theirs.id))["error"]
+
+
+async def _claimed(scene: Scene, count: int) -> list[Claimed]:
+    await scene.write(count)
+    return sorted(await scene.claim(), key=lambda item: item.id)

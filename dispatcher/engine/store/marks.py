@@ -1,6 +1,6 @@
 """The mark: the durable note that a provider is about to be called, and the licence that it gives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -29,12 +29,12 @@ async def mark(
     batch: Sequence[Claimed],
     clock: Callable[[], float],
     licence_seconds: float,
-    provider: str,
+    provider: str | Mapping[int, str],
     same_pauses: Callable[[], bool] = lambda: True,
     *,
     limited: LimitedMark | None = None,
 ) -> tuple[Licence, dict[int, int]]:
-    """Mark what is still ours for a provider, and say which attempt each is.
+    """Mark what is still ours for a provider, or for that of each by its id, and say which attempt each is.
 
     Run once: an error means that the outcome is unknown. A saturated pool makes a mark wait for its connection. Raises
     PausesChanged, and marks nothing, where the pauses are not the same after that.
@@ -42,7 +42,7 @@ async def mark(
     batch = sorted(batch, key=lambda item: item.id)  # the lock order
     # The end of the licence counts from before the mark, since a fence may come as soon as the mark is committed.
     deadline = clock() + licence_seconds
-    asked = epoch, [item.id for item in batch], [item.token for item in batch], provider
+    asked = epoch, [item.id for item in batch], [item.token for item in batch], _providers(provider, batch)
     statement, more = (_MARK, ()) if limited is None else (limited.statement, limited.arguments)
     rows = await database.fetch_while(same_pauses, statement, *asked, *more)
     if rows is None:
@@ -56,9 +56,15 @@ async def mark(
     return _mint(deadline, clock), attempts
 
 
-async def _settle(database: Database, left: Sequence[Claimed], provider: str) -> None:
+async def _settle(database: Database, left: Sequence[Claimed], provider: str | Mapping[int, str]) -> None:
     """The items that the mark left out: claimed by another instance, or ended here (expired, or held for their key)."""
-    await database.fetch(_SQL["settle_unmarked"], [item.id for item in left], [item.token for item in left], provider)
+    asked = [item.id for item in left], [item.token for item in left], _providers(provider, left)
+    await database.fetch(_SQL["settle_unmarked"], *asked)
+
+
+def _providers(provider: str | Mapping[int, str], batch: Sequence[Claimed]) -> list[str]:
+    """The provider of each, or one for all of them."""
+    return [provider] if isinstance(provider, str) else [provider[item.id] for item in batch]
 
 
 def _mint(deadline: float, clock: Callable[[], float]) -> Licence:

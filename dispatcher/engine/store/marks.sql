@@ -6,23 +6,24 @@
 -- compared with an array of one, which can be looked up in the index and cannot be merged: with `s.id = asked.id` a
 -- session that plans while statistics say that the table is empty keeps a plan that reads the whole index, and with
 -- 100,000 rows marks for seconds.
--- It is for the provider $4. An unknown attempt is repeated at its own provider only: no other knows its key.
+-- $4 names the provider of each, or the one of all. An unknown attempt is repeated at its own provider only: no other
+-- knows its key.
 WITH me AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'on', true) FROM dispatcher.instances WHERE epoch = $1 FOR KEY SHARE
 )
 UPDATE dispatcher.delivery_state s
    SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp()),
-       provider = $4, passed = false
-  FROM me, (SELECT id, token, false AS marked, 'queued' AS status
-              FROM unnest($2::bigint[], $3::bigint[]) AS r (id, token) OFFSET 0) AS asked
+       provider = asked.provider, passed = false
+  FROM me, (SELECT id, token, coalesce(provider, ($4::text[])[1]) AS provider, false AS marked, 'queued' AS status
+              FROM unnest($2::bigint[], $3::bigint[], $4::text[]) AS r (id, token, provider) OFFSET 0) AS asked
  WHERE s.id = ANY (ARRAY[asked.id]) AND s.token = asked.token AND s.marked = asked.marked AND s.status = asked.status
    AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
-   AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp() AND s.provider = $4)
+   AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp() AND s.provider = asked.provider)
 RETURNING s.id, s.attempt;
 
 -- name: settle_unmarked
--- What the mark for provider $3 left out and is still ours: expired (held where an attempt is unknown, as any such end),
--- or its provider has forgotten the key of an unknown attempt, or that attempt was another provider's.
+-- What the mark for the providers $3 (as $4 there) left out and is still ours: expired (held where an attempt is unknown, as
+-- any such end), or its provider has forgotten the key of an unknown attempt, or that attempt was another provider's.
 UPDATE dispatcher.delivery_state s
    SET status = CASE WHEN s.expires_at <= statement_timestamp() THEN 'skipped' ELSE 'queued' END,
        finished_at = CASE WHEN s.expires_at <= statement_timestamp() THEN statement_timestamp() END,
@@ -35,10 +36,10 @@ UPDATE dispatcher.delivery_state s
                     THEN 'unknown: the provider knew the key of an unknown attempt no longer'
                     ELSE 'unknown: an attempt may have gone out by ' || coalesce(s.provider, 'a provider')
                          || ', which the channel no longer has' END
-  FROM unnest($1::bigint[], $2::bigint[]) AS asked (id, token)
+  FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS asked (id, token, provider)
  WHERE s.id = ANY (ARRAY[asked.id]) AND s.token = asked.token AND NOT s.marked AND s.status = 'queued'
    AND (s.expires_at <= statement_timestamp() OR s.resend_until <= statement_timestamp()
-        OR s.resend_until IS NOT NULL AND s.provider IS DISTINCT FROM $3);
+        OR s.resend_until IS NOT NULL AND s.provider IS DISTINCT FROM coalesce(asked.provider, ($3::text[])[1]));
 
 -- name: alive
 -- Whether an epoch still stands.

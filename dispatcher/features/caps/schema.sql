@@ -228,7 +228,7 @@ END $$;
 -- counts for. All are marked first; those that then find no place are skipped, as if they had not been marked. It is one
 -- transaction: no place is taken without a mark.
 CREATE FUNCTION dispatcher.mark_capped(
-    p_epoch bigint, p_ids bigint[], p_tokens bigint[], p_provider text, p_deliveries bigint[], p_caps bigint[],
+    p_epoch bigint, p_ids bigint[], p_tokens bigint[], p_providers text[], p_deliveries bigint[], p_caps bigint[],
     p_kinds text[], p_addresses text[]
 ) RETURNS TABLE (id bigint, attempt smallint)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -248,12 +248,12 @@ BEGIN
     ), marked AS (
         UPDATE dispatcher.delivery_state s
            SET marked = true, attempt = s.attempt + 1, key_used_at = coalesce(s.key_used_at, statement_timestamp()),
-               provider = p_provider, passed = false
-          FROM me, (SELECT id, token, false AS marked, 'queued' AS status
-                      FROM unnest(p_ids, p_tokens) AS r (id, token) OFFSET 0) AS asked
+               provider = asked.provider, passed = false
+          FROM me, (SELECT id, token, coalesce(provider, p_providers[1]) AS provider, false AS marked, 'queued' AS status
+                      FROM unnest(p_ids, p_tokens, p_providers) AS r (id, token, provider) OFFSET 0) AS asked
          WHERE s.id = asked.id AND s.token = asked.token AND s.marked = asked.marked AND s.status = asked.status
            AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
-           AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp() AND s.provider = p_provider)
+           AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp() AND s.provider = asked.provider)
         RETURNING s.id, s.attempt
     )
     SELECT array_agg(m.id) AS ids, array_agg(m.attempt) AS attempts INTO marked FROM marked m;

@@ -89,7 +89,7 @@ async def test_a_mark_waits_for_one_that_is_not_committed(
     assert limited is not None
     transaction = connection.transaction()
     await transaction.start()
-    asked = ours.scene.epoch, [first], [items[0].token], "capture", *limited.arguments
+    asked = ours.scene.epoch, [first], [items[0].token], ["capture"], *limited.arguments
     assert [row["id"] for row in await connection.fetch(limited.statement, *asked)] == [first]
     waits = asyncio.create_task(ours.mark(items[1:]))
     await until_blocked(other)
@@ -109,7 +109,7 @@ async def test_a_mark_that_is_rolled_back_leaves_its_place(
     assert limited is not None
     transaction = connection.transaction()
     await transaction.start()
-    asked = ours.scene.epoch, [items[0].id], [items[0].token], "capture", *limited.arguments
+    asked = ours.scene.epoch, [items[0].id], [items[0].token], ["capture"], *limited.arguments
     await connection.fetch(limited.statement, *asked)
     waits = asyncio.create_task(ours.mark(items[1:]))
     await until_blocked(other)
