@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
@@ -77,7 +77,7 @@ def _without_marks() -> None:
         batch: Sequence[Claimed],
         clock: Callable[[], float],
         licence_seconds: float,
-        provider: str,
+        provider: str | Mapping[int, str],
         same_pauses: Callable[[], bool] = lambda: True,
         *,
         limited: marks.LimitedMark | None = None,
