@@ -147,9 +147,11 @@ class Claimer:
         urgent = 0
         try:
             with suppress(Fenced, *PASSING):  # the next round meets it again; the claim under way is not lost for it
-                while not self._stopped and not claiming.done():
-                    urgent += await self._claim_urgent()
+                while not self._stopped:
                     await asyncio.wait((claiming,), timeout=LOOK_SECONDS)
+                    if claiming.done():
+                        break
+                    urgent += await self._claim_urgent()
             return urgent + await claiming
         finally:
             claiming.cancel()
