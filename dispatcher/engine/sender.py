@@ -298,7 +298,7 @@ class Sender:
     async def _unready(self, batch: Sequence[Rendered], terms: Terms) -> Back | None:
         """Return None where a connection is ready; without it nothing is marked."""
         try:
-            async with asyncio.timeout(terms.settings.call_seconds_max):
+            async with asyncio.timeout(terms.connect_seconds_max):
                 await terms.channel.prepare(len(batch))
             self._epoch.note_ready(self.name, ready=True)
             return None if self._goes_on(terms) else Back(0.0, STOPPED)

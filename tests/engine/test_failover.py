@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from channels.contract import Envelope, NotCalled, Refused, RetryAfter, Throttled, Unknown, Unready, Verdict
 from dispatcher.config.settings import Channel, ChannelProvider, Retry
+from dispatcher.engine.providers import terms as provider_terms
 from dispatcher.engine.store import instances
 from dispatcher.engine.store import pauses as store_pauses
 from tests.engine.stage import CONFIG, Script, Stage, accepted
@@ -353,6 +354,19 @@ async def test_a_provider_that_hangs_while_it_connects_delays_no_other(troubled:
         assert stage.scripts["main"].given == []
         stage.scripts["main"].ready.set()
         await stage.until_all(ids, "sent")
+    await stage.sound()
+
+
+async def test_the_others_get_the_part_of_a_provider_that_does_not_connect_in_time(
+    troubled: Troubled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_terms, "CONNECT_SECONDS_MAX", 0.1)
+    stage = _several(troubled, main={"weight": 1.0}, backup={"weight": 1.0})
+    stage.scripts["main"].ready.clear()
+    async with stage.playing():
+        ids = await stage.write(40)
+        await stage.until_all(ids, "sent")
+    assert sorted(stage.scripts["backup"].ids()) == ids
     await stage.sound()
 
 

@@ -12,6 +12,9 @@ from dispatcher.config.settings import Retry
 from dispatcher.engine.rules.life import Resend
 from dispatcher.engine.rules.rates import Rates
 
+# One of several providers has this long to connect: then the others get its deliveries.
+CONNECT_SECONDS_MAX = 5.0
+
 
 class Terms(Struct, eq=False):
     """The settings of one provider's calls. `calls` counts the calls under way on them.
@@ -65,6 +68,11 @@ class Terms(Struct, eq=False):
         return Resend("at_least_once" if self.settings.at_least_once else None, None, keyed)
 
     @property
+    def connect_seconds_max(self) -> float:
+        """How long it may take until a connection is ready."""
+        return self.settings.call_seconds_max
+
+    @property
     def call_may_last_seconds(self) -> float:
         """From the mark on: a call begins within its licence and ends within its time-out."""
         return self.licence_seconds + self.settings.call_seconds_max
@@ -100,6 +108,10 @@ class ProviderTerms(Terms, eq=False, kw_only=True):
     @property
     def pausable(self) -> Sequence[Sequence[str]]:
         return ((self.name, self.kind),)
+
+    @property
+    def connect_seconds_max(self) -> float:
+        return min(CONNECT_SECONDS_MAX, self.settings.call_seconds_max)
 
     def unready(self, now: float, why: str) -> None:
         """It cannot be reached or refuses us: the others get its deliveries for a while."""
