@@ -193,7 +193,7 @@ class App:
     async def _work(self) -> None:
         """Run the parts; when the pipeline has drained, the others stop."""
         heartbeat = self.config.instance.heartbeat_seconds
-        controls = PauseReader(self.database, CapReader(self.database))
+        controls = PauseReader(self.database, CapReader(self.database, self.metrics))
         # Pauses and caps are known before the first claim.
         await self.database.persist("controls", controls.run_once)
         wakeup = Wakeup(self.direct_url, self.config.database.connect_seconds_max, controls.changed)

@@ -126,6 +126,7 @@ class Metrics:
         )
         self.events = counter("webhook_events", "Events that were written as deliveries for endpoints", "event")
         self.barred = counter("barred", "Claimed deliveries that were suppressed or unsubscribed from", "channel")
+        self.capped = counter("capped", "Deliveries that were skipped by a frequency cap", "channel")
         self.receipts = counter(
             "receipts", "Receipts by what became of them, or of who posted them", "provider", "became"
         )

@@ -17,10 +17,12 @@ _MARK = _SQL["mark"]
 
 class LimitedMark(Struct, frozen=True):
     """The mark of a batch in which some may be over a limit: another statement, whose arguments follow those of
-    the mark. It marks as that does, and ends in the same transaction what is over its limit."""
+    the mark. It marks as that does, and ends in the same transaction what is over its limit: those have attempt 0,
+    and `count` is told how many they are."""
 
     statement: str
     arguments: Sequence[object]
+    count: Callable[[int], None]
 
 
 async def mark(
@@ -53,6 +55,10 @@ async def mark(
         await database.persist("settle unmarked", lambda: _settle(database, left, provider))
     if not attempts and not await database.value(_ALIVE, epoch):
         raise Fenced
+    if limited is not None:
+        marked = {one: attempt for one, attempt in attempts.items() if attempt}
+        limited.count(len(attempts) - len(marked))
+        attempts = marked
     return _mint(deadline, clock), attempts
 
 

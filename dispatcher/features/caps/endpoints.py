@@ -52,7 +52,7 @@ async def put_cap(call: Call) -> Done:
     """
     given: models.NewCap = call.given
     name = call.named("cap")
-    found = list(faults(given.period, given.channels, call.served.config().channels))
+    found = list(faults(given.messages, given.period, given.channels, call.served.config().channels))
     if found:
         raise faulty(found)
     seconds = duration(given.period) or 0.0

@@ -9,6 +9,7 @@ from dispatcher.features.caps.rules import CHANNELS_MAX, MESSAGES_MAX, TOPICS_MA
 from dispatcher.features.suppressions.models import Topic
 from dispatcher.http.models import BEGUN, Asked, ShortText
 
+_MESSAGES = "The most that one recipient gets."
 _CHANNELS = "The channels whose messages count, together."
 _TOPICS = "Only messages that carry one of these topics; none: all messages."
 _PERIOD = "How long a message counts, such as 7d, 24h or PT36H: 1m to 366d."
@@ -17,7 +18,8 @@ _PERIOD = "How long a message counts, such as 7d, 24h or PT36H: 1m to 366d."
 class NewCap(Asked, frozen=True):
     """A cap: so many messages to one recipient in any period of this length."""
 
-    messages: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="The most that one recipient gets.")]
+    # Its bounds are looked at beside the period's, so that both are named at once.
+    messages: Annotated[int, Meta(description=_MESSAGES, extra_json_schema={"minimum": 1, "maximum": MESSAGES_MAX})]
     period: Annotated[str, Meta(min_length=1, max_length=100, description=_PERIOD)]
     channels: Annotated[list[ShortText], Meta(min_length=1, max_length=CHANNELS_MAX, description=_CHANNELS)]
     topics: Annotated[list[Topic], Meta(max_length=TOPICS_MAX, description=_TOPICS)] = field(default_factory=list)

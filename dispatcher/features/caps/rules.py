@@ -78,8 +78,10 @@ def kinds_of(kind: str) -> tuple[str, ...]:
     return ("other", *sorted(_BY_CHANNEL)) if kind == "other" else (kind,)
 
 
-def faults(period: str, channels: Sequence[str], configured: Collection[str]) -> Iterator[Fault]:
+def faults(messages: int, period: str, channels: Sequence[str], configured: Collection[str]) -> Iterator[Fault]:
     """Yield the faults of a cap, with the channels that are configured."""
+    if not 1 <= messages <= MESSAGES_MAX:
+        yield Fault("$.messages", f"{messages} is out of bounds: expected 1 to {MESSAGES_MAX}")
     seconds = duration(period)
     if seconds is None:
         words = "has years or months, whose length varies: use days" if has_months(period) else "is not a duration"

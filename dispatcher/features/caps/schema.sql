@@ -225,8 +225,8 @@ BEGIN
 END $$;
 
 -- The mark (see engine/store/marks.sql) of a batch of which p_deliveries are capped, each named once for every cap that it
--- counts for. All are marked first; those that then find no place are skipped, as if they had not been marked. It is one
--- transaction: no place is taken without a mark.
+-- counts for. All are marked first; those that then find no place are skipped, as if they had not been marked, and answered
+-- with attempt 0. It is one transaction: no place is taken without a mark.
 CREATE FUNCTION dispatcher.mark_capped(
     p_epoch bigint, p_ids bigint[], p_tokens bigint[], p_providers text[], p_deliveries bigint[], p_caps bigint[],
     p_kinds text[], p_addresses text[]
@@ -336,7 +336,8 @@ BEGIN
             AS r (delivery, cap, person, messages, period, turn)
          WHERE r.turn > turn.now AND r.delivery <> ALL (refused);
     END LOOP;
-    RETURN QUERY SELECT m.id, m.attempt FROM unnest(marked.ids, marked.attempts) AS m (id, attempt) WHERE m.id <> ALL (refused);
+    RETURN QUERY SELECT m.id, CASE WHEN m.id = ANY (refused) THEN 0 ELSE m.attempt END::smallint
+                   FROM unnest(marked.ids, marked.attempts) AS m (id, attempt);
 END $$;
 
 -- Forget what was counted of a person in a workspace: for the contacts with these ids, and for the addresses.

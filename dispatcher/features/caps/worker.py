@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from dispatcher.base.metrics import Metrics
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed
 from dispatcher.engine.store.marks import LimitedMark
@@ -16,8 +17,9 @@ _START = -(2**63), -(2**63)
 class CapReader:
     """Holds the caps of all workspaces, and says how a batch is marked under them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, metrics: Metrics) -> None:
         self._database = database
+        self._metrics = metrics
         self._caps: rules.Caps = {}
 
     async def run_once(self) -> None:
@@ -27,7 +29,9 @@ class CapReader:
     def limited(self, batch: Sequence[Claimed]) -> LimitedMark | None:
         """Return the mark of a batch in which some are capped; None where no cap is about any of them."""
         asked = rules.requests(self._caps, batch) if self._caps else None
-        return None if asked is None else LimitedMark(store.MARK, structs.astuple(asked))
+        if asked is None:
+            return None
+        return LimitedMark(store.MARK, structs.astuple(asked), self._metrics.capped.labels(batch[0].channel).inc)
 
 
 class Sweeper:

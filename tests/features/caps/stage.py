@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 from dispatcher.base.clock import boottime
+from dispatcher.base.metrics import Metrics
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.engine.rules.life import Claimed, Lane, Resend
@@ -24,7 +25,8 @@ class Capped:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.reader = CapReader(scene.database)
+        self.metrics = Metrics()
+        self.reader = CapReader(scene.database, self.metrics)
 
     @classmethod
     async def open(cls, database: Database) -> "Capped":

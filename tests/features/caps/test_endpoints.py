@@ -49,10 +49,10 @@ async def test_a_cap_is_saved_listed_shown_and_deleted(shop: Caller) -> None:
 
 
 async def test_every_fault_is_named(shop: Caller) -> None:
-    faults = put(shop, messages=0, channels=[], topics=["No Topic"]).faults
+    faults = put(shop, messages="3", channels=[], topics=["No Topic"]).faults
     assert set(faults) == {"$.messages", "$.channels", "$.topics[0]"}
-    faults = put(shop, period="1M", channels=["sms", "smss", "webhook", "http"]).faults
-    assert set(faults) == {"$.period", "$.channels[1]", "$.channels[2]", "$.channels[3]"}
+    faults = put(shop, messages=0, period="1M", channels=["sms", "smss", "webhook", "http"]).faults
+    assert set(faults) == {"$.messages", "$.period", "$.channels[1]", "$.channels[2]", "$.channels[3]"}
     assert faults["$.channels[1]"].startswith('unknown channel "smss"; did you mean "sms"?')
     assert set(put(shop, messages=101).faults) == {"$.messages"}
 

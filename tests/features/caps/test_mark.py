@@ -37,6 +37,7 @@ async def test_one_too_many_is_skipped_with_its_reason(here: Capped) -> None:
     assert await here.mark(await here.claim()) == []
     row = await here.scene.row(third)
     assert (row["status"], row["error"], row["attempt"]) == ("skipped", "capped (2 in 1 day)", 0)
+    assert here.metrics.registry.get_sample_value("dispatcher_capped_total", {"channel": "sms"}) == 1
 
 
 async def test_people_are_counted_apart(here: Capped) -> None:
