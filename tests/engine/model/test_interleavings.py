@@ -24,7 +24,7 @@ async def pair(url: str) -> AsyncIterator[Pair]:
 
 
 def _mark(scene: Scene, item: Claimed) -> Statement:
-    return Statement("marks", "mark", (scene.epoch, [item.id], [item.token], "capture"))
+    return Statement("marks", "mark", (scene.epoch, [item.id], [item.token], ["capture"]))
 
 
 def _fence(scene: Scene) -> Statement:
