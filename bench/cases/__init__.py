@@ -25,7 +25,7 @@ from bench.cases.campaigns import isolation as campaign_isolation
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
 from bench.cases.http import api, fuzz, metrics
-from bench.cases.policies import caps, quiet_hours
+from bench.cases.policies import caps, quiet_hours, together
 from bench.cases.protocol import cost as protocol_cost
 from bench.cases.protocol import email as protocol_cost_email
 from bench.cases.providers import push, sms
@@ -60,6 +60,7 @@ CASES = {
         ("quiet_hours", quiet_hours),
         ("caps", caps),
         ("tracing", tracing),
+        ("policies", together),
         ("drain", drain),
         ("retries", retries),
         ("email", email),

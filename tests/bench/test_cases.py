@@ -48,6 +48,7 @@ SHORT = [
     pytest.param("shared_limit", 2_000, 1, [".both", ".stopped", ".killed", ".joins", ".permits"]),
     pytest.param("notify", 40, 1, ["", ".batch", ".rules", ".batch_rules"]),
     pytest.param("caps", 500, 1, [".elsewhere", ".touched", ".known", ".replicas"]),
+    pytest.param("policies", 500, 1, [".untouched", ".looked_up", ".weights"]),
     pytest.param("drain", 5_000, 2, ["", ".p50"]),
     pytest.param(
         "retries",

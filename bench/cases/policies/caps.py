@@ -58,7 +58,7 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
     for _ in range(rounds):
         for place, found in drains.items():
             found.append(await _drain(server, deliveries, place))
-    costs = {place: median(map(_cost, found)) for place, found in drains.items()}
+    costs = {place: median(map(cost, found)) for place, found in drains.items()}
     measures = []
     for place, (what, limit) in WORDS.items():
         method = METHOD.format(deliveries=deliveries, rounds=rounds, what=what, limit=limit)
@@ -68,11 +68,13 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
     return [*measures, beside("caps.replicas", "messages", most, "cap", MESSAGES, method)]
 
 
-def _cost(one: Drain) -> float:
+def cost(one: Drain) -> float:
+    """Return what a delivery has cost, in microseconds."""
     return one.worker_microseconds + one.postgres_microseconds
 
 
-async def _cap(connection: Connection, workspace: str, channel: str) -> None:
+async def add_cap(connection: Connection, workspace: str, channel: str) -> None:
+    """Add a cap on a channel of a workspace."""
     await connection.execute(
         "SELECT dispatcher.put_cap('default', $1, $2, $3::int::smallint, '168 h', ARRAY[$2], '{}', 'bench')",
         workspace,
@@ -85,7 +87,7 @@ async def _drain(server: Server, deliveries: int, place: str) -> Drain:
     async with outbox.outbox(server) as (url, connection):
         await outbox.fill(connection, "sms", deliveries)
         for workspace, channel in PLACES[place]:
-            await _cap(connection, workspace, channel)
+            await add_cap(connection, workspace, channel)
         if place == "known":
             await connection.execute(_CONTACTS, deliveries)
             await connection.execute(_COUNTERS)
@@ -101,7 +103,7 @@ async def _race(server: Server, deliveries: int) -> int:
         url, connection = await stack.enter_async_context(outbox.outbox(server))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dispatcher-bench-")))
         provider = await stack.enter_async_context(Provider(folder / "ledger", []))
-        await _cap(connection, "default", "sms")
+        await add_cap(connection, "default", "sms")
         await connection.execute(
             """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
                SELECT format('%s:%s', 10000000 + i % $1, i), 'sms', '+49151' || 10000000 + i % $1, '{"body": "x"}'

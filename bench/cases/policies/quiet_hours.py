@@ -10,7 +10,7 @@ DELIVERIES = 100_000
 ROUNDS = 3
 
 # Five hours from now on, so that nothing is moved.
-_QUIET = """
+QUIET = """
     SELECT dispatcher.put_quiet_hours('default', $1, '', jsonb_build_array(jsonb_build_object(
         'from', to_char(now() AT TIME ZONE 'UTC' + interval '5 h', 'HH24:MI'),
         'to', to_char(now() AT TIME ZONE 'UTC' + interval '6 h', 'HH24:MI'))), '[]', 'bench')
@@ -51,7 +51,7 @@ async def _microseconds(server: Server, deliveries: int, workspace: str | None) 
     """Return what a delivery costs."""
     async with outbox.outbox(server) as (url, connection):
         if workspace is not None:
-            await connection.execute(_QUIET, workspace)
+            await connection.execute(QUIET, workspace)
         await outbox.fill(connection, "sms", deliveries)
         await outbox.settle(connection)
         async with dispatching(url, **SETTINGS) as process:
