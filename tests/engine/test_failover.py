@@ -15,6 +15,7 @@ from dispatcher.engine.store import pauses as store_pauses
 from tests.engine.stage import CONFIG, Script, Stage, accepted
 from tests.engine.troubled import Troubled
 from tests.support import pauses
+from tests.support.metering import sample_value
 from tests.support.waits import until
 
 MAIN, BACKUP = "main (capture)", "backup (capture)"
@@ -313,7 +314,7 @@ async def test_one_mark_is_for_all_providers_that_are_connected(troubled: Troubl
         ids = await stage.write(40)
         await stage.until_all(ids, "sent")
         await stage.until_empty()
-        marks = stage.metrics.registry.get_sample_value("dispatcher_mark_deliveries_count")
+        marks = sample_value(stage.metrics.registry, "dispatcher_mark_deliveries_count")
     main, backup = (script.ids() for script in stage.scripts.values())
     assert sorted([*main, *backup]) == ids
     assert min(len(main), len(backup)) >= 15

@@ -14,6 +14,7 @@ from dispatcher.features.caps.worker import Sweeper
 from dispatcher.features.persons import erasure
 from dispatcher.features.persons.rules import person_of
 from tests.features.caps.stage import HERE, Capped
+from tests.support.metering import sample_value
 from tests.support.scene import HOLD, RESEND
 
 ANN, BOB = "+491701", "+491702"
@@ -37,7 +38,7 @@ async def test_one_too_many_is_skipped_with_its_reason(here: Capped) -> None:
     assert await here.mark(await here.claim()) == []
     row = await here.scene.row(third)
     assert (row["status"], row["error"], row["attempt"]) == ("skipped", "capped (2 in 1 day)", 0)
-    assert here.metrics.registry.get_sample_value("dispatcher_capped_total", {"channel": "sms"}) == 1
+    assert sample_value(here.metrics.registry, "dispatcher_capped_total", channel="sms") == 1
 
 
 async def test_people_are_counted_apart(here: Capped) -> None:
