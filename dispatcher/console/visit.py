@@ -108,6 +108,10 @@ class Visit(Struct, frozen=True, kw_only=True):
         """Whether the key has a right."""
         return may(self.key.role, Right(right))
 
+    def reaches(self, section: str) -> bool:
+        """Whether a section of the navigation has pages that the key may see."""
+        return any(one.at == section for _, sections in self.groups for one in sections)
+
     async def ask(
         self,
         endpoint: Endpoint,
@@ -125,7 +129,7 @@ class Visit(Struct, frozen=True, kw_only=True):
         content = msgspec.json.encode(said) if endpoint.given is not None else b""
         return await self.asking(endpoint, self.key, path, asked, content)
 
-    def show(self, template: str, *, status: int = 200, **context: object) -> Answer:
+    def show(self, template: str, /, *, status: int = 200, **context: object) -> Answer:
         """Return a page drawn from a template."""
         drawn = environment().get_template(template).render(visit=self, status=status, **context)
         return Answer(drawn.encode(), status)

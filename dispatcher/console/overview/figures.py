@@ -203,6 +203,9 @@ def _needs(found: Overview, backlog: Sequence[LaneBacklog], replicas: Sequence[R
             words = f"{capped(one.deliveries)} due in the {one.lane} lane."
             yield Need("failed", f"{one.channel} is {duration(one.oldest_seconds)} late.", words, links)
     for pause in found.pauses:
+        # A run that somebody has paused is on its own page.
+        if pause.scope in ("run", "campaign_run"):
+            continue
         since = duration((found.at - pause.since).total_seconds())
         links = [("Pauses", "/pauses", False)] if may(role, Right.PAUSES) else []
         everywhere = " everywhere" if pause.tenant_id is None and pause.scope in ("channel", "template") else ""
@@ -213,7 +216,8 @@ def _needs(found: Overview, backlog: Sequence[LaneBacklog], replicas: Sequence[R
         words = ", ".join(
             plural(number, kind, "deliveries" if kind == "delivery" else "") for kind, number in kinds if number
         )
-        links = [("Look", "/dead-letters", False)] if may(role, Right.DEAD_LETTERS) else []
+        kind = "runs" if found.dead.runs else "deliveries" if found.dead.deliveries else "jobs"
+        links = [("Look", f"/dead/{kind}", False)] if may(role, Right.DEAD_LETTERS) else []
         yield Need("failed", f"{capped(dead)} dead {'letter' if dead == 1 else 'letters'}.", f"{words}.", links)
 
 

@@ -8,16 +8,16 @@ from msgspec import Raw
 
 from dispatcher.base.errors import Fault, Hints, InputError
 from dispatcher.base.loop_yielder import LoopYielder
-from dispatcher.features.deliveries import models, store
+from dispatcher.features.deliveries import models, search, store
 from dispatcher.features.deliveries.intake import intake
 from dispatcher.features.deliveries.openings import openings
 from dispatcher.features.deliveries.rules import STOPPED, delivery_sentence
 from dispatcher.features.deliveries.store import New, readable
 from dispatcher.features.deliveries.subjects import subjects
 from dispatcher.features.deliveries.writing import write
-from dispatcher.http.cursors import read_id
+from dispatcher.http.cursors import cursor, read_id
 from dispatcher.http.endpoints import Call, Done, Endpoint, Handle, endpoint
-from dispatcher.http.listing import by_id, page
+from dispatcher.http.listing import by_id, cut
 from dispatcher.http.models import ACTED, Acted, Why
 from dispatcher.http.problems import CONFLICT, NOT_FOUND, OVERLOADED, Problem, faulty, not_found
 from dispatcher.http.roles import Right
@@ -187,20 +187,25 @@ def _told(answer: models.Written | Fault) -> models.SentLine:
 async def list_deliveries(call: Call) -> Done:
     """List deliveries, the newest first."""
     asked: models.DeliveryQuery = call.query
-    rows = await store.listed(
-        call.database,
-        min(read_id(NOUN, asked.cursor), asked.before),
-        asked.limit + 1,
-        life=asked.life,
-        channel=asked.channel,
-        tenant_id=call.part.tenant_id,
-        workspace_id=call.part.workspace_id,
-        idempotency_key=asked.idempotency_key,
-    )
-    limits = call.served.config().limits
-    known = await subjects(call.database, limits, [row["id"] for row in rows[: asked.limit]])
-    shown = [readable(row) | {"subject": known.get(row["id"])} for row in rows]
-    return Done(models.Deliveries(*page(shown, asked.limit, models.Delivery, by_id(NOUN))))
+    below = min(read_id(NOUN, asked.cursor), asked.before)
+    if asked.is_search:
+        found, end = await search.found(call.database, call.part, asked, below)
+        more = None if end is None else cursor(NOUN, end)
+    else:
+        rows = await store.listed(
+            call.database,
+            below,
+            asked.limit + 1,
+            life=asked.life,
+            channel=asked.channel,
+            tenant_id=call.part.tenant_id,
+            workspace_id=call.part.workspace_id,
+            idempotency_key=asked.idempotency_key,
+        )
+        found, more = cut(rows, asked.limit, by_id(NOUN))
+    known = await subjects(call.database, call.served.config().limits, [row["id"] for row in found])
+    shown = [readable(row) | {"subject": known.get(row["id"])} for row in found]
+    return Done(models.Deliveries([msgspec.convert(row, models.Delivery) for row in shown], more))
 
 
 @endpoint("GET", _ONE, Right.DELIVERIES, answered=models.WHOLE_DELIVERY, problems=(NOT_FOUND,))

@@ -17,6 +17,12 @@ DeliveryLife = Literal[
 ]
 BATCH_MAX = 5_000
 LINES_MAX = 1_000
+# A search looks at no more with one request, so that it takes no longer where nothing matches.
+LOOKED_MAX = 10_000
+BRIEF = (
+    "Look at 10,000 deliveries at most, as for any filter from recipient to until: a page may be short, or empty, and \
+next_cursor goes on."
+)
 
 
 class NewDelivery(Asked, frozen=True, kw_only=True):
@@ -98,9 +104,23 @@ class DeliveryQuery(Asked, frozen=True):
     channel: Text | None = None
     life: DeliveryLife | None = None
     idempotency_key: Text | None = None
+    recipient: Annotated[Recipient | None, Meta(description="However its address is written.")] = None
+    template_name: Text | None = None
+    campaign: Text | None = None
+    run_id: Annotated[int, Meta(ge=1, le=ID_MAX)] | None = None
+    error: Annotated[Text | None, Meta(description="Words of its error.")] = None
+    since: Annotated[Moment | None, Meta(description="Written then or later.")] = None
+    until: Annotated[Moment | None, Meta(description="Written before.")] = None
     before: Before = ID_MAX
     cursor: Cursor | None = None
     limit: Limit = 50
+    brief: Annotated[bool, Meta(description=BRIEF)] = False
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it looks at so many deliveries at most."""
+        more = self.recipient, self.template_name, self.campaign, self.run_id, self.error, self.since, self.until
+        return self.idempotency_key is None and (self.brief or any(one is not None for one in more))
 
 
 class Delivery(Struct, frozen=True, kw_only=True):

@@ -148,5 +148,27 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
         coalesce(nullif(cancel_delivery.actor, ''), session_user), coalesce(cancel_delivery.reason, ''))
 $$;
 
+-- The first delivery that was written at a time or later, found by halving the ids, which are given out in about the order of
+-- time; past all where there is none.
+CREATE FUNCTION dispatcher.delivery_at(p_at timestamptz) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    low   bigint := 0;
+    high  bigint := (SELECT coalesce(max(d.id), 0) + 1 FROM dispatcher.deliveries d);
+    found record;
+BEGIN
+    WHILE high - low > 1 LOOP
+        SELECT d.id, d.created_at INTO found FROM dispatcher.deliveries d
+         WHERE d.id >= low + (high - low) / 2 ORDER BY d.id LIMIT 1;
+        IF found.id IS NULL OR found.created_at >= p_at THEN
+            high := low + (high - low) / 2;
+        ELSE
+            low := found.id;
+        END IF;
+    END LOOP;
+    RETURN high;
+END $$;
+
 REVOKE ALL ON FUNCTION dispatcher.parts_fault, dispatcher.delivery_faults, dispatcher.enqueue_delivery,
-    dispatcher.find_delivery, dispatcher.cancel_delivery FROM PUBLIC;
+    dispatcher.find_delivery, dispatcher.cancel_delivery, dispatcher.delivery_at FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dispatcher.delivery_at TO dispatcher_tenant;

@@ -1,0 +1,37 @@
+-- name: newest
+-- The ids of the newest deliveries below $1, $2 at most, of a tenant and workspace where given.
+SELECT id FROM dispatcher.deliveries
+ WHERE id < $1 AND ($3::text IS NULL OR tenant_id = $3) AND ($4::text IS NULL OR workspace_id = $4)
+ ORDER BY id DESC LIMIT $2;
+
+-- name: newest_to
+-- The same of those whose recipient looks like $5.
+SELECT id FROM dispatcher.sent_to($3, $4, ARRAY[$5::text]) AS sent (id) WHERE id < $1 ORDER BY id DESC LIMIT $2;
+
+-- name: newest_of_run
+-- The same of those of run $5.
+SELECT id FROM dispatcher.deliveries
+ WHERE run_id = $5 AND id < $1 AND ($3::text IS NULL OR tenant_id = $3) AND ($4::text IS NULL OR workspace_id = $4)
+ ORDER BY id DESC LIMIT $2;
+
+-- name: matching
+-- Of the deliveries $1 those that match, the newest first, $2 at most: by life, channel, template, campaign, words of the
+-- error, and time.
+SELECT few.*,
+       CASE WHEN few.job_id IS NOT NULL AND few.contact_id IS NOT NULL
+            THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = few.run_id) END AS campaign,
+       CASE WHEN few.status = 'queued' THEN dispatcher.waits_for(few.id) END AS waits
+  FROM (SELECT l.* FROM dispatcher.visible_delivery_life l JOIN dispatcher.deliveries d USING (id)
+         WHERE l.id = ANY ($1::bigint[]) AND ($3::text IS NULL OR l.life = $3 OR l.status = $3)
+           AND ($4::text IS NULL OR l.channel = $4) AND ($5::text IS NULL OR d.template_name = $5)
+           AND ($6::text IS NULL OR d.job_id IS NOT NULL
+                AND d.run_id IN (SELECT k.id FROM dispatcher.campaign_runs k WHERE k.campaign = $6))
+           AND ($7::text IS NULL OR position(lower($7) IN lower(l.error)) > 0)
+           AND ($8::timestamptz IS NULL OR d.created_at >= $8) AND ($9::timestamptz IS NULL OR d.created_at < $9)
+         ORDER BY l.id DESC LIMIT $2) AS few
+ ORDER BY few.id DESC;
+
+-- name: at
+-- The first delivery that was written at $1 or later, found by halving; past all where there is none. Ids are given out in about
+-- the order of time.
+SELECT dispatcher.delivery_at($1);
