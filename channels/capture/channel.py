@@ -9,9 +9,11 @@ import asyncpg
 import msgspec
 
 from channels.contract import Accepted, BaseChannel, Envelope, Refused, Report, RetryAfter, Unknown, Verdict, unexpired
+from channels.shared.mail import addresses
 from channels.shared.mail.composer import Composer
 from channels.shared.mail.errors import MailFault
 from channels.shared.mail.settings import AddressText, MailSettings
+from channels.shared.phone import NUMBER_WORDS, number_of
 
 _INSERT = resources.files("channels.capture").joinpath("insert.sql").read_text(encoding="utf-8")
 _encode = msgspec.json.Encoder().encode
@@ -27,6 +29,9 @@ Connect = Callable[[], AbstractAsyncContextManager[Any]]
 
 # The channel of mails. Messages of other channels have no bytes before their provider has them.
 MAIL = "email"
+# The channels whose recipients are phone numbers.
+PHONES = frozenset({"sms", "whatsapp", "voice"})
+WHATSAPP = "whatsapp:"
 _PLAIN_COLUMNS = ("delivery_id", "attempt", "tenant_id", "workspace_id", "channel", "recipient", "idempotency_key")
 
 
@@ -36,6 +41,8 @@ class CaptureOptions(MailSettings, frozen=True, forbid_unknown_fields=True, rena
     sender: AddressText = "Sandbox <sandbox@localhost>"
     # Refuse what a provider of mail would refuse. Without it the fault is stored with the message.
     refuse_faulty_mail: bool = False
+    # Refuse recipients to whom no provider of the channel could send.
+    refuse_faulty_recipients: bool = True
 
 
 class Capture(BaseChannel):
@@ -46,13 +53,14 @@ class Capture(BaseChannel):
         self._connect = connect
         self._composer = Composer(options)
         self._refuses = options.refuse_faulty_mail
+        self._refuses_recipients = options.refuse_faulty_recipients
 
     async def deliver(self, batch: Sequence[Envelope], report: Report) -> None:
         """Store a batch in one statement: all of it or nothing."""
         live, begun = batch, False
         try:
             async with self._connect() as connection:
-                live = unexpired(batch, report)
+                live = self._reachable(unexpired(batch, report), report)
                 mails = [self._mail(envelope) for envelope in live]
                 if self._refuses:
                     for envelope, (_, fault) in zip(live, mails, strict=True):
@@ -76,6 +84,16 @@ class Capture(BaseChannel):
         for envelope in live:
             report(envelope, Accepted(f"capture-{ids[envelope.delivery_id]}"))
 
+    def _reachable(self, batch: Sequence[Envelope], report: Report) -> Sequence[Envelope]:
+        """Refuse what goes to nobody, and return the others."""
+        if not self._refuses_recipients:
+            return batch
+        faults = [recipient_fault(envelope.channel, envelope.recipient) for envelope in batch]
+        for envelope, fault in zip(batch, faults, strict=True):
+            if fault is not None:
+                report(envelope, Refused(fault))
+        return [envelope for envelope, fault in zip(batch, faults, strict=True) if fault is None]
+
     def _mail(self, envelope: Envelope) -> Mail:
         if envelope.channel != MAIL:
             return None, None
@@ -83,6 +101,18 @@ class Capture(BaseChannel):
             return self._composer.compose(envelope).data, None
         except MailFault as fault:
             return None, str(fault)
+
+
+def recipient_fault(channel: str, recipient: str) -> str | None:
+    """Why no provider of a channel could send to a recipient; None where one could. Other channels' are not judged."""
+    if channel == MAIL:
+        try:
+            addresses.parse(recipient, "recipient")
+        except MailFault as fault:
+            return str(fault)
+    elif channel in PHONES and number_of(recipient.strip().removeprefix(WHATSAPP)) is None:
+        return f"recipient: {NUMBER_WORDS}"
+    return None
 
 
 def _columns(batch: Sequence[Envelope]) -> list[list[Any]]:

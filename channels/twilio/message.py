@@ -9,6 +9,7 @@ from msgspec import Struct
 from twilio.twiml.voice_response import VoiceResponse
 
 from channels.contract import Envelope
+from channels.shared.phone import NUMBER_WORDS, is_number, number_of
 from channels.shared.web.post_channel import Unsendable, encoded
 from channels.targets import Receiver
 from channels.twilio.options import KINDS, Kind, TwilioOptions, senders_of
@@ -21,11 +22,8 @@ VALIDITY_SECONDS_MAX = 36_000
 DELIVERY_FIELD = "delivery"
 _WHATSAPP = "whatsapp:"
 
-_is_number = re.compile(r"\+[1-9][0-9]{3,14}").fullmatch
 _is_service = re.compile(r"MG[0-9a-fA-F]{32}").fullmatch
 _is_content_sid = re.compile(r"HX[0-9a-fA-F]{32}").fullmatch
-# In parentheses stands a trunk prefix, which is not dialled from abroad: a number with them is not guessed.
-_PUNCTUATION = re.compile(r"[ .\-/\u00a0]")
 _decode_variables = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -79,23 +77,15 @@ class Messages:
             )
         if _is_service(sender) and kind != "voice":
             return {"messaging_service_sid": sender}
-        if kind != "sms" and not _is_number(sender):
+        if kind != "sms" and not is_number(sender):
             raise Unsendable(f"options.from: is not a number, which {kind} needs: write + and its digits")
         return {"from_": _WHATSAPP + sender if kind == "whatsapp" else sender}
 
 
 def _recipient(text: str, kind: Kind) -> str:
-    number = text.strip()
-    if kind == "whatsapp":
-        number = number.removeprefix(_WHATSAPP)
-    number = _PUNCTUATION.sub("", number)
-    if number.startswith("00"):
-        number = "+" + number[2:]
-    if not _is_number(number):
-        raise Unsendable(
-            "recipient: is not a number with its country: write +, the country's code and 4 to 15 digits in all,"
-            " such as +4917012345"
-        )
+    number = number_of(text.strip().removeprefix(_WHATSAPP) if kind == "whatsapp" else text)
+    if number is None:
+        raise Unsendable(f"recipient: {NUMBER_WORDS}")
     return _WHATSAPP + number if kind == "whatsapp" else number
 
 

@@ -7,9 +7,10 @@ from typing import Any, NoReturn
 
 import asyncpg
 import pytest
+from msgspec import structs
 
-from channels.capture.channel import Capture
-from channels.contract import Accepted, NotCalled, RetryAfter, Unknown
+from channels.capture.channel import Capture, CaptureOptions
+from channels.contract import Accepted, NotCalled, Refused, RetryAfter, Unknown
 from dispatcher.db.database import Database
 from tests.channels.suite import Post, Verdicts, kept
 from tests.support.scene import Scene
@@ -87,3 +88,49 @@ async def test_the_stored_message_equals_the_sent_one(post: Post, database: Data
     assert isinstance(verdict, Accepted)
     number = await database.value("SELECT id FROM dispatcher.captured_messages")
     assert verdict.provider_message_id == f"capture-{number}"
+
+
+@pytest.mark.parametrize(
+    ("channel", "recipient", "is_taken"),
+    [
+        ("email", "ann@example.org", True),
+        ("email", "Ann <ann@bücher.example>", True),
+        ("email", "nobody", False),
+        ("email", "ann@", False),
+        ("email", "+4917012345", False),
+        ("sms", "+49 170 12345", True),
+        ("sms", "004917012345", True),
+        ("sms", "+49", False),
+        ("sms", "017012345", False),
+        ("sms", "+1234567890123456", False),
+        ("voice", "ann@example.org", False),
+        ("whatsapp", "whatsapp:+4917012345", True),
+        ("whatsapp", "nobody", False),
+        ("chat", "nobody", True),
+        ("push", "t1", True),
+    ],
+)
+async def test_recipients_whom_no_provider_could_reach_are_refused_unless_it_is_switched_off(
+    channel: str, recipient: str, is_taken: bool, post: Post, database: Database
+) -> None:
+    envelopes = [structs.replace(one, channel=channel, recipient=recipient) for one in await post.envelopes(1)]
+    for refuses in (True, False):
+        verdicts = Verdicts()
+        await Capture(database.connection, CaptureOptions(refuse_faulty_recipients=refuses)).deliver(
+            envelopes, verdicts
+        )
+        (verdict,) = verdicts.once_each(envelopes).values()
+        assert isinstance(verdict, Accepted if is_taken or not refuses else Refused), verdict
+        if isinstance(verdict, Refused):
+            assert verdict.reason.startswith("recipient: ")
+    assert len(await kept(database)) == (2 if is_taken else 1)
+
+
+async def test_one_who_cannot_be_reached_does_not_keep_others_from_it(post: Post, database: Database) -> None:
+    made = await post.envelopes(3)
+    first, second, third = [structs.replace(one, channel="sms", recipient="+4917012345") for one in made]
+    batch, verdicts = [first, structs.replace(second, recipient="nobody"), third], Verdicts()
+    await Capture(database.connection).deliver(batch, verdicts)
+    told = verdicts.once_each(batch)
+    assert [type(told[one.delivery_id]) for one in batch] == [Accepted, Refused, Accepted]
+    assert {row["delivery_id"] for row in await kept(database)} == {first.delivery_id, third.delivery_id}

@@ -123,7 +123,7 @@ async def test_a_template_keeps_its_channel(program: Program, file: Path) -> Non
 
 async def test_lines_of_a_file_are_refused_one_by_one(program: Program, file: Path, connection: Connection) -> None:
     text(program.run("templates", "put", str(file), "--publish"))
-    line = {"channel": "sms", "to": "+49", "variables": {"name": "Ann"}}
+    line = {"channel": "sms", "to": "+4917012345", "variables": {"name": "Ann"}}
     names = ("welcome", "nobody", "welcome")
     lines = [line | {"idempotency_key": str(n), "template_name": name} for n, name in enumerate(names)]
     done = program.run("send", "--file", "-", stdin="\n".join(map(json.dumps, lines)).encode())

@@ -18,6 +18,14 @@ QUICK = {
 PATIENT = {"DISPATCHER_CLAIM__POLL_SECONDS": "600", "DISPATCHER_CLAIM__POLL_JITTER": "0"}
 
 
+PHONES = frozenset({"sms", "whatsapp", "voice"})
+
+
+def recipient_of(channel: str) -> str:
+    """A recipient that the channel's provider takes."""
+    return "+4917012345" if channel in PHONES else "ann@example.org"
+
+
 class Outbox:
     """Writes through the contract's view, and reads what became of it."""
 
@@ -29,7 +37,7 @@ class Outbox:
         row: dict[str, object] = {
             "idempotency_key": f"key-{next(_numbers)}",
             "channel": channel,
-            "recipient": "ann@example.org",
+            "recipient": recipient_of(channel),
             "template": f'{{"body": "{body}"}}',
         } | columns
         places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
@@ -40,11 +48,12 @@ class Outbox:
         """Many deliveries in one statement."""
         rows = await self.connection.fetch(
             """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
-               SELECT $2 || '-' || $3 || '-' || n, $2, 'ann@example.org', '{"body": "x"}'
+               SELECT $2 || '-' || $3 || '-' || n, $2, $4, '{"body": "x"}'
                  FROM generate_series(1, $1::int) AS n RETURNING id""",
             number,
             channel,
             str(next(_numbers)),
+            recipient_of(channel),
         )
         return [row["id"] for row in rows]
 

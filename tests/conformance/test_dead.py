@@ -54,7 +54,7 @@ async def dead_deliveries(
     """Deliveries of nobody's that have failed."""
     found = await connection.fetch(
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
-           SELECT gen_random_uuid(), $2, '+49', '{"body": "x"}' FROM generate_series(1, $1::int) RETURNING id""",
+           SELECT gen_random_uuid(), $2, '+491701', '{"body": "x"}' FROM generate_series(1, $1::int) RETURNING id""",
         count,
         channel,
     )

@@ -80,7 +80,7 @@ async def test_OB_06_a_retry_beside_a_hung_channel_is_made_in_time(program: Prog
 async def test_OB_07_claims_are_ordered_by_priority_then_due_time(program: Program, outbox: Outbox) -> None:
     """One at a time leaves, so that the order in which they leave is the order in which they were taken."""
     rows = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, lane, scheduled_for)
-              SELECT lane || '-' || n, 'sms', '+49', '{"body": "x"}', lane, now() - make_interval(secs => n)
+              SELECT lane || '-' || n, 'sms', '+4917012345', '{"body": "x"}', lane, now() - make_interval(secs => n)
                 FROM generate_series(0, 2) AS lane, generate_series(1, 20) AS n RETURNING id, lane, scheduled_for"""
     written = {row["id"]: row for row in await outbox.connection.fetch(rows)}
     await program.start(DISPATCHER_CHANNELS__SMS__MARKED_MAX="3")

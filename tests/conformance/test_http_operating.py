@@ -43,7 +43,7 @@ async def _flow(outbox: Outbox, number: int) -> None:
     """More than are sent while a test waits, by turns of both workspaces."""
     rows = """INSERT INTO dispatcher.deliveries
                      (idempotency_key, channel, recipient, template, tenant_id, workspace_id, template_name)
-              SELECT 'flow-' || n, 'sms', '+49', '{"body": "x"}', 'acme', w, 'welcome'
+              SELECT 'flow-' || n, 'sms', '+4917012345', '{"body": "x"}', 'acme', w, 'welcome'
                 FROM generate_series(1, $1::int) AS n, unnest($2::text[]) AS w ORDER BY n, w"""
     await outbox.connection.execute(rows, number, [PAUSED, BESIDE])
 

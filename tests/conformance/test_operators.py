@@ -24,7 +24,7 @@ def _soon(seconds: float = 1.0) -> datetime:
 
 async def _put(outbox: Outbox, key: str, **columns: Any) -> int:
     """A delivery of the tenant and with the template that can be paused."""
-    row = {"idempotency_key": key, "channel": "sms", "recipient": "+49", "template": '{"body": "x"}'}
+    row = {"idempotency_key": key, "channel": "sms", "recipient": "+4917012345", "template": '{"body": "x"}'}
     row |= {"tenant_id": "acme", "template_name": "welcome"} | columns
     places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
     insert = f"INSERT INTO dispatcher.deliveries ({', '.join(row)}) VALUES ({places}) RETURNING id"
@@ -221,7 +221,7 @@ async def _flow(outbox: Outbox, number: int, prefix: str) -> None:
     """More than are sent while a test waits."""
     rows = """INSERT INTO dispatcher.deliveries
                      (idempotency_key, channel, recipient, template, tenant_id, template_name)
-              SELECT $2 || n, 'sms', '+49', '{"body": "x"}', 'acme', 'welcome' FROM generate_series(1, $1::int) AS n"""
+              SELECT $2 || n, 'sms', '+4917', '{"body": "x"}', 'acme', 'welcome' FROM generate_series(1, $1::int) n"""
     await outbox.connection.execute(rows, number, prefix)
 
 

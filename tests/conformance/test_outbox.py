@@ -23,7 +23,7 @@ from channels.contract import Envelope, Licence, Report
 
 
 async def by_hand(report: Report) -> None:
-    await Blackhole().deliver([Envelope({licence}, 1, "t", "w", "k", "sms", "+49", {{}}, {{}}, 1)], report)
+    await Blackhole().deliver([Envelope({licence}, 1, "t", "w", "k", "sms", "+4917012345", {{}}, {{}}, 1)], report)
 """
 BY_THE_MARK = """
 from channels.blackhole import Blackhole
@@ -36,7 +36,7 @@ from dispatcher.engine.store.marks import mark
 
 async def by_the_mark(database: Database, items: list[Claimed], report: Report) -> None:
     licence, attempts = await mark(database, 1, items, boottime, 5.0, "capture")
-    batch = [Envelope(licence, one.id, "t", "w", "k", "sms", "+49", {}, {}, attempts[one.id]) for one in items]
+    batch = [Envelope(licence, one.id, "t", "w", "k", "sms", "+4917012345", {}, {}, attempts[one.id]) for one in items]
     await Blackhole().deliver(batch, report)
 """
 
@@ -122,7 +122,7 @@ async def test_OB_01_a_delivery_is_committed_before_its_provider_is_called(progr
 
 
 INSERT = """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template, status, skipped)
-            VALUES ($1, 'sms', '+49', '{"body": "x"}', $2, $3)"""
+            VALUES ($1, 'sms', '+4917012345', '{"body": "x"}', $2, $3)"""
 
 
 async def test_OB_02_a_delivery_without_a_key_is_refused(connection: Connection) -> None:
@@ -130,7 +130,7 @@ async def test_OB_02_a_delivery_without_a_key_is_refused(connection: Connection)
         with pytest.raises(asyncpg.NotNullViolationError, match="idempotency_key"):
             await connection.execute(
                 f"INSERT INTO dispatcher.{table} (channel, recipient, template)"
-                " VALUES ('sms', '+49', '{\"body\": \"x\"}')"
+                " VALUES ('sms', '+4917012345', '{\"body\": \"x\"}')"
             )
 
 
@@ -167,7 +167,7 @@ VECTORS = {
     f"run-1|ann%40example.org|welcome|{WHEN}": (("email", "run-1", "ann@example.org", "welcome", AT), None),
     f"run-1|%2B4917012345|script%207|{WHEN}": (("voice", "run-1", "+4917012345", "script 7", AT), None),
     f"run-1|post-9|social|{WHEN}": (("social", "run-1", None, "post-9", AT), None),
-    f"run-1|node%7C2|%2B49|hi|{WHEN}": (("sms", "run-1", "+49", "hi", AT), "node|2"),
+    f"run-1|node%7C2|%2B49|hi|{WHEN}": (("sms", "run-1", "+4917012345", "hi", AT), "node|2"),
     f"||%C3%BCml%C3%A4ut|{WHEN}": (("push", None, None, "ümläut", AT), None),
     f"run-1|n|p|social|{WHEN}": (("social", "run-1", "nobody", "p", AT), "n"),
 }
@@ -211,7 +211,7 @@ async def test_OB_04_through_the_view_a_duplicate_is_23505_and_names_the_key(out
 async def test_OB_04_on_conflict_works_on_deliveries_and_the_holder_can_be_told(outbox: Outbox) -> None:
     first = await outbox.put(idempotency_key="k")
     insert = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
-                SELECT key, 'sms', '+49', '{"body": "x"}' FROM unnest(ARRAY['k', 'new']) AS key
+                SELECT key, 'sms', '+4917012345', '{"body": "x"}' FROM unnest(ARRAY['k', 'new']) AS key
                 ON CONFLICT (tenant_id, workspace_id, idempotency_key) DO NOTHING RETURNING id"""
     written = await outbox.connection.fetch(insert)
     holder = await outbox.connection.fetchval("SELECT id FROM dispatcher.deliveries WHERE idempotency_key = 'k'")

@@ -172,10 +172,10 @@ async def test_OB_11_one_bad_delivery_harms_no_other(program: Program, outbox: O
 
 async def test_OB_11_no_reason_and_no_log_repeats_content(program: Program, outbox: Outbox) -> None:
     secret = "Content-9c41"
-    await program.start(DISPATCHER_LOG__LEVEL="debug", **faults("sms", seed=2, refuse=0.3, retry=0.3, unknown=0.3))
+    await program.start(DISPATCHER_LOG__LEVEL="debug", **faults("push", seed=2, refuse=0.3, retry=0.3, unknown=0.3))
     variables = f'{{"a": "{secret}"}}'
     for _ in range(20):
-        await outbox.put(recipient=f"Recipient-{secret}", variables=variables, template='{"body": "{{ a }}"}')
+        await outbox.put("push", recipient=f"Recipient-{secret}", variables=variables, template='{"body": "{{ a }}"}')
     await outbox.put(variables=variables, template='{"body": "{{ a | plus: b }}"}')
     await outbox.put(variables=f'{{"a": "{secret}", "o": {{}}}}', template='{"body": "{{ o | compact: a }}"}')
     await outbox.put(variables=variables, template='{"body": "{% for i in (1..a) %}{% endfor %}"}')

@@ -44,7 +44,7 @@ async def _written(url: str) -> int:
     database = Database(Settings(), url)
     await database.open()
     try:
-        new = New(idempotency_key="one", channel="sms", recipient="+49", template='{"body": "x"}')
+        new = New(idempotency_key="one", channel="sms", recipient="+4917012345", template='{"body": "x"}')
         async with tenants.transaction(database, Workspace()) as inside:
             (written,) = await deliveries.insert(inside, [new])
         return written.id
@@ -70,7 +70,7 @@ async def test_a_role_with_createrole_makes_the_tenant_role(bare: str) -> None:
         await owner.copy_records_to_table(
             "deliveries",
             schema_name="dispatcher",
-            records=[("acme", "copied", "sms", "+49", '{"body": "x"}')],
+            records=[("acme", "copied", "sms", "+4917012345", '{"body": "x"}')],
             columns=("tenant_id", "idempotency_key", "channel", "recipient", "template"),
         )
         assert await owner.fetchval("SELECT count(*) FROM dispatcher.delivery_life") == len(("one", "copied"))

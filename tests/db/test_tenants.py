@@ -27,7 +27,7 @@ BOUND = """
 
 
 def _new(key: str, workspace: Workspace = HOME, **fields: str) -> New:
-    given = {"channel": "sms", "recipient": "+49", "template": '{"body": "x"}'} | fields
+    given = {"channel": "sms", "recipient": "+4917012345", "template": '{"body": "x"}'} | fields
     return New(idempotency_key=key, tenant_id=workspace.tenant_id, workspace_id=workspace.workspace_id, **given)  # type: ignore[arg-type]  # texts all
 
 
@@ -182,7 +182,7 @@ async def test_a_failed_attempt_rolls_back_alone(database: Database) -> None:
 
 
 async def test_a_delivery_refused_by_the_database_fails_alone_in_its_batch(database: Database) -> None:
-    batch = [_new(f"key-{number}", recipient="bad\0one" if number == 3 else "+49") for number in range(8)]
+    batch = [_new(f"key-{number}", recipient="bad\0one" if number == 3 else "+4917012345") for number in range(8)]
     async with tenants.transaction(database, HOME) as inside:
         answers = await write(inside, batch)
     assert [isinstance(answer, Written) for answer in answers] == [number != 3 for number in range(8)]
@@ -202,7 +202,7 @@ async def _copy(connection: Connection, table: str, keys: Sequence[str]) -> None
     await connection.copy_records_to_table(
         table,
         schema_name="dispatcher",
-        records=[(key, "sms", "+49", '{"body": "x"}') for key in keys],
+        records=[(key, "sms", "+4917012345", '{"body": "x"}') for key in keys],
         columns=("idempotency_key", "channel", "recipient", "template"),
     )
 

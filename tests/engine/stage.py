@@ -235,7 +235,7 @@ def channel(**settings: Any) -> Config:
 
 def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any) -> Claimed:
     """A claimed delivery that no database knows."""
-    given: dict[str, Any] = {"template": '{"body": "x"}', "recipient": "+49", "tenant_id": "default"} | fields
+    given: dict[str, Any] = {"template": '{"body": "x"}', "recipient": "+4917012345", "tenant_id": "default"} | fields
     return Claimed(
         id=number,
         workspace_id="default",

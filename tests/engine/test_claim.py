@@ -17,7 +17,12 @@ from tests.support.waits import until_blocked
 def _new(key: str, seconds_ago: float, **fields: Any) -> New:
     due = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     return New(
-        idempotency_key=key, channel="sms", recipient="+49", template='{"body": "x"}', scheduled_for=due, **fields
+        idempotency_key=key,
+        channel="sms",
+        recipient="+4917012345",
+        template='{"body": "x"}',
+        scheduled_for=due,
+        **fields,
     )
 
 

@@ -117,8 +117,8 @@ async def test_the_whole_trace_of_a_delivery_can_be_shown(scene: Scene) -> None:
 async def test_a_batch_returns_the_holder_of_each_key(scene: Scene) -> None:
     (first,) = await scene.write(1)
     key = await scene.value("SELECT idempotency_key FROM dispatcher.deliveries")
-    new = deliveries.New(idempotency_key="new", channel="sms", recipient="+49", template='{"body": "x"}')
-    old = deliveries.New(idempotency_key=key, channel="sms", recipient="+49", template='{"body": "other"}')
+    new = deliveries.New(idempotency_key="new", channel="sms", recipient="+4917012345", template='{"body": "x"}')
+    old = deliveries.New(idempotency_key=key, channel="sms", recipient="+4917012345", template='{"body": "other"}')
     answers = await deliveries.insert(scene.database, [new, old, new])
     assert [answer.duplicate for answer in answers] == [False, True, True]
     assert answers[1].id == first
@@ -127,8 +127,8 @@ async def test_a_batch_returns_the_holder_of_each_key(scene: Scene) -> None:
 
 
 async def test_the_same_key_of_another_tenant_is_another_delivery(scene: Scene) -> None:
-    one = deliveries.New(idempotency_key="k", channel="sms", recipient="+49", template='{"body": "x"}')
+    one = deliveries.New(idempotency_key="k", channel="sms", recipient="+4917012345", template='{"body": "x"}')
     other = deliveries.New(
-        idempotency_key="k", channel="sms", recipient="+49", template='{"body": "x"}', tenant_id="other"
+        idempotency_key="k", channel="sms", recipient="+4917012345", template='{"body": "x"}', tenant_id="other"
     )
     assert [answer.duplicate for answer in await deliveries.insert(scene.database, [one, other])] == [False, False]

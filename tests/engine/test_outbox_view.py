@@ -129,7 +129,7 @@ async def test_copied_deliveries_are_due(scene: Scene, connection: Connection) -
         "deliveries",
         schema_name="dispatcher",
         columns=["idempotency_key", "channel", "recipient", "template"],
-        records=[(f"k{n}", "sms", "+49", '{"body": "x"}') for n in range(100)],
+        records=[(f"k{n}", "sms", "+4917012345", '{"body": "x"}') for n in range(100)],
     )
     assert len(await scene.claim()) == 100
 
@@ -197,7 +197,7 @@ async def test_a_finished_delivery_is_deleted_with_its_state(scene: Scene, conne
     ],
 )
 async def test_values_that_could_not_be_sent_are_refused(connection: Connection, column: str, value: object) -> None:
-    columns = {"idempotency_key": "k", "channel": "sms", "recipient": "+49", "template": '{"body": "x"}'} | {
+    columns = {"idempotency_key": "k", "channel": "sms", "recipient": "+4917012345", "template": '{"body": "x"}'} | {
         column: value
     }
     places = ", ".join(f"${n}" for n in range(1, len(columns) + 1))

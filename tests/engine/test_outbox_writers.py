@@ -39,7 +39,7 @@ async def test_to_insert_into_the_view_is_enough(writer: Connection, scene: Scen
         "channel_outbox",
         schema_name="dispatcher",
         columns=COLUMNS,
-        records=[(f"copied-{n}", "sms", "+49", '{"body": "x"}') for n in range(3)],
+        records=[(f"copied-{n}", "sms", "+4917012345", '{"body": "x"}') for n in range(3)],
     )
     await writer.execute(
         """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template, run_at, status)

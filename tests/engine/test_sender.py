@@ -96,7 +96,7 @@ async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(
         if source == "channel":
             stage.terms["sms"].settings = Channel(marked_max=10, at_least_once=True)
         else:
-            stage.sms.keyed_recipients = frozenset({"+49"})
+            stage.sms.keyed_recipients = frozenset({"+4917012345"})
         stage.pipeline.adopt(stage.config, stage.terms)
         before = set(stage.sms.ids())
         assert set((await promises()).values()) == {False}

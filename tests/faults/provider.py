@@ -103,6 +103,6 @@ def message(number: int, attempt: int = 1, key: str = "") -> dict[str, Any]:
         "key": key or f"key-{number}",
         "delivery_id": number,
         "attempt": attempt,
-        "recipient": "+49",
+        "recipient": "+4917012345",
         "body": {"body": "hello"},
     }

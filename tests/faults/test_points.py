@@ -95,7 +95,7 @@ class Case:
         """Deliveries that are due."""
         template = '{"body": "hello"}'
         batch = [
-            New(idempotency_key=f"point-{next(_numbers)}", channel="sms", recipient="+49", template=template)
+            New(idempotency_key=f"point-{next(_numbers)}", channel="sms", recipient="+4917012345", template=template)
             for _ in range(number)
         ]
         self.ids += [written.id for written in await insert(self.database, batch)]

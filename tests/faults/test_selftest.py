@@ -155,7 +155,7 @@ async def test_the_audit_names_what_the_books_contradict(database: Database, con
     await connection.execute(
         """
         INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
-        SELECT 'k' || n, 'keyless', '+49', '{"body": "x"}' FROM generate_series(1, 7) AS n;
+        SELECT 'k' || n, 'keyless', '+4917012345', '{"body": "x"}' FROM generate_series(1, 7) AS n;
         UPDATE dispatcher.delivery_state
            SET ready = false, marked = true, token = 1, attempt = 1, status = 'sent', finished_at = now(),
                provider_message_id = 'ledger-' || id WHERE id IN (1, 2, 3);
@@ -198,7 +198,7 @@ async def test_the_audit_runs_every_invariant(database: Database, connection: An
     await connection.execute(
         """
         INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
-        VALUES ('k', 'keyless', '+49', '{"body": "x"}');
+        VALUES ('k', 'keyless', '+4917012345', '{"body": "x"}');
         UPDATE dispatcher.delivery_state
            SET ready = false, status = 'sent', marked = true, token = 1, attempt = 1, finished_at = now()
         """

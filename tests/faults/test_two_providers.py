@@ -54,7 +54,12 @@ def _settings(one: Provider, other: Provider, weights: tuple[int, int], *, keyed
 
 async def _write(database: Database, number: int = NUMBER) -> list[int]:
     batch = [
-        New(idempotency_key=f"two-{next(_numbers)}", channel="sms", recipient="+49", template='{"body": "hello"}')
+        New(
+            idempotency_key=f"two-{next(_numbers)}",
+            channel="sms",
+            recipient="+4917012345",
+            template='{"body": "hello"}',
+        )
         for _ in range(number)
     ]
     return [written.id for written in await insert(database, batch)]

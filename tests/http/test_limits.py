@@ -231,7 +231,7 @@ async def test_no_more_work_is_taken_while_too_much_waits(program: Program, conn
     caller = Caller(program, make_key(program))
     await connection.execute(
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
-           SELECT 'late-' || n, 'voice', '+49', '{"body": "x"}', now() - interval '1 hour'
+           SELECT 'late-' || n, 'voice', '+4917012345', '{"body": "x"}', now() - interval '1 hour'
              FROM generate_series(1, 50) n"""
     )
 

@@ -84,7 +84,9 @@ async def test_many_deliveries_are_written_or_none(admin: Caller, inside: Connec
         "$.deliveries[1].lane",
         "$.deliveries[2].tenant_id",
     }
-    unknown = many(delivery("b1"), {"idempotency_key": "b2", "channel": "sms", "to": "+49", "template_name": "nowhere"})
+    unknown = many(
+        delivery("b1"), {"idempotency_key": "b2", "channel": "sms", "to": "+4917012345", "template_name": "nowhere"}
+    )
     assert list(unknown.faults) == ["$.deliveries[1].template_name"]
     assert await count() == before
     sound = many(delivery("b1"), delivery("b2"), delivery("b1"))

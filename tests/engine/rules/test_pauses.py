@@ -18,7 +18,7 @@ def _item(
         idempotency_key="k",
         channel=channel,
         lane=Lane.NORMAL,
-        recipient="+49",
+        recipient="+4917012345",
         template="{}",
         variables="{}",
         options="{}",

@@ -17,11 +17,11 @@ PAGES_MAX = 300
 
 TRIGGER = "SELECT dispatcher.trigger_workflow('welcome', '{}', 'k' || n) FROM generate_series($1::int, $2) AS n"
 ENQUEUE = """
-    SELECT dispatcher.enqueue_delivery('sms', '+49', 'k' || n, '{"body": "x"}') FROM generate_series($1::int, $2) AS n
+    SELECT dispatcher.enqueue_delivery('sms', '+4917', 'k' || n, '{"body": "x"}') FROM generate_series($1::int, $2) AS n
 """
 INSERT = """
     INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template)
-    SELECT 'k' || n, 'sms', '+49', '{"body": "x"}' FROM generate_series($1::int, $2) AS n
+    SELECT 'k' || n, 'sms', '+4917012345', '{"body": "x"}' FROM generate_series($1::int, $2) AS n
 """
 START = """
     INSERT INTO dispatcher.runs (workflow_id, version_id, tenant_id, workspace_id, workflow, triggered_by, input,

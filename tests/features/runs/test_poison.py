@@ -65,9 +65,9 @@ async def test_only_the_run_that_crashes_its_walkers_becomes_a_dead_letter(
 ) -> None:
     """Each process that dies is followed by another at once, long before anybody takes the first for dead; or later."""
     await stage.put(SHORT)
-    innocent = [await stage.trigger(to="+49") for _ in range(INNOCENT)]
+    innocent = [await stage.trigger(to="+4917012345") for _ in range(INNOCENT)]
     killer = await stage.trigger(to="+1")
-    innocent += [await stage.trigger(to="+49") for _ in range(INNOCENT)]
+    innocent += [await stage.trigger(to="+4917012345") for _ in range(INNOCENT)]
     walk = _killing(stage, monkeypatch, killer, fences=leases == "end at once")
     assert await walk() == CRASHES_MAX
     row = await stage.run(killer)
@@ -93,7 +93,7 @@ async def test_only_the_run_that_crashes_its_walkers_becomes_a_dead_letter(
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_bug_at_a_point_loses_nothing_and_orders_nothing_twice(stage: Stage, point: str) -> None:
     await stage.put(SHORT)
-    runs = [await stage.trigger(to="+49") for _ in range(4)]
+    runs = [await stage.trigger(to="+4917012345") for _ in range(4)]
     for _ in range(2):
         fault_points.arm({"FAULT": f"{point}:1:raise"})
         with pytest.raises(FaultPointError):
@@ -110,7 +110,7 @@ async def test_a_bug_at_a_point_loses_nothing_and_orders_nothing_twice(stage: St
 
 async def test_the_record_of_a_walk_survives_its_rollback(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await _killing(stage, monkeypatch, run)()
     assert (await stage.run(run))["dead"]
     # Written in the walk's own transaction, the note would have gone with it, and each walker would have died anew.
@@ -127,7 +127,7 @@ async def test_a_run_with_an_unstorable_value_fails_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """It comes past every check, in the answer of a function."""
-    await stage.put(plan({"call": Call(step=1, function="f", action="a"), "text": send(2, "+49")}))
+    await stage.put(plan({"call": Call(step=1, function="f", action="a"), "text": send(2, "+4917012345")}))
     runs = [await stage.trigger() for _ in range(6)]
     await stage.walk_on()
     await stage.end()
@@ -153,7 +153,7 @@ async def test_a_run_with_an_unstorable_value_fails_alone(
 async def test_an_unreadable_run_fails_alone(stage: Stage) -> None:
     """A state that no program of this version has written."""
     await stage.put(SHORT)
-    runs = [await stage.trigger(to="+49") for _ in range(4)]
+    runs = [await stage.trigger(to="+4917012345") for _ in range(4)]
     await stage.database.fetch(
         """UPDATE dispatcher.runs SET state = '{"cursor": {"mail": 1}}' WHERE id = $1""", runs[1]
     )
@@ -165,7 +165,7 @@ async def test_an_unreadable_run_fails_alone(stage: Stage) -> None:
 async def test_a_time_that_no_calendar_has_fails_alone(stage: Stage) -> None:
     await stage.put(plan({"pause": Delay(step=1, seconds=1e15)}))
     await stage.trigger()
-    await stage.put(plan({"mail": send(1, "+49")}))
+    await stage.put(plan({"mail": send(1, "+4917012345")}))
     await stage.trigger()
     await stage.play()
     assert await stage.statuses() == {"completed": 1, "failed": 1}
@@ -176,7 +176,7 @@ async def test_a_time_that_no_calendar_has_fails_alone(stage: Stage) -> None:
 
 async def test_trouble_with_postgres_counts_as_no_crash(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     write = walking.write
     lost = [ConnectionResetError(), asyncpg.DeadlockDetectedError(""), TimeoutError()]
 
@@ -202,7 +202,7 @@ async def test_trouble_with_postgres_counts_as_no_crash(stage: Stage, monkeypatc
 
 async def test_a_session_that_is_cut_off_in_the_middle_of_a_walk(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     write = walking.write_orders
     cut: list[int] = []
 
@@ -221,7 +221,7 @@ async def test_a_session_that_is_cut_off_in_the_middle_of_a_walk(stage: Stage, m
 
 async def test_a_walk_record_without_an_answer_is_no_crash(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     note = walking.record_walk
 
     async def unheard(*given: Any) -> list[int]:
@@ -240,7 +240,7 @@ async def test_a_walk_record_without_an_answer_is_no_crash(stage: Stage, monkeyp
 async def test_a_walker_with_a_fenced_epoch_walks_each_run_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stood still in a walk, past its lease: what it had locked is still its own, and nobody waits for it."""
     await stage.put(SHORT)
-    runs = [await stage.trigger(to="+49") for _ in range(3)]
+    runs = [await stage.trigger(to="+4917012345") for _ in range(3)]
     slow, gate, there = await stage.another(), asyncio.Event(), asyncio.Event()
     write = walking.write
 
@@ -268,7 +268,7 @@ async def test_a_walker_with_a_fenced_epoch_walks_each_run_once(stage: Stage, mo
 
 async def test_a_crashed_run_that_is_paused_is_not_walked(stage: Stage) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.do("pause", run)
     await stage.database.fetch(
         "INSERT INTO dispatcher.walks (epoch, run_ids) SELECT n, ARRAY[$1::bigint] FROM generate_series(1, 9) AS n", run

@@ -16,7 +16,7 @@ SLOW = plan({"mail": send(0, "{{ to }}" + LONG), "text": send(1, "{{ to }}")})
 
 async def test_a_slow_run_goes_to_its_end(stage: Stage) -> None:
     await stage.put(SLOW)
-    runs = [await stage.trigger(to="+49") for _ in range(3)]
+    runs = [await stage.trigger(to="+4917012345") for _ in range(3)]
     await stage.play()
     assert await stage.statuses() == {"completed": len(runs)}
     assert set((await stage.ordered()).values()) == {1}
@@ -27,7 +27,7 @@ async def test_a_slow_run_goes_to_its_end(stage: Stage) -> None:
 async def test_tenants_take_turns_at_slow_walks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.put(SLOW)
     for _ in range(4):
-        await stage.trigger(to="+49")
+        await stage.trigger(to="+4917012345")
     await stage.walk()
     await stage.database.fetch(
         "UPDATE dispatcher.runs SET tenant_id = CASE WHEN id % 4 = 0 THEN 'b' ELSE 'a' END WHERE slow"
@@ -49,7 +49,7 @@ async def test_a_run_that_kills_the_worker_process_is_a_dead_letter_and_the_walk
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await stage.put(SLOW)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
 
     async def lost(_tenant: str, function: Any, *_given: Any) -> Any:
         assert function is worker_functions.walk

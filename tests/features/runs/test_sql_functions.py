@@ -7,7 +7,7 @@ from tests.support.flows import at_node, faults, ordered, put, trigger
 from tests.support.scene import Connection
 
 ENQUEUE = """SELECT delivery_id FROM dispatcher.enqueue_delivery(
-                 'sms', '+49', $1, '{"body": "x"}', lane => 'bulk', tenant_id => $2, workspace_id => $3)"""
+                 'sms', '+4917012345', $1, '{"body": "x"}', lane => 'bulk', tenant_id => $2, workspace_id => $3)"""
 STATUS = "SELECT id, life FROM dispatcher.delivery_status($1, $2, $3, $4)"
 CANCEL = "SELECT dispatcher.cancel_delivery($1, $2, 'too many', $3, $4)"
 

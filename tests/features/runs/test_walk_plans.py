@@ -28,7 +28,7 @@ async def session(url: str, scene: Scene, request: pytest.FixtureRequest) -> Asy
     await _wait(connection, WAITING)
     await connection.execute(
         """INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template)
-           SELECT id, 'mail', id, 'sms', '+49', '{"body": "x"}' FROM dispatcher.runs"""
+           SELECT id, 'mail', id, 'sms', '+4917012345', '{"body": "x"}' FROM dispatcher.runs"""
     )
     first = await connection.fetchval("SELECT min(id) FROM dispatcher.runs")
     await connection.execute(

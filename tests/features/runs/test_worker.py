@@ -23,13 +23,13 @@ async def test_a_walk_writes_everything_in_one_transaction(stage: Stage) -> None
     saved = await save(stage.database, draft("hello", "sms"))
     stored = plan({"mail": send(1, "{{ to }}", parts=None, template="hello"), "wait": Delay(step=2, seconds=60.0)})
     await stage.put(stored)
-    run = await stage.trigger(to="+49", name="Ann", secret="s")
+    run = await stage.trigger(to="+4917012345", name="Ann", secret="s")
     walked = await stage.walk()
     assert (walked.runs, walked.deliveries) == (1, 1)
     (one,) = await stage.deliveries(run)
     assert (one["node"], one["recipient"], one["template_version"], one["life"]) == (
         "mail",
-        "+49",
+        "+4917012345",
         saved.version_id,
         "pending",
     )
@@ -53,7 +53,7 @@ async def test_a_walk_writes_everything_in_one_transaction(stage: Stage) -> None
 async def test_a_template_that_is_not_there_any_more_fails_its_node_and_a_replay_finds_it(stage: Stage) -> None:
     # The trigger would have refused it: here the plan names what comes later.
     await stage.put(plan({"mail": send(1, "{{ to }}", parts=None, template="later"), "text": send(2, "{{ to }}")}))
-    run = await stage.trigger(to="+49", name="Ann")
+    run = await stage.trigger(to="+4917012345", name="Ann")
     await stage.play()
     row = await stage.run(run)
     assert (row["status"], row["error"], row["error_node"]) == (
@@ -72,7 +72,7 @@ async def test_a_template_that_is_not_there_any_more_fails_its_node_and_a_replay
 
 async def test_a_run_goes_to_its_end(stage: Stage) -> None:
     await stage.put(LINE)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.play()
     assert await stage.cursor(run) == {"pause": "delaying"}
     await stage.pass_time()
@@ -102,7 +102,7 @@ async def test_a_wake_that_comes_during_a_walk_is_not_lost(
 ) -> None:
     """A delivery ends just before or after each step of a walk: that one sees it, or the next."""
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.walk()
     await stage.database.fetch("INSERT INTO dispatcher.wakes VALUES ($1)", run)
     asked = getattr(walking, step)
@@ -126,7 +126,7 @@ async def test_a_wake_that_comes_during_a_walk_is_not_lost(
 async def test_results_wake_a_run_whatever_writes_them(stage: Stage) -> None:
     """What an operator settles, and what a recovery finds, ends a node as a flush does."""
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.walk_on()
     (one,) = await stage.deliveries(run)
     await stage.database.fetch("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'no')", one["id"])
@@ -135,9 +135,9 @@ async def test_results_wake_a_run_whatever_writes_them(stage: Stage) -> None:
 
 
 async def test_many_wakes_for_one_run_are_one_walk(stage: Stage) -> None:
-    await stage.put(plan({"mail": send(1, "{{ all }}"), "text": send(2, "+49")}))
+    await stage.put(plan({"mail": send(1, "{{ all }}"), "text": send(2, "+4917012345")}))
     run = await stage.trigger(all=MANY)
-    other = await stage.trigger(all=["+49"])
+    other = await stage.trigger(all=["+4917012345"])
     assert await stage.walk_on() == len(MANY) + 1
     assert await stage.end() == len(MANY) + 1
     assert await stage.count("wakes") == len(MANY) + 1
@@ -176,7 +176,7 @@ async def test_two_walkers_never_walk_one_run_twice(stage: Stage, url: str) -> N
 
 async def test_a_paused_run_stays_where_it_is_and_loses_nothing(stage: Stage) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.walk_on()
     items = await stage.scene.claim()
     await stage.scene.mark(items)
@@ -192,7 +192,7 @@ async def test_a_paused_run_stays_where_it_is_and_loses_nothing(stage: Stage) ->
 
 async def test_wakes_of_deleted_runs_are_deleted(stage: Stage) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.walk_on()
     await stage.database.fetch("INSERT INTO dispatcher.wakes SELECT -n FROM generate_series(1, 200) AS n")
     await stage.end()
@@ -203,7 +203,7 @@ async def test_wakes_of_deleted_runs_are_deleted(stage: Stage) -> None:
 
 async def test_a_walker_waits_longer_for_a_locked_run(stage: Stage, url: str) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     holder = await asyncpg.connect(url)
     try:
         transaction = holder.transaction()
@@ -220,7 +220,7 @@ async def test_a_walker_waits_longer_for_a_locked_run(stage: Stage, url: str) ->
 
 async def test_an_event_is_taken_by_one_node_once(stage: Stage) -> None:
     await stage.put(
-        plan({"one": Wait(step=1, event="paid"), "two": Wait(step=2, event="paid"), "text": send(3, "+49")})
+        plan({"one": Wait(step=1, event="paid"), "two": Wait(step=2, event="paid"), "text": send(3, "+4917012345")})
     )
     run = await stage.trigger()
     await stage.signal(run, "paid", by="card")
@@ -264,7 +264,7 @@ async def test_a_run_with_a_held_delivery_stays_open_until_it_is_settled(stage: 
 
 async def test_a_replay_goes_on_from_where_it_failed(stage: Stage) -> None:
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.play(Failed("no such number"))
     assert (await stage.run(run))["error_node"] == "mail"
     await stage.do("replay", run)
@@ -281,8 +281,8 @@ async def test_a_replay_goes_on_from_where_it_failed(stage: Stage) -> None:
 
 
 async def test_a_delivery_sent_after_its_timeout_is_not_ordered_again(stage: Stage) -> None:
-    await stage.put(plan({"mail": send(1, "{{ to }}"), "text": send(2, "+49")}, timeout_seconds=60.0))
-    run = await stage.trigger(to="+49")
+    await stage.put(plan({"mail": send(1, "{{ to }}"), "text": send(2, "+4917012345")}, timeout_seconds=60.0))
+    run = await stage.trigger(to="+4917012345")
     await stage.walk_on()
     items = await stage.scene.claim()
     await stage.scene.mark(items)
@@ -314,7 +314,7 @@ async def test_a_digest_goes_on_once_with_the_list(stage: Stage) -> None:
 async def test_a_walker_on_another_connection_pool_finds_what_is_there(stage: Stage, url: str) -> None:
     """Plans are loaded when they are met, and by whoever meets them."""
     await stage.put(SHORT)
-    run = await stage.trigger(to="+49")
+    run = await stage.trigger(to="+4917012345")
     await stage.walk_on()
     await stage.end()
     database = Database(stage.database._settings, url)

@@ -19,7 +19,7 @@ from tests.support.scene import Connection, Scene
 from tests.support.waits import until_blocked
 
 NAMED = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template_name)
-           VALUES ($1, $2, '+49', $3)"""
+           VALUES ($1, $2, '+4917012345', $3)"""
 GERMAN = {"en": {"body": "Hello"}, "de": {"body": "Hallo"}, "pt-BR": {"body": "Oi"}}
 
 
@@ -180,7 +180,7 @@ async def test_the_locale_that_comes_nearest(
     await save(database, draft(default_locale="en", locales=GERMAN))
     found = await connection.fetchval(
         """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template_name, locale)
-           VALUES ('k', 'sms', '+49', 'welcome', $1) RETURNING locale""",
+           VALUES ('k', 'sms', '+4917012345', 'welcome', $1) RETURNING locale""",
         asked,
     )
     assert found == given
@@ -217,7 +217,11 @@ async def test_without_its_template_a_delivery_has_failed_at_once_and_the_others
         "deliveries",
         schema_name="dispatcher",
         columns=["idempotency_key", "channel", "recipient", "template_name"],
-        records=[("good", "sms", "+49", "welcome"), ("bad", channel, "+49", name), ("fine", "sms", "+49", "welcome")],
+        records=[
+            ("good", "sms", "+4917012345", "welcome"),
+            ("bad", channel, "+4917012345", name),
+            ("fine", "sms", "+4917012345", "welcome"),
+        ],
     )
     row = await _row(connection, "bad")
     assert (row["status"], row["error"], row["attempts"]) == ("failed", words, 0)
@@ -230,7 +234,7 @@ async def test_without_its_template_a_delivery_has_failed_at_once_and_the_others
 async def test_through_the_view_the_answer_says_that_it_has_failed(connection: Connection) -> None:
     (row,) = await connection.fetch(
         """INSERT INTO dispatcher.channel_outbox (idempotency_key, channel, recipient, template_name, run_at)
-           VALUES ('k', 'sms', '+49', 'nobody', '2040-01-01T00:00Z') RETURNING *"""
+           VALUES ('k', 'sms', '+4917012345', 'nobody', '2040-01-01T00:00Z') RETURNING *"""
     )
     assert (row["status"], row["error"]) == ("failed", "template_name: there is no template 'nobody'")
     assert await connection.fetchval("SELECT life FROM dispatcher.delivery_life") == "failed"
@@ -256,7 +260,7 @@ async def test_a_restored_dump_keeps_its_delivery_states(connection: Connection,
     await connection.execute(
         """INSERT INTO dispatcher.deliveries (id, idempotency_key, channel, recipient, template_name, template_version,
                                               locale, created_at)
-           VALUES (7, 'k', 'sms', '+49', 'welcome', $1, 'de', now() - interval '1 day')""",
+           VALUES (7, 'k', 'sms', '+4917012345', 'welcome', $1, 'de', now() - interval '1 day')""",
         version,
     )
     await connection.execute(
@@ -275,7 +279,7 @@ async def test_a_version_that_was_frozen_before_is_kept_and_anothers_is_refused(
     await save(database, draft(body="newer"))
     other = await save(database, draft("other"))
     pinned = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template_name, template_version)
-                VALUES ($1, 'sms', '+49', 'welcome', $2)"""
+                VALUES ($1, 'sms', '+4917012345', 'welcome', $2)"""
     await connection.execute(pinned, "a", one.version_id)
     assert (await _row(connection, "a"))["template_version"] == one.version_id
     for wrong in (other.version_id, 999):
@@ -286,8 +290,8 @@ async def test_a_version_that_was_frozen_before_is_kept_and_anothers_is_refused(
 @pytest.mark.parametrize(
     "columns",
     [
-        "template_name, template_version, template) VALUES ('k', 'sms', '+49', 'x', 1, '{\"body\": \"x\"}'",
-        "locale) VALUES ('k', 'sms', '+49', 'de'",
+        "template_name, template_version, template) VALUES ('k', 'sms', '+4917012345', 'x', 1, '{\"body\": \"x\"}'",
+        "locale) VALUES ('k', 'sms', '+4917012345', 'de'",
     ],
 )
 async def test_a_delivery_has_exactly_one_content(connection: Connection, columns: str) -> None:
@@ -298,6 +302,6 @@ async def test_a_delivery_has_exactly_one_content(connection: Connection, column
 async def test_a_delivery_with_its_own_template_may_name_it(connection: Connection) -> None:
     await connection.execute(
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, template_name)
-           VALUES ('k', 'sms', '+49', '{"body": "x"}', 'nobody')"""
+           VALUES ('k', 'sms', '+4917012345', '{"body": "x"}', 'nobody')"""
     )
     assert (await _row(connection, "k"))["status"] == "queued"

@@ -72,7 +72,7 @@ async def test_a_time_that_python_does_not_know_is_told_as_the_nearest(
     scene: Scene, announces: Announcer, kept: str, said: str
 ) -> None:
     asked = """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, scheduled_for)
-               VALUES ('k', 'sms', '+49', '{"body": "x"}', $1::text::timestamptz) RETURNING id"""
+               VALUES ('k', 'sms', '+4917012345', '{"body": "x"}', $1::text::timestamptz) RETURNING id"""
     number = await scene.value(asked, kept)
     await scene.value("SELECT dispatcher.cancel_delivery_by_id($1, 'ann', 'too odd')", number)
     assert await announces.run_once() == 1

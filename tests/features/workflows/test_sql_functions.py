@@ -253,7 +253,7 @@ async def test_a_role_with_nothing_but_execute_calls_the_faces_and_does_nothing_
         await app.execute(f"SET ROLE {role}")
         run = (await trigger(app, key="k"))["execution_id"]
         written = await app.fetchrow(
-            "SELECT * FROM dispatcher.enqueue_delivery('sms', '+49', 'k', '{\"body\": \"x\"}')"
+            "SELECT * FROM dispatcher.enqueue_delivery('sms', '+4917012345', 'k', '{\"body\": \"x\"}')"
         )
         assert written is not None
         assert (written["duplicate"], written["status"]) == (False, "queued")

@@ -134,7 +134,7 @@ async def _poison(stage: Stage) -> None:
 async def _born_failed(stage: Stage) -> None:
     await stage.do(
         """INSERT INTO dispatcher.deliveries (run_id, node, idempotency_key, channel, recipient, template_name)
-           VALUES ($1, 'mail', 'k', 'sms', '+49', 'nobody')""",
+           VALUES ($1, 'mail', 'k', 'sms', '+4917012345', 'nobody')""",
         stage.run,
     )
 
@@ -218,7 +218,7 @@ async def test_a_wake_and_its_end_are_one_transaction(stage: Stage) -> None:
 async def test_a_delivery_that_no_node_waits_for_wakes_no_run(stage: Stage) -> None:
     await stage.do(
         """INSERT INTO dispatcher.deliveries (run_id, idempotency_key, channel, recipient, template)
-           VALUES ($1, 'k', 'sms', '+49', '{"body": "x"}')""",
+           VALUES ($1, 'k', 'sms', '+4917012345', '{"body": "x"}')""",
         stage.run,
     )
     (item,) = await stage.scene.claim()
