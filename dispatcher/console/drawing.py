@@ -11,6 +11,8 @@ LANE_CLASSES = ("l1", "l2", "l3")
 # Whatever is there is seen, of 1,000.
 _WIDTH_MIN = 4.0
 _NODE_WIDTH, _NODE_HEIGHT, _COLUMN, _ROW = 152, 48, 190, 68
+# A graph that is wider keeps its size, and is scrolled; others shrink to what there is.
+_FITS_WIDTH = 1_360
 
 
 def _svg(parts: Iterable[str]) -> Markup:
@@ -88,34 +90,49 @@ def throughput(
 def dag(nodes: Sequence[Mapping[str, Any]], edges: Sequence[tuple[str, str, str]], title: str) -> Markup:
     """Return a graph, left to right.
 
-    A node has id, col, row, name, sub, state, say, and perhaps `here` and `href`; an edge is (from, to, label or "no").
+    A node has id, col, row, name, sub, state, say, and perhaps `here` and `href`; one that is a `bend` has the first
+    three, and is where an edge passes a column. An edge is (from, to, label or "no").
     """
-    at = {n["id"]: (12 + n["col"] * _COLUMN, 8 + n["row"] * _ROW) for n in nodes}
+    at = {n["id"]: (12 + n["col"] * _COLUMN, round(8 + n["row"] * _ROW)) for n in nodes}
+    bends = {n["id"] for n in nodes if n.get("bend")}
     width = max((x for x, _ in at.values()), default=0) + _NODE_WIDTH + 12
     height = max((y for _, y in at.values()), default=0) + _NODE_HEIGHT + 8
-    out = [f'<svg class="dag" viewBox="0 0 {width} {height}" role="group" aria-label="{escape(title)}">']
-    out += [_edge(at[a], at[b], kind) for a, b, kind in edges]
-    out += [_node(n, *at[n["id"]]) for n in nodes]
+    css = "dag wide" if width > _FITS_WIDTH else "dag"
+    out = [
+        f'<svg class="{css}" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="group"'
+        f' aria-label="{escape(title)}">'
+    ]
+    out += [_edge(at[a], at[b], kind, has_tip=b not in bends) for a, b, kind in edges]
+    # A bend has the colour of the edge that comes out of it.
+    out += [_bend(*at[a], kind) for a, _, kind in edges if a in bends]
+    out += [_node(n, *at[n["id"]]) for n in nodes if n["id"] not in bends]
     return _svg((*out, "</svg>"))
 
 
-def _edge(start: tuple[int, int], end: tuple[int, int], kind: str) -> str:
+def _edge(start: tuple[int, int], end: tuple[int, int], kind: str, *, has_tip: bool = True) -> str:
     x1, y1 = start[0] + _NODE_WIDTH, start[1] + _NODE_HEIGHT / 2
     x2, y2 = end[0], end[1] + _NODE_HEIGHT / 2
     bend = (x1 + x2) / 2 if x2 - x1 < _COLUMN else x2 - (_COLUMN - _NODE_WIDTH) / 2
+    last = x2 - 5 if has_tip else x2
     if y1 == y2:
-        path = f"M{_num(x1)} {_num(y1)}H{_num(x2 - 5)}"
+        path = f"M{_num(x1)} {_num(y1)}H{_num(last)}"
     else:
         r = 8 if y2 > y1 else -8
-        path = f"M{_num(x1)} {_num(y1)}H{_num(bend - 8)}q8 0 8 {r}V{_num(y2 - r)}q0 {r} 8 {r}H{_num(x2 - 5)}"
+        path = f"M{_num(x1)} {_num(y1)}H{_num(bend - 8)}q8 0 8 {r}V{_num(y2 - r)}q0 {r} 8 {r}H{_num(last)}"
     css = "no" if kind == "no" else ""
-    return f'<path class="e {css}" d="{path}"/><path class="tip {css}" d="M{_num(x2)} {_num(y2)}l-7 -4v8z"/>'
+    tip = f'<path class="tip {css}" d="M{_num(x2)} {_num(y2)}l-7 -4v8z"/>' if has_tip else ""
+    return f'<path class="e {css}" d="{path}"/>{tip}'
+
+
+def _bend(x: int, y: int, kind: str) -> str:
+    css = "no" if kind == "no" else ""
+    return f'<path class="e {css}" d="M{x} {_num(y + _NODE_HEIGHT / 2)}h{_NODE_WIDTH}"/>'
 
 
 def _node(n: Mapping[str, Any], x: int, y: int) -> str:
     state = escape(n["state"])
     glyph = ""
-    if n["state"] != "none":
+    if n["state"] not in ("none", "plain"):
         glyph = f'<svg class="glyph" x="10" y="10" width="14" height="14"><use href="#{state}"/></svg>'
     href = n.get("href") or f"#step-{n['id']}"
     here = " here" if n.get("here") else ""

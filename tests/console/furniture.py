@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tests.console import workflow_furniture
 from tests.support import home
 from tests.support.scene import Connection
 
@@ -59,6 +60,8 @@ async def furnish(connection: Connection, words: str) -> Furnished:
         "step": str(there.step),
         "key": "customer-17",
         "name": "welcome",
+        "runs.run_id": str(await workflow_furniture.furnish(connection, words)),
+        "workflows.name": workflow_furniture.NAME,
         **{f"{section}.name": name.replace("%2F", "/") for section, name in home._NAMES.items()},
     }
     return Furnished(names, deliveries)

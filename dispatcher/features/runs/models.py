@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, field, structs
 
-from dispatcher.features.workflows.models import Step
+from dispatcher.features.workflows.models import Step, Way
 from dispatcher.http.cursors import ID_MAX
 from dispatcher.http.models import BEGUN, ENDED, Asked, Before, Cursor, Json, Limit, ShortText, Text, page_model
 
@@ -238,7 +238,7 @@ WHOLE_RUN = WholeRun(
     **structs.asdict(_RUN),
     paused_at=None,
     discarded_at=None,
-    steps=[Step(0, "mail", "email to {{ customer.email }}"), Step(1, "later", "delay 1s")],
+    steps=[Step(0, "mail", "email to {{ customer.email }}", [Way("later")]), Step(1, "later", "delay 1s")],
     graph=[GraphLine("● mail  email to {{ customer.email }}", "mail"), GraphLine("│"), GraphLine("● later", "later")],
     cursor=_CURSOR,
     counts=_COUNTS,

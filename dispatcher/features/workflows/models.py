@@ -90,12 +90,20 @@ class WorkflowAction(Struct, frozen=True, kw_only=True):
     action: str
 
 
+class Way(Struct, frozen=True, omit_defaults=True):
+    """An edge: the node that it leads to, and the condition on which it is taken."""
+
+    to: str
+    condition: str | None = None
+
+
 class Step(Struct, frozen=True):
-    """A node: its place in the definition, what it is called, and what it does in a few words."""
+    """A node: its place in the definition, what it is called, what it does in a few words, and where it leads to."""
 
     step: int
     node: str
     what: str
+    leads_to: Sequence[Way] = ()
 
 
 class VersionQuery(Asked, frozen=True):
@@ -175,7 +183,7 @@ WHOLE_WORKFLOW = WholeWorkflow(
     required_fields=["order"],
     reads=["order.id", "customer.email"],
     templates=[],
-    steps=[Step(1, "mail", "email to {{ customer.email }}")],
+    steps=[Step(1, "mail", "email to {{ customer.email }}", [Way("later", "order.total > 500")])],
     graph="● mail  email to {{ customer.email }}\n",
     mermaid="flowchart TD\n",
     versions=[Version(number=3, total_steps=1, author="key ann", created_at=BEGUN)],

@@ -10,7 +10,7 @@ from msgspec import Struct
 from dispatcher.base.workspace import Workspace
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
-from dispatcher.features.workflows.models import SavedWorkflow, Step, StoredWorkflow
+from dispatcher.features.workflows.models import SavedWorkflow, Step, StoredWorkflow, Way
 from dispatcher.plans.drawing.labels import label
 from dispatcher.plans.plan import Plan, RequiredVariable, TemplateUse
 from dispatcher.plans.plan import decode as decode_plan
@@ -142,4 +142,7 @@ async def delete(database: Database, workspace: Workspace, name: str, actor: str
 
 def steps(plan: Plan) -> list[Step]:
     """Return the nodes of a plan, in the order of its definition."""
-    return [Step(node.step, name, label(node)) for name, node in plan.nodes.items()]
+    return [
+        Step(node.step, name, label(node), [Way(edge.to, edge.condition) for edge in plan.edges.get(name, ())])
+        for name, node in plan.nodes.items()
+    ]

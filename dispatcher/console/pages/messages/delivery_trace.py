@@ -25,6 +25,8 @@ class Step(Struct, frozen=True):
     since: str = ""
     # Where it is another one than that of the step before.
     day: str = ""
+    # What a link to it names.
+    id: str = ""
 
 
 def trace(found: WholeDelivery) -> list[Step]:
@@ -45,7 +47,7 @@ def trace(found: WholeDelivery) -> list[Step]:
         state = "sent" if found.life in _SENT else found.life
         steps.append(Step(found.finished_at, state, found.life.capitalize(), found.error or ""))
     steps.sort(key=lambda one: one.at)
-    return _timed(steps)
+    return timed(steps)
 
 
 def _attempt(one: Attempt) -> Step:
@@ -60,7 +62,8 @@ def _told(found: WholeDelivery) -> bool:
     return found.life == "failed" and any(one.outcome == "failed" for one in found.attempts)
 
 
-def _timed(steps: list[Step]) -> list[Step]:
+def timed(steps: list[Step]) -> list[Step]:
+    """Return steps with the time since the one before, and their day where it is another one."""
     made = [replace(one, day=day(one.at)) for one in steps[:1]]
     for before, step in pairwise(steps):
         since = f"+{duration((step.at - before.at).total_seconds())}"
