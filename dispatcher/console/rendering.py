@@ -31,7 +31,7 @@ _WORDS = {
     "held": "held unknown",
     "parked": "parked paused",
     "sent": "sent called posted delivered completed done finished succeeded active live published accepted",
-    "failed": "failed dead refused",
+    "failed": "failed dead refused partial",
     "skipped": "skipped cancelled canceled expired revoked inactive disabled replaced",
 }
 STATES: Mapping[str, str] = {word: state for state, words in _WORDS.items() for word in words.split()}

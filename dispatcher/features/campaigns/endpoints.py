@@ -40,11 +40,11 @@ _PUT = {
 
 @endpoint("GET", "/campaigns", _RIGHT, query=models.CampaignQuery, answered=models.CAMPAIGNS)
 async def list_campaigns(call: Call) -> Done:
-    """List campaigns by name."""
+    """List campaigns by name, each with how far its last run has come."""
     asked: models.CampaignQuery = call.query
     start = read_name(NOUN, asked.cursor) or asked.after or ""
     rows = await store.listed(call.database, call.workspace, start, asked.limit + 1, channel=asked.channel)
-    return Done(models.Campaigns(*page(rows, asked.limit, models.Campaign, by_name(NOUN))))
+    return Done(models.Campaigns(*page(rows, asked.limit, models.ListedCampaign, by_name(NOUN))))
 
 
 @endpoint("GET", _PATH, _RIGHT, answered=models.WHOLE, problems=(NOT_FOUND,), tagged=True)

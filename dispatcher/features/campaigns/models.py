@@ -84,7 +84,32 @@ class Campaign(Struct, frozen=True, kw_only=True):
     updated_by: str
 
 
-Campaigns = page_model("Campaigns", "campaigns", Campaign, "A page, by name.")
+class LastRun(Struct, frozen=True, kw_only=True):
+    """How far the last run of a campaign has come, as in a list of runs."""
+
+    id: int
+    status: str
+    paused: bool
+    cancelled: bool
+    scheduled_for: datetime
+    created_at: datetime
+    intended: int
+    sent: int
+    failed: int
+    skipped: int
+    cancelled_count: int
+    expired: int
+    held: int
+    waiting: int
+
+
+class ListedCampaign(Campaign, frozen=True, kw_only=True):
+    """A campaign in short, with its last run."""
+
+    last_run: Annotated[LastRun | None, Meta(description="That is no test; null: it was never deployed.")]
+
+
+Campaigns = page_model("Campaigns", "campaigns", ListedCampaign, "A page, by name.")
 
 
 class WholeCampaign(Campaign, frozen=True, kw_only=True):
@@ -181,7 +206,23 @@ _WHOLE = structs.asdict(_CAMPAIGN) | {
     "created_at": _AT,
     "open_run": None,
 }
-CAMPAIGNS = Campaigns([_CAMPAIGN], next_cursor=None)
+_LAST = LastRun(
+    id=17,
+    status="running",
+    paused=False,
+    cancelled=False,
+    scheduled_for=_AT,
+    created_at=_AT,
+    intended=12_000,
+    sent=5_000,
+    failed=1,
+    skipped=1_204,
+    cancelled_count=0,
+    expired=0,
+    held=0,
+    waiting=5_795,
+)
+CAMPAIGNS = Campaigns([ListedCampaign(**structs.asdict(_CAMPAIGN), last_run=_LAST)], next_cursor=None)
 WHOLE = WholeCampaign(**_WHOLE)
 SAVED = SavedCampaign(**_WHOLE, answer="created")
 DELETED = DeletedCampaign("spring-sale", "deleted")
@@ -214,3 +255,4 @@ PLANNED = PlannedCampaign(
 DEPLOYED = DeployedCampaign(17, "spring-sale", "queued", 12_000, 12, duplicate=False)
 TESTED = TestedCampaign(18, "spring-sale")
 window_of = msgspec.json.Decoder(SendWindow).decode
+last_run_of = msgspec.json.Decoder(LastRun).decode

@@ -18,8 +18,10 @@ from dispatcher.engine.rules.life import LANES, Lane
 from dispatcher.features.campaigns.models import (
     DeployedCampaign,
     LackingVariable,
+    LastRun,
     NewCampaign,
     SkippedContacts,
+    last_run_of,
     window_of,
 )
 from dispatcher.features.campaigns.rules import Reads, Recipient
@@ -113,9 +115,13 @@ async def lock_version(database: Database, here: Workspace, name: str) -> int | 
 async def listed(
     database: Database, here: Workspace, behind: str, count: int, *, channel: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the campaigns behind a name, by name."""
+    """Return the campaigns behind a name, by name, with their last runs."""
     rows = await database.fetch(_SQL["list"], *_place(here), behind, count, channel)
-    return [_shown(row) for row in rows]
+    return [_shown(row) | {"last_run": _last_run(row["last_run"])} for row in rows]
+
+
+def _last_run(text: str | None) -> LastRun | None:
+    return None if text is None else last_run_of(text)
 
 
 async def show(database: Database, here: Workspace, name: str) -> dict[str, Any] | None:

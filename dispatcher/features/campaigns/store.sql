@@ -15,11 +15,18 @@ SELECT answer, open_run FROM dispatcher.delete_campaign($1, $2, $3, $4);
 SELECT version FROM dispatcher.campaigns WHERE tenant_id = $1 AND workspace_id = $2 AND name = $3 FOR UPDATE;
 
 -- name: list
--- Campaigns of one workspace by name, behind $3, up to $4; with $5 those of a channel.
-SELECT name, channel, template_name AS template, lane, topic, rate, version, updated_at, updated_by
-  FROM dispatcher.campaigns
- WHERE tenant_id = $1 AND workspace_id = $2 AND name > $3 AND ($5::text IS NULL OR channel = $5)
- ORDER BY name LIMIT $4;
+-- Campaigns of one workspace by name with their last runs, behind $3, up to $4; with $5 those of a channel.
+SELECT c.name, c.channel, c.template_name AS template, c.lane, c.topic, c.rate, c.version, c.updated_at, c.updated_by,
+       (SELECT jsonb_build_object(
+                   'id', r.id, 'status', r.status, 'paused', r.paused_at IS NOT NULL, 'cancelled', r.cancelled_at IS NOT NULL,
+                   'scheduled_for', r.scheduled_for, 'created_at', r.created_at, 'intended', r.intended, 'sent', r.sent,
+                   'failed', r.failed, 'skipped', r.skipped, 'cancelled_count', r.cancelled, 'expired', r.expired, 'held', r.held,
+                   'waiting', r.intended - r.sent - r.failed - r.skipped - r.cancelled - r.expired - r.held)
+          FROM dispatcher.campaign_runs r
+         WHERE r.campaign_id = c.id AND NOT r.test ORDER BY r.created_at DESC, r.id DESC LIMIT 1)::text AS last_run
+  FROM dispatcher.campaigns c
+ WHERE c.tenant_id = $1 AND c.workspace_id = $2 AND c.name > $3 AND ($5::text IS NULL OR c.channel = $5)
+ ORDER BY c.name LIMIT $4;
 
 -- name: show
 -- One by its name, with its open run.

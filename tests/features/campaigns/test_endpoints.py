@@ -206,6 +206,22 @@ async def test_campaigns_are_walked_page_by_page(admin: Caller) -> None:
     assert not walk(admin, "/campaigns?channel=email")
 
 
+async def test_a_campaign_is_listed_with_the_last_run_that_is_no_test(admin: Caller) -> None:
+    prepare(admin, "last", 2)
+
+    def last() -> Any:
+        return next(one["last_run"] for one in walk(admin, "/campaigns") if one["name"] == "last")
+
+    assert last() is None
+    assert admin.post("/campaigns/last/test", {"recipients": ["+4917099999"]}).status == 201
+    assert last() is None
+    await ended(admin, deploy(admin, "last"))
+    run = await ended(admin, deploy(admin, "last"))
+    seen = last()
+    assert (seen["id"], seen["status"], seen["sent"], seen["waiting"]) == (run["id"], "completed", 2, 0)
+    assert seen == {name: run[name] for name in seen}
+
+
 async def test_an_audience_is_counted_explained_and_shown(admin: Caller) -> None:
     write_contacts(admin, "seen", 12)
     write_contacts(admin, "more", 3, status="lead")
