@@ -58,7 +58,7 @@ class Form(Struct, frozen=True, kw_only=True):
     cancel: str = ""
     # The message afterwards; else the answer's own.
     done: str = ""
-    # What is done in place of a call with the fields as its body.
+    # What is done in place of a call with the fields as its body; it may answer with a page.
     act: Callable[[Any, dict[str, Any]], Awaitable[Any]] | None = None
 
 
@@ -101,13 +101,14 @@ def _value(kind: Kind, text: str) -> Any:  # noqa: ANN401 - of the field's kind
         except ValueError:
             return float(text)
     if kind == "time":
-        return _time(text)
+        return read_time(text)
     if kind == "lines":
         return [line.strip() for line in text.splitlines() if line.strip()]
     return text.replace("\r\n", "\n")
 
 
-def _time(text: str) -> str:
+def read_time(text: str) -> str:
+    """Return a time with its zone, in UTC where it names none. Raises ValueError."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

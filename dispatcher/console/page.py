@@ -74,6 +74,8 @@ async def _acted(visit: Visit, made: Form, asks: Endpoint) -> Answer:
         if problem.kind.status >= FAULTY.status + 100:
             raise
         return _shown(visit, made, problem)
+    if isinstance(answer, Answer):
+        return answer
     words = made.done or getattr(answer, "message", "") or "Done."
     back = made.back(answer) if callable(made.back) else made.back
     return visit.go(back, words)
