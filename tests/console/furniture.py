@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.console import campaign_furniture, workflow_furniture
+from tests.console import campaign_furniture, sequence_furniture, workflow_furniture
 from tests.support import home
 from tests.support.scene import Connection
 
@@ -64,6 +64,8 @@ async def furnish(connection: Connection, words: str) -> Furnished:
         "workflows.name": workflow_furniture.NAME,
         **{f"{section}.name": name.replace("%2F", "/") for section, name in home._NAMES.items()},
         **await campaign_furniture.furnish(connection, words),
+        "sequences.name": sequence_furniture.NAME,
+        "enrolments.enrolment_id": str(await sequence_furniture.furnish(connection, words)),
     }
     return Furnished(names, deliveries)
 
