@@ -22,6 +22,8 @@ from bench.cases import (
 )
 from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
+from bench.cases.console import live as console_live
+from bench.cases.console import pages as console_pages
 from bench.cases.email import delay as email_delay
 from bench.cases.email import throughput as email
 from bench.cases.http import api, fuzz, metrics
@@ -77,6 +79,8 @@ CASES = {
         ("fuzz", fuzz),
         ("api", api),
         ("metrics", metrics),
+        ("console.pages", console_pages),
+        ("console.live", console_live),
         ("campaign", campaign),
         ("campaign.deploy", deploy),
         ("campaign.counters", counters),

@@ -78,6 +78,8 @@ SHORT = [
     pytest.param("campaign.fair", 2_000, 1, [""]),
     pytest.param("campaign.isolation", 2_000, 1, ["", ".p50", ".count"]),
     pytest.param("metrics", 200, 1, ["", ".series", ".wide", ".wide.series"]),
+    pytest.param("console.pages", 500, 1, [""]),
+    pytest.param("console.live", 300, 1, [""]),
     pytest.param("api", 100, 1, ["", ".p99", ".batch", ".batch.rows", ".dispatch"]),
 ]
 # These may be nothing at all, or less, in a run as short as this.

@@ -54,6 +54,7 @@ ASKED: dict[str, tuple[str, str, tuple[object, ...]]] = {
         "list_of_key",
         (LAST, None, None, WHOSE[0], 51, WHOSE[1], "k7"),
     ),
+    "delivery": ("dispatcher.features.deliveries.store", "show", (7,)),
     "search_to": ("dispatcher.features.deliveries.search", "newest_to", (LAST, 51, *WHOSE, "+497")),
     "search_matching": (
         "dispatcher.features.deliveries.search",

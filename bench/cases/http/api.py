@@ -156,10 +156,11 @@ async def _api(server: Server) -> AsyncIterator[tuple[Load, Dispatcher, Connecti
             await process.started(connection)
             address = f"http://127.0.0.1:{port}"
             path = f"/workflows/{runs.WORKFLOW}/triggers"
-            yield Load(address, path, _key(url), "triggers", WARM_UP, CONNECTIONS), process, connection
+            yield Load(address, path, make_key(url), "triggers", WARM_UP, CONNECTIONS), process, connection
 
 
-def _key(url: str) -> str:
+def make_key(url: str) -> str:
+    """Make a key of an administrator."""
     words = ("keys", "create", "bench", "--role", "systemAdmin", "--actor", "bench", "--reason", "to be measured")
     made = subprocess.run(
         [sys.executable, "-m", "dispatcher", *words],

@@ -2,7 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from dispatcher.console.overview.figures import Figures, figures
@@ -23,10 +26,14 @@ FRAGMENTS = ("needs", "vitals", "chart", "channels", "ended", "replicas", "lacks
 
 
 class Drawn(Struct, frozen=True):
-    """One look: its figures, and each part of the page."""
+    """One look: its number, its figures, each part of the page, and the events for streams, written once for all."""
 
+    number: int
     figures: Figures
     fragments: dict[str, str]
+    # With every part, and with those that have changed since the look before.
+    whole: bytes
+    changed: bytes
 
 
 class Board:
@@ -38,6 +45,8 @@ class Board:
         self._meter = RateMeter()
         self._looking: asyncio.Task[Drawn] | None = None
         self._looked_at = float("-inf")
+        self._number = 0
+        self._fragments: dict[str, str] = {}
 
     async def look(self) -> Drawn:
         """Return a look that is at most a second old."""
@@ -54,7 +63,19 @@ class Board:
         minutes = found.system.throughput if found.system else found.throughput
         made = figures(found, self._meter.look(time.monotonic(), minutes), self._key.role)
         draw = environment().get_template
-        return Drawn(made, {name: draw(f"overview/_{name}.html").render(board=made) for name in FRAGMENTS})
+        parts = {name: draw(f"overview/_{name}.html").render(board=made) for name in FRAGMENTS}
+        changed = {name: html for name, html in parts.items() if self._fragments.get(name) != html}
+        self._fragments, self._number = parts, self._number + 1
+        return Drawn(self._number, made, parts, _live(made, parts), _live(made, changed))
+
+
+def event(name: str, content: Any) -> bytes:  # noqa: ANN401 - any JSON
+    """Return a server-sent event."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(content))
+
+
+def _live(made: Figures, parts: Mapping[str, str]) -> bytes:
+    return event("live", {"at": f"{made.at:%H:%M:%S}", "parts": parts})
 
 
 class Boards:

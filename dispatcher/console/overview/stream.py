@@ -1,13 +1,11 @@
 """The live stream: server-sent events with the parts of the overview that have changed."""
 
 import asyncio
-from typing import Any
 
-import msgspec
 from litestar.types import Receive, Scope, Send
 
 from dispatcher.base.errors import CallLost
-from dispatcher.console.overview.board import Board
+from dispatcher.console.overview.board import Board, event
 from dispatcher.console.visit import HEADERS
 from dispatcher.db.database import PASSING
 from dispatcher.http.problems import Problem
@@ -38,7 +36,8 @@ class Stream:
         self._streams = streams
         self._board = board
         self._waits = waits
-        self._sent: dict[str, str] = {}
+        # The number of the look that was sent last.
+        self._seen = 0
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         if self._streams.open >= STREAMS_MAX:
@@ -70,25 +69,20 @@ class Stream:
         try:
             drawn = await self._board.look()
         except Problem as problem:
-            await self._send(send, _event("trouble", problem.detail))
+            await self._send(send, event("trouble", problem.detail))
             return
         except AWAY:
-            await self._send(send, _event("trouble", "the database does not answer"))
+            await self._send(send, event("trouble", "the database does not answer"))
             return
         if self._waits:
-            event = _event("arrived", True) if drawn.figures.has_ended else _event("live", {})
-            await self._send(send, event)
-            return
-        changed = {name: html for name, html in drawn.fragments.items() if self._sent.get(name) != html}
-        self._sent |= changed
-        await self._send(send, _event("live", {"at": f"{drawn.figures.at:%H:%M:%S}", "parts": changed}))
+            await self._send(send, event("arrived", True) if drawn.figures.has_ended else event("live", {}))
+        elif drawn.number != self._seen:
+            follows = drawn.number == self._seen + 1 and self._seen
+            self._seen = drawn.number
+            await self._send(send, drawn.changed if follows else drawn.whole)
 
     async def _send(self, send: Send, content: bytes) -> None:
         await send({"type": "http.response.body", "body": content, "more_body": True})
-
-
-def _event(name: str, content: Any) -> bytes:  # noqa: ANN401 - any JSON
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(content))
 
 
 async def _gone(receive: Receive) -> None:

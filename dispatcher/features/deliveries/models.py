@@ -18,9 +18,9 @@ DeliveryLife = Literal[
 BATCH_MAX = 5_000
 LINES_MAX = 1_000
 # A search looks at no more with one request, so that it takes no longer where nothing matches.
-LOOKED_MAX = 10_000
+LOOKED_MAX = 5_000
 BRIEF = (
-    "Look at 10,000 deliveries at most, as for any filter from recipient to until: a page may be short, or empty, and \
+    "Look at 5,000 deliveries at most, as for any filter from recipient to until: a page may be short, or empty, and \
 next_cursor goes on."
 )
 

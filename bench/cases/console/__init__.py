@@ -1,0 +1,1 @@
+"""The operator console under much data, and beside much work."""
