@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.console import campaign_furniture, sequence_furniture, workflow_furniture
+from tests.console import campaign_furniture, people_furniture, sequence_furniture, workflow_furniture
 from tests.support import home
 from tests.support.scene import Connection
 
@@ -66,6 +66,7 @@ async def furnish(connection: Connection, words: str) -> Furnished:
         **await campaign_furniture.furnish(connection, words),
         "sequences.name": sequence_furniture.NAME,
         "enrolments.enrolment_id": str(await sequence_furniture.furnish(connection, words)),
+        **await people_furniture.furnish(connection, words),
     }
     return Furnished(names, deliveries)
 
