@@ -89,7 +89,6 @@ async def run(visit: Visit) -> Answer:
         counts=_counts(states),
         context=pretty(found.context),
         input=pretty(found.input),
-        linked=False,
     )
 
 

@@ -1,0 +1,127 @@
+"""Workflows: the list, one with its graph and versions, what two versions differ in, and what can be done to them."""
+
+import re
+from collections.abc import Sequence
+from difflib import unified_diff
+
+from dispatcher.console.page import Answer, Form, Visit, form, page
+from dispatcher.console.pages.sources.run_graph import graph
+from dispatcher.console.rendering import pretty
+from dispatcher.features.runs.endpoints import list_runs
+from dispatcher.features.workflows.endpoints import (
+    activate_workflow,
+    deactivate_workflow,
+    delete_workflow,
+    get_workflow,
+    list_workflows,
+)
+from dispatcher.features.workflows.models import WholeWorkflow
+from dispatcher.http.roles import Right
+
+ROWS = 50
+RUNS_SHOWN = 5
+# A page has 150 KB at most.
+DEFINITION_SHOWN = 30_000
+DIFF_LINES_SHOWN = 1_000
+_CONTEXT_LINES = 4
+_PLACE = re.compile(r"^@@ .* \+(\d+).*")
+
+
+@page("/workflows", Right.WORKFLOWS)
+async def workflows(visit: Visit) -> Answer:
+    """List workflows by name."""
+    found = await visit.ask(list_workflows, query={"limit": ROWS, **visit.query})
+    return visit.show("sources/workflows.html", found=found)
+
+
+@page("/workflows/{name}", Right.WORKFLOWS)
+async def workflow(visit: Visit) -> Answer:
+    """Show a version of a workflow, the newest without a number."""
+    found: WholeWorkflow = await visit.ask(get_workflow, query={"version": visit.query.get("version")})
+    newest = []
+    if visit.may(Right.LOGS):
+        asked = {"workflow": found.name, "limit": RUNS_SHOWN}
+        newest = (await visit.ask(list_runs, query=asked)).runs
+    drawn = graph(found.steps, visit.query.get("at", ""))
+    names = {one["id"] for one in drawn.nodes}
+    definition = pretty(found.definition)
+    return visit.show(
+        "sources/workflow.html",
+        one=found,
+        drawn=drawn,
+        steps=[one for one in found.steps if one.node in names],
+        runs=newest,
+        definition=definition[:DEFINITION_SHOWN],
+        is_cut=len(definition) > DEFINITION_SHOWN,
+    )
+
+
+@page("/workflows/{name}/changes", Right.WORKFLOWS)
+async def changes(visit: Visit) -> Answer:
+    """Show what two versions differ in: the newest and the one before, where the query names none."""
+    newer: WholeWorkflow = await visit.ask(get_workflow, query={"version": visit.query.get("to")})
+    before = visit.query.get("from") or str(max(newer.version - 1, 1))
+    older: WholeWorkflow = await visit.ask(get_workflow, query={"version": before})
+    lines = difference(older, newer)
+    return visit.show(
+        "sources/workflow_changes.html",
+        older=older,
+        newer=newer,
+        lines=lines[:DIFF_LINES_SHOWN],
+        left_out=max(len(lines) - DIFF_LINES_SHOWN, 0),
+        added=sum(css == "added" for css, _ in lines),
+        removed=sum(css == "removed" for css, _ in lines),
+    )
+
+
+def difference(older: WholeWorkflow, newer: WholeWorkflow) -> Sequence[tuple[str, str]]:
+    """Return the lines in which two definitions differ, each with its class, and some lines around them."""
+    before, after = (pretty(one.definition).splitlines() for one in (older, newer))
+    lines = list(unified_diff(before, after, lineterm="", n=_CONTEXT_LINES))[2:]
+    classes = {"+": "added", "-": "removed", "@": "place"}
+    return [(classes.get(line[:1], ""), _PLACE.sub(r"from line \1 on", line)) for line in lines]
+
+
+@form("/workflows/{name}/activate", activate_workflow)
+async def activate(visit: Visit) -> Form:
+    """Let a workflow take triggers."""
+    name = visit.path["name"]
+    return Form(
+        title=f"Activate {name}?",
+        text="One workflow. It takes triggers from now on, with its newest version.",
+        button="Activate it",
+        reason=False,
+        done=f"{name} takes triggers.",
+        back=f"/workflows/{name}",
+    )
+
+
+@form("/workflows/{name}/deactivate", deactivate_workflow)
+async def deactivate(visit: Visit) -> Form:
+    """Let a workflow take no triggers any more."""
+    name = visit.path["name"]
+    return Form(
+        title=f"Deactivate {name}?",
+        text="One workflow. Triggers of it are refused from now on; runs that have begun go on.",
+        button="Deactivate it",
+        reason=False,
+        risk=True,
+        done=f"{name} takes no triggers.",
+        back=f"/workflows/{name}",
+    )
+
+
+@form("/workflows/{name}/delete", delete_workflow)
+async def delete(visit: Visit) -> Form:
+    """Delete a workflow."""
+    name = visit.path["name"]
+    return Form(
+        title=f"Delete {name}?",
+        text="One workflow with all its versions. Its runs stay listed. One that has unfinished runs is not deleted.",
+        button="Delete it",
+        confirm="It cannot be undone.",
+        reason=False,
+        risk=True,
+        done=f"{name} is deleted.",
+        back="/workflows",
+    )
