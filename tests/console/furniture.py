@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.console import campaign_furniture, people_furniture, sequence_furniture, workflow_furniture
+from tests.console import campaign_furniture, people_furniture, rule_furniture, sequence_furniture, workflow_furniture
 from tests.support import home
 from tests.support.scene import Connection
 
@@ -47,6 +47,7 @@ async def furnish(connection: Connection, words: str) -> Furnished:
     there = await home.furnish(connection)
     deliveries = {state: await _delivery(connection, state, words) for state in STATES}
     captured = await connection.fetchval("SELECT max(id) FROM dispatcher.captured_messages WHERE channel = 'email'")
+    await rule_furniture.furnish(connection, words)
     names = {
         "delivery_id": str(deliveries["failed"]),
         "run_id": str(there.runs[""]),
@@ -65,6 +66,7 @@ async def furnish(connection: Connection, words: str) -> Furnished:
         **{f"{section}.name": name.replace("%2F", "/") for section, name in home._NAMES.items()},
         **await campaign_furniture.furnish(connection, words),
         "sequences.name": sequence_furniture.NAME,
+        "rules.name": rule_furniture.NAME,
         "enrolments.enrolment_id": str(await sequence_furniture.furnish(connection, words)),
         **await people_furniture.furnish(connection, words),
     }
