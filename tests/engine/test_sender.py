@@ -85,7 +85,7 @@ async def test_deliveries_claimed_before_a_changed_key_promise_are_claimed_anew(
         return 0 < used == len(stage.sms.given) and sum(state.outstanding for state in lanes) == 40
 
     async def promises() -> dict[int, bool]:
-        under_way = """SELECT s.id, c.resend_by IS NOT NULL OR c.keyed_recipients = '{+49}' AS made
+        under_way = """SELECT s.id, c.resend_by IS NOT NULL OR c.keyed_recipients = '{+4917012345}' AS made
                          FROM dispatcher.delivery_state s JOIN dispatcher.claims c USING (token)
                         WHERE s.marked AND s.status = 'queued'"""
         return {row["id"]: row["made"] for row in await troubled.fetch(under_way)}
