@@ -5,7 +5,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.console import campaign_furniture, people_furniture, rule_furniture, sequence_furniture, workflow_furniture
+from tests.console import (
+    campaign_furniture,
+    people_furniture,
+    rule_furniture,
+    sequence_furniture,
+    template_furniture,
+    workflow_furniture,
+)
 from tests.support import home
 from tests.support.scene import Connection
 
@@ -69,6 +76,7 @@ async def furnish(connection: Connection, words: str) -> Furnished:
         "rules.name": rule_furniture.NAME,
         "enrolments.enrolment_id": str(await sequence_furniture.furnish(connection, words)),
         **await people_furniture.furnish(connection, words),
+        **await template_furniture.furnish(connection, words),
     }
     return Furnished(names, deliveries)
 
