@@ -3,14 +3,17 @@
 import email
 import email.policy
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from email.message import EmailMessage
 from typing import Any
 
 import asyncpg
 import pytest
 
+from tests.channels.smtp.certificates import Authority
+from tests.channels.smtp.postfix import Postfix, why_not
 from tests.conformance.outbox import Outbox, faults
+from tests.conformance.test_mail import mail
 from tests.support.program import Program
 from tests.support.scene import Connection
 from tests.support.waits import until
@@ -203,3 +206,42 @@ async def test_EM_02_no_recipient_becomes_a_header_or_a_second_recipient(mails: 
     for delivery_id in ids:
         await mails.until_life(delivery_id, "failed")
     assert await mails.captured(*ids) == []
+
+
+# What has been used to make one message two at a server that takes other line ends for CRLF.
+ENDS = ("\r\n.\r\n", "\n.\n", "\n.\r\n", "\r.\r", "\r\n.\n", "\r\n.\r", "\r.\r\n", "\n.\r", "\r\r\n.\r\n")
+SMUGGLED = "EHLO x\r\nMAIL FROM:<evil@example.org>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\nSubject: smuggled\r\n\r\nx"
+
+
+@pytest.fixture(scope="module")
+def postfix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postfix]:
+    """A mail server as people have one, with mailboxes for ann and bob."""
+    good = Authority(tmp_path_factory.mktemp("authority")).sign("postfix")
+    with Postfix(good.key.read_bytes() + good.certificate.read_bytes()) as running:
+        yield running
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "it is there")
+@pytest.mark.parametrize("chunking", ["true", "false"])
+async def test_EM_02_a_real_server_gets_each_mail_once_and_with_no_header_of_its_values(
+    program: Program, outbox: Outbox, postfix: Postfix, chunking: str
+) -> None:
+    """With and without CHUNKING: only DATA has a final dot."""
+    ann, bob = len(postfix.mailbox("ann")), len(postfix.mailbox("bob"))
+    values = [HOSTILE, *(f"before{end}{SMUGGLED}{end}after" for end in ENDS)]
+    await program.start(**mail(postfix.port, CHUNKING=chunking))
+    written = [await put(outbox, variables={"id": value, "name": value}) for value in values]
+    for delivery_id in written:
+        await outbox.until_life(delivery_id, "sent")
+    await outbox.until_life(last := await put(outbox), "sent")
+    messages = (await postfix.messages("ann", ann + len(written) + 1))[ann:]
+    assert len(messages) == len(written) + 1, last
+    assert len(postfix.mailbox("bob")) == bob
+    for message in messages:
+        assert message["To"] == "ann@example.org"
+        assert message["From"] == "shop@shop.example"
+        assert not {"Bcc", "MAIL FROM"} & set(message.keys())
+        assert len(message.get_all("Subject", [])) == 1
+        # Whole, to its last line: nothing in it has ended it.
+        text, _html = [part for part in message.walk() if not part.is_multipart()]
+        assert str(text.get_payload()).rstrip().endswith(".")

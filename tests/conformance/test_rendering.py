@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import psutil
 from liquid import Environment, StrictUndefined
 
 from tests.conformance.outbox import Outbox
@@ -10,6 +11,7 @@ from tests.support.program import Program
 
 # More than a template is rendered by python-liquid before it is compiled.
 DELIVERIES = 20
+BOMBS_IN_A_ROW = 8
 TEMPLATE = {
     "subject": "Order {{ order.id }}{% if order.paid %} (paid){% endif %}",
     "text": "Hello {{ name | upcase }},\n{% for item in order.items -%}\n{{ forloop.index }}. {{ item.title }}: "
@@ -99,3 +101,22 @@ async def test_TE_04_a_bomb_is_a_failed_delivery_with_its_reason_and_others_are_
         assert words in await _failed(outbox, delivery)
     await outbox.until_count(len(others), "sent")
     assert program.metric("dispatcher_restarts_total") == 0
+
+
+def _processor_seconds(program: Program) -> float:
+    """What the program and its worker process have used so far."""
+    assert program.process is not None
+    main = psutil.Process(program.process.pid)
+    return sum(sum(one.cpu_times()[:2]) for one in (main, *main.children(recursive=True)))
+
+
+async def test_TE_04_a_bomb_costs_no_more_than_100_ms_of_a_processor(program: Program, outbox: Outbox) -> None:
+    """By the processor's time, which is the same however many others use the machine. The first one starts the worker
+    process and compiles the template."""
+    template = json.dumps({"body": BOMBS["time"][0]})
+    await program.start()
+    await _failed(outbox, await outbox.put(template=template))
+    before = _processor_seconds(program)
+    for _ in range(BOMBS_IN_A_ROW):
+        assert BOMBS["time"][1] in await _failed(outbox, await outbox.put(template=template))
+    assert (_processor_seconds(program) - before) / BOMBS_IN_A_ROW < 0.1

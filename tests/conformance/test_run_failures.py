@@ -225,6 +225,21 @@ async def test_WF_17_the_list_form_has_300_seconds_and_a_graph_has_all_the_time(
     await runs.until_status(graph, "completed")
 
 
+async def test_WF_17_a_call_takes_no_longer_than_its_visibility_timeout(runs: Runs, fake: FakeServer) -> None:
+    """The other one, which began earlier and has the default, is still under way."""
+    silent = Silent()
+    fake.next += [silent, silent]
+    patient = await runs.start(steps(call()))
+    await runs.delivery(patient, "n1", "sending")
+    impatient = await runs.start(steps(call(), visibility_timeout=1))
+    # Its function is not idempotent, so nobody knows what it has done.
+    await runs.delivery(impatient, "n1", "held")
+    await runs.delivery(patient, "n1", "sending")
+    silent.let_go.set()
+    await runs.until_status(patient, "completed", "failed")
+    assert len(fake.requests) == 2
+
+
 async def test_WF_17_delays_do_not_count(runs: Runs) -> None:
     run = await runs.start(steps(sms(), {"type": "delay", "duration": "1h"}, sms(), timeout_seconds=60))
     await runs.until_status(run, "waiting")
