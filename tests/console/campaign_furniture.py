@@ -30,7 +30,7 @@ _CAMPAIGN = {
     "channel": "email",
     "template_name": "sale",
     "variables": {"discount": 20},
-    "audience": {"tags": ["newsletter"]},
+    "audience": {"tags": ["spring-list"]},
     "lane": 2,
     "topic": "news",
     "rate": 200,
@@ -68,7 +68,7 @@ async def furnish(connection: Connection, words: str) -> dict[str, str]:
     await connection.execute("SELECT dispatcher.put_templates($1, true, $2)", json.dumps(_TEMPLATE), words)
     for key, address in _CONTACTS:
         addresses = [] if address is None else [{"kind": "email", "address": address, "written": address}]
-        said = {"name": f"{key} {words}", "tags": ["newsletter"], "addresses": addresses}
+        said = {"name": f"{key} {words}", "tags": ["spring-list"], "addresses": addresses}
         put = "SELECT dispatcher.put_contact('default', 'default', $1, $2, 'put', NULL, $3)"
         await connection.execute(put, key, json.dumps(said), words)
     put = "SELECT dispatcher.put_campaign('default', 'default', 'spring-2026', $1, $2)"

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from typing import Any, get_args
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -63,6 +64,10 @@ def _standing(found: WholeEnrolment) -> tuple[str, str]:
     return "skipped", "It was cancelled: nothing more is sent. The contact can be enrolled again."
 
 
+def _sequence(visit: Visit) -> str:
+    return f"/sequences/{quote(visit.path['name'], safe='')}"
+
+
 @form("/sequences/{name}/enrol", enrol_contact)
 async def enrol(visit: Visit) -> Form:
     """Enrol a contact."""
@@ -73,7 +78,7 @@ async def enrol(visit: Visit) -> Form:
         reason=False,
         button="Enrol it",
         back=lambda answer: f"/enrolments/{answer.id}",
-        cancel=f"/sequences/{visit.path['name']}",
+        cancel=_sequence(visit),
         done="Enrolled.",
     )
 
@@ -114,7 +119,7 @@ async def change(visit: Visit) -> Form:
         confirm="I mean all enrolments of the sequence.",
         button="Change them",
         act=_change_all,
-        back=f"/sequences/{visit.path['name']}/enrolments",
+        back=f"{_sequence(visit)}/enrolments",
     )
 
 

@@ -1,6 +1,7 @@
 """Sequences: the list, one with its funnel and versions, its preview for a contact, and what can be done to it."""
 
 from typing import Any, get_args
+from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -125,7 +126,7 @@ def _moment(text: str) -> str | None:
 
 
 def _about(visit: Visit) -> str:
-    return f"/sequences/{visit.path['name']}"
+    return f"/sequences/{quote(visit.path['name'], safe='')}"
 
 
 @form("/sequences/{name}/publish", publish_sequence)
