@@ -19,7 +19,7 @@ from dispatcher.http.problems import CONFLICT, NOT_FOUND, Problem, not_found
 from dispatcher.http.roles import Right
 
 # Groups are counted among so many, and the largest are shown.
-COUNTED_MAX = 10_000
+COUNTED_MAX = 2_000
 GROUPS_MAX = 50
 _OWNERS = {"run": runs.owner, "delivery": deliveries.owner, "job": store.job_owner}
 

@@ -19,7 +19,7 @@ from dispatcher.http.roles import Right
 NOUN = "held"
 SWEEP_NOUN = "settle"
 # Groups are counted among so many deliveries, and the largest are shown.
-COUNTED_MAX = 10_000
+COUNTED_MAX = 2_000
 GROUPS_MAX = 50
 
 
