@@ -8,7 +8,7 @@ from msgspec import Struct
 
 # Above it only a part is drawn, which has so many nodes.
 NODES_MAX = 60
-PART_NODES_MAX = 40
+PART_NODES_MAX = 24
 # Each sweep goes forward and back; more change nothing that is seen.
 _SWEEPS = 4
 

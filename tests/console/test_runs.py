@@ -35,7 +35,7 @@ async def test_a_run_is_paused_resumed_and_cancelled(visitor: Page, furnished: F
     await _act(visitor, "Cancel")
     await visitor.wait_for_selector(".toast >> text=is cancelled")
     assert await _status(serving, run) == "cancelled"
-    assert await visitor.locator(".head a.btn").count() == 0
+    assert await visitor.locator(".head a.btn").all_inner_texts() == ["Run again…"]
 
 
 @pytest.mark.usefixtures("furnished")
@@ -51,6 +51,14 @@ async def test_an_event_without_data_is_sent(visitor: Page, furnished: Furnished
         assert await connection.fetchval(query, int(run)) == "paid"
     finally:
         await connection.close()
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_an_enrolment_leads_to_its_sequence(visitor: Page) -> None:
+    await visitor.goto("/console/runs?workflow=drip")
+    await visitor.click("tbody td a")
+    await visitor.click("aside >> text=drip, version")
+    await visitor.wait_for_url("**/console/sequences/drip")
 
 
 @pytest.mark.usefixtures("furnished")

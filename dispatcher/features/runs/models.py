@@ -132,6 +132,7 @@ class WholeRun(Run, frozen=True, kw_only=True):
 
     paused_at: datetime | None
     discarded_at: datetime | None
+    is_enrolment: Annotated[bool, Meta(description="Whether it is an enrolment in a sequence.")]
     steps: list[Step]
     graph: Annotated[list[GraphLine], Meta(description="Its plan, drawn in lines of text.")]
     cursor: Annotated[dict[str, Visit], Meta(description="The nodes that it is at.")]
@@ -238,6 +239,7 @@ WHOLE_RUN = WholeRun(
     **structs.asdict(_RUN),
     paused_at=None,
     discarded_at=None,
+    is_enrolment=False,
     steps=[Step(0, "mail", "email to {{ customer.email }}", [Way("later")]), Step(1, "later", "delay 1s")],
     graph=[GraphLine("● mail  email to {{ customer.email }}", "mail"), GraphLine("│"), GraphLine("● later", "later")],
     cursor=_CURSOR,

@@ -166,6 +166,7 @@ async def show(database: Database, run_id: int, attempts_max: int, deliveries_ma
         **structs.asdict(run),
         paused_at=row["paused_at"],
         discarded_at=row["discarded_at"],
+        is_enrolment=row["is_enrolment"],
         steps=steps(plan),
         graph=[GraphLine(*line) for line in drawn_lines(plan)],
         cursor=_cursor(row["cursor"]),

@@ -53,7 +53,8 @@ SELECT r.id AS execution_id, r.tenant_id, r.workspace_id, r.workflow AS workflow
 -- name: show
 -- What a run has been given, what its nodes have added to that, where it stands, and the plan that it walks through.
 SELECT r.input::text, (r.input || coalesce(r.state -> 'vars', '{}'))::text AS context,
-       coalesce(r.state -> 'cursor', '{}')::text AS cursor, r.paused_at, r.discarded_at, v.plan::text
+       coalesce(r.state -> 'cursor', '{}')::text AS cursor, r.paused_at, r.discarded_at,
+       r.contact_id IS NOT NULL AS is_enrolment, v.plan::text
   FROM dispatcher.runs r JOIN dispatcher.plan_versions v ON v.id = r.version_id WHERE r.id = $1;
 
 -- name: execution

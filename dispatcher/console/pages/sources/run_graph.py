@@ -45,7 +45,7 @@ def graph(steps: Sequence[Step], chosen: str, states: Mapping[str, tuple[str, Ro
     ways = {one.node: [way.to for way in one.leads_to] for one in steps}
     here = [name for name, (_, row) in (states or {}).items() if row.is_here]
     layout = laid_out(ways, [chosen] if chosen in ways else here)
-    nodes = [_node(one, layout, states) for one in steps if one.node in layout.places]
+    nodes = [_node(one, layout, states, chosen) for one in steps if one.node in layout.places]
     bends = [{"id": name, "col": at.col, "row": at.row, "bend": True} for name, at in layout.bends.items()]
     edges = [
         (start, end, "" if states is None or _walked(path, states) else "no")
@@ -55,7 +55,7 @@ def graph(steps: Sequence[Step], chosen: str, states: Mapping[str, tuple[str, Ro
     return Graph([*nodes, *bends], edges, len(steps) - len(nodes))
 
 
-def _node(one: Step, layout: Layout, states: Mapping[str, tuple[str, Row]] | None) -> dict[str, Any]:
+def _node(one: Step, layout: Layout, states: Mapping[str, tuple[str, Row]] | None, chosen: str) -> dict[str, Any]:
     css, row = ("none", None) if states is None else states[one.node]
     at = layout.places[one.node]
     more = layout.hidden.get(one.node, 0)
@@ -69,7 +69,7 @@ def _node(one: Step, layout: Layout, states: Mapping[str, tuple[str, Row]] | Non
         "sub": _cut(f"+{more} not shown" if more else _sub(one, row), _SUB_MAX),
         "state": "plain" if is_plain else css,
         "say": f"{one.node}: {one.what}" if is_plain else f"{one.node}: {said}",
-        "here": row is not None and row.is_here,
+        "here": one.node == chosen or (row is not None and row.is_here),
         "href": f"?{urlencode({'at': one.node})}" if more else f"#step-{one.step}",
     }
 
