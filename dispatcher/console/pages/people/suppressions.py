@@ -57,7 +57,14 @@ async def add(visit: Visit) -> Form:
         text="Nothing is sent there from now on, by any workspace of the tenant; what is queued for them is skipped.",
         fields=[
             Field("addresses", "Addresses", "lines", value=_named(visit), hint="One a line.", required=True),
-            Field("kind", "Kind", "choice", choices=KINDS, hint="Seen from the address without it."),
+            Field(
+                "kind",
+                "Kind",
+                "choice",
+                visit.query.get("kind", ""),
+                choices=KINDS,
+                hint="Seen from the address without it.",
+            ),
             Field("channel", "Only on the channel", "choice", choices=_channels(visit)),
             Field(
                 "source", "Because of", "choice", "operator", choices=[(name, name) for name in SOURCES], required=True
