@@ -27,8 +27,8 @@ from dispatcher.http.roles import Right
 ROWS = 50
 DELIVERIES_SHOWN = 50
 # Steps of the trace and characters of a value: a page has 150 KB at most.
-TRACE_SHOWN = 100
-VALUE_SHOWN = 300
+TRACE_SHOWN = 60
+VALUE_SHOWN = 200
 # Nodes that the sentence about a run names.
 SAID = 3
 # A run visits each of its nodes once: a longer log is rare, and its beginning colours the graph well enough.

@@ -19,9 +19,9 @@ from dispatcher.http.problems import NOT_FOUND, Problem
 from dispatcher.http.roles import Right
 from dispatcher.plans.simulation.planned import PlannedRun
 
-# Messages of one step, and characters of a part: a page has 150 KB at most.
+# Messages of one step, and characters of a part and of all: a page has 150 KB at most.
 MESSAGES_SHOWN = 3
-PART_SHOWN = 3_000
+PART_SHOWN, PARTS_SHOWN = 3_000, 40_000
 
 
 class Begun(Struct, frozen=True):
@@ -76,7 +76,7 @@ async def plan(visit: Visit) -> Form:
             whats={step.node: step.what for step in workflow.steps},
             kept={name: text for name, text in visit.form.items() if name != "token"},
             most=MESSAGES_SHOWN,
-            part_most=PART_SHOWN,
+            part_most=min(PART_SHOWN, PARTS_SHOWN // max(_parts(found), 1)),
         )
 
     return Form(
@@ -107,6 +107,10 @@ async def _workflow(visit: Visit) -> tuple[WholeWorkflow, Mapping[str, Any]]:
         if problem.kind is not NOT_FOUND:
             raise
         return found, {}
+
+
+def _parts(found: PlannedRun) -> int:
+    return sum(len(message.parts) for step in found.steps for message in step.messages[:MESSAGES_SHOWN])
 
 
 def sentence(found: PlannedRun) -> str:

@@ -21,8 +21,8 @@ from dispatcher.http.roles import Right
 ROWS = 50
 RUNS_SHOWN = 5
 # A page has 150 KB at most.
-DEFINITION_SHOWN = 30_000
-DIFF_LINES_SHOWN = 1_000
+DEFINITION_SHOWN = 16_000
+DIFF_LINES_SHOWN = 500
 _CONTEXT_LINES = 4
 _PLACE = re.compile(r"^@@ .* \+(\d+).*")
 
