@@ -167,7 +167,7 @@ VECTORS = {
     f"run-1|ann%40example.org|welcome|{WHEN}": (("email", "run-1", "ann@example.org", "welcome", AT), None),
     f"run-1|%2B4917012345|script%207|{WHEN}": (("voice", "run-1", "+4917012345", "script 7", AT), None),
     f"run-1|post-9|social|{WHEN}": (("social", "run-1", None, "post-9", AT), None),
-    f"run-1|node%7C2|%2B49|hi|{WHEN}": (("sms", "run-1", "+4917012345", "hi", AT), "node|2"),
+    f"run-1|node%7C2|%2B49|hi|{WHEN}": (("sms", "run-1", "+49", "hi", AT), "node|2"),
     f"||%C3%BCml%C3%A4ut|{WHEN}": (("push", None, None, "ümläut", AT), None),
     f"run-1|n|p|social|{WHEN}": (("social", "run-1", "nobody", "p", AT), "n"),
 }

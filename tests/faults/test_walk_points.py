@@ -41,7 +41,7 @@ class Case:
         stage = Stage(await Scene.open(self.database))
         await stage.put(SHORT)
         for number in range(RUNS):
-            await stage.trigger(to=f"+49{number}")
+            await stage.trigger(to=f"+491701234{number}")
         return stage
 
     async def completed(self, stage: Stage) -> None:
@@ -109,7 +109,7 @@ async def test_a_walker_paused_past_its_lease_blocks_no_other(case: Case) -> Non
     await until(lambda: stopped.status() == psutil.STATUS_STOPPED, "it stands still")
     try:
         await case.second.start()
-        other = await stage.trigger(to="+50")
+        other = await stage.trigger(to="+5012345678")
 
         async def done() -> bool:
             return str((await stage.run(other))["status"]) == "completed"
