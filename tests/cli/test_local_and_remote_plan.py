@@ -43,7 +43,7 @@ async def test_every_fault_of_a_list_has_its_line_locally_and_remotely(
     assert [one["path"] for one in refused["faults"]] == [
         f"line {number}" for number in (4, 5, 4_900, 5_400, 5_500, 5_501)
     ]
-    assert refused["faults"][2]["message"].startswith("channel: unknown channel")
+    assert refused["faults"][2]["message"].startswith("column channel: unknown channel")
     assert rows(remote.run("suppressions", "check", "user-2@faulty.example", "--json"))[0]["barred"] is False
 
 

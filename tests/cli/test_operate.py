@@ -55,7 +55,8 @@ async def put(connection: Connection, count: int = 1, channel: str = "sms", tena
     """Deliveries that are due."""
     found = await connection.fetch(
         """INSERT INTO dispatcher.deliveries (idempotency_key, channel, recipient, template, tenant_id)
-           SELECT gen_random_uuid(), $2, '+4917', '{"body": "x"}', $3 FROM generate_series(1, $1::int) RETURNING id""",
+           SELECT gen_random_uuid(), $2, CASE $2 WHEN 'email' THEN 'ann@example.org' ELSE '+4917' END,
+                  '{"body": "x"}', $3 FROM generate_series(1, $1::int) RETURNING id""",
         count,
         channel,
         tenant,

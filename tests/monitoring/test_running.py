@@ -40,7 +40,8 @@ SETTINGS = {
 }
 _WRITE = """
 INSERT INTO dispatcher.deliveries (tenant_id, idempotency_key, channel, lane, recipient, template)
-SELECT 'tenant-' || n % 3, concat_ws('-', $1::text, channel, n), channel, n % 3, '+4917012345', '{"body": "hello"}'
+SELECT 'tenant-' || n % 3, concat_ws('-', $1::text, channel, n), channel, n % 3,
+       CASE channel WHEN 'email' THEN 'ann@example.org' ELSE '+4917012345' END, '{"body": "hello"}'
   FROM unnest($2::text[]) AS channel, generate_series(1, 6) AS n
 """
 _PREPARE = """
