@@ -16,13 +16,16 @@ SELECT id FROM dispatcher.deliveries
 
 -- name: matching
 -- Of the deliveries $1 those that match, the newest first, $2 at most: by life, channel, template, campaign, words of the
--- error, and time.
+-- error, and time. Each is looked up by its id: Postgres 15 went through the whole primary key instead.
 SELECT few.*,
        CASE WHEN few.job_id IS NOT NULL AND few.contact_id IS NOT NULL
             THEN (SELECT k.campaign FROM dispatcher.campaign_runs k WHERE k.id = few.run_id) END AS campaign,
        CASE WHEN few.status = 'queued' THEN dispatcher.waits_for(few.id) END AS waits
-  FROM (SELECT l.* FROM dispatcher.visible_delivery_life l JOIN dispatcher.deliveries d USING (id)
-         WHERE l.id = ANY ($1::bigint[]) AND ($3::text IS NULL OR l.life = $3 OR l.status = $3)
+  FROM (SELECT l.*
+          FROM unnest($1::bigint[]) AS asked (id),
+               LATERAL (SELECT * FROM dispatcher.visible_delivery_life WHERE id = asked.id LIMIT 1) AS l,
+               LATERAL (SELECT template_name, job_id, run_id, created_at FROM dispatcher.deliveries WHERE id = asked.id LIMIT 1) AS d
+         WHERE ($3::text IS NULL OR l.life = $3 OR l.status = $3)
            AND ($4::text IS NULL OR l.channel = $4) AND ($5::text IS NULL OR d.template_name = $5)
            AND ($6::text IS NULL OR d.job_id IS NOT NULL
                 AND d.run_id IN (SELECT k.id FROM dispatcher.campaign_runs k WHERE k.campaign = $6))
