@@ -20,7 +20,7 @@ from dispatcher.channel_opener import ChannelOpener
 from dispatcher.config import fingerprints, logs
 from dispatcher.config.settings import Config, Limits
 from dispatcher.console.routes import Console
-from dispatcher.db import embedded, pooler, tenants
+from dispatcher.db import cells, embedded, pooler, tenants
 from dispatcher.db.database import Database
 from dispatcher.db.schema import migrator
 from dispatcher.endpoints import ENDPOINTS
@@ -76,6 +76,9 @@ class App:
         self._clock = Clock()
         self.metrics = Metrics()
         self.health = Health(self._clock.monotonic, self._clock.monotonic(), self._yielded, len(config.channels))
+        if config.cell.number:
+            self.health.cell = config.cell.number
+            self.metrics.cell.labels(str(config.cell.number)).set(1)
         self.pipeline: Pipeline | None = None
         self._loop_watch = LoopWatch()
         self._stopping = asyncio.Event()
@@ -184,6 +187,7 @@ class App:
         async with self.database.connection() as connection:
             await migrator.require(connection)
             await tenants.require(connection)
+            await cells.join(connection, self.config.cell)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Run some work; False where we were told to stop before its end."""

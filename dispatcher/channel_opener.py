@@ -34,7 +34,7 @@ class ChannelOpener(Struct, frozen=True):
 
     def open(self, name: str, settings: Settings) -> Terms:
         """Open a channel, with all its providers."""
-        return self._open(name, settings, Rates(self.clock.monotonic(), *settings.rates), {})
+        return self._open(name, settings, Rates(self.clock.monotonic(), *self._rates(settings)), {})
 
     def reopen(self, name: str, terms: Terms, old: Config) -> Terms:
         """Return the terms after a reload: the same ones where only limits changed, else others with the channels of
@@ -48,7 +48,7 @@ class ChannelOpener(Struct, frozen=True):
         else:
             kept = {one.name: one for one in terms.several if before[one.name] == made.get(one.name)}
             terms = self._open(name, settings, terms.rates, kept)
-        terms.rates.tune(now, *settings.rates)
+        terms.rates.tune(now, *self._rates(settings))
         return terms
 
     def _open(self, name: str, settings: Settings, rates: Rates, kept: Mapping[str, ProviderTerms]) -> Terms:
@@ -69,7 +69,7 @@ class ChannelOpener(Struct, frozen=True):
             self._channel(name, one, settings),
             settings,
             self.config.retry,
-            Rates(self.clock.monotonic(), one.rate_per_second, one.rate_burst, 0.0, 0.0),
+            Rates(self.clock.monotonic(), *self._rates(one)),
             self.config.instance.licence_seconds,
             name=key,
             breaker=Breaker(one.breaker_failures, one.breaker_seconds),
@@ -79,8 +79,14 @@ class ChannelOpener(Struct, frozen=True):
         """Continue with a provider under other limits."""
         one = settings.providers[provider.name]
         provider.settings, provider.retry = settings, self.config.retry
-        provider.rates.tune(self.clock.monotonic(), one.rate_per_second, one.rate_burst, 0.0, 0.0)
+        provider.rates.tune(self.clock.monotonic(), *self._rates(one))
         provider.breaker.tune(one.breaker_failures, one.breaker_seconds)
+
+    def _rates(self, limits: Settings | ChannelProvider) -> tuple[float, float, float, float]:
+        """The limits that are this cell's: providers and domains serve all cells. A tenant is in one."""
+        rate, burst, tenant, domain = limits.rates
+        share = self.config.cell.share
+        return rate * share, burst * share, tenant, domain * share
 
     def _channel(self, name: str, one: ChannelProvider, settings: Settings) -> Channel:
         log.debug("channel.opened", channel=name, provider=one.provider)

@@ -18,7 +18,10 @@ DispatcherError
 │   ├── SchemaBehind
 │   ├── SchemaUnreleased
 │   ├── TenantRoleMissing
+│   ├── WrongCell
 │   └── MigrationChanged
+├── OtherCell
+├── NotPlaced
 ├── Fenced
 ├── NeedsWorker                     it would hold the event loop
 ├── CallLost                        the worker process was killed, or took too long
@@ -203,8 +206,20 @@ class TenantRoleMissing(SchemaError):
     """The role that sees one workspace alone is missing, or not ours to take: an administrator has to help."""
 
 
+class WrongCell(SchemaError):
+    """The database is another cell than the configuration says."""
+
+
 class MigrationChanged(SchemaError):
     """A migration was changed after it had been applied: restore its text and put the change into a new one."""
+
+
+class OtherCell(DispatcherError):
+    """The tenant is in another cell."""
+
+
+class NotPlaced(DispatcherError):
+    """The tenant cannot be placed."""
 
 
 class Fenced(DispatcherError):

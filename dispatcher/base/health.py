@@ -20,6 +20,8 @@ class Health(Struct):
     database_away_since: float | None = None
     # What is told to everybody while only chosen recipients get messages; empty: all do.
     staging: str = ""
+    # The number of the cell that this process serves; 0: there is only one.
+    cell: int = 0
 
     # An event loop that has not run for this long is stuck.
     TICK_SECONDS = 0.5

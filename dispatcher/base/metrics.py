@@ -159,6 +159,7 @@ class Metrics:
         counter, gauge = self._counter, self._gauge
         self.registry.others.append(Process("dispatcher"))
         self._gauge("info", "1, with the version of the program", "version").labels(VERSION).set(1)
+        self.cell = gauge("cell", "1, with the number of the cell that is served, where there are several", "cell")
         self._requests = counter("http_requests", "Requests by the status that was answered, without probes", "status")
         self._request_seconds = self._histogram(
             "http_request_seconds", "Time until the head of an answer, without probes", _REQUEST_SECONDS

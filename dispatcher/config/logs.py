@@ -11,10 +11,15 @@ from dispatcher.config.settings import Log as Settings
 _tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 
-def configure(settings: Settings) -> None:
-    """Send every log line, the libraries' too, through one pipe."""
+def configure(settings: Settings, cell: int = 0) -> None:
+    """Send every log line, the libraries' too, through one pipe. Each names the cell, where there are several."""
+
+    def in_cell(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        return event if cell == 0 else {**event, "cell": cell}
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        in_cell,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),

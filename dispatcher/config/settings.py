@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from dispatcher.config.cell import Cell
 from dispatcher.config.values import (
     AddressRanges,
     Bytes,
@@ -283,6 +284,11 @@ class ChannelProvider(Struct, frozen=True, forbid_unknown_fields=True):
     breaker_seconds: Annotated[float, Meta(gt=0, le=600)] = 30.0
     options: Annotated[dict[Name, Option], Meta(max_length=64)] = {}
 
+    @property
+    def rates(self) -> tuple[float, float, float, float]:
+        """Tokens a second and the bucket; tenants and domains have theirs from the channel."""
+        return self.rate_per_second, self.rate_burst, 0.0, 0.0
+
 
 class Channel(Struct, frozen=True, forbid_unknown_fields=True):
     """One channel: its provider or its providers, and its limits."""
@@ -363,6 +369,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
     database: Database = Database()
     instance: Instance = field(default_factory=Instance)
+    cell: Cell = Cell()
     claim: Claim = Claim()
     flush: Flush = Flush()
     walk: Walk = Walk()

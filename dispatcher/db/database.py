@@ -13,6 +13,7 @@ import structlog
 
 from dispatcher.base.errors import ConfigError, DatabaseUnavailable, Fault, UnsafeDatabase
 from dispatcher.config.settings import Database as Settings
+from dispatcher.db import cells  # noqa: F401 - defines what 57T01 and 57T02 are raised as
 from dispatcher.db.array_types import set_array_types
 from dispatcher.db.failover import FailoverWatch
 from dispatcher.db.renaming import CONNECTION

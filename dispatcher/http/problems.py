@@ -35,6 +35,7 @@ TIMED_OUT = Kind("timed-out", 408, "The request took too long to arrive")
 CONFLICT = Kind("conflict", 409, "It is not in a state for this")
 CHANGED = Kind("changed", 412, "It is another one by now")
 TOO_LARGE = Kind("too-large", 413, "The request is too large")
+MISDIRECTED = Kind("other-cell", 421, "The tenant is in another cell")
 UNSUPPORTED = Kind("unsupported-media-type", 415, "Not in this form")
 KEY_REUSED = Kind("idempotency-key-reused", 422, "This Idempotency-Key was used for another request")
 ERASED = Kind("answer-erased", 422, "What was answered under this Idempotency-Key has been erased")
@@ -43,6 +44,7 @@ HEAD_TOO_LARGE = Kind("head-too-large", 431, "The head of the request is too lar
 BROKEN = Kind("internal-error", 500, "It did not work, by no fault of the request's")
 CROWDED = Kind("crowded", 503, "Too many are being served")
 OVERLOADED = Kind("overloaded", 503, "Too much is waiting to be sent")
+MOVING = Kind("tenant-moving", 503, "The tenant is being moved to another cell")
 UNAVAILABLE = Kind("unavailable", 503, "The database does not answer")
 SLOW = Kind("slow", 504, "The answer took too long")
 
@@ -59,6 +61,9 @@ class Document(Struct, frozen=True, omit_defaults=True):
     more_faults: int = 0
     # The state that kept the thing from being changed, in one word.
     answer: str = ""
+    # Where the tenant of the key is, if it is in another cell.
+    cell: int = 0
+    url: str = ""
 
 
 class Problem(Exception):  # noqa: N818 - an answer to a request, seldom an error of ours
@@ -71,8 +76,12 @@ class Problem(Exception):  # noqa: N818 - an answer to a request, seldom an erro
         faults: Iterable[Fault] = (),
         headers: Mapping[str, str] | None = None,
         answer: str = "",
+        cell: int = 0,
+        url: str = "",
     ) -> None:
         super().__init__(detail)
+        self.cell = cell
+        self.url = url
         self.kind = kind
         self.detail = detail
         self.faults = tuple(faults)
@@ -91,6 +100,8 @@ class Problem(Exception):  # noqa: N818 - an answer to a request, seldom an erro
                 faults=self.faults[:FAULTS_SHOWN_MAX],
                 more_faults=max(len(self.faults) - FAULTS_SHOWN_MAX, 0),
                 answer=self.answer,
+                cell=self.cell,
+                url=self.url,
             )
         )
 

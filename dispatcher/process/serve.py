@@ -12,8 +12,8 @@ from dispatcher.cli.failures import FAILED
 from dispatcher.cli.session import Session, hush, patiently
 from dispatcher.cli.terminal.output import tell
 from dispatcher.config import logs
-from dispatcher.config.settings import Database
-from dispatcher.db import embedded, pooler
+from dispatcher.config.settings import Config
+from dispatcher.db import cells, embedded, pooler
 from dispatcher.db.schema import migrator
 
 MigrateOption = Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")]
@@ -29,7 +29,7 @@ def serve(session: Session, migrate: MigrateOption = False) -> None:
     from dispatcher.app import App  # noqa: PLC0415 - it brings the whole program with it: 0.2 s
 
     config = session.config
-    logs.configure(config.log)
+    logs.configure(config.log, config.cell.number)
     fault_points.arm(os.environ)
 
     async def run() -> None:
@@ -47,7 +47,7 @@ def migrate(session: Session, check: CheckOption = False) -> None:
     session.require_local()
     config = session.config
     hush()
-    found = session.launch(patiently(lambda: _migrate(config.database, check), config.database.url))
+    found = session.launch(patiently(lambda: _migrate(config, check), config.database.url))
     names = [f"{migration.version:04}_{migration.name}" for migration in found]
     state = "pending" if check else "applied"
     tell(session, {state: names}, *([f"{state} {name}" for name in names] or ["The schema is up to date."]))
@@ -55,16 +55,19 @@ def migrate(session: Session, check: CheckOption = False) -> None:
         raise typer.Exit(FAILED)
 
 
-async def _migrate(settings: Database, check: bool) -> list[migrator.Migration]:
+async def _migrate(config: Config, check: bool) -> list[migrator.Migration]:
     """Apply what is missing, or with `check` only say what that is."""
+    settings = config.database
     url, server = await asyncio.to_thread(embedded.start_unless_configured, settings)
     try:
-        if not check:
-            return await migrator.migrate(pooler.url_of(settings, url))
+        applied = [] if check else await migrator.migrate(pooler.url_of(settings, url))
         connection = await pooler.connect(
             pooler.url_of(settings, url), pooler.MIGRATION, connect_seconds_max=settings.connect_seconds_max
         )
         try:
+            if not check:
+                await cells.join(connection, config.cell)
+                return applied
             return migrator.pending(await migrator.applied(connection))
         finally:
             await connection.close()

@@ -61,6 +61,7 @@ CALLS = {
 # Called by triggers and by the owner, and by nobody else; each with what it does.
 NOBODYS = {
     "announce": "writes events for the endpoints of a row's own workspace",
+    "require_here": "refuses a tenant that is in another cell",
     "keep_erased_keys": "switches a trigger on, once in a database",
     "wake_run": "tells the walker to look at a run",
 }
@@ -101,7 +102,8 @@ def home(place: tuple[Connection, Home]) -> Home:
     return place[1]
 
 
-def _call(name: str, home: Home, place: str) -> str:
+def call(name: str, home: Home, place: str) -> str:
+    """The call of a function, for rows at home."""
     rows: dict[str, object] = {"event": home.event}
     rows |= {"waits": home.deliveries[""], "dead": home.deliveries["discardDeadDelivery"]}
     rows |= {"goes": home.runs[""], "rests": home.runs["resumeRun"], "buried": home.runs["discardDeadRun"]}
@@ -153,7 +155,7 @@ async def test_from_another_workspace_nothing_is_seen_or_changed_at_home(
         for bound in ELSEWHERE:
             await _bind(connection, *bound)
             with pytest.raises(asyncpg.InsufficientPrivilegeError, match="another workspace"):
-                await connection.fetch(_call(name, home, place))
+                await connection.fetch(call(name, home, place))
             await connection.execute("ROLLBACK TO asked")
 
 
@@ -162,7 +164,7 @@ async def test_a_row_at_home_is_unknown_in_another_workspace(connection: Connect
     before = await _everything(connection)
     for tenant, workspace in ELSEWHERE[:2]:
         await _bind(connection, tenant, workspace)
-        answers = await connection.fetch(_call(name, home, f"'{tenant}', '{workspace}'"))
+        answers = await connection.fetch(call(name, home, f"'{tenant}', '{workspace}'"))
         assert [row[0] for row in answers] in ([], ["unknown"])
         await connection.execute("RESET ROLE")
         assert await _everything(connection) == before
@@ -172,6 +174,6 @@ async def test_a_row_at_home_is_unknown_in_another_workspace(connection: Connect
 @pytest.mark.parametrize("name", CALLS)
 async def test_at_home_it_does_what_it_is_there_for(connection: Connection, home: Home, name: str) -> None:
     await _bind(connection, "default", "default")
-    answers = await connection.fetch(_call(name, home, HOME[0]))
+    answers = await connection.fetch(call(name, home, HOME[0]))
     assert answers
     assert answers[0][0] != "unknown"

@@ -6,6 +6,7 @@ from importlib import resources
 FILES = (
     "db/schema/row_security",
     "db/schema/refusals",
+    "features/cells/schema",
     "engine/schema/outbox",
     "engine/schema/job_results",
     "engine/schema/engine",

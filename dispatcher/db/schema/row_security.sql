@@ -27,7 +27,10 @@
 
 -- Let dispatcher_tenant see of a table what is its workspace's: by its columns tenant_id and workspace_id (of a table
 -- without the second by the first alone), or by a column that leads to the row of another table that is isolated itself.
-CREATE PROCEDURE dispatcher.isolate(p_table regclass, p_column name DEFAULT NULL, p_parent regclass DEFAULT NULL)
+-- New rows of a tenant that is in another cell are refused, unless the table only records what happens to work that was taken.
+CREATE PROCEDURE dispatcher.isolate(
+    p_table regclass, p_column name DEFAULT NULL, p_parent regclass DEFAULT NULL, p_records boolean DEFAULT false
+)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     by_workspace CONSTANT boolean := EXISTS (
@@ -44,10 +47,14 @@ BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', p_table);
     EXECUTE format('CREATE POLICY everybody ON %s USING (true) WITH CHECK (true)', p_table);
     EXECUTE format('CREATE POLICY tenant ON %s AS RESTRICTIVE TO dispatcher_tenant USING (%s)', p_table, condition);
+    IF p_column IS NULL AND NOT p_records THEN
+        EXECUTE format('CREATE TRIGGER stay_in_cell AFTER INSERT ON %s REFERENCING NEW TABLE AS fresh '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.stay_in_cell()', p_table);
+    END IF;
 END $$;
 
--- Raise where the transaction is bound to another workspace, or to none though it should be. For functions that run as the
--- owner and take a workspace as an argument.
+-- Raise where the transaction is bound to another workspace, or to none though it should be, and where the tenant is in another
+-- cell. For functions that run as the owner and take a workspace as an argument.
 CREATE FUNCTION dispatcher.stay_within(p_tenant_id text, p_workspace_id text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -56,6 +63,9 @@ BEGIN
         nullif(current_setting('dispatcher.tenant', true), ''), nullif(current_setting('dispatcher.workspace', true), ''))) IS NOT TRUE
     THEN
         RAISE EXCEPTION 'this transaction is bound to another workspace' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF EXISTS (SELECT FROM dispatcher.tenant_placements) OR NOT (SELECT c.takes_unlisted FROM dispatcher.cell c) THEN
+        PERFORM dispatcher.require_here(p_tenant_id);
     END IF;
 END $$;
 

@@ -251,7 +251,7 @@ COMMENT ON COLUMN dispatcher.captured_messages.raw IS 'a mail as a server would 
 COMMENT ON COLUMN dispatcher.captured_messages.fault IS 'why no mail can be made of it; a provider of mail would refuse it';
 CREATE INDEX captured_messages_by_delivery ON dispatcher.captured_messages (delivery_id);
 CREATE INDEX captured_messages_newest ON dispatcher.captured_messages (tenant_id, workspace_id, id);
-CALL dispatcher.isolate('dispatcher.captured_messages');
+CALL dispatcher.isolate('dispatcher.captured_messages', p_records => true);
 
 -- Every insert into deliveries, from any language, is due by itself. A NOTIFY takes a database-wide lock at commit
 -- (one per insert took ten connections from 21,700 commits a second to 6,500), so it is sent only when an idle instance

@@ -101,6 +101,10 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- Fires first, by its name.
+CREATE TRIGGER channel_outbox_stays_in_cell INSTEAD OF UPDATE ON dispatcher.channel_outbox
+    FOR EACH ROW EXECUTE FUNCTION dispatcher.row_stays_in_cell();
+
 CREATE TRIGGER channel_outbox_update INSTEAD OF UPDATE ON dispatcher.channel_outbox
     FOR EACH ROW EXECUTE FUNCTION dispatcher.channel_outbox_update();
 

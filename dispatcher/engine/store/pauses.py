@@ -10,8 +10,8 @@ from dispatcher.engine.rules.pauses import PLACED, SCOPES, CampaignLimit, Inside
 _SQL = statements(__name__)
 
 
-# Of one run or sequence, wherever it is.
-RUNS = ("run", "campaign_run", "sequence")
+# Of one run or sequence, wherever it is; or of a tenant that is not in this cell.
+RUNS = ("run", "campaign_run", "sequence", "moved")
 
 
 async def current(database: Database) -> Pauses:
@@ -33,7 +33,7 @@ def _sorted(found: Iterable[Mapping[str, Any]], limits: Mapping[int, CampaignLim
     return Pauses(
         channels=everywhere["channel"],
         providers=everywhere["provider"],
-        tenants=everywhere["tenant"],
+        tenants=everywhere["tenant"] | everywhere["moved"],
         templates=everywhere["template"],
         runs=everywhere["run"],
         campaign_runs=everywhere["campaign_run"],

@@ -74,7 +74,7 @@ UNION ALL
         p.actor AS actor, p.reason AS reason, jsonb_build_object('everywhere', p.tenant_id IS NULL) AS details, 1 AS number
    FROM dispatcher.pauses p
   WHERE p.scope NOT IN ('run', 'campaign_run') AND CASE WHEN p.tenant_id IS NOT NULL THEN p.tenant_id = $1 AND p.workspace_id = $2
-                                WHEN p.scope = 'tenant' THEN p.name = $1 ELSE true END
+                                WHEN p.scope IN ('tenant', 'moved') THEN p.name = $1 ELSE true END
     AND coalesce($3 = 'pause', true) AND coalesce(p.actor = $4, true) AND p.since >= $5
     AND p.since <= $6 AND (p.since < $6 OR (9, p.id) < ($7::integer, $8::bigint))
   ORDER BY p.since DESC, p.id DESC LIMIT $10)
@@ -83,7 +83,7 @@ UNION ALL
         p.ended_by AS actor, p.end_reason AS reason, jsonb_build_object('everywhere', p.tenant_id IS NULL) AS details, 1 AS number
    FROM dispatcher.pauses p
   WHERE p.scope NOT IN ('run', 'campaign_run') AND CASE WHEN p.tenant_id IS NOT NULL THEN p.tenant_id = $1 AND p.workspace_id = $2
-                                WHEN p.scope = 'tenant' THEN p.name = $1 ELSE true END
+                                WHEN p.scope IN ('tenant', 'moved') THEN p.name = $1 ELSE true END
     AND coalesce($3 = 'pause', true) AND coalesce(p.ended_by = $4, true) AND p.ended_at >= $5
     AND p.ended_at <= $6 AND (p.ended_at < $6 OR (10, p.id) < ($7::integer, $8::bigint))
   ORDER BY p.ended_at DESC, p.id DESC LIMIT $10)

@@ -58,7 +58,7 @@ CREATE TABLE dispatcher.cap_actions (
 );
 COMMENT ON COLUMN dispatcher.cap_actions.said IS 'the cap from then on, or as it was deleted';
 CREATE INDEX cap_actions_by_time ON dispatcher.cap_actions (tenant_id, workspace_id, at, id);
-CALL dispatcher.isolate('dispatcher.cap_actions');
+CALL dispatcher.isolate('dispatcher.cap_actions', p_records => true);
 
 -- No foreign key to caps: what a deleted cap has counted is swept. `messages` and `period` are the cap's at the last mark.
 CREATE TABLE dispatcher.cap_counters (

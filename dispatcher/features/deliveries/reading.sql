@@ -20,6 +20,7 @@ BEGIN
        AND (p.tenant_id IS NULL OR p.tenant_id = p_tenant_id AND p.workspace_id = p_workspace_id)
        AND p.name = CASE p.scope WHEN 'channel' THEN p_channel
                                  WHEN 'tenant' THEN p_tenant_id
+                                 WHEN 'moved' THEN p_tenant_id
                                  WHEN 'workspace' THEN p_workspace_id
                                  WHEN 'template' THEN p_template_name
                                  WHEN 'run' THEN p_run_id::text

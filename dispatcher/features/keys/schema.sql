@@ -79,7 +79,7 @@ CREATE TABLE dispatcher.api_answers (
 COMMENT ON TABLE dispatcher.api_answers IS 'what was answered to a request that came with an Idempotency-Key';
 COMMENT ON COLUMN dispatcher.api_answers.asked IS 'SHA-256 of who asked for what';
 CREATE INDEX api_answers_age ON dispatcher.api_answers (created_at);
-CALL dispatcher.isolate('dispatcher.api_answers');
+CALL dispatcher.isolate('dispatcher.api_answers', p_records => true);
 
 -- Make a key. Answers its id, or null where the name is taken.
 CREATE FUNCTION dispatcher.create_api_key(

@@ -21,5 +21,5 @@ CREATE TABLE dispatcher.throughput (
 COMMENT ON COLUMN dispatcher.throughput.at IS 'the minute that begins then';
 COMMENT ON COLUMN dispatcher.throughput.workspace_id IS 'empty: the sum of all workspaces';
 CREATE INDEX throughput_age ON dispatcher.throughput (at);
-CALL dispatcher.isolate('dispatcher.throughput');
+CALL dispatcher.isolate('dispatcher.throughput', p_records => true);
 GRANT SELECT ON dispatcher.throughput TO dispatcher_tenant;

@@ -117,6 +117,8 @@ async def get_pause(call: Call) -> Done:
 async def resume_pause(call: Call) -> Done:
     """End a pause."""
     found = await _open(call)
+    if found["scope"] == "moved":
+        raise Problem(CONFLICT, f"tenant {found['name']} is not in this cell: it goes on where it is")
     if found["scope"] in ("run", "campaign_run"):
         noun = found["scope"].replace("_", " ")
         raise Problem(CONFLICT, f"{noun} {found['name']} has a pause of its own: resume the run")

@@ -36,7 +36,9 @@ class Pause(Struct, frozen=True, kw_only=True):
     """An open pause: what is paused, where, since when, by whom and why."""
 
     id: int
-    scope: Annotated[str, Meta(description="channel, template, workspace, provider, tenant, run, or campaign_run.")]
+    scope: Annotated[
+        str, Meta(description="channel, template, workspace, provider, tenant, run, campaign_run, or moved.")
+    ]
     name: str
     tenant_id: Annotated[str | None, Meta(description="Of the workspace; null: everywhere.")]
     workspace_id: str | None

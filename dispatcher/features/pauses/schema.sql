@@ -6,13 +6,13 @@
 --
 -- A pause says where it holds: `tenant_id` and `workspace_id`, or nowhere in particular, which is everywhere. That of a run
 -- names the run's workspace. That of a campaign's run is opened and ended by functions of the owner alone (features/campaigns), since
--- it stops the run by its number in any workspace.
+-- it stops the run by its number in any workspace. One of the scope `moved` stops a tenant that is not in this cell (features/cells).
 
 CREATE TABLE dispatcher.pauses (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     since        timestamptz NOT NULL DEFAULT statement_timestamp(),
     ended_at     timestamptz,
-    scope        text NOT NULL CHECK (scope IN ('channel', 'provider', 'tenant', 'template', 'run', 'workspace', 'campaign_run', 'sequence')),
+    scope        text NOT NULL CHECK (scope IN ('channel', 'provider', 'tenant', 'template', 'run', 'workspace', 'campaign_run', 'sequence', 'moved')),
     name         text NOT NULL CHECK (name <> ''),
     actor        text NOT NULL CHECK (actor <> ''),
     reason       text NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE dispatcher.pauses (
         CHECK ((tenant_id IS NULL) = (workspace_id IS NULL) AND
                CASE WHEN scope = 'workspace' THEN workspace_id IS NOT NULL AND name = workspace_id
                     WHEN scope = 'campaign_run' THEN workspace_id IS NOT NULL
-                    WHEN scope IN ('provider', 'tenant') THEN workspace_id IS NULL ELSE true END)
+                    WHEN scope IN ('provider', 'tenant', 'moved') THEN workspace_id IS NULL ELSE true END)
 );
 COMMENT ON COLUMN dispatcher.pauses.tenant_id IS 'the tenant in which it applies; null: everywhere';
 CREATE UNIQUE INDEX pauses_open ON dispatcher.pauses (scope, name, tenant_id, workspace_id) NULLS NOT DISTINCT
@@ -40,16 +40,16 @@ CREATE POLICY tenant ON dispatcher.pauses AS RESTRICTIVE TO dispatcher_tenant
            -- That of a run that had ended when pauses began to say where they hold says nothing.
         OR CASE WHEN tenant_id IS NOT NULL THEN tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
                                             AND workspace_id = nullif(current_setting('dispatcher.workspace', true), '')
-                WHEN scope = 'tenant' THEN name = nullif(current_setting('dispatcher.tenant', true), '')
+                WHEN scope IN ('tenant', 'moved') THEN name = nullif(current_setting('dispatcher.tenant', true), '')
                 ELSE scope <> 'run' END)
     WITH CHECK (current_setting('dispatcher.operators', true) = 'yes'
              OR tenant_id = nullif(current_setting('dispatcher.tenant', true), '')
             AND workspace_id = nullif(current_setting('dispatcher.workspace', true), ''));
 
 CREATE POLICY opened_by_its_run ON dispatcher.pauses AS RESTRICTIVE FOR INSERT TO dispatcher_tenant
-    WITH CHECK (scope <> 'campaign_run');
+    WITH CHECK (scope NOT IN ('campaign_run', 'moved'));
 CREATE POLICY ended_by_its_run ON dispatcher.pauses AS RESTRICTIVE FOR UPDATE TO dispatcher_tenant
-    USING (scope <> 'campaign_run');
+    USING (scope NOT IN ('campaign_run', 'moved'));
 
 CREATE TABLE dispatcher.parked (
     delivery_id bigint PRIMARY KEY,

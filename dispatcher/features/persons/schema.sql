@@ -48,7 +48,7 @@ COMMENT ON COLUMN dispatcher.erasures.addresses IS 'until it is done';
 COMMENT ON COLUMN dispatcher.erasures.waits_for IS 'deliveries that were not finished when it was looked at last';
 CREATE INDEX erasures_open ON dispatcher.erasures (id) WHERE finished_at IS NULL;
 CREATE INDEX erasures_of_workspace ON dispatcher.erasures (tenant_id, workspace_id, id);
-CALL dispatcher.isolate('dispatcher.erasures');
+CALL dispatcher.isolate('dispatcher.erasures', p_records => true);
 
 CREATE TABLE dispatcher.erased_suppressions (
     tenant_id  text NOT NULL,
@@ -62,7 +62,7 @@ CREATE TABLE dispatcher.erased_suppressions (
     PRIMARY KEY (tenant_id, kind, hash, channel, source, topic)
 );
 COMMENT ON COLUMN dispatcher.erased_suppressions.topic IS 'what it unsubscribed from; empty where it is a suppression';
-CALL dispatcher.isolate('dispatcher.erased_suppressions');
+CALL dispatcher.isolate('dispatcher.erased_suppressions', p_records => true);
 
 CREATE FUNCTION dispatcher.erased(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$

@@ -39,7 +39,7 @@ CREATE TABLE dispatcher.quiet_hours_ended (
     tenant_id    text NOT NULL,
     workspace_id text NOT NULL
 );
-CALL dispatcher.isolate('dispatcher.quiet_hours_ended');
+CALL dispatcher.isolate('dispatcher.quiet_hours_ended', p_records => true);
 
 CREATE TABLE dispatcher.quiet_hours_actions (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -52,7 +52,7 @@ CREATE TABLE dispatcher.quiet_hours_actions (
     actor        text NOT NULL CHECK (actor <> '')
 );
 CREATE INDEX quiet_hours_actions_by_time ON dispatcher.quiet_hours_actions (tenant_id, workspace_id, at, id);
-CALL dispatcher.isolate('dispatcher.quiet_hours_actions');
+CALL dispatcher.isolate('dispatcher.quiet_hours_actions', p_records => true);
 
 CREATE TABLE dispatcher.moved_deliveries (
     delivery_id bigint PRIMARY KEY,

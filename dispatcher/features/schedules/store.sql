@@ -40,6 +40,7 @@ SELECT at, actor, action, version, said ->> 'workflow' AS workflow, said ->> 'cr
 SELECT s.id, s.version, s.tenant_id, s.workspace_id, s.name, s.cron, s.time_zone, s.next_at, statement_timestamp() AS now
   FROM dispatcher.schedules s
  WHERE s.active AND s.next_at <= statement_timestamp()
+   AND NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = s.tenant_id AND t.state <> 'here')
    AND NOT EXISTS (SELECT FROM unnest($2::bigint[], $3::integer[]) AS u (id, version)
                     WHERE u.id = s.id AND u.version = s.version)
  ORDER BY s.next_at LIMIT $1 FOR UPDATE SKIP LOCKED;
@@ -54,5 +55,6 @@ SELECT due.id, t.run_id, t.refusal
 -- How long until a schedule is due, but for these versions of some; null where none is.
 SELECT extract(epoch FROM min(s.next_at) - statement_timestamp())::float8 FROM dispatcher.schedules s
  WHERE s.active AND s.next_at IS NOT NULL
+   AND NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = s.tenant_id AND t.state <> 'here')
    AND NOT EXISTS (SELECT FROM unnest($1::bigint[], $2::integer[]) AS u (id, version)
                     WHERE u.id = s.id AND u.version = s.version);

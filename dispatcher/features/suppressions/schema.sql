@@ -50,7 +50,7 @@ CREATE TABLE dispatcher.suppressions (
 );
 COMMENT ON COLUMN dispatcher.suppressions.channel IS 'the one channel that it is about; empty: every channel';
 CREATE INDEX suppressions_expiring ON dispatcher.suppressions (expires_at) WHERE expires_at IS NOT NULL;
-CALL dispatcher.isolate('dispatcher.suppressions');
+CALL dispatcher.isolate('dispatcher.suppressions', p_records => true);
 
 CREATE TABLE dispatcher.topic_preferences (
     tenant_id  text NOT NULL DEFAULT 'default',
@@ -89,7 +89,7 @@ CREATE TABLE dispatcher.suppression_log (
 );
 CREATE INDEX suppression_log_by_address ON dispatcher.suppression_log (tenant_id, kind, address, id);
 CREATE INDEX suppression_log_by_time ON dispatcher.suppression_log (tenant_id, at, id);
-CALL dispatcher.isolate('dispatcher.suppression_log');
+CALL dispatcher.isolate('dispatcher.suppression_log', p_records => true);
 
 CREATE TABLE dispatcher.suppression_work (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

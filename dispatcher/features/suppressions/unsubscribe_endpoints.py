@@ -11,11 +11,14 @@ from litestar.exceptions import ClientException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.handlers import HTTPRouteHandler
 
+from dispatcher.db import cells
+from dispatcher.db.cells import TenantElsewhere
 from dispatcher.db.database import PASSING, Database
 from dispatcher.engine.rules.unsubscribe_links import PATH, Links, Subscription
 from dispatcher.engine.store import suppression
 from dispatcher.features.suppressions import store
 from dispatcher.features.suppressions import unsubscribe_page as page
+from dispatcher.features.suppressions.passing_on import HEADER, pass_on
 from dispatcher.features.suppressions.store import Entry
 from dispatcher.http.server.public_bodies import PublicBodies
 
@@ -80,6 +83,10 @@ def unsubscribe_routes(links: Callable[[], Links | None], database: Callable[[],
             return _answer(400, page.confirmation(one))
         try:
             await _unsubscribe(database(), one, topic)
+        except TenantElsewhere as elsewhere:
+            if HEADER in request.headers or not await pass_on(cells.where(elsewhere).url, token, fields):
+                log.warning("unsubscribe.not_passed_on", tenant_id=one.tenant_id, cell=cells.where(elsewhere).cell)
+                return _answer(503, page.unavailable(), {"retry-after": RETRY_SECONDS})
         except DATABASE_ERRORS as trouble:
             log.warning("unsubscribe.failed", error=type(trouble).__name__)
             return _answer(503, page.unavailable(), {"retry-after": RETRY_SECONDS})
@@ -106,6 +113,7 @@ async def _fields(request: Request[object, object, State]) -> Fields:
 
 async def _unsubscribe(database: Database, one: Subscription, topic: str | None) -> None:
     """Write it down first, then skip what is queued, at once if that is little."""
+    await cells.require_here(database, one.tenant_id)
     if topic is None:
         await store.add(database, one.tenant_id, ACTOR, [Entry(one.contact, "unsubscribe", WHY)])
     else:

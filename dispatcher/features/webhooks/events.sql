@@ -1,12 +1,14 @@
 -- name: some
--- Whether there is any event.
-SELECT EXISTS (SELECT FROM dispatcher.webhook_events);
+-- Whether there is any event of a tenant that is in this cell.
+SELECT EXISTS (SELECT FROM dispatcher.webhook_events h
+                WHERE NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = h.tenant_id AND t.state <> 'here'));
 
 -- name: take
 -- Lock up to $1 events, the oldest first; skip those that others have locked.
 SELECT h.id, h.type, h.subject, h.at, h.facts::text, h.tenant_id, h.workspace_id, e.id AS endpoint_id, e.name AS endpoint
   FROM dispatcher.webhook_events h
   LEFT JOIN dispatcher.webhook_endpoints e ON e.id = h.endpoint_id AND e.enabled
+ WHERE NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = h.tenant_id AND t.state <> 'here')
  ORDER BY h.id LIMIT $1 FOR UPDATE OF h SKIP LOCKED;
 
 -- name: delivery

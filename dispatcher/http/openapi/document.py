@@ -19,6 +19,8 @@ from dispatcher.http.problems import (
     HEAD_TOO_LARGE,
     KEY_REUSED,
     MEDIA_TYPE,
+    MISDIRECTED,
+    MOVING,
     SLOW,
     TIMED_OUT,
     TOO_LARGE,
@@ -36,7 +38,8 @@ from dispatcher.http.roles import Role, roles_with
 JSON = "application/json"
 _REFUSED = msgspec.to_builtins(Refused(error="Missing required fields: order"))
 _SCHEMAS = "#/components/schemas/{name}"
-_ALWAYS = FAULTY, UNAUTHENTICATED, FORBIDDEN, TIMED_OUT, TOO_MANY, HEAD_TOO_LARGE, BROKEN, CROWDED, UNAVAILABLE, SLOW
+_REFUSED_ALWAYS = FAULTY, UNAUTHENTICATED, FORBIDDEN, TIMED_OUT, MISDIRECTED, TOO_MANY, HEAD_TOO_LARGE
+_ALWAYS = (*_REFUSED_ALWAYS, BROKEN, CROWDED, MOVING, UNAVAILABLE, SLOW)
 _WITH_BODY = (TOO_LARGE, UNSUPPORTED)
 _IDEMPOTENCY = {
     "name": "Idempotency-Key",

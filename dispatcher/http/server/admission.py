@@ -14,7 +14,7 @@ from dispatcher.engine.rules.token_bucket import Bucket
 from dispatcher.http import bearer
 from dispatcher.http.problems import FORBIDDEN, OVERLOADED, TOO_MANY, UNAUTHENTICATED, Problem
 from dispatcher.http.roles import Right, may, roles_with
-from dispatcher.http.server import authentication
+from dispatcher.http.server import authentication, placement
 from dispatcher.http.server.authentication import Key
 
 log = structlog.get_logger(__name__)
@@ -68,14 +68,18 @@ class Admission:
         found = None if shown is None else await self._find(shown.prefix)
         if shown is None or found is None or not shown.matches(found.hash):
             raise Problem(UNAUTHENTICATED, "this is no key of ours", headers=_CHALLENGE)
-        return _live(found)
+        return self._served_here(found)
 
     async def key_of(self, prefix: str) -> Key:
         """Return the key of a prefix, for a session that shows no secret. Raises Problem unless it is valid."""
         found = await self._find(prefix)
         if found is None:
             raise Problem(UNAUTHENTICATED, "this is no key of ours", headers=_CHALLENGE)
-        return _live(found)
+        return self._served_here(found)
+
+    def _served_here(self, found: Key) -> Key:
+        placement.require(_live(found), self._config().api.operators)
+        return found
 
     async def _find(self, prefix: str) -> Key | None:
         now = self._now()

@@ -24,6 +24,10 @@ class Key(Struct, frozen=True):
     role: Role
     hash: bytes
     state: State
+    # Where its tenant is: here, or as its placement says.
+    place: str = "here"
+    cell: int = 0
+    url: str = ""
 
     @property
     def workspace(self) -> Workspace:

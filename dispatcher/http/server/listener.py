@@ -27,6 +27,7 @@ from uvicorn._types import (
 from dispatcher.base.errors import ListenerError
 from dispatcher.base.health import Health
 from dispatcher.base.series import CONTENT_TYPE, Registry
+from dispatcher.base.version import VERSION
 from dispatcher.config.settings import Http as Settings
 from dispatcher.http.problems import CROWDED, MEDIA_TYPE, Problem
 from dispatcher.http.server.connections import KEEP_ALIVE_SECONDS, SWEEP_SECONDS, Connection
@@ -56,6 +57,8 @@ def application(
     # Some load balancers send HEAD.
     looks = [HttpMethod.GET, HttpMethod.HEAD]
 
+    cell: dict[str, object] = {"cell": health.cell, "version": VERSION} if health.cell else {}
+
     @route("/healthz", http_method=looks, media_type=MediaType.JSON, sync_to_thread=False)
     def healthz() -> Response[dict[str, object]]:
         alive = health.alive()
@@ -65,7 +68,7 @@ def application(
     def readyz() -> Response[dict[str, object]]:
         reasons = health.unready()
         return Response(
-            {"ready": not reasons, "reasons": reasons, "warnings": health.warnings()},
+            {"ready": not reasons, "reasons": reasons, "warnings": health.warnings()} | cell,
             status_code=503 if reasons else 200,
         )
 

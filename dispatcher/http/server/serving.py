@@ -43,7 +43,7 @@ from dispatcher.http.problems import (
     faulty,
 )
 from dispatcher.http.roles import Right
-from dispatcher.http.server import idempotency
+from dispatcher.http.server import idempotency, placement
 from dispatcher.http.server.admission import Admission
 from dispatcher.http.server.authentication import Key
 from dispatcher.http.server.backpressure import RequestSlots
@@ -178,7 +178,7 @@ class Serving:
             given = reading.tree(body) if endpoint.reads_itself else reading.read(body, endpoint.given)
         part = Part(key.workspace.tenant_id, key.workspace.workspace_id)
         call = Call(self._served, key, part, self._database(), names, query, given, body, None, if_match)
-        with self.admission.place(key):
+        with self.admission.place(key), placement.refusals():
             async with self._slots.slot():
                 if OVERLOADED in endpoint.problems:
                     await self.admission.look()
@@ -216,7 +216,7 @@ class Serving:
     async def _answer(self, endpoint: Endpoint, request: AnyRequest) -> _Answer:
         key = await self.admission.key(_field(request, b"authorization"))
         await self.admission.admit(key, endpoint.right)
-        with self.admission.place(key):
+        with self.admission.place(key), placement.refusals():
             return await self._admitted(endpoint, request, key)
 
     async def _admitted(self, endpoint: Endpoint, request: AnyRequest, key: Key) -> _Answer:

@@ -12,7 +12,7 @@ CREATE TABLE dispatcher.campaign_actions (
 );
 COMMENT ON COLUMN dispatcher.campaign_actions.campaign IS 'its name: a campaign may be deleted';
 CREATE INDEX campaign_actions_of_workspace ON dispatcher.campaign_actions (tenant_id, workspace_id, at, id);
-CALL dispatcher.isolate('dispatcher.campaign_actions');
+CALL dispatcher.isolate('dispatcher.campaign_actions', p_records => true);
 
 -- A row does not say who deletes it: the setting dispatcher.actor does, for its transaction.
 CREATE FUNCTION dispatcher.campaign_actions_are_kept() RETURNS trigger

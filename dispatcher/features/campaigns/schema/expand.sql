@@ -30,11 +30,13 @@ BEGIN
     IF NOT FOUND THEN RETURN NULL; END IF;
     -- One that it has already: the answer was lost, or its expansion was.
     SELECT q.id INTO job FROM dispatcher.job_queue q JOIN dispatcher.campaign_runs r ON r.id = q.run_id
-     WHERE q.status = 'locked' AND q.expanded_at IS NULL AND q.locked_by = p_epoch LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+     WHERE q.status = 'locked' AND q.expanded_at IS NULL AND q.locked_by = p_epoch
+       AND NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = q.tenant_id AND t.state <> 'here') LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
     IF FOUND THEN RETURN job; END IF;
     FOR run IN
         SELECT r.* FROM dispatcher.campaign_runs r
          WHERE r.finished_at IS NULL
+           AND NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = r.tenant_id AND t.state <> 'here')
            AND (r.cancelled_at IS NOT NULL
                 OR r.paused_at IS NULL AND r.scheduled_for <= statement_timestamp()
                    AND r.expanded - r.sent - r.failed - r.skipped - r.cancelled - r.expired - r.held - r.deferred
@@ -106,6 +108,8 @@ BEGIN
     SELECT r.* INTO run FROM dispatcher.campaign_runs r JOIN dispatcher.job_queue q ON q.run_id = r.id
      WHERE q.id = p_job_id FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN RETURN NULL; END IF;
+    -- Its tenant is being moved to another cell: it stays locked, and is expanded there.
+    IF EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = run.tenant_id AND t.state <> 'here') THEN RETURN NULL; END IF;
     UPDATE dispatcher.job_queue q SET expanded_at = statement_timestamp()
      WHERE q.id = p_job_id AND q.status = 'locked' AND q.locked_by = p_epoch AND q.expanded_at IS NULL
     RETURNING q.* INTO job;
@@ -237,6 +241,7 @@ BEGIN
            AND q.locked_at < statement_timestamp() - make_interval(secs => p_lock_seconds)
            AND NOT EXISTS (SELECT FROM dispatcher.instances i WHERE i.epoch = q.locked_by)
            AND EXISTS (SELECT FROM dispatcher.campaign_runs r WHERE r.id = q.run_id)
+           AND NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = q.tenant_id AND t.state <> 'here')
          ORDER BY q.id LIMIT p_page FOR UPDATE OF q SKIP LOCKED
     LOOP
         became := dispatcher.retry_job(stale, p_epoch, 'its worker died', 0);

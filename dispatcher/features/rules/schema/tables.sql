@@ -102,7 +102,7 @@ CREATE TABLE dispatcher.rule_actions (
 );
 COMMENT ON COLUMN dispatcher.rule_actions.subject IS 'a rule (trigger/channel/audience), or the name of a trigger';
 CREATE INDEX rule_actions_by_time ON dispatcher.rule_actions (tenant_id, workspace_id, at, id);
-CALL dispatcher.isolate('dispatcher.rule_actions');
+CALL dispatcher.isolate('dispatcher.rule_actions', p_records => true);
 
 CREATE SEQUENCE dispatcher.event_ids;
 CREATE TABLE dispatcher.events (

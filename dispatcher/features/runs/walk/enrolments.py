@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
@@ -25,7 +26,7 @@ class Enrolments(Struct, frozen=True):
     contacts: Mapping[int, Contact] = field(default_factory=dict)
     # By sequence, those that are over.
     pauses: Mapping[int, Sequence[Pause]] = field(default_factory=dict)
-    # Enrolments that are parked.
+    # Runs that are parked.
     parked: frozenset[int] = frozenset()
 
 
@@ -33,10 +34,11 @@ NONE = Enrolments()
 
 
 async def load(connection: Connection, rows: Sequence[Row]) -> Enrolments:
-    """Park the enrolments of paused sequences; return what the others need for their walks."""
-    enrolled = [row for row in rows if row["contact_id"] is not None]
+    """Park runs of moved tenants and enrolments of paused sequences; return what the others need for their walks."""
+    parked = [(row["id"], row["moved_by"]) for row in rows if row["moved_by"] is not None]
+    enrolled = [row for row in rows if row["contact_id"] is not None and row["moved_by"] is None]
     if not enrolled:
-        return NONE
+        return await _parking(connection, parked)
     over: dict[int, list[Pause]] = {}
     still: dict[int, int] = {}
     names = [str(number) for number in {row["workflow_id"] for row in enrolled}]
@@ -45,11 +47,17 @@ async def load(connection: Connection, rows: Sequence[Row]) -> Enrolments:
             still[sequence] = pause
         else:
             over.setdefault(sequence, []).append(Pause(since, ended))
-    parked = [(row["id"], still[row["workflow_id"]]) for row in enrolled if row["workflow_id"] in still]
-    if parked:
-        await connection.execute(_SQL["park"], *map(list, zip(*parked, strict=True)))
+    parked += [(row["id"], still[row["workflow_id"]]) for row in enrolled if row["workflow_id"] in still]
     walked = [row for row in enrolled if row["workflow_id"] not in still]
-    return Enrolments(await _keep(connection, walked), over, frozenset(run for run, _ in parked))
+    return replace(await _parking(connection, parked), contacts=await _keep(connection, walked), pauses=over)
+
+
+async def _parking(connection: Connection, parked: Sequence[tuple[int, int]]) -> Enrolments:
+    """Park runs, each by a pause."""
+    if not parked:
+        return NONE
+    await connection.execute(_SQL["park"], *map(list, zip(*parked, strict=True)))
+    return Enrolments(parked=frozenset(run for run, _ in parked))
 
 
 async def _keep(connection: Connection, rows: Sequence[Row]) -> dict[int, Contact]:

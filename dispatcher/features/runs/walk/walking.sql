@@ -31,7 +31,8 @@ WITH urgent AS MATERIALIZED (
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
        extract(epoch FROM r.anchor)::float8 AS anchor,
        extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text,
-       r.traceparent
+       r.traceparent,
+       (SELECT t.pause_id FROM dispatcher.tenant_placements t WHERE t.tenant_id = r.tenant_id) AS moved_by
   FROM dispatcher.runs r
  WHERE r.takes = 0 AND NOT r.slow AND r.id = ANY (ARRAY(
            SELECT id FROM urgent UNION SELECT id FROM woken UNION SELECT id FROM bulk UNION SELECT id FROM bulk_woken))
@@ -41,7 +42,8 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
 -- Lock one run that is due and has killed its walker before; after $1 times it is left to the poison worker.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
        extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text,
-       r.traceparent
+       r.traceparent,
+       (SELECT t.pause_id FROM dispatcher.tenant_placements t WHERE t.tenant_id = r.tenant_id) AS moved_by
   FROM dispatcher.runs r
  WHERE r.takes > 0 AND r.takes < $1 AND r.available_at <= statement_timestamp()
  ORDER BY r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -50,7 +52,8 @@ SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_i
 -- Lock the next slow run, of the first tenant after $1 that has one.
 SELECT r.id, r.version_id, r.tenant_id, r.workspace_id, r.workflow, r.workflow_id, r.lane, r.contact_id,
        extract(epoch FROM r.anchor)::float8 AS anchor, extract(epoch FROM r.created_at)::float8 AS created_at, r.status, r.input::text, r.state::text,
-       r.traceparent
+       r.traceparent,
+       (SELECT t.pause_id FROM dispatcher.tenant_placements t WHERE t.tenant_id = r.tenant_id) AS moved_by
   FROM dispatcher.runs r
  WHERE r.slow AND r.takes = 0 AND r.available_at <= statement_timestamp() AND r.tenant_id > $1
  ORDER BY r.tenant_id, r.available_at LIMIT 1 FOR UPDATE SKIP LOCKED;

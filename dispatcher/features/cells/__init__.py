@@ -1,0 +1,1 @@
+"""Cells: databases of one installation, each with its own tenants."""
