@@ -60,6 +60,7 @@ COMMANDS: Mapping[str, Entry] = {
     "quiet-hours": _of("quiet_hours", "Say when a workspace writes to nobody, in the time zones of recipients."),
     "caps": _of("caps", "Limit how many messages one recipient gets in a period."),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
+    "cells": _of("cells", "Look at the cells of an installation, and place tenants in them."),
     "webhooks": _of("webhooks", "Send events of deliveries, runs and campaigns to endpoints, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),
 }

@@ -33,6 +33,7 @@ MODULES = (
     "dispatcher.features.keys.endpoints",
     "dispatcher.features.pauses.endpoints",
     "dispatcher.features.caps.endpoints",
+    "dispatcher.features.cells.endpoints",
     "dispatcher.features.objects.endpoints",
     "dispatcher.features.audit.endpoints",
 )

@@ -9,6 +9,7 @@ import typer
 
 from dispatcher.cli.app import ConfigOption, JsonOption, group
 from dispatcher.cli.calls.caller import LIMIT_MAX, Caller, Options
+from dispatcher.cli.everywhere import AllCells, in_all_cells
 from dispatcher.cli.judge import judged
 from dispatcher.cli.options import UNNAMED, Actor
 from dispatcher.cli.session import Session
@@ -39,17 +40,19 @@ def command(
     limit: int | None = None,
     after: bool = True,
     spans: bool = False,
+    cells: bool = False,
 ) -> Callable[[Body], Body]:
     """Add a command. Its first parameter is a Caller of endpoints, or a Session for a command without endpoints.
 
     `--config` and `--json` are added, and with a Caller `--tenant` and `--workspace`; `--actor` where it `acts`; and
     `--limit` (by default `limit`) for a list, with `--after` where it may start `after` a name. A local command that
-    `spans` is about all workspaces where none is named.
+    `spans` is about all workspaces where none is named. With `cells` it can be run in all cells.
     """
 
     def add(body: Body) -> Body:
         first, *own = inspect.signature(body, eval_str=True).parameters.values()
-        added = _added(acts=acts, limit=limit, after=after, spans=spans) if first.annotation is Caller else []
+        of_caller = _added(acts=acts, limit=limit, after=after, spans=spans, cells=cells)
+        added = of_caller if first.annotation is Caller else []
 
         def run(context: typer.Context, config: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - of the options' own types
             above = context.find_root().params
@@ -58,8 +61,15 @@ def command(
                 body(session, **given)
                 return
             taken = {one.name: given.pop(one.name) for one in added}
-            with judged(session), Caller(session, Options(acts=acts, spans=spans, **taken)) as caller:
-                body(caller, **given)
+
+            def run_in(session: Session) -> None:
+                with judged(session), Caller(session, Options(acts=acts, spans=spans, **taken)) as caller:
+                    body(caller, **given)
+
+            if taken.get("all_cells"):
+                in_all_cells(session, run_in)
+            else:
+                run_in(session)
 
         parameters = [*_common(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added]
         run.__doc__ = body.__doc__
@@ -79,7 +89,7 @@ def _common() -> list[inspect.Parameter]:
     ]
 
 
-def _added(*, acts: bool, limit: int | None, after: bool, spans: bool) -> list[inspect.Parameter]:
+def _added(*, acts: bool, limit: int | None, after: bool, spans: bool, cells: bool) -> list[inspect.Parameter]:
     """Return the options of a command that calls endpoints."""
     return [
         *([_option("after", After, "")] if limit is not None and after else []),
@@ -87,6 +97,7 @@ def _added(*, acts: bool, limit: int | None, after: bool, spans: bool) -> list[i
         *([_option("actor", Actor, None)] if acts else []),
         _option("tenant", OfTenant if spans else Tenant, None),
         _option("workspace", OfWorkspace if spans else InWorkspace, None),
+        *([_option("all_cells", AllCells, False)] if cells else []),
     ]
 
 

@@ -14,7 +14,9 @@ import uvloop
 from msgspec import structs
 
 from channels.registry import PROVIDERS
-from dispatcher.base.errors import DatabaseUnavailable, NoRemoteForm
+from dispatcher.base.directory import DirectoryFile, Entry
+from dispatcher.base.errors import ConfigError, DatabaseUnavailable, Fault, NoRemoteForm, OtherCell
+from dispatcher.base.schema_name import render
 from dispatcher.cli.calls.server_address import URL, Address
 from dispatcher.cli.calls.server_address import read as read_address
 from dispatcher.cli.failures import FORBIDDEN
@@ -23,6 +25,7 @@ from dispatcher.config import load
 from dispatcher.config.redacted import hide_password
 from dispatcher.config.settings import Config
 from dispatcher.db import embedded
+from dispatcher.db.cells import TenantElsewhere
 from dispatcher.db.database import PASSING, SESSION, Database
 from dispatcher.db.schema import migrator
 
@@ -39,6 +42,9 @@ SLOW_STATEMENT_SECONDS_MAX = 6 * 3_600.0
 # Statements that read whole tables are planned freely: without the plans that the hot statements forbid.
 SLOW_SESSION = {"application_name": "dispatcher operator", "timezone": "UTC"}
 
+# With it, or a configuration file, a command that calls a server finds that of its tenant's cell.
+DIRECTORY = "DISPATCHER_CELL__DIRECTORY"
+
 T = TypeVar("T")
 
 
@@ -50,6 +56,8 @@ class Session:
         self.output = Output(as_json)
         self._runner: asyncio.Runner | None = None
         self._url = ""
+        # What the owner does in all cells is also done to tenants that are elsewhere.
+        self.in_all_cells = False
 
     def read(self) -> Config:
         """Read the configuration."""
@@ -59,6 +67,25 @@ class Session:
     def config(self) -> Config:
         """The configuration at the start of the command."""
         return self.read()
+
+    def enter(self, entry: Entry) -> None:
+        """Work in a cell from now on: on its database, or through its server."""
+        if self.address is not None:
+            self.__dict__["address"] = structs.replace(self.address, url=entry.url.rstrip("/"))
+        elif entry.number != self.config.cell.number:
+            if not entry.database:
+                words = f"has no `database` for cell {entry.number}: add it, or set {URL} to call that cell's server"
+                raise ConfigError([Fault("cell.directory", words)])
+            database = structs.replace(self.config.database, url=entry.database, listen_url="")
+            cell = structs.replace(self.config.cell, number=entry.number)
+            self.__dict__["config"] = structs.replace(self.config, database=database, cell=cell)
+
+    def enter_cell_of(self, tenant: str) -> None:
+        """Work in the cell of a tenant, where there is a directory of cells."""
+        if self.address is not None and self.config_path is None and DIRECTORY not in os.environ:
+            return
+        if self.config.cell.directory:
+            self.enter(DirectoryFile(self.config.cell.directory).read().home(tenant))
 
     def launch(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on a loop of its own."""
@@ -121,7 +148,8 @@ class Session:
         settings = structs.replace(self.config.database, pool_max=POOL_MAX, connect_seconds_max=WAIT_SECONDS_MAX)
         if slow:
             settings = structs.replace(settings, statement_seconds_max=SLOW_STATEMENT_SECONDS_MAX)
-        database = Database(settings, self._url, SLOW_SESSION if slow else SESSION)
+        elsewhere = {render("dispatcher.copying"): "yes"} if self.in_all_cells else {}
+        database = Database(settings, self._url, (SLOW_SESSION if slow else SESSION) | elsewhere)
         await database.open()
 
         async def require() -> None:
@@ -159,6 +187,8 @@ async def patiently(operation: Callable[[], Awaitable[T]], url: str) -> T:
     while True:
         try:
             return await operation()
+        except TenantElsewhere as refused:
+            raise OtherCell(str(refused.args[0])) from refused
         except (asyncpg.ClientConfigurationError, *FORBIDDEN) as refused:
             raise _unavailable(url, refused) from refused
         except PASSING as trouble:

@@ -1,5 +1,6 @@
 """The client over HTTP: each call is one request, repeated where that is safe."""
 
+import os
 import ssl
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,6 +12,7 @@ from msgspec.structs import astuple
 
 from dispatcher.base.values.counts import counted
 from dispatcher.client.answers import Delivery, Deployed, Enrolled, Run, Sent, Triggered
+from dispatcher.client.cells import CellTransport
 from dispatcher.client.errors import NotFound, Unexpected
 from dispatcher.client.events import Decision
 from dispatcher.client.interface import TRANSACTION_SECONDS_MAX, AnyClient
@@ -62,6 +64,22 @@ class Client(AnyClient):
         self, url: str, key: str, *, timeout: float = CALL_SECONDS_MAX, tls: ssl.SSLContext | None = None
     ) -> None:
         self._transport = Transport(url, key, seconds=timeout, tls=tls)
+
+    @classmethod
+    def in_cells(
+        cls,
+        directory: str | os.PathLike[str],
+        key: str,
+        *,
+        tenant: str = "default",
+        timeout: float = CALL_SECONDS_MAX,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
+        """Return a client that calls the cell of a tenant, which the file `directory` names."""
+        transport = CellTransport(directory, tenant, key, seconds=timeout, tls=tls)
+        client = cls(transport.url, key)
+        client._transport = transport
+        return client
 
     @staticmethod
     def on(

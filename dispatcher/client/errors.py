@@ -9,6 +9,7 @@ ClientError                 has `detail`, `status`, `kind`, `faults`, `more_faul
 ├── Conflict
 │   └── Changed
 ├── KeyReused
+├── OtherCell               has `cell` and `url`: the tenant is there
 ├── TooMany                 passing
 ├── Overloaded              passing
 ├── Unavailable             passing; also a ConnectionError
@@ -23,7 +24,7 @@ A passing error may not come again when the call is repeated. No error shows the
 # ruff: noqa: N818 - a name says what is the case (`except NotFound`)
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dispatcher.base.errors import Fault
 from dispatcher.client.answers import Run
@@ -86,6 +87,15 @@ class Changed(Conflict):
 
 class KeyReused(ClientError):
     """This Idempotency-Key was used for another request."""
+
+
+class OtherCell(ClientError):
+    """The tenant is in another cell: `cell` is its number, 0 where that is not known, and `url` its address."""
+
+    def __init__(self, detail: str | None = None, *, cell: int = 0, url: str = "", **facts: Any) -> None:  # noqa: ANN401 - as there
+        super().__init__(detail, **facts)
+        self.cell = cell
+        self.url = url
 
 
 class TooMany(ClientError):

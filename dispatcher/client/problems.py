@@ -21,6 +21,7 @@ _BY_STATUS: Mapping[int, type[errors.ClientError]] = {
     404: errors.NotFound,
     409: errors.Conflict,
     412: errors.Changed,
+    421: errors.OtherCell,
     422: errors.KeyReused,
     429: errors.TooMany,
     502: errors.Unavailable,
@@ -42,6 +43,8 @@ class _Document(Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
     more_faults: int = 0
     answer: str = ""
+    cell: int = 0
+    url: str = ""
 
 
 def problem(status: int, headers: Mapping[str, str], body: bytes) -> errors.ClientError:
@@ -55,7 +58,10 @@ def problem(status: int, headers: Mapping[str, str], body: bytes) -> errors.Clie
             return errors.Unexpected(words, status=status, kind=kind, request_id=document.request_id)
         facts = structs.asdict(document)
         del facts["type"]
-        return _error_type(status, kind)(**facts, status=status, kind=kind, retry_after=retry_after)
+        error = _error_type(status, kind)
+        if error is not errors.OtherCell:
+            del facts["cell"], facts["url"]
+        return error(**facts, status=status, kind=kind, retry_after=retry_after)
     request_id = headers.get("x-request-id", "")[:_REQUEST_ID_CHARACTERS_MAX] or None
     if status in _OF_PROXIES:
         words = f"{status} ({HTTPStatus(status).phrase}), by a proxy before Dispatcher"

@@ -7,7 +7,16 @@ import msgspec
 
 from dispatcher.base.errors import Fault
 from dispatcher.client.encoding import FAULTY
-from dispatcher.client.errors import ClientError, Conflict, Forbidden, NotFound, Refused, Unexpected
+from dispatcher.client.errors import (
+    ClientError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    OtherCell,
+    Refused,
+    Unavailable,
+    Unexpected,
+)
 
 _details = msgspec.json.Decoder(list[dict[str, str]]).decode
 _KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
@@ -21,6 +30,11 @@ _KINDS: Mapping[type[asyncpg.PostgresError], tuple[type[ClientError], str]] = {
     asyncpg.UndefinedFunctionError: (Unexpected, "schema-behind"),
     asyncpg.InvalidSchemaNameError: (Unexpected, "schema-behind"),
 }
+# A tenant that is being moved to another cell, or is there.
+_OF_CELLS: Mapping[str, tuple[type[ClientError], str]] = {
+    "57T01": (Unavailable, "tenant-moving"),
+    "57T02": (OtherCell, "other-cell"),
+}
 
 
 def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
@@ -28,6 +42,9 @@ def error_of(fault: asyncpg.PostgresError) -> ClientError | None:
     if isinstance(fault, asyncpg.LockNotAvailableError):
         # By its class it would be a conflict.
         return None
+    if fault.sqlstate in _OF_CELLS:
+        error, kind = _OF_CELLS[fault.sqlstate]
+        return error(str(fault.args[0]), kind=kind)
     for raised, (error, kind) in _KINDS.items():
         if isinstance(fault, raised):
             message = str(fault.args[0]) if fault.args else str(fault)

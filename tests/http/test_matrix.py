@@ -130,6 +130,8 @@ ABOUT: dict[str, str | None] = {
     "getQuietHours": "rules",
     "putQuietHours": "rules",
     "deleteQuietHours": "rules",
+    "listCells": "keys",
+    "getCellDirectory": "logs",
     "listCaps": "rules",
     "getCap": "rules",
     "putCap": "rules",

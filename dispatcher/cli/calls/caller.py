@@ -46,6 +46,8 @@ class Options(Struct, frozen=True):
     limit: int = LIMIT_MAX
     acts: bool = False
     spans: bool = False
+    # It is run in every cell, also in those where its tenant is not.
+    all_cells: bool = False
 
 
 class Request(Struct, frozen=True):
@@ -84,6 +86,8 @@ class Caller:
                 require_words(option, text)
                 if len(text) > WORKSPACE_MAX:
                     raise typer.BadParameter(f"is longer than {WORKSPACE_MAX} characters", param_hint=option)
+        if given.tenant is not None and not given.all_cells:
+            session.enter_cell_of(given.tenant)
         self.operator = who(session, given.actor) if given.acts else ""
         self._opened = ExitStack()
         self._backend: Backend | None = None

@@ -9,7 +9,7 @@ from dispatcher.base.worker_process import Offload
 from dispatcher.base.workspace import Workspace
 from dispatcher.cli.calls.caller import Request
 from dispatcher.config.settings import Config
-from dispatcher.db import tenants
+from dispatcher.db import cells, tenants
 from dispatcher.db.database import Database
 from dispatcher.http import reading
 from dispatcher.http.endpoints import Call, Endpoint, Nothing, Part, Served
@@ -22,9 +22,13 @@ T = TypeVar("T")
 
 
 class Local:
-    """Calls handlers as the role that connects, which sees every workspace. The operator is the actor."""
+    """Calls handlers as the role that connects, which sees every workspace. The operator is the actor.
+
+    A tenant that is in another cell is refused, but for that of the operators.
+    """
 
     def __init__(self, database: Database, config: Callable[[], Config], part: Part, operator: str) -> None:
+        self._config = config
         self._database = database
         self._part = part
         self._operator = operator
@@ -49,7 +53,14 @@ class Local:
             operator=self._operator,
         )
         async with tenants.all_workspaces(self._database) as inside:
+            if not request.anywhere:
+                await self._require_here(inside)
             return (await one.handle(msgspec.structs.replace(call, database=inside))).body
+
+    async def _require_here(self, inside: Database) -> None:
+        tenant, operators = self._part.tenant_id, self._config().api.operators
+        if tenant is not None and f"{tenant}/{self._part.workspace_id}" != operators:
+            await cells.require_here(inside, tenant)
 
     async def workspace(self) -> Workspace:
         """Return the workspace of the options."""

@@ -71,10 +71,10 @@ def _writing(name: str, endpoint: Endpoint, summary: str, **query: object) -> No
     command(app, name, acts=True)(write)
 
 
-command(app, "timeline", limit=100, after=False)(timeline)
-command(app, "export-person")(export_person)
-command(app, "erase", acts=True)(erase)
-command(app, "erasures", limit=100, after=False)(erasures)
+command(app, "timeline", limit=100, after=False, cells=True)(timeline)
+command(app, "export-person", cells=True)(export_person)
+command(app, "erase", acts=True, cells=True)(erase)
+command(app, "erasures", limit=100, after=False, cells=True)(erasures)
 
 
 def _addresses(

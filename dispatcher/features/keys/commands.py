@@ -18,7 +18,7 @@ app = group(help="Make, list, rotate and revoke the keys of the HTTP API.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the key: its holder, or the application.")]
 
 
-@command(app, "create", acts=True)
+@command(app, "create", acts=True, cells=True)
 def create(
     caller: Caller,
     name: Name,
@@ -53,14 +53,14 @@ def rotate(
     _show_once(caller, made, {"name": name}, f"another secret of the key {name}; {old}")
 
 
-@command(app, "revoke", acts=True)
+@command(app, "revoke", acts=True, cells=True)
 def revoke(caller: Caller, name: Name, reason: Reason) -> None:
     """Revoke a key: it is invalid within a second."""
     done: RevokedKey = caller.ask(endpoints.revoke_key, name, body={"reason": reason})
     tell(caller, done, f"key {name} is revoked")
 
 
-@command(app, "list", limit=100)
+@command(app, "list", limit=100, cells=True)
 def list_(
     caller: Caller, *, revoked: Annotated[bool, typer.Option("--revoked", help="Also revoked keys.")] = False
 ) -> None:

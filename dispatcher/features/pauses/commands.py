@@ -20,7 +20,7 @@ Scope = Annotated[str, typer.Argument(metavar="|".join(SCOPES), callback=one_of(
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
-@command(app, "pause", acts=True, spans=True)
+@command(app, "pause", acts=True, spans=True, cells=True)
 def pause(caller: Caller, scope: Scope, name: Name, reason: Reason) -> None:
     """Pause a channel, provider, tenant, template or workspace.
 
@@ -33,7 +33,7 @@ def pause(caller: Caller, scope: Scope, name: Name, reason: Reason) -> None:
     tell(caller, made, f"{_title(made)} is paused{since}")
 
 
-@command(app, "resume", acts=True, spans=True)
+@command(app, "resume", acts=True, spans=True, cells=True)
 def resume(caller: Caller, scope: Scope, name: Name, reason: Reason) -> None:
     """Resume a channel, provider, tenant, template or workspace."""
     everywhere = _is_everywhere(caller, scope)
@@ -52,7 +52,7 @@ def resume(caller: Caller, scope: Scope, name: Name, reason: Reason) -> None:
     tell(caller, {"scope": scope, "name": name, "resumed": True} | where, f"{_title(row)} goes on")
 
 
-@command(app, "pauses", spans=True)
+@command(app, "pauses", spans=True, cells=True)
 def pauses(caller: Caller) -> None:
     """List pauses: where, since when, by whom and why. A server lists those that concern the workspace of the key."""
     columns = ("what", "name", "where", "since", "by", "why")
