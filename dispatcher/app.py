@@ -30,7 +30,7 @@ from dispatcher.engine.pauses import PauseReader
 from dispatcher.engine.providers.terms import Terms
 from dispatcher.engine.recoverer import Recoverer
 from dispatcher.engine.store import backlog
-from dispatcher.engine.streams import Epoch, unless
+from dispatcher.engine.streams import Epoch, Precedence, unless
 from dispatcher.engine.supervisor import Supervisor
 from dispatcher.engine.tracing.opening import Tracing, open_tracing
 from dispatcher.engine.wakeup import Wakeup
@@ -81,6 +81,7 @@ class App:
             self.metrics.cell.labels(str(config.cell.number)).set(1)
         self.pipeline: Pipeline | None = None
         self._loop_watch = LoopWatch()
+        self._precedence = Precedence()
         self._stopping = asyncio.Event()
         self._stopped_at = 0.0
         self._templates = _templates(config.limits)
@@ -209,7 +210,7 @@ class App:
         )
         self._instruct_janitor()
         workers = self._workers = Workers(
-            self.database, self.config, self._epoch_number, self._clock, self.metrics, wakeup
+            self.database, self.config, self._epoch_number, self._clock, self.metrics, wakeup, self._precedence
         )
         # So are the quiet hours.
         await self.database.persist("quiet hours", workers.quiet_hours.run_once)
@@ -236,8 +237,17 @@ class App:
             return
         given = self.config, self.database, self._terms, lambda: self._templates
         traces = None if self._tracing is None else self._tracing.traces()
-        self.pipeline = Pipeline(*given, wakeup.woken, controls, self.metrics, walking=wakeup.walking, traces=traces)
-        self.pipeline.claimer.timing = timing
+        self.pipeline = Pipeline(
+            *given,
+            wakeup.woken,
+            controls,
+            self.metrics,
+            walking=wakeup.walking,
+            precedence=self._precedence,
+            traces=traces,
+        )
+        for claimer in self.pipeline.claimers:
+            claimer.timing = timing
         self.health.pipeline_up = True
         try:
             await self.pipeline.run()

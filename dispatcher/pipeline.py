@@ -23,7 +23,7 @@ from dispatcher.config.settings import Config
 from dispatcher.db.database import PASSING, Database
 from dispatcher.engine.agreement import Agreement
 from dispatcher.engine.attacher import Attacher, Objects
-from dispatcher.engine.claimer import Claimer
+from dispatcher.engine.claimer import claimers
 from dispatcher.engine.flusher import Flusher
 from dispatcher.engine.heartbeat import Heartbeat
 from dispatcher.engine.pauses import PauseReader
@@ -38,7 +38,19 @@ from dispatcher.engine.rules.unsubscribe_links import Links
 from dispatcher.engine.sender import Sender
 from dispatcher.engine.slow_renderer import SlowRenderer
 from dispatcher.engine.store import instances
-from dispatcher.engine.streams import LANE_CAPACITY_MAX, Epoch, Inbox, Lanes, LaneState, Pipe, Rendered, Tokens, unless
+from dispatcher.engine.streams import (
+    LANE_CAPACITY_MAX,
+    Epoch,
+    Inbox,
+    Lanes,
+    LaneState,
+    Pipe,
+    Precedence,
+    Rendered,
+    Tokens,
+    Wakes,
+    unless,
+)
 from dispatcher.engine.tracing.traces import Traces
 from dispatcher.features.objects import store as objects
 from dispatcher.features.rules.quote_page import page
@@ -66,11 +78,12 @@ class Pipeline:
         database: Database,
         terms: Mapping[str, Terms],
         templates: Callable[[], Templates],
-        woken: asyncio.Event,
+        woken: Wakes,
         controls: PauseReader,
         metrics: Metrics,
         *,
         walking: asyncio.Event,
+        precedence: Precedence,
         traces: Traces | None = None,
     ) -> None:
         self._config = config
@@ -87,7 +100,8 @@ class Pipeline:
         clock = Clock()
         shares = Shares(config.instance.heartbeat_seconds, clock.monotonic())
         shared = number, database, self.lanes, self.inbox, Tokens(number), clock, metrics, shares
-        self.epoch = Epoch(*shared, lambda: controls.pauses, controls.limited, asyncio.Event(), set(), traces)
+        given = lambda: controls.pauses, precedence, controls.limited
+        self.epoch = Epoch(*shared, *given, asyncio.Event(), set(), traces)
         self.senders = {channel: Sender(channel, term, self.epoch) for channel, term in terms.items()}
         self._stage(config)
         for channel, term in terms.items():
@@ -102,7 +116,7 @@ class Pipeline:
         self._claimed = Pipe.of(LANE_CAPACITY_MAX * len(list(self.lanes)))
         self._claiming = anyio.CancelScope()
         controls.woken = woken
-        self.claimer = Claimer(self.epoch, config.claim, woken, self._claimed.send.send_nowait)
+        self.claimers = claimers(self.epoch, config.claim, woken, self._claimed.send.send_nowait)
         self.attacher = Attacher(_objects(database), LaneState.send, self.inbox)
         self.slow_renderer = SlowRenderer(
             self._slow_to_lane,
@@ -177,7 +191,9 @@ class Pipeline:
         async with anyio.create_task_group() as group:
             group.start_soon(self._render)
             with self._claiming:
-                await self.claimer.run()
+                async with anyio.create_task_group() as claiming:
+                    for claimer in self.claimers:
+                        claiming.start_soon(claimer.run)
             self._claimed.send.close()
 
     async def _render(self) -> None:
@@ -192,7 +208,8 @@ class Pipeline:
         await unless(self.draining, self.epoch.fenced.wait())
         if fault_points.ARMED:
             fault_points.passing("drain.begun")
-        self.claimer.stop()
+        for claimer in self.claimers:
+            claimer.stop()
         self.attacher.draining.set()
         self.renderer.draining.set()
         self.slow_renderer.stop()
@@ -200,7 +217,7 @@ class Pipeline:
             sender.draining.set()
         grace_seconds = self._config.instance.grace_seconds
         await asyncio.sleep(min(CLAIM_SECONDS_MAX, grace_seconds))
-        # With Postgres away the claimer would try for ever.
+        # With Postgres away the claimers would try for ever.
         self._claiming.cancel()
         await asyncio.sleep(max(0.0, grace_seconds - CLAIM_SECONDS_MAX))
         log.warning("pipeline.grace_over", marked=sum(sender.slots.in_use for sender in self.senders.values()))
@@ -235,7 +252,8 @@ class Pipeline:
 
     def adopt(self, config: Config, terms: Mapping[str, Terms]) -> None:
         """Continue under another configuration."""
-        self.claimer.settings = config.claim
+        for claimer in self.claimers:
+            claimer.settings = config.claim
         self.renderer.links = links_of(config)
         self.flusher.settings = config.flush
         self.inbox.high_water = config.flush.pending_max

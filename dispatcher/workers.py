@@ -8,6 +8,7 @@ from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Config, Walk
 from dispatcher.db.database import Database
+from dispatcher.engine.streams import Precedence
 from dispatcher.engine.wakeup import Wakeup
 from dispatcher.features.campaigns.worker import Expander
 from dispatcher.features.caps.worker import Sweeper
@@ -48,11 +49,15 @@ class Workers:
         clock: Clock,
         metrics: Metrics,
         wakeup: Wakeup,
+        precedence: Precedence,
     ) -> None:
         settings, wake = config.walk, wakeup.walking
-        self._expander = Expander(database, config.campaigns, epoch, clock, metrics, wakeup.woken.set, wakeup.expanding)
+        ordered, expanding = wakeup.woken.set, wakeup.expanding
+        self._expander = Expander(
+            database, config.campaigns, epoch, clock, metrics, ordered, expanding, give_precedence=precedence.give
+        )
         self.quiet_hours = QuietHoursReader(database, wakeup.policies)
-        self.walker = Walker(database, settings, epoch, clock, metrics, wakeup.woken.set, wake)
+        self.walker = Walker(database, settings, epoch, clock, metrics, ordered, wake)
         self._walking: Mapping[str, WalkWorker] = {
             "walker": self.walker,
             "poison": PoisonWorker(database, settings, metrics, wake.set),

@@ -9,17 +9,15 @@ import structlog
 from dispatcher.config.fingerprints import provider_of
 from dispatcher.engine.store import instances
 from dispatcher.engine.store.instances import Yielded
-from dispatcher.engine.streams import Epoch
+from dispatcher.engine.streams import Epoch, Wakes
 
 log = structlog.get_logger(__name__)
 
 
 class Agreement:
-    """Asks the database when our providers change, and again while we yield a channel. `woken` wakes the claimer."""
+    """Asks the database when our providers change, and again while we yield a channel. `woken` wakes the claimers."""
 
-    def __init__(
-        self, epoch: Epoch, interval_seconds: float, fingerprints: Mapping[str, str], woken: asyncio.Event
-    ) -> None:
+    def __init__(self, epoch: Epoch, interval_seconds: float, fingerprints: Mapping[str, str], woken: Wakes) -> None:
         self._database = epoch.database
         self._epoch = epoch
         self._interval_seconds = interval_seconds

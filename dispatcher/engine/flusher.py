@@ -29,6 +29,7 @@ class Flusher:
         self._metrics = epoch.metrics
         self._clock = epoch.clock
         self._traces = epoch.traces
+        self._precedence = epoch.precedence
         self.settings = settings
         # Set when a delivery has ended that a run waits for: the wake itself stands in the database.
         self._walking = walking
@@ -49,7 +50,8 @@ class Flusher:
 
     async def run_once(self) -> None:
         """Write one batch, however often it takes."""
-        results = self._inbox.take(self.settings.batch_max)
+        await self._precedence.give()
+        results = self._inbox.take(self._precedence.portion(self.settings.batch_max))
         # Ids go in order, which is the lock order.
         results.sort(key=lambda result: result[0].id)
         complete = self._tokens.settle(results)

@@ -27,15 +27,14 @@ class Heartbeat:
     async def run_once(self) -> None:
         """Beat once, check the server, and count the instances; set `fenced` where our row is gone."""
         database, number, config_hash = self._database, self._epoch.number, self.config_hash
-        unready = self._unready()
-        if not await database.persist("heartbeat", lambda: instances.beat(database, number, config_hash, unready)):
+        unready, asked_at = self._unready(), self._epoch.clock.monotonic()
+        alive = await database.persist("heartbeat", lambda: instances.beat(database, number, config_hash, unready))
+        if not alive:
             self._epoch.fenced.set()
             return
+        self._epoch.shares.see(asked_at, alive)
         # Behind a pooler the server can be exchanged while every connection of ours lasts.
         await database.persist("heartbeat", database.check_cluster)
-        asked_at = self._epoch.clock.monotonic()
-        alive = await database.persist("heartbeat", lambda: instances.beats(database))
-        self._epoch.shares.see(asked_at, len(alive))
 
     def _unready(self) -> list[str]:
         """Return the channels that have just found no connection to their provider."""

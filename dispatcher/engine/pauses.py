@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from dispatcher.db.database import Database
@@ -10,6 +9,7 @@ from dispatcher.engine.rules.life import Claimed
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.store import pauses
 from dispatcher.engine.store.marks import LimitedMark
+from dispatcher.engine.streams import Wakes
 
 # A notification acts at once; this interval makes up for a lost one.
 LOOK_SECONDS = 0.5
@@ -35,16 +35,21 @@ class PauseReader:
         self.changed = asyncio.Event()
         self.pauses = Pauses()
         # Set when the pauses have changed: what was paused may be claimed again.
-        self.woken: asyncio.Event | None = None
+        self.woken: Wakes | None = None
         self._unparking = False
+        self._reads_limits = True
 
     async def run(self) -> None:
         """Read the pauses, for ever."""
         while True:
             self.changed.clear()
             await self._database.persist("controls", self.run_once)
-            with suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(self.changed.wait(), LOOK_SECONDS)
+                self._reads_limits = True
+            except TimeoutError:
+                # Limits are looked at half as often: they hold for hours.
+                self._reads_limits = not self._reads_limits
 
     async def run_once(self) -> None:
         """Read the pauses once, and make ready what waited for one that is over, a page at a time."""
@@ -54,7 +59,7 @@ class PauseReader:
             self._unparking = True
             if self.woken is not None:
                 self.woken.set()
-        if self._limits is not None:
+        if self._limits is not None and self._reads_limits:
             await self._limits.run_once()
         if self._unparking:
             while await pauses.unpark(self._database, UNPARKED_PAGE) == UNPARKED_PAGE:

@@ -104,10 +104,11 @@ class Sender:
             self._marked[state.lane].clear()
             await self._marked[state.lane].wait()
             return batch
+        await self._epoch.precedence.give(state.lane)
         await self._inbox.room()
         if not self._may_mark(self.terms):
             return batch
-        granted = self.slots.take(state.lane, len(batch))
+        granted = self.slots.take(state.lane, self._epoch.precedence.portion(len(batch), state.lane))
         if not granted:
             await unless(self.draining, self.slots.freed(state.lane))
             return batch
@@ -116,8 +117,7 @@ class Sender:
         tokens = self.turns.take(state.lane, granted, rates, now)
         self.slots.give_back(state.lane, granted - tokens)
         if not tokens:
-            wait = max(rates.wait(now), TOKEN_WAIT_SECONDS)
-            await unless(self.draining, asyncio.sleep(wait))
+            await unless(self.draining, asyncio.sleep(max(rates.wait(now), TOKEN_WAIT_SECONDS)))
             return batch
         self._marking[state.lane] += 1
         marks.start_soon(self._begin, state, batch[:tokens], calls)

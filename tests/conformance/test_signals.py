@@ -20,7 +20,7 @@ async def _listening(outbox: Outbox) -> bool:
 
 async def _asleep(outbox: Outbox) -> bool:
     """Whether the dispatcher listens, has asked to be woken, and has looked around for the last time."""
-    wants = "SELECT bool_and(wants_notify) FROM dispatcher.instances"
+    wants = "SELECT bool_and(wants_notify AND wants_urgent) FROM dispatcher.instances"
     quiet = """SELECT count(*) FROM pg_stat_activity
                 WHERE application_name = 'dispatcher' AND datname = current_database()
                   AND state_change > clock_timestamp() - interval '1 s' AND query LIKE '-- For each lane asked%'"""
@@ -48,9 +48,9 @@ async def _overlooked(outbox: Outbox) -> int | None:
 async def test_OB_15_new_work_wakes_the_dispatcher_at_once(program: Program, outbox: Outbox) -> None:
     """It polls every ten minutes: only a notification explains that anything leaves."""
     await program.start(**PATIENT)
-    for _ in range(3):
+    for lane in (0, 1, 2):
         await until(lambda: _asleep(outbox), "it sleeps")
-        await outbox.until_life(await outbox.put(), "sent")
+        await outbox.until_life(await outbox.put(lane=lane), "sent")
 
 
 async def test_OB_15_what_was_busy_is_woken_again_when_it_is_idle(program: Program, outbox: Outbox) -> None:

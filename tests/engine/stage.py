@@ -20,6 +20,7 @@ from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.rates import Rates
 from dispatcher.engine.store import instances
+from dispatcher.engine.streams import Precedence, Wakes
 from dispatcher.engine.tracing.traces import Traces
 from dispatcher.features.deliveries.store import New, insert
 from dispatcher.liquid.render_limits import EVENT_LOOP_LIMITS
@@ -106,8 +107,9 @@ class Stage:
             name: Script() for key, settings in config.channels.items() for name in settings.providers or (key,)
         }
         self.controls = PauseReader(database)
-        self.woken = asyncio.Event()
+        self.woken = Wakes()
         self.walking = asyncio.Event()
+        self.precedence = Precedence()
         self.metrics = Metrics()
         limits = config.limits
         self.templates = Templates(Bounds.of(limits), EVENT_LOOP_LIMITS)
@@ -150,6 +152,7 @@ class Stage:
             self.controls,
             self.metrics,
             walking=self.walking,
+            precedence=self.precedence,
             traces=traces,
         )
         self.database.belongings.append(partial(_close, self.pipeline))

@@ -53,7 +53,8 @@ async def test_a_claim_takes_nothing_of_another_lane_or_channel(scene: Scene) ->
 async def test_a_claim_takes_nothing_before_its_time(scene: Scene) -> None:
     await insert(scene.database, [_new("later", -3_600)])
     assert await scene.claim() == []
-    assert [one.due for one in await claims.due(scene.database, [("sms", Lane.NORMAL)])] == [False]
+    found, _ = await claims.due(scene.database, [("sms", Lane.NORMAL)])
+    assert [one.due for one in found] == [False]
 
 
 async def test_two_claims_at_once_share_nothing(scene: Scene) -> None:
@@ -205,7 +206,7 @@ async def test_a_lane_says_how_long_it_waits_whatever_its_times(scene: Scene, sc
         scheduled_for,
     )
     lane = [("sms", Lane.NORMAL)]
-    (first,) = await claims.due(scene.database, lane)
+    ((first,), _) = await claims.due(scene.database, lane)
     (all_,) = await claims.depth(scene.database, lane, 5)
     assert (first.due, first.wait_seconds < 0) == (due, due)
     assert (all_.deliveries, all_.age_seconds > 0, math.isfinite(all_.age_seconds)) == (1, due, True)

@@ -12,7 +12,7 @@ from dispatcher.base.clock import Clock
 from dispatcher.base.errors import Fenced
 from dispatcher.base.values.addresses import Address
 from dispatcher.config.settings import Channel, Claim
-from dispatcher.engine.claimer import LOOK_SECONDS, Claimer
+from dispatcher.engine.claimer import LOOK_SECONDS, claimers
 from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.features.suppressions import store as suppressions
@@ -29,19 +29,19 @@ PATIENT = Claim(poll_seconds=600.0, poll_jitter=0.0)
 
 
 class Claims:
-    """A claimer on a stage, what it took, and a clock that stands still unless it is moved."""
+    """Both claimers on a stage, what they took, and a clock that stands still unless it is moved."""
 
     def __init__(self, stage: Stage, settings: Claim = PATIENT) -> None:
         self.now = 1_000.0
         self.taken: list[Claimed] = []
         self.lanes = stage.pipeline.lanes
         self.epoch = replace(stage.pipeline.epoch, clock=Clock(monotonic=lambda: self.now))
-        self.claimer = Claimer(self.epoch, settings, stage.woken, self.taken.extend)
+        self.urgent, self.others = claimers(self.epoch, settings, stage.woken, self.taken.extend)
 
     async def round(self, seconds_later: float = 1.0) -> float:
-        """One round; the clock moves first."""
+        """One round of each; the clock moves first. It returns the shorter of what they would sleep."""
         self.now += seconds_later
-        return await self.claimer.run_once()
+        return min(await self.urgent.run_once(), await self.others.run_once())
 
     async def rest(self) -> None:
         """Rounds until it would sleep until the next poll."""
@@ -69,7 +69,7 @@ async def test_a_claim_takes_no_more_than_the_room(stage: Stage, claims: Claims)
 
 
 async def test_a_claim_takes_no_more_than_a_batch(stage: Stage, claims: Claims) -> None:
-    claims.claimer.settings = Claim(batch_max=5)
+    claims.others.settings = Claim(batch_max=5)
     await stage.write(12)
     await claims.round()
     assert len(claims.taken) == 5
@@ -97,11 +97,11 @@ async def test_without_a_share_of_a_limit_nothing_is_claimed(troubled: Troubled)
 
 
 async def test_a_full_claim_is_followed_by_another_at_once(stage: Stage, claims: Claims) -> None:
-    claims.claimer.settings = Claim(batch_max=10)
+    claims.others.settings = Claim(batch_max=10)
     await stage.write(25)
-    for expected in (10, 20, 25):
-        assert await claims.round(seconds_later=LOOK_SECONDS / 100) == 0.0
-        assert len(claims.taken) == expected
+    for expected, is_more in ((10, True), (20, True), (25, False)):
+        wait = await claims.round(seconds_later=LOOK_SECONDS / 100)
+        assert (len(claims.taken), wait == 0.0) == (expected, is_more)
 
 
 async def test_the_smaller_lane_is_claimed_first(stage: Stage, claims: Claims) -> None:
@@ -114,11 +114,11 @@ async def test_the_smaller_lane_is_claimed_first(stage: Stage, claims: Claims) -
 
 @asynccontextmanager
 async def _claiming_bulk(stage: Stage, claims: Claims) -> AsyncIterator[None]:
-    """A round whose claim of a bulk delivery Postgres has not answered; at the end of the block it does."""
+    """A claim of a bulk delivery that Postgres has not answered; at the end of the block it does."""
     claiming = stage.database.hold_answers("claims.claim")
     await stage.write(1, lane=Lane.BULK)
     async with asyncio.TaskGroup() as rounds:
-        rounds.create_task(claims.round())
+        rounds.create_task(claims.others.run_once())
         await claiming.met.wait()
         yield
         claiming.gate.set()
@@ -127,30 +127,38 @@ async def _claiming_bulk(stage: Stage, claims: Claims) -> AsyncIterator[None]:
 async def test_a_transactional_delivery_does_not_wait_for_a_bulk_claim(stage: Stage, claims: Claims) -> None:
     async with _claiming_bulk(stage, claims):
         await stage.write(1, lane=Lane.TRANSACTIONAL)
-        await until(lambda: [item.lane for item in claims.taken] == [Lane.TRANSACTIONAL], "it is claimed")
+        await claims.urgent.run_once()
+        assert [item.lane for item in claims.taken] == [Lane.TRANSACTIONAL]
     assert [item.lane for item in claims.taken] == [Lane.TRANSACTIONAL, Lane.BULK]
     assert len({item.token for item in claims.taken}) == len(claims.epoch.tokens.open) == 2
 
 
-async def test_a_claim_under_way_outlives_a_look_that_fails(stage: Stage, claims: Claims) -> None:
-    async with _claiming_bulk(stage, claims):
-        await stage.database.lose_requests("claims.due").met.wait()
-    assert [item.lane for item in claims.taken] == [Lane.BULK]
-
-
-async def test_a_claim_under_way_outlives_a_claim_beside_it_that_is_lost(stage: Stage, claims: Claims) -> None:
-    async with _claiming_bulk(stage, claims):
-        lost = stage.database.lose_answers("claims.claim")
-        await stage.write(1, lane=Lane.TRANSACTIONAL)
-        await lost.met.wait()
-    assert [item.lane for item in claims.taken] == [Lane.BULK]
-    assert len(claims.epoch.tokens.open) == sum(state.outstanding for state in claims.lanes) == 1
-
-
 async def test_a_claim_under_way_outlives_a_stop(stage: Stage, claims: Claims) -> None:
     async with _claiming_bulk(stage, claims):
-        claims.claimer.stop()
+        claims.others.stop()
     assert [item.lane for item in claims.taken] == [Lane.BULK]
+
+
+async def test_a_named_lane_is_claimed_from_without_a_look(stage: Stage, claims: Claims) -> None:
+    await claims.rest()
+    await stage.write(1, lane=Lane.TRANSACTIONAL)
+    stage.woken.name("sms")
+    looks = stage.database.hold_answers("claims.due")
+    async with asyncio.TaskGroup() as rounds:
+        rounds.create_task(claims.urgent.run_once())
+        await looks.met.wait()
+        assert len(claims.taken) == 1
+        looks.gate.set()
+
+
+async def test_a_poll_finds_a_transactional_delivery_that_nobody_has_named(stage: Stage, claims: Claims) -> None:
+    await claims.rest()
+    await stage.write(1, lane=Lane.TRANSACTIONAL)
+    stage.woken.urgent.clear()
+    await claims.others.run_once()
+    assert stage.woken.urgent.is_set()
+    await claims.urgent.run_once()
+    assert [item.lane for item in claims.taken] == [Lane.TRANSACTIONAL]
 
 
 async def test_a_full_lane_keeps_no_other_from_being_claimed(stage: Stage, claims: Claims) -> None:
@@ -170,9 +178,11 @@ async def test_a_woken_claimer_claims_although_it_has_just_claimed(stage: Stage,
     assert claims.taken or wait <= LOOK_SECONDS, f"it goes to sleep for {wait} s with one due"
 
 
-async def test_it_sleeps_no_longer_than_until_the_next_is_due(stage: Stage, claims: Claims) -> None:
+@pytest.mark.parametrize("lane", Lane)
+async def test_it_sleeps_no_longer_than_until_the_next_is_due(stage: Stage, claims: Claims, lane: Lane) -> None:
     await claims.rest()
-    await stage.write(1, scheduled_for=datetime.now(UTC) + timedelta(seconds=30))
+    await stage.write(1, lane=lane, scheduled_for=datetime.now(UTC) + timedelta(seconds=30))
+    assert 20 < await claims.others.run_once() <= 30, "it polls for both"
     assert 20 < await claims.round() <= 30
 
 
@@ -186,14 +196,22 @@ async def test_a_paused_channel_is_not_claimed(stage: Stage, claims: Claims) -> 
     assert len(claims.taken) == 2
 
 
-async def test_inserts_notify_only_while_it_rests(stage: Stage, claims: Claims) -> None:
-    wanted = "SELECT wants_notify FROM dispatcher.instances"
+@pytest.mark.parametrize(
+    ("lane", "wanted", "unmoved"),
+    [(Lane.TRANSACTIONAL, "wants_urgent", "wants_notify"), (Lane.BULK, "wants_notify", "wants_urgent")],
+)
+async def test_inserts_notify_only_while_their_lanes_rest(
+    stage: Stage, claims: Claims, lane: Lane, wanted: str, unmoved: str
+) -> None:
+    asked = f"SELECT ARRAY[{wanted}, {unmoved}] FROM dispatcher.instances"
+    for claimer in (claims.urgent, claims.others):
+        claimer.settings = replace(PATIENT, batch_max=1)
+    await stage.write(4, lane=lane)
     for _ in range(4):
-        await stage.write(1)
         await claims.round(seconds_later=0.2)
-    assert await stage.database.value(wanted) is False
+    assert await stage.database.value(asked) == [False, True]
     await claims.rest()
-    assert await stage.database.value(wanted) is True
+    assert await stage.database.value(asked) == [True, True]
 
 
 async def test_a_lost_claim_uses_no_room(stage: Stage, claims: Claims) -> None:

@@ -6,22 +6,27 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from dispatcher.engine.rules.life import Failed
+from dispatcher.engine.rules.life import Failed, Lane
 from dispatcher.engine.store import instances
 from dispatcher.features.deliveries import store as deliveries
 from tests.support.scene import Connection, Scene
 
 
 class NotificationCounter:
-    """Counts the notifications of the channel `dispatcher_work`."""
+    """Counts the notifications of new work, and keeps the channels that are named as urgent."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.received = 0
+        self.urgent: list[str] = []
 
     def receive(self, *_: object) -> None:
         """Count one notification."""
         self.received += 1
+
+    def receive_urgent(self, _connection: object, _pid: object, _name: str, channel: object) -> None:
+        """Keep a channel."""
+        self.urgent.append(str(channel))
 
     async def count(self) -> int:
         """How many came until now: an answer comes after the notifications that were sent before it."""
@@ -36,6 +41,7 @@ async def notifications(url: str) -> AsyncIterator[NotificationCounter]:
     connection = await asyncpg.connect(url)
     notifications = NotificationCounter(connection)
     await connection.add_listener("dispatcher_work", notifications.receive)
+    await connection.add_listener("dispatcher_urgent", notifications.receive_urgent)
     yield notifications
     connection.terminate()
 
@@ -49,6 +55,32 @@ async def test_an_insert_does_not_notify_busy_instances(scene: Scene, notificati
     await instances.ask_to_be_woken(scene.database, scene.epoch, False)
     await scene.write(1)
     assert await notifications.count() == 0
+
+
+async def test_a_transactional_delivery_names_its_channel_once(
+    scene: Scene, notifications: NotificationCounter
+) -> None:
+    await scene.write(3, lane=Lane.TRANSACTIONAL)
+    assert (await notifications.count(), notifications.urgent) == (0, ["sms"])
+
+
+@pytest.mark.parametrize(("lane", "heard"), [(Lane.TRANSACTIONAL, (0, ["sms"])), (Lane.BULK, (0, []))])
+async def test_a_busy_bulk_lane_silences_its_own_inserts_only(
+    scene: Scene, notifications: NotificationCounter, lane: Lane, heard: tuple[int, list[str]]
+) -> None:
+    await instances.ask_to_be_woken(scene.database, scene.epoch, False)
+    await scene.write(1, lane=lane)
+    assert (await notifications.count(), notifications.urgent) == heard
+
+
+async def test_busy_transactional_lanes_silence_their_own_inserts_only(
+    scene: Scene, notifications: NotificationCounter
+) -> None:
+    await instances.ask_to_be_woken(scene.database, scene.epoch, False, urgent=True)
+    await scene.write(1, lane=Lane.TRANSACTIONAL)
+    assert (await notifications.count(), notifications.urgent) == (0, [])
+    await scene.write(1)
+    assert await notifications.count() == 1
 
 
 async def test_one_idle_among_busy_ones_is_enough(scene: Scene, notifications: NotificationCounter) -> None:

@@ -37,7 +37,7 @@ async def _listening(url: str) -> AsyncIterator[Wakeup]:
     wakeup = Wakeup(url, 5.0, asyncio.Event())
     task = asyncio.create_task(wakeup.run())
     await asyncio.wait_for(wakeup.listening.wait(), 10)
-    wakeup.woken.clear()
+    wakeup.woken.others.clear()
     wakeup._controlled.clear()
     try:
         yield wakeup
@@ -50,7 +50,7 @@ async def _listening(url: str) -> AsyncIterator[Wakeup]:
 async def test_a_notification_wakes(url: str, connection: Connection) -> None:
     async with _listening(url) as wakeup:
         await connection.execute("NOTIFY dispatcher_work")
-        await asyncio.wait_for(wakeup.woken.wait(), 5)
+        await asyncio.wait_for(wakeup.woken.others.wait(), 5)
         assert not wakeup._controlled.is_set()
         await connection.execute("NOTIFY dispatcher_control")
         await asyncio.wait_for(wakeup._controlled.wait(), 5)
@@ -59,7 +59,7 @@ async def test_a_notification_wakes(url: str, connection: Connection) -> None:
 async def test_a_new_listener_checks_once(url: str) -> None:
     wakeup = Wakeup(url, 5.0, asyncio.Event())
     task = asyncio.create_task(wakeup.run())
-    await asyncio.wait_for(wakeup.woken.wait(), 10)
+    await asyncio.wait_for(wakeup.woken.others.wait(), 10)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -68,11 +68,11 @@ async def test_a_new_listener_checks_once(url: str) -> None:
 async def test_a_listener_that_was_terminated_listens_again_and_looks(url: str, connection: Connection) -> None:
     async with _listening(url) as wakeup:
         await connection.fetchval(TERMINATE)
-        await asyncio.wait_for(wakeup.woken.wait(), 10)
+        await asyncio.wait_for(wakeup.woken.others.wait(), 10)
         await until(lambda: connection.fetchval(LISTENERS), "it listens again")
-        wakeup.woken.clear()
+        wakeup.woken.others.clear()
         await connection.execute("NOTIFY dispatcher_work")
-        await asyncio.wait_for(wakeup.woken.wait(), 5)
+        await asyncio.wait_for(wakeup.woken.others.wait(), 5)
 
 
 async def test_listening_says_so_only_while_it_does(url: str, connection: Connection) -> None:

@@ -25,10 +25,11 @@ CREATE TABLE dispatcher.instances (
     wants_runs    boolean NOT NULL DEFAULT false,
     providers     text[] NOT NULL DEFAULT '{}',
     yielded       text[] NOT NULL DEFAULT '{}',
-    unready       text[] NOT NULL DEFAULT '{}'
+    unready       text[] NOT NULL DEFAULT '{}',
+    wants_urgent  boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 COMMENT ON COLUMN dispatcher.instances.beat IS 'a counter: others judge by their own clock whether it moves';
-COMMENT ON COLUMN dispatcher.instances.wants_notify IS 'it is idle: an insert should wake it';
+COMMENT ON COLUMN dispatcher.instances.wants_notify IS 'its normal and bulk lanes are idle: an insert should wake it';
 COMMENT ON COLUMN dispatcher.instances.channels IS 'what it serves: a delivery for a channel that nobody serves has failed';
 COMMENT ON COLUMN dispatcher.instances.wants_runs IS 'its walker is idle: a trigger or a wake should wake it';
 COMMENT ON COLUMN dispatcher.instances.providers IS
@@ -36,6 +37,7 @@ COMMENT ON COLUMN dispatcher.instances.providers IS
 COMMENT ON COLUMN dispatcher.instances.yielded IS
     'the channels from which it may not claim, since another instance has another provider for them';
 COMMENT ON COLUMN dispatcher.instances.unready IS 'the channels that have just found no connection to their provider';
+COMMENT ON COLUMN dispatcher.instances.wants_urgent IS 'its transactional lanes are idle: an insert should wake it';
 
 CREATE TABLE dispatcher.claims (
     token            bigint PRIMARY KEY,

@@ -255,7 +255,7 @@ CALL dispatcher.isolate('dispatcher.captured_messages', p_records => true);
 
 -- Every insert into deliveries, from any language, is due by itself. A NOTIFY takes a database-wide lock at commit
 -- (one per insert took ten connections from 21,700 commits a second to 6,500), so it is sent only when an idle instance
--- has asked for it.
+-- has asked for it. One for transactional deliveries names their channel: that lane is claimed from at once.
 -- A row that was not created by the transaction that inserts it comes out of a dump, or is a copy: it may have been sent, so
 -- it is held until its own state row follows, or an operator settles it. No clock is compared with another: the column's
 -- default is the transaction's own time, and any other value came from elsewhere.
@@ -263,6 +263,10 @@ CALL dispatcher.isolate('dispatcher.captured_messages', p_records => true);
 -- What is held here counts as held for its job, unless its state row has come before.
 CREATE FUNCTION dispatcher.deliveries_become_due() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    wants_notify boolean;
+    wants_urgent boolean;
 BEGIN
     IF EXISTS (SELECT FROM fresh WHERE job_id IS NOT NULL AND contact_id IS NOT NULL AND created_at <> now()) THEN
         INSERT INTO dispatcher.job_results (job_id, id, class, count)
@@ -288,8 +292,12 @@ BEGIN
                 LIMIT 1) END
       FROM (SELECT *, created_at <> now() AND ended IS NULL AS copied FROM fresh) AS told
     ON CONFLICT (id) DO NOTHING;
-    IF EXISTS (SELECT FROM dispatcher.instances WHERE wants_notify) THEN
+    SELECT bool_or(wants_notify), bool_or(wants_urgent) INTO wants_notify, wants_urgent FROM dispatcher.instances;
+    IF wants_notify AND EXISTS (SELECT FROM fresh WHERE lane > 0) THEN
         PERFORM pg_notify('dispatcher_work', '');
+    END IF;
+    IF wants_urgent THEN
+        PERFORM pg_notify('dispatcher_urgent', u.channel) FROM (SELECT DISTINCT channel FROM fresh WHERE lane = 0) AS u;
     END IF;
     RETURN NULL;
 END $$;

@@ -73,10 +73,11 @@ async def recovered_due(database: Database, asked: Sequence[tuple[str, PoisonSte
     return [asked[row["position"] - 1] for row in rows]
 
 
-async def due(database: Database, lanes: Sequence[tuple[str, Lane]]) -> list[Due]:
-    """Return those of these lanes that have ready deliveries."""
+async def due(database: Database, lanes: Sequence[tuple[str, Lane]]) -> tuple[list[Due], bool]:
+    """Return those of these lanes that have ready deliveries, and whether owners of any ready delivery have died."""
     rows = await database.fetch(_SQL["due"], [channel for channel, _ in lanes], [lane.value for _, lane in lanes])
-    return [Due(row["channel"], Lane(row["lane"]), row["due"], row["wait_seconds"]) for row in rows]
+    lanes_due = [Due(row[0], Lane(row[1]), row[2], row[3]) for row in rows if row[0] is not None]
+    return lanes_due, any(row[2] for row in rows if row[0] is None)
 
 
 async def depth(database: Database, lanes: Sequence[tuple[str, Lane]], counted_max: int) -> list[Depth]:

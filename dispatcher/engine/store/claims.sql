@@ -68,14 +68,17 @@ SELECT asked.position FROM unnest($1::text[], $2::smallint[], $3::smallint[]) WI
                   AND s.channel = asked.channel AND s.run_at <= statement_timestamp());
 
 -- name: due
--- For each lane asked about: the time of its first ready delivery, and whether that has come. Until Postgres 17 an endless
--- time cannot be subtracted from, its seconds can.
+-- For each lane asked about: the time of its first ready delivery, and whether that has come. Last, without a channel,
+-- whether any delivery is ready whose owners have died. Until Postgres 17 an endless time cannot be subtracted from, its
+-- seconds can.
 SELECT asked.channel, asked.lane, first.run_at <= statement_timestamp() AS due,
        (extract(epoch FROM first.run_at) - extract(epoch FROM statement_timestamp()))::float8 AS wait_seconds
   FROM unnest($1::text[], $2::smallint[]) AS asked (channel, lane),
        LATERAL (SELECT run_at FROM dispatcher.delivery_state s
                  WHERE s.ready AND s.channel = asked.channel AND s.lane = asked.lane AND s.recoveries < 2
-                 ORDER BY run_at LIMIT 1) AS first;
+                 ORDER BY run_at LIMIT 1) AS first
+ UNION ALL
+SELECT NULL, NULL, EXISTS (SELECT FROM dispatcher.delivery_state s WHERE s.ready AND s.recoveries >= 2), NULL;
 
 -- name: depth
 -- How many are ready in each lane, counted to $3 at most, and how late the oldest is; a time before 1970 counts as then.

@@ -46,9 +46,10 @@ async def join(database: Database, me: Beat, version: str, channels: Sequence[st
     )
 
 
-async def beat(database: Database, epoch: int, config_hash: str, unready: Sequence[str] = ()) -> bool:
-    """Renew the heartbeat, with the configuration in force and the unready channels; False where the epoch is gone."""
-    return await database.value(_SQL["beat"], epoch, config_hash, unready) is not None
+async def beat(database: Database, epoch: int, config_hash: str, unready: Sequence[str] = ()) -> int:
+    """Renew the heartbeat, with the configuration in force and the unready channels. Return the number of instances;
+    0 where the epoch is gone."""
+    return int(await database.value(_SQL["beat"], epoch, config_hash, unready) or 0)
 
 
 async def agree(database: Database, epoch: int, fingerprints: Sequence[str]) -> list[Yielded]:
@@ -72,9 +73,9 @@ async def look(database: Database) -> tuple[list[Beat], bool]:
     return [Beat(*found[1:]) for found in map(tuple, rows)], not rows or rows[0]["orphaned"]
 
 
-async def ask_to_be_woken(database: Database, epoch: int, wanted: bool) -> None:
-    """Ask inserts to notify, while an instance is idle."""
-    await database.fetch(_SQL["idle"], epoch, wanted)
+async def ask_to_be_woken(database: Database, epoch: int, wanted: bool, *, urgent: bool = False) -> None:
+    """Ask inserts to notify while an instance is idle: those of transactional deliveries, or all others."""
+    await database.fetch(_SQL["idle_urgent" if urgent else "idle"], epoch, wanted)
 
 
 async def ask_to_be_woken_for_runs(database: Database, epoch: int, *, wanted: bool) -> None:

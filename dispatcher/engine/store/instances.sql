@@ -6,9 +6,9 @@ INSERT INTO dispatcher.instances (epoch, lease_seconds, pid, name, version, conf
 SELECT $1, $2, $3, $4, $5, $6, $7, $7 FROM durable ON CONFLICT (epoch) DO NOTHING;
 
 -- name: beat
--- Renew our heartbeat; no row where we were fenced.
+-- Renew our heartbeat, and count the instances; no row where we were fenced.
 UPDATE dispatcher.instances SET beat = beat + 1, beat_at = clock_timestamp(), config_hash = $2, unready = $3
- WHERE epoch = $1 RETURNING beat;
+ WHERE epoch = $1 RETURNING (SELECT count(*) FROM dispatcher.instances) AS alive;
 
 -- name: agree
 -- Say what we have for our channels; answers those that we yield, and to whom.
@@ -30,8 +30,12 @@ SELECT (SELECT EXISTS (SELECT FROM dispatcher.claims c
   FROM dispatcher.instances;
 
 -- name: idle
--- Ask, or ask no longer, to be woken by inserts.
+-- Ask, or ask no longer, to be woken by inserts into the normal and bulk lanes.
 UPDATE dispatcher.instances SET wants_notify = $2 WHERE epoch = $1;
+
+-- name: idle_urgent
+-- Ask, or ask no longer, to be woken by inserts into the transactional lanes.
+UPDATE dispatcher.instances SET wants_urgent = $2 WHERE epoch = $1;
 
 -- name: idle_walker
 -- Ask, or ask no longer, to be woken by triggers and wakes.

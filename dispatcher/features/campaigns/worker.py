@@ -1,7 +1,7 @@
 """The expander: turns jobs of campaign runs into deliveries just in time, and closes what is done."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 import asyncpg
@@ -43,6 +43,8 @@ class Expander:
         metrics: Metrics,
         ordered: Callable[[], None],
         woken: asyncio.Event,
+        *,
+        give_precedence: Callable[[], Awaitable[None]],
     ) -> None:
         self._database = database
         self.settings = settings
@@ -51,6 +53,8 @@ class Expander:
         self._metrics = metrics
         self._ordered = ordered
         self._woken = woken
+        # Returns when no transactional delivery is on its way.
+        self._give_precedence = give_precedence
         self._epoch: int | None = None
         self._looked_at = float("-inf")
 
@@ -97,6 +101,7 @@ class Expander:
         while (job_id := await expansion.lock(self._database, epoch, self.settings.ahead_max)) is not None:
             if fault_points.ARMED:
                 fault_points.passing("expand.locked")
+            await self._give_precedence()
             if not await self._expand(epoch, job_id):
                 break
             done += 1
