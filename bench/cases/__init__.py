@@ -31,7 +31,7 @@ from bench.cases.policies import caps, quiet_hours, together
 from bench.cases.protocol import cost as protocol_cost
 from bench.cases.protocol import email as protocol_cost_email
 from bench.cases.providers import push, sms
-from bench.cases.sequences import enrol, storm, waiting
+from bench.cases.sequences import enrol, first, storm, waiting
 from bench.cases.tracing import cost as tracing
 from bench.measure import Measure
 from bench.server import Server
@@ -74,6 +74,7 @@ CASES = {
         ("triggers", triggers),
         ("notify", notify),
         ("sequence.enrol", enrol),
+        ("sequence.first", first),
         ("sequence.storm", storm),
         ("sequence.waiting", waiting),
         ("fuzz", fuzz),

@@ -16,6 +16,7 @@ from dispatcher.config.settings import Database as Settings
 from dispatcher.db import cells  # noqa: F401 - defines what 57T01 and 57T02 are raised as
 from dispatcher.db.array_types import set_array_types
 from dispatcher.db.failover import FailoverWatch
+from dispatcher.db.joint_looks import JointLooks, until_poll
 from dispatcher.db.renaming import CONNECTION
 from dispatcher.db.statements import statements
 from dispatcher.db.timestamps import set_timestamp_codec
@@ -99,6 +100,7 @@ class Database:
         )
         self.failover = FailoverWatch(self._pool.expire_connections)
         self.away_since: float | None = None
+        self._looks = JointLooks(self.fetch)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -178,6 +180,21 @@ class Database:
         """Return the first column of the first row, or None."""
         rows = await self.fetch(query, *arguments)
         return rows[0][0] if rows else None
+
+    async def look(self, question: str) -> Any:  # noqa: ANN401 - as above
+        """Return the answer to a SELECT of one value, asked together with what others ask at the same time."""
+        return await self._looks.value(question)
+
+    async def until_work(self, what: str, question: str, woken: asyncio.Event, poll_seconds: float) -> None:
+        """Return when woken, or when a poll answers a question with true."""
+        while True:
+            try:
+                await asyncio.wait_for(woken.wait(), until_poll(poll_seconds))
+            except TimeoutError:
+                if await self.persist(what, lambda: self.look(question)):
+                    return
+            else:
+                return
 
     async def fetch_read_only(self, query: str, *arguments: object) -> Sequence[Any] | None:
         """Return the rows of one statement that may write nothing; None if it tries to write."""

@@ -68,6 +68,7 @@ SHORT = [
     pytest.param("timers", 500, 3, ["", ".idle"]),
     pytest.param("triggers", 20, 1, ["", ".p99"]),
     pytest.param("sequence.enrol", 200, 1, [""]),
+    pytest.param("sequence.first", 3, 1, ["", ".p99"]),
     pytest.param("sequence.storm", 200, 1, ["", ".first"]),
     pytest.param("sequence.waiting", 200, 5, ["", ".idle", ".pause"]),
     pytest.param("fuzz", 800, 1, ["", ".rate", ".failed"], marks=NO_SCHEMATHESIS),

@@ -10,6 +10,8 @@ from dispatcher.engine.rules.life import Claimed, Lane
 from dispatcher.engine.rules.suppression import Candidate, Known, Suppression, suppression_reason
 
 _SQL = statements(__name__)
+# The question whether there is anything to catch up.
+IS_BEHIND = _SQL["is_behind"]
 
 # Rows that one transaction locks: marks that meet it wait for it.
 SKIPPED_AT_ONCE = 1_000

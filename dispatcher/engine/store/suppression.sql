@@ -29,6 +29,10 @@ SELECT a.tenant_id, a.kind, one.address, e.channel, e.source, 'erased', nullif(e
 -- Let nothing more of these go out.
 SELECT delivery_id, became FROM dispatcher.bar($1, $2);
 
+-- name: is_behind
+-- Whether there are such addresses.
+SELECT EXISTS (SELECT FROM dispatcher.suppression_work);
+
 -- name: work
 -- Addresses whose queued deliveries have not been looked through since their last change.
 SELECT id, tenant_id, kind, address FROM dispatcher.suppression_work ORDER BY id LIMIT $1;

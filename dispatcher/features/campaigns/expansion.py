@@ -9,6 +9,8 @@ from dispatcher.db.database import Database
 from dispatcher.db.statements import statements
 
 _SQL = statements(__name__)
+# The question whether there is anything to close, to expand or to look after.
+IS_WANTED = _SQL["wanted"]
 
 
 class TakenBack(Struct, frozen=True):
@@ -82,7 +84,7 @@ async def check_counters(database: Database) -> int | None:
 
 async def is_wanted(database: Database) -> bool:
     """Whether there is anything to close, to expand or to look after."""
-    return bool(await database.value(_SQL["wanted"]))
+    return bool(await database.value(IS_WANTED))
 
 
 async def some_open(database: Database) -> bool:

@@ -29,6 +29,8 @@ LOOK_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 RELEASE_SECONDS_MAX = 2.0
 REASON_CHARACTERS_MAX = 300
+# There is nothing to do until a poll says that there is.
+IDLE = float("inf")
 
 
 class Expander:
@@ -64,7 +66,10 @@ class Expander:
             while True:
                 self._woken.clear()
                 wait = await self._database.persist("campaigns", self.run_once)
-                if wait > 0:
+                if wait == IDLE:
+                    poll = self.settings.poll_seconds
+                    await self._database.until_work("campaigns", expansion.IS_WANTED, self._woken, poll)
+                elif wait > 0:
                     await self._sleep(wait)
         finally:
             with anyio.CancelScope(shield=True):
@@ -77,9 +82,9 @@ class Expander:
             return
 
     async def run_once(self) -> float:
-        """Close what is done, and expand jobs for a while. Return for how long there is nothing to do."""
+        """Close what is done, and expand jobs for a while. Return for how long there is nothing to do, or IDLE."""
         if not await expansion.is_wanted(self._database):
-            return self.settings.poll_seconds
+            return IDLE
         closed = await expansion.close(self._database, CLOSED_AT_ONCE)
         skipped = await expansion.skip_cancelled(self._database, SKIPPED_AT_ONCE)
         await expansion.space(self._database)

@@ -161,6 +161,12 @@ async def tick(connection: Connection, ticks: Sequence[Tick]) -> list[Ticked]:
     return [Ticked(by_id[row["id"]], row["run_id"], row["refusal"]) for row in rows]
 
 
+async def soonest(database: Database) -> float | None:
+    """Return the seconds until a schedule is due, whether it can be read here or not; None if there is none."""
+    found: float | None = await database.look(_SQL["soonest"])
+    return found
+
+
 async def next_due(database: Database, unreadable: Unreadable) -> float | None:
     """Return the seconds until a schedule is due, negative if it is overdue; None if there is none."""
     found: float | None = await database.value(_SQL["next_due"], *_columns(unreadable))

@@ -51,6 +51,11 @@ SELECT due.id, t.run_id, t.refusal
   FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::bigint[]) AS due (id, tick, next_at, missed),
        LATERAL dispatcher.tick_schedule(due.id, due.tick, due.next_at, due.missed) AS t;
 
+-- name: soonest
+-- How long until any schedule is due; null where none is.
+SELECT extract(epoch FROM min(next_at) - statement_timestamp())::float8 FROM dispatcher.schedules
+ WHERE active AND next_at IS NOT NULL;
+
 -- name: next_due
 -- How long until a schedule is due, but for these versions of some; null where none is.
 SELECT extract(epoch FROM min(s.next_at) - statement_timestamp())::float8 FROM dispatcher.schedules s

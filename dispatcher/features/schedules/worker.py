@@ -9,6 +9,7 @@ from dispatcher.base import fault_points
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.features.schedules import store
 from dispatcher.features.schedules.rules import Cron
 from dispatcher.features.schedules.store import Due, Tick, Ticked
@@ -47,11 +48,14 @@ class Ticker:
 
     async def _round(self) -> float:
         """Tick what is due; return how long to sleep."""
-        due = await store.next_due(self._database, self._unreadable)
+        poll = until_poll(self.settings.poll_seconds)
+        due = await store.soonest(self._database)
+        if due is not None and due <= 0:
+            due = await store.next_due(self._database, self._unreadable)
         if due is None or due > 0:
-            return self.settings.poll_seconds if due is None else min(due, self.settings.poll_seconds)
+            return poll if due is None else min(due, poll)
         # A due schedule that was not taken is locked by another instance; if that crashes, the next look finds it.
-        return 0.0 if await self.run_once() else self.settings.poll_seconds
+        return 0.0 if await self.run_once() else poll
 
     async def run_once(self) -> list[Ticked]:
         """Run the ticks of one batch; return their results."""

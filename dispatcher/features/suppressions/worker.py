@@ -22,10 +22,7 @@ class Suppressor:
         while True:
             self._wake.clear()
             await self._database.persist("suppressions", self.run_once)
-            try:
-                await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
-            except TimeoutError:
-                continue
+            await self._database.until_work("suppressions", suppression.IS_BEHIND, self._wake, POLL_SECONDS)
 
     async def run_once(self) -> None:
         """Apply all changes to what is queued."""

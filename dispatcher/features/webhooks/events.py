@@ -16,7 +16,7 @@ _KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
 async def some(database: Database) -> bool:
     """Whether there is any event."""
-    return bool(await database.value(_SQL["some"]))
+    return bool(await database.look(_SQL["some"]))
 
 
 async def take(connection: Any, page: int) -> tuple[list[int], list[Event]]:  # noqa: ANN401 - asyncpg's

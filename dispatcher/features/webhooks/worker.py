@@ -7,6 +7,7 @@ from dispatcher.base import fault_points
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.features.webhooks import events
 from dispatcher.features.webhooks.rules import message, subject_kind
 
@@ -26,7 +27,7 @@ class Announcer:
         """Write page after page."""
         while True:
             if await self._database.persist("announce", self._round) < PAGE:
-                await asyncio.sleep(self.settings.poll_seconds)
+                await asyncio.sleep(until_poll(self.settings.poll_seconds))
 
     async def _round(self) -> int:
         return await self.run_once() if await events.some(self._database) else 0

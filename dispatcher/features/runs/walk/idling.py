@@ -2,6 +2,7 @@
 
 from dispatcher.base.clock import Clock
 from dispatcher.db.database import Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.engine.store import instances
 from dispatcher.features.runs.walk import walking
 
@@ -53,11 +54,9 @@ class Idling:
             wait = min(wait, due if due > 0 else LOCKED_SECONDS)
         return min(wait, SETTLE_SECONDS[self._settling]) if self._settling < len(SETTLE_SECONDS) else wait
 
-    async def rest_on(self, epoch: int, poll_seconds: float) -> float:
+    async def rest_on(self, epoch: int, poll_seconds: float, *, polls: bool) -> float:
         """Look whether there is work, after a round without any; return how long to sleep, 0 for another round."""
         if not self._resting or self._asking != epoch or self._settling < len(SETTLE_SECONDS):
             return 0.0
-        due, woken = await walking.look(self._database)
-        if woken or (due is not None and due <= 0):
-            return 0.0
-        return poll_seconds if due is None else min(poll_seconds, due)
+        due = await walking.soonest(self._database, jointly=polls)
+        return until_poll(poll_seconds) if due is None else min(until_poll(poll_seconds), max(due, 0.0))

@@ -8,6 +8,7 @@ import structlog
 from dispatcher.base.metrics import Metrics
 from dispatcher.config.settings import Walk as Settings
 from dispatcher.db.database import Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.features.runs.walk import enrolments, walking
 from dispatcher.features.runs.walk.worker import CRASHES_MAX
 
@@ -31,7 +32,7 @@ class PoisonWorker:
         """Look until cancelled."""
         while True:
             await self._database.persist("poison", self.run_once)
-            await asyncio.sleep(self.settings.poll_seconds)
+            await asyncio.sleep(until_poll(self.settings.poll_seconds))
 
     async def run_once(self) -> None:
         """Look once."""

@@ -173,9 +173,16 @@ async def look(database: Database) -> tuple[float | None, bool]:
     return due, woken
 
 
+async def soonest(database: Database, *, jointly: bool) -> float | None:
+    """Return the seconds until there is a run to walk, 0 or less where there is one, None where none waits."""
+    ask = database.look if jointly else database.value
+    found: float | None = await ask(_SQL["soonest"])
+    return found
+
+
 async def is_poison_wanted(database: Database) -> bool:
     """Whether the poison worker has something to do."""
-    return bool(await database.value(_SQL["poison_wanted"]))
+    return bool(await database.look(_SQL["poison_wanted"]))
 
 
 async def plans(connection: Connection, ids: Iterable[int]) -> dict[int, Plan]:

@@ -71,6 +71,15 @@ SELECT extract(epoch FROM min(first.available_at) - statement_timestamp())::floa
                  ORDER BY r.available_at LIMIT 1) AS first
  WHERE first.available_at IS NOT NULL;
 
+-- name: soonest
+-- How long until there is a run to walk: none where any was woken, null where none waits for a time.
+SELECT CASE WHEN EXISTS (SELECT FROM dispatcher.wakes) THEN 0
+            ELSE extract(epoch FROM min(first.available_at) - statement_timestamp()) END::float8
+  FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS l (lane),
+       LATERAL (SELECT r.available_at FROM dispatcher.runs r WHERE r.lane = l.lane AND r.available_at IS NOT NULL
+                 ORDER BY r.available_at LIMIT 1) AS first
+ WHERE first.available_at IS NOT NULL;
+
 -- name: poison_wanted
 -- Whether there are walks of instances that are gone, runs that were taken up before and are due, or enrolments that are parked by
 -- a pause that is over. Pauses that park something are found by skipping through the index: there may be a million of their enrolments.

@@ -3,6 +3,8 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
 import structlog
 from msgspec import Struct
@@ -123,13 +125,12 @@ class Walker:
     async def run(self) -> None:
         """Walk until stopped; sleep only when nothing was due."""
         while not self._stopped:
+            polls = not self._woken.is_set()
             self._woken.clear()
-            wait = await self._database.persist("walk", self._round)
+            wait = await self._database.persist("walk", partial(self._round, polls=polls))
             if wait > 0:
-                try:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), wait)
-                except TimeoutError:
-                    continue
         self.ended.set()
 
     def stop(self) -> None:
@@ -137,12 +138,12 @@ class Walker:
         self._stopped = True
         self._woken.set()
 
-    async def _round(self) -> float:
-        """Walk once; return how long to sleep unless something is woken."""
+    async def _round(self, *, polls: bool = False) -> float:
+        """Walk once; return how long to sleep unless something is woken. `polls`: nothing was."""
         epoch = self._current()
         if epoch is None:
             return self.settings.poll_seconds
-        if (wait := await self._idling.rest_on(epoch, self.settings.poll_seconds)) > 0:
+        if (wait := await self._idling.rest_on(epoch, self.settings.poll_seconds, polls=polls)) > 0:
             return wait
         walked = await self.run_once(epoch)
         if walked.deliveries:
