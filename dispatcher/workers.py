@@ -54,7 +54,7 @@ class Workers:
         settings, wake = config.walk, wakeup.walking
         ordered, expanding = wakeup.woken.set, wakeup.expanding
         self._expander = Expander(
-            database, config.campaigns, epoch, clock, metrics, ordered, expanding, give_precedence=precedence.give
+            database, config.campaigns, epoch, clock, metrics, ordered, expanding, precedence=precedence
         )
         self.quiet_hours = QuietHoursReader(database, wakeup.policies)
         self.walker = Walker(database, settings, epoch, clock, metrics, ordered, wake)

@@ -196,9 +196,10 @@ class Precedence:
     WAITS_MAX = 10
     # One that is not marked so long after its claim waits for something else, such as a rate limit.
     MARK_SECONDS = 0.02
-    # Deliveries in one claim, mark or flush, until none was claimed for so long.
+    # So long after the last one was claimed they are still said to come.
+    COMING_SECONDS = 0.25
+    # Other deliveries in one claim, mark or flush meanwhile.
     PORTION = 200
-    PORTIONS_SECONDS = 1.0
 
     def __init__(
         self,
@@ -225,12 +226,19 @@ class Precedence:
         since = self._monotonic() - self.MARK_SECONDS
         return self._claims > 0 or any(at > since and state.is_unmarked() for state, at in self._claimed_at.values())
 
+    def is_coming(self) -> bool:
+        """Return whether a transactional delivery was claimed just now."""
+        since = self._monotonic() - self.COMING_SECONDS
+        return any(at > since for _, at in self._claimed_at.values())
+
     def portion(self, count: int, lane: Lane = Lane.BULK) -> int:
         """Return how many of so many deliveries of a lane may be done in one statement."""
-        since = self._monotonic() - self.PORTIONS_SECONDS
-        if lane is Lane.TRANSACTIONAL or not any(at > since for _, at in self._claimed_at.values()):
-            return count
-        return min(count, self.PORTION)
+        return count if lane is Lane.TRANSACTIONAL or not self.is_coming() else min(count, self.PORTION)
+
+    async def rest(self, worked_seconds: float) -> None:
+        """Rest for as long as other work took that has no portions, where transactional deliveries come."""
+        if self.is_coming():
+            await self._sleep(worked_seconds)
 
     async def give(self, lane: Lane = Lane.BULK) -> None:
         """Return when work of a lane may begin."""

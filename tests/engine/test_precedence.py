@@ -73,8 +73,19 @@ async def test_other_work_is_done_in_portions_while_transactional_deliveries_com
         pass
     assert [precedence.portion(count, lane) for lane in Lane] == [count, count - 1, count - 1]
     assert precedence.portion(7) == 7
-    precedence.now += Precedence.PORTIONS_SECONDS
+    precedence.now += Precedence.COMING_SECONDS
     assert precedence.portion(count) == count
+
+
+async def test_work_without_portions_rests_while_transactional_deliveries_come(state: LaneState) -> None:
+    precedence = Clocked()
+    await precedence.rest(0.04)
+    assert precedence.waits == 0
+    with precedence.claiming(state):
+        pass
+    began = precedence.now
+    await precedence.rest(0.04)
+    assert precedence.now - began == pytest.approx(0.04)
 
 
 class Portions(Precedence):
