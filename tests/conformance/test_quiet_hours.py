@@ -30,6 +30,8 @@ def _run(program: Program, *words: str) -> list[dict[str, Any]]:
 
 
 def _put(program: Program, *periods: str, channel: str = "all") -> None:
+    """Save quiet hours. A program that runs hears of them a little later: put before its start they hold from its first
+    claim."""
     _run(program, "quiet-hours", "put", channel, *periods, "--actor", "ann")
 
 
@@ -49,8 +51,8 @@ async def _waits(outbox: Outbox, program: Program, delivery: int) -> str:
 
 async def test_OP_12_what_may_not_go_now_waits_and_goes_when_it_may(program: Program, outbox: Outbox) -> None:
     """Its time shows in the life, the list and the timeline. What is transactional goes at any time."""
-    await program.start(**BRISK)
     _put(program, "--quiet", f"{_hour(-1)}-{_hour(2)}")
+    await program.start(**BRISK)
     address = "ann@example.org"
     normal, bulk = [await outbox.put("email", recipient=address, lane=lane) for lane in (1, 2)]
     (why, _) = [await _waits(outbox, program, one) for one in (normal, bulk)]
@@ -79,12 +81,12 @@ async def test_OP_12_what_may_not_go_now_waits_and_goes_when_it_may(program: Pro
 
 async def test_OP_12_it_is_the_recipients_hour_that_counts(program: Program, outbox: Outbox) -> None:
     """A contact's own zone, else that of the number, else the workspace's."""
-    await program.start()
     _run(program, "settings", "put", "--time-zone", "Asia/Tokyo", "--actor", "ann")
     contact = ("--phone", "+61412345678", "--time-zone", "Asia/Tokyo")
     _run(program, "contacts", "put", "ann", *contact, "--actor", "ann")
     # From half an hour ago on by the clocks of Tokyo, where it is eight or nine hours later than in Berlin.
     _put(program, "--quiet", f"{_hour(8.5)}-{_hour(10)}")
+    await program.start()
     for recipient, quiet in ((TOKYO, True), (BERLIN, False), ("+61412345678", True), ("+61412345679", True)):
         delivery = await outbox.put(recipient=recipient)
         if quiet:
@@ -94,8 +96,8 @@ async def test_OP_12_it_is_the_recipients_hour_that_counts(program: Program, out
 
 
 async def test_OP_12_what_would_expire_is_skipped_with_its_reason(program: Program, outbox: Outbox) -> None:
-    await program.start()
     _put(program, "--window", f"{_hour(2)}-{_hour(3)}")
+    await program.start()
     delivery = await outbox.put(recipient=REYKJAVIK, expires_at=datetime.now(UTC) + timedelta(hours=1))
     await outbox.until_life(delivery, "skipped")
     assert (await outbox.row(delivery))["error"].startswith("expired: its quiet hours last until ")
@@ -106,9 +108,9 @@ async def test_OP_12_what_quiet_hours_have_moved_goes_when_they_are_changed_or_d
     program: Program, second: Program, outbox: Outbox
 ) -> None:
     """With two replicas, one of which has claimed it."""
+    _put(program, "--quiet", f"{_hour(-1)}-{_hour(2)}", channel="sms")
     await program.start()
     await second.start()
-    _put(program, "--quiet", f"{_hour(-1)}-{_hour(2)}", channel="sms")
     ids = await outbox.fill(40)
     await _waits(outbox, program, ids[-1])
     _put(program, "--quiet", f"{_hour(-1)}-{_hour(3)}", channel="sms")
@@ -124,8 +126,8 @@ async def test_OP_12_death_between_claim_and_move_loses_nothing(
     program: Program, second: Program, outbox: Outbox, database: Database, point: str
 ) -> None:
     """The one that comes after moves what was not moved; when the quiet hours end each goes once."""
-    await second.start(**QUICK, FAULT=f"{point}:1:kill9")
     _put(second, "--quiet", f"{_hour(-1)}-{_hour(2)}")
+    await second.start(**QUICK, FAULT=f"{point}:1:kill9")
     ids = await outbox.fill(5)
     assert await second.ended(15) == -signal.SIGKILL
     await program.start(**QUICK)
