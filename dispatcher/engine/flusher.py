@@ -50,8 +50,7 @@ class Flusher:
 
     async def run_once(self) -> None:
         """Write one batch, however often it takes."""
-        await self._precedence.give()
-        results = self._inbox.take(self._precedence.portion(self.settings.batch_max))
+        results = self._inbox.take(await self._turn())
         # Ids go in order, which is the lock order.
         results.sort(key=lambda result: result[0].id)
         complete = self._tokens.settle(results)
@@ -76,6 +75,17 @@ class Flusher:
             self._walking.set()
         await self._late(fenced)
         self._count(results)
+
+    async def _turn(self) -> int:
+        """Wait for our turn, and return how many results to write. Those of transactional deliveries have it at once:
+        until they are written they keep their slots."""
+        count = self.settings.batch_max
+        if not self._precedence.is_coming():
+            return count
+        if urgent := self._inbox.put_urgent_first(count):
+            return max(urgent, self._precedence.portion(count))
+        await self._precedence.give()
+        return self._precedence.portion(count)
 
     async def _late(self, fenced: Sequence[Result]) -> None:
         """Keep what results tell whose claim was no longer ours: their writes are fenced, their evidence is not."""

@@ -274,6 +274,15 @@ class Inbox:
         self.closed = True
         self.filled.set()
 
+    def put_urgent_first(self, count: int) -> int:
+        """Put results of transactional deliveries among the first `count` before the others; return their number."""
+        urgent: list[Result] = []
+        others: list[Result] = []
+        for result in self.waiting[:count]:
+            (urgent if result[0].lane is Lane.TRANSACTIONAL else others).append(result)
+        self.waiting[:count] = urgent + others
+        return len(urgent)
+
     def take(self, count: int) -> list[Result]:
         """Take up to `count` results to write; `done` reports them written."""
         taken = self.waiting[:count]

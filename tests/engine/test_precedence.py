@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatcher.engine.rules.life import Lane
+from dispatcher.engine.rules.life import Lane, Lost
 from dispatcher.engine.slots import Slots
-from dispatcher.engine.streams import LaneState, Precedence
-from tests.engine.stage import Stage
+from dispatcher.engine.streams import Inbox, LaneState, Precedence
+from tests.engine.stage import Stage, claimed
 from tests.support.waits import until
 
 
@@ -91,6 +91,9 @@ async def test_work_without_portions_rests_while_transactional_deliveries_come(s
 class Portions(Precedence):
     """A precedence by which other work is done in portions of two."""
 
+    def is_coming(self) -> bool:
+        return True
+
     def portion(self, count: int, lane: Lane = Lane.BULK) -> int:
         return count if lane is Lane.TRANSACTIONAL else min(count, 2)
 
@@ -114,6 +117,9 @@ class Gate(Precedence):
         super().__init__()
         self.open = asyncio.Event()
         self.asked = 0
+
+    def is_coming(self) -> bool:
+        return True
 
     async def give(self, lane: Lane = Lane.BULK) -> None:
         self.asked += 1
@@ -155,10 +161,27 @@ async def test_a_bulk_delivery_that_is_claimed_is_not_marked(stage: Stage, gate:
         await stage.until_all(bulk, "sent")
 
 
-async def test_results_are_not_written(stage: Stage, gate: Gate) -> None:
+async def test_only_results_of_transactional_deliveries_are_written(stage: Stage, gate: Gate) -> None:
+    gate.open.set()
+    stage.sms.holds = lambda envelope: envelope.parts["body"] == "later"
     async with stage.playing():
-        urgent = await stage.write(1, lane=Lane.TRANSACTIONAL)
-        await until(lambda: stage.pipeline.inbox.pending and gate.asked > 1, "its result waits")
-        assert await stage.lives(urgent) == ["sending"]
+        bulk = await stage.write(1, lane=Lane.BULK, body="later")
+        await until(lambda: stage.sms.ids() == bulk, "it is called")
+        gate.open.clear()
+        asked = gate.asked
+        stage.sms.gate.set()
+        await until(lambda: gate.asked > asked and stage.pipeline.inbox.pending, "its result waits")
+        assert await stage.lives(bulk) == ["sending"]
         gate.open.set()
-        await stage.until_all(urgent, "sent")
+        await stage.until_all(bulk, "sent")
+        gate.open.clear()
+        await stage.until_all(await stage.write(1, lane=Lane.TRANSACTIONAL), "sent")
+        gate.open.set()
+
+
+async def test_results_of_transactional_deliveries_are_written_before_others_and_all_at_once() -> None:
+    inbox = Inbox(100)
+    for number in range(6):
+        inbox.put(claimed(number, lane=Lane.TRANSACTIONAL if number % 2 else Lane.BULK), Lost())
+    assert inbox.put_urgent_first(5) == 2
+    assert [item.id for item, _ in inbox.take(6)] == [1, 3, 0, 2, 4, 5]
