@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dispatcher.db.database import Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.engine.rules.life import Claimed
 from dispatcher.engine.rules.pauses import Pauses
 from dispatcher.engine.store import pauses
@@ -45,7 +46,7 @@ class PauseReader:
             self.changed.clear()
             await self._database.persist("controls", self.run_once)
             try:
-                await asyncio.wait_for(self.changed.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(self.changed.wait(), until_poll(LOOK_SECONDS))
                 self._reads_limits = True
             except TimeoutError:
                 # Limits are looked at half as often: they hold for hours.

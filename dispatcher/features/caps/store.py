@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.json import decode
 
 from dispatcher.base.values.durations import format_duration
 from dispatcher.base.workspace import Workspace
@@ -12,6 +13,14 @@ from dispatcher.features.caps import models, rules
 
 _SQL = statements(__name__)
 MARK = _SQL["mark"]
+
+
+class _Row(Struct, frozen=True):
+    id: int
+    tenant_id: str
+    workspace_id: str
+    channels: Sequence[str]
+    topics: Sequence[str]
 
 
 class Definition(Struct, frozen=True):
@@ -27,9 +36,9 @@ class Definition(Struct, frozen=True):
 async def current(database: Database) -> rules.Caps:
     """Return the caps of all workspaces."""
     found: dict[tuple[str, str], list[rules.Cap]] = {}
-    for row in await database.fetch(_SQL["current"]):
-        cap = rules.Cap(row["id"], frozenset(row["channels"]), frozenset(row["topics"]))
-        found.setdefault((row["tenant_id"], row["workspace_id"]), []).append(cap)
+    for row in decode(await database.look(_SQL["current"]), type=list[_Row]):
+        cap = rules.Cap(row.id, frozenset(row.channels), frozenset(row.topics))
+        found.setdefault((row.tenant_id, row.workspace_id), []).append(cap)
     return found
 
 

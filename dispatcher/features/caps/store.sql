@@ -1,6 +1,7 @@
 -- name: current
--- The caps of all workspaces.
-SELECT id, tenant_id, workspace_id, channels, topics FROM dispatcher.caps ORDER BY id;
+-- The caps of all workspaces, as one value.
+SELECT coalesce(json_agg(c ORDER BY c.id), '[]')::text
+  FROM (SELECT id, tenant_id, workspace_id, channels, topics FROM dispatcher.caps) AS c;
 
 -- name: mark
 -- Mark a batch, and let those of it that are capped take their places; those without one are skipped.

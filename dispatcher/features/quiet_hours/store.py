@@ -24,6 +24,19 @@ Place = tuple[str, str]
 Contact = tuple[str, str, str, str]
 
 
+class _Row(Struct, frozen=True):
+    tenant_id: str
+    workspace_id: str
+    channel: str
+    version: int
+    quiet: str
+    windows: str
+    time_zone: str
+
+
+_standing = msgspec.json.Decoder(list[_Row]).decode
+
+
 class Rule(Struct, frozen=True):
     """The quiet hours of a channel as they hold now; `zone` is that of recipients of whom none is known."""
 
@@ -72,9 +85,9 @@ def _stored(channel: str) -> str:
 async def standing(database: Database) -> dict[Place, dict[str, Rule]]:
     """Return all quiet hours by workspace and channel, which is empty for all channels."""
     found: dict[Place, dict[str, Rule]] = {}
-    for row in await database.fetch(_SQL["standing"]):
-        rule = Rule(row["version"], hours_of(_periods(row["quiet"]), _periods(row["windows"])), row["time_zone"])
-        found.setdefault((row["tenant_id"], row["workspace_id"]), {})[row["channel"]] = rule
+    for row in _standing(await database.look(_SQL["standing"])):
+        rule = Rule(row.version, hours_of(_periods(row.quiet), _periods(row.windows)), row.time_zone)
+        found.setdefault((row.tenant_id, row.workspace_id), {})[row.channel] = rule
     return found
 
 

@@ -12,10 +12,11 @@ SELECT dispatcher.put_quiet_hours($1, $2, $3, $4::text::jsonb, $5::text::jsonb, 
 SELECT dispatcher.delete_quiet_hours($1, $2, $3, $4);
 
 -- name: standing
--- All quiet hours there are, with the time zones of their workspaces.
-SELECT q.tenant_id, q.workspace_id, q.channel, q.version, q.quiet::text, q.windows::text,
-       coalesce(w.time_zone, 'UTC') AS time_zone
-  FROM dispatcher.quiet_hours q LEFT JOIN dispatcher.workspace_settings w USING (tenant_id, workspace_id);
+-- All quiet hours there are, with the time zones of their workspaces, as one value.
+SELECT coalesce(json_agg(s), '[]')::text
+  FROM (SELECT q.tenant_id, q.workspace_id, q.channel, q.version, q.quiet::text, q.windows::text,
+               coalesce(w.time_zone, 'UTC') AS time_zone
+          FROM dispatcher.quiet_hours q LEFT JOIN dispatcher.workspace_settings w USING (tenant_id, workspace_id)) AS s;
 
 -- name: zones
 -- The time now; and of the contacts behind the addresses $4, of which each group (a tenant, a workspace and a kind) has those

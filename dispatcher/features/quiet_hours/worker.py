@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from dispatcher.base import fault_points
 from dispatcher.base.values.addresses import Address, address
 from dispatcher.db.database import Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.engine.rules.life import Back, Claimed, Lane, Lost, Outcome, Skipped
 from dispatcher.features.quiet_hours import store
 from dispatcher.features.quiet_hours.rules import Move, Skip, Span, decide, span
@@ -43,7 +44,7 @@ class QuietHoursReader:
             self._changed.clear()
             await self._database.persist("quiet hours", self.run_once)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(self._changed.wait(), until_poll(LOOK_SECONDS))
 
     async def run_once(self) -> None:
         """Read them once; where they have changed, what earlier ones have moved is due again, a page at a time."""
