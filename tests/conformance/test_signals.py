@@ -72,8 +72,9 @@ async def test_OB_15_a_delivery_for_later_leaves_at_its_time_without_a_poll(prog
 async def test_OB_15_polling_finds_what_was_not_announced(program: Program, outbox: Outbox) -> None:
     await program.start(DISPATCHER_CLAIM__POLL_SECONDS="0.3", DISPATCHER_CLAIM__POLL_JITTER="0")
     await until(lambda: _listening(outbox), "it listens")
-    await outbox.connection.execute("UPDATE dispatcher.instances SET wants_notify = false")
-    await outbox.until_life(await outbox.put(), "sent")
+    await outbox.connection.execute("UPDATE dispatcher.instances SET wants_notify = false, wants_urgent = false")
+    for lane in (0, 1):
+        await outbox.until_life(await outbox.put(lane=lane), "sent")
 
 
 async def test_OB_15_a_lost_listener_is_replaced_and_what_came_meanwhile_is_found(
