@@ -22,6 +22,7 @@ from dispatcher.config.settings import Config, Limits
 from dispatcher.console.routes import Console
 from dispatcher.db import cells, embedded, pooler, tenants
 from dispatcher.db.database import Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.db.schema import migrator
 from dispatcher.endpoints import ENDPOINTS
 from dispatcher.engine.claimer import Timing
@@ -278,7 +279,7 @@ class App:
         while True:
             self.health.tick()
             self.health.database_away_since = self.database.away_since
-            await asyncio.sleep(self.health.TICK_SECONDS)
+            await asyncio.sleep(until_poll(self.health.TICK_SECONDS))
 
     def measure(self) -> None:
         """Bring the gauges up to date."""

@@ -10,7 +10,7 @@ import time
 # A hold that begins directly after a tick is seen shorter by this.
 TICK_SECONDS = 0.02
 # Fifty ticks a second were half of what an idle process used of a core: it ticks less, until it works again.
-IDLE_TICK_SECONDS = 0.1
+IDLE_TICK_SECONDS = 0.25
 IDLE_SHARE_MAX = 0.05
 # The longest hold is that of this time and of the one before it, so that each is shown for a minute at least.
 WINDOW_SECONDS = 60.0

@@ -5,6 +5,7 @@ same moment, and what they ask then goes to Postgres as the columns of one row.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -14,12 +15,15 @@ from msgspec import Struct, field
 # The first to ask waits this long for the others.
 GATHER_SECONDS = 0.005
 
+# Where between the seconds this process polls: those of one machine have one monotonic clock.
+PHASE = random.random()  # noqa: S311 - spreads the polls of replicas
+
 Fetch = Callable[[str], Awaitable[Sequence[Any]]]
 
 
 def until_poll(seconds: float) -> float:
-    """Return the seconds until everybody polls who does so at this interval."""
-    return seconds - time.monotonic() % seconds
+    """Return the seconds until everything in this process polls that does so at this interval."""
+    return seconds - (time.monotonic() + PHASE) % seconds
 
 
 class _Look(Struct):

@@ -10,6 +10,7 @@ from dispatcher.base import fault_points
 from dispatcher.base.clock import Clock
 from dispatcher.base.metrics import Metrics
 from dispatcher.db.database import PASSING, Database
+from dispatcher.db.joint_looks import until_poll
 from dispatcher.engine.rules.liveness import Watch
 from dispatcher.engine.store import instances
 from dispatcher.engine.streams import Epoch
@@ -49,7 +50,7 @@ class Recoverer:
         """Watch and recover, for ever."""
         while True:
             await self._database.persist("recovery", self.run_once)
-            await asyncio.sleep(self._interval_seconds)
+            await asyncio.sleep(until_poll(self._interval_seconds))
 
     async def run_once(self) -> None:
         """Fence silent epochs, then recover claims without a live owner."""

@@ -77,6 +77,7 @@ async def test_a_failure_reaches_who_asked_and_the_others_ask_again() -> None:
 def test_polls_of_one_interval_coincide(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.25]
     monkeypatch.setattr("dispatcher.db.joint_looks.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("dispatcher.db.joint_looks.PHASE", 0.0)
     assert until_poll(1.0) == 0.75
     now[0] += 0.5
     assert until_poll(1.0) == 0.25

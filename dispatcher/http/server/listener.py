@@ -44,6 +44,8 @@ RETRY_SECONDS = b"1"
 STAGING_HEADER = b"dispatcher-staging"
 # For the requests that are being served, after the listener has stopped accepting.
 END_SECONDS_MAX = 5.0
+# As often as the date of answers changes.
+TICK_SECONDS = 1.0
 
 
 def application(
@@ -184,7 +186,22 @@ def _closing_unless_read(
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the application."""
+    """A server that leaves signals to the application, and is idle: uvicorn's own ticks ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Serve no more, and finish what was begun."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        # The first of its ten ticks sets the date of answers.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -255,7 +272,7 @@ class Listener:
             for one in ended:
                 one.result()
         finally:
-            server.should_exit = True
+            server.end()
             with anyio.move_on_after(END_SECONDS_MAX, shield=True):
                 await asyncio.wait((serving,))
             server.force_exit = True
