@@ -49,8 +49,8 @@ class PauseReader:
                 await asyncio.wait_for(self.changed.wait(), until_poll(LOOK_SECONDS))
                 self._reads_limits = True
             except TimeoutError:
-                # Limits are looked at half as often: they hold for hours.
-                self._reads_limits = not self._reads_limits
+                # Limits, which hold for hours, are looked at once a second, when others look.
+                self._reads_limits = until_poll(2 * LOOK_SECONDS) > LOOK_SECONDS
 
     async def run_once(self) -> None:
         """Read the pauses once, and make ready what waited for one that is over, a page at a time."""
