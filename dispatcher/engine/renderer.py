@@ -1,6 +1,7 @@
 """The renderer: turns claimed deliveries into messages, or into the reason why there is none."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ from dispatcher.liquid.template import Sources
 
 # Rendering holds the loop, and yields after so long. One rendering may take twice as long.
 HOLD_SECONDS_MAX = 0.005
+# What is rendered of a lane in a turn is marked together.
+TURN_SECONDS_MAX = 0.005
 # Deliveries whose versions are loaded at once.
 BATCH_MAX = 100
 
@@ -62,27 +65,45 @@ class Renderer:
         self.traces: Traces | None = None
 
     async def run(self, batches: MemoryObjectReceiveStream[Sequence[Any]]) -> None:
-        """Render until the claimer has closed its end: a part of each lane in turn, so that no lane waits for all that
-        was claimed of another."""
+        """Render until the claimer has closed its end: some parts of each lane in turn, so that no lane waits for all
+        that was claimed of another."""
         waiting: dict[Lane, deque[Sequence[Claimed]]] = {lane: deque() for lane in Lane}
         async for batch in batches:
             _queue(waiting, batch)
             while any(waiting.values()):
                 for parts in waiting.values():
                     if parts:
-                        await self._render_part(parts.popleft())
-                _queue_waiting(waiting, batches)
+                        await self._render_parts(parts, waiting, batches)
 
-    async def _render_part(self, part: Sequence[Claimed]) -> None:
+    async def _render_parts(
+        self,
+        parts: deque[Sequence[Claimed]],
+        waiting: Mapping[Lane, deque[Sequence[Claimed]]],
+        batches: MemoryObjectReceiveStream[Sequence[Any]],
+    ) -> None:
+        """Render parts of one lane, for a while or until another one waits, and hand them on together: one mark of a
+        thousand costs less than ten."""
+        end = time.monotonic() + TURN_SECONDS_MAX
+        rendered = await self._render_part(parts.popleft())
+        while parts and time.monotonic() < end:
+            await asyncio.sleep(0)
+            _queue_waiting(waiting, batches)
+            if any(other for other in waiting.values() if other is not parts):
+                break
+            rendered += await self._render_part(parts.popleft())
+        if rendered:
+            self._send(rendered)
+        await asyncio.sleep(0)
+        _queue_waiting(waiting, batches)
+
+    async def _render_part(self, part: Sequence[Claimed]) -> list[Rendered]:
         began = 0.0 if self.traces is None else self.traces.now()
         rendered = await self.run_once(part)
         if self.traces is not None:
             self.traces.step("render", [one.item for one in rendered], began)
         if fault_points.ARMED:
             fault_points.passing("render.done")
-        if rendered:
-            self._send(rendered)
-        await asyncio.sleep(0)
+        return rendered
 
     async def run_once(self, batch: Sequence[Claimed]) -> list[Rendered]:
         """Render some deliveries of one lane; those that cannot be rendered get their results here."""

@@ -168,13 +168,29 @@ async def test_a_mail_about_a_topic_has_its_link_and_what_was_given_stays(stage:
 async def test_a_lane_waits_for_a_part_of_another_one_and_not_for_all_of_it(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    order = await _order_of_lanes(stage, monkeypatch, 3_600.0, Lane.BULK, Lane.TRANSACTIONAL)
+    assert order == [Lane.BULK, Lane.TRANSACTIONAL, Lane.BULK]
+
+
+@pytest.mark.parametrize(("turn_seconds_max", "turns"), [(3_600.0, 1), (0.0, 20)], ids=["quick", "slow"])
+async def test_parts_that_are_rendered_within_a_turn_are_handed_on_together(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, turn_seconds_max: float, turns: int
+) -> None:
+    assert await _order_of_lanes(stage, monkeypatch, turn_seconds_max, Lane.BULK) == [Lane.BULK] * turns
+
+
+async def _order_of_lanes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, turn_seconds_max: float, lane: Lane, *others: Lane
+) -> list[Lane]:
+    """The lanes in whose order twenty parts of one, and a delivery of each other one, are handed on."""
+    monkeypatch.setattr("dispatcher.engine.renderer.TURN_SECONDS_MAX", turn_seconds_max)
     renderer, order = stage.pipeline.renderer, list[Lane]()
     monkeypatch.setattr(renderer, "_send", lambda rendered: order.append(rendered[0].item.lane))
     pipe = Pipe.of(10)
-    pipe.send.send_nowait([claimed(number, lane=Lane.BULK) for number in range(20 * BATCH_MAX)])
-    pipe.send.send_nowait([claimed(-1, lane=Lane.TRANSACTIONAL)])
+    pipe.send.send_nowait([claimed(number, lane=lane) for number in range(20 * BATCH_MAX)])
+    for number, other in enumerate(others):
+        pipe.send.send_nowait([claimed(-number - 1, lane=other)])
     pipe.send.close()
     await renderer.run(pipe.receive)
     pipe.receive.close()
-    assert order.index(Lane.TRANSACTIONAL) <= 1
-    assert order.count(Lane.BULK) == 20
+    return order
