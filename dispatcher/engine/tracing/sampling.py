@@ -1,6 +1,7 @@
 """Sampling: which deliveries are traced. It is decided by the row alone, so that every replica and attempt agrees."""
 
 import hashlib
+from collections.abc import Sequence
 
 from dispatcher.engine.rules.life import Claimed
 
@@ -20,11 +21,14 @@ class Sampling:
         # Ids that are spread below this.
         self._below = round(ratio * (1 << 64))
 
-    def is_sampled(self, item: Claimed) -> bool:
-        """Whether a delivery is traced."""
-        if item.traceparent is None:
-            return item.id * _SPREAD & _MASK < self._below
-        return item.traceparent[-1] in _SAMPLED
+    def sampled(self, batch: Sequence[Claimed]) -> list[int]:
+        """Return the positions of those that are traced."""
+        below = self._below
+        return [
+            position
+            for position, item in enumerate(batch)
+            if (item.id * _SPREAD & _MASK < below if item.traceparent is None else item.traceparent[-1] in _SAMPLED)
+        ]
 
 
 def parent_of(item: Claimed) -> tuple[str, str | None]:

@@ -58,10 +58,10 @@ class Traces:
 
     def claimed(self, batch: Sequence[Claimed], began: float) -> list[Claimed]:
         """Return a batch in which the calls of sampled deliveries continue their traces."""
-        ended = self.now()
-        step = Step("claim", began, ended)
-        sampled = self._sampling.is_sampled
-        return [self._begun(item, step) if sampled(item) else item for item in batch]
+        step, traced = Step("claim", began, self.now()), list(batch)
+        for position in self._sampling.sampled(batch):
+            traced[position] = self._begun(batch[position], step)
+        return traced
 
     def _begun(self, item: Claimed, step: Step) -> Claimed:
         trace_id, parent_id = parent_of(item)

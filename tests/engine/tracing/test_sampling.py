@@ -12,14 +12,14 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 @pytest.mark.parametrize(("flags", "is_sampled"), [("01", True), ("ff", True), ("00", False), ("fe", False)])
 def test_what_the_caller_decided_holds_at_any_ratio(ratio: float, flags: str, is_sampled: bool) -> None:
     item = claimed(17, traceparent=f"00-{TRACE}-{SPAN}-{flags}")
-    assert Sampling(ratio).is_sampled(item) is is_sampled
+    assert Sampling(ratio).sampled([item]) == [0] * is_sampled
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.01, 0.25, 1.0])
 @pytest.mark.parametrize("step", [1, 7, 1000, 1 << 43])
 def test_of_the_rest_a_share_is_sampled_whatever_the_ids(ratio: float, step: int) -> None:
     sampling, count = Sampling(ratio), 20_000
-    found = sum(sampling.is_sampled(claimed(1 + number * step)) for number in range(count))
+    found = len(sampling.sampled([claimed(1 + number * step) for number in range(count)]))
     assert found == pytest.approx(ratio * count, rel=0.1)
 
 
