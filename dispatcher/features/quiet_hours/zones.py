@@ -24,11 +24,16 @@ def zone_for(contact: str | None, one: Address, workspace: str) -> ZoneInfo:
 
 def phone_zone(number: str) -> str | None:
     """Return the zone of a number in E.164; None where it has several, or none that is known."""
+    found = _country_zone(number[1 : 1 + CODE_DIGITS_MAX])
+    return _area_zone(number) if found == "" else found
+
+
+@lru_cache(maxsize=1_000)
+def _country_zone(digits: str) -> str | None:
+    """Return the zone of the country whose code these digits begin with: empty where it has several."""
     countries = _countries()
-    for length in range(1, CODE_DIGITS_MAX + 1):
-        if (found := countries.get(number[1 : 1 + length])) is not None:
-            return found or _area_zone(number)
-    return None
+    codes = (digits[:length] for length in range(1, CODE_DIGITS_MAX + 1))
+    return next((countries[code] for code in codes if code in countries), None)
 
 
 @cache
