@@ -10,13 +10,14 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from channels.contract import Accepted, Envelope, NotCalled, Report, Throttled, Unknown, Unready, Verdict
+from channels.contract import Accepted, Envelope, Licence, NotCalled, Report, Throttled, Unknown, Unready, Verdict
 from dispatcher.base import fault_points
 from dispatcher.base.errors import Fenced, PausesChanged
 from dispatcher.db.database import PASSING_OR_CANCELLED
 from dispatcher.engine.providers.batches import claimed_behind, newest, unstopped
-from dispatcher.engine.providers.choice import choose, next_is_ready
+from dispatcher.engine.providers.choice import next_is_ready
 from dispatcher.engine.providers.groups import Group, providers, together
+from dispatcher.engine.providers.sharing import STOPPED, Shared, Turn, share_out
 from dispatcher.engine.providers.terms import ProviderTerms, Terms
 from dispatcher.engine.rules import retry
 from dispatcher.engine.rules.lane_turns import Turns
@@ -34,7 +35,6 @@ TROUBLE_WAIT_SECONDS = 0.5
 # Nothing was marked and the connection to the provider is missing: its deliveries come back after this.
 UNREADY_WAIT_SECONDS = 5.0
 TOKEN_WAIT_SECONDS = 0.001
-STOPPED = "draining, paused or reloaded"
 # Concurrent marks of one lane: the next is asked for while Postgres writes the last. A small mark waits for it instead,
 # and takes along what comes until then.
 MARKS_AT_ONCE = 4
@@ -112,8 +112,8 @@ class Sender:
         if not granted:
             await unless(self.draining, self.slots.freed(state.lane))
             return batch
-        now, rates = self._clock.monotonic(), self.terms.rates
-        rates.share(now, self._epoch.shares.current(now))
+        rates, (now, share) = self.terms.rates, self.now_and_share()
+        rates.share(now, share)
         tokens = self.turns.take(state.lane, granted, rates, now)
         self.slots.give_back(state.lane, granted - tokens)
         if not tokens:
@@ -125,114 +125,77 @@ class Sender:
 
     async def _begin(self, state: LaneState, chosen: Sequence[Rendered], calls: TaskGroup) -> None:
         """Mark deliveries for which slots and tokens are taken, and call for those that the mark gave."""
-        chosen = self._not_parked(state, chosen)
+        chosen = self.not_parked(state, chosen)
         batch, late = self.terms.rates.admit(self._clock.monotonic(), chosen, self._epoch.pauses().campaign_limits)
         for one, wait in late:
             self._settle(state, one, Back(wait, "rate limit"))
         batch, early = claimed_behind(batch, state.promised_after)
-        self._uncalled(state, early, Back(0.0, "claimed under other terms"))
+        self.uncalled(state, early, Back(0.0, "claimed under other terms"))
         batch, older = newest(batch)
         self._settle_all(state, older, Lost())
         terms = self.terms
-        if terms.several:
-            # A provider that is slow to connect keeps no later mark waiting.
-            self._mark_ended(state)
-            await self._share_out(state, batch, terms, calls)
-            return
+        turn = Turn(partial(self._mark_ended, state))
         # From here on a reload must not close the channel under our feet.
         terms.calls += 1
         try:
-            if batch and (back := await self._unready(batch, terms)) is not None:
-                self._uncalled(state, batch, back)
+            if terms.several:
+                await share_out(self, Shared(state, terms, calls, turn), batch)
+            elif batch and (back := await self.unready(batch, terms)) is not None:
+                self.uncalled(state, batch, back)
             elif batch:
-                await self._mark(state, [Group(terms, self._not_parked(state, batch))], calls)
+                await self.mark(state, [Group(terms, self.not_parked(state, batch))], calls)
         finally:
             terms.calls -= 1
-            self._mark_ended(state)
+            turn.end()
 
     def _mark_ended(self, state: LaneState) -> None:
         self._marking[state.lane] -= 1
         self._marked[state.lane].set()
 
-    async def _share_out(self, state: LaneState, batch: Sequence[Rendered], terms: Terms, calls: TaskGroup) -> None:
-        """Choose the providers of deliveries, and mark them; a provider that hangs delays no other."""
+    def now_and_share(self) -> tuple[float, float]:
+        """Return the time, and our share of the limits."""
         now = self._clock.monotonic()
-        chosen = choose(terms, batch, now, self._epoch.shares.current(now), self.is_paused)
-        for one, wait in chosen.late:
-            self._uncalled(state, [one], Back(wait, "its provider is busy, paused or broken"))
-        ready: list[Group] = []
-        async with anyio.create_task_group() as begun:
-            for provider, some in chosen.groups:
-                provider.calls += 1
-                begun.start_soon(self._begin_at, state, some, terms, provider, ready, calls)
-
-    async def _begin_at(
-        self,
-        state: LaneState,
-        batch: Sequence[Rendered],
-        terms: Terms,
-        provider: ProviderTerms,
-        ready: list[Group],
-        calls: TaskGroup,
-    ) -> None:
-        """Mark deliveries for one of several providers, or, where it is not ready, share them out to the others."""
-        try:
-            if (back := await self._unready(batch, provider)) is None:
-                ready.append(Group(provider, batch))
-                # Those that have a connection already are marked together: a mark for each would cost a third more.
-                await asyncio.sleep(0)
-                if ready:
-                    await self._mark_ready(state, ready, calls)
-                return
-        finally:
-            provider.calls -= 1
-        if back.delay_seconds == 0.0:
-            self._uncalled(state, batch, back, provider)
-            return
-        provider.rates.give_back(len(batch))
-        provider.unready(self._clock.monotonic(), back.why)
-        await self._share_out(state, batch, terms, calls)
-
-    async def _mark_ready(self, state: LaneState, ready: list[Group], calls: TaskGroup) -> None:
-        """Mark the deliveries of all providers that are ready by now; the first of them to ask does it for all."""
-        groups = [Group(group.terms, self._still(state, group)) for group in ready]
-        ready.clear()
-        for group in groups:
-            group.terms.calls += 1
-        self._marking[state.lane] += 1
-        try:
-            await self._mark(state, groups, calls)
-        finally:
-            self._mark_ended(state)
-            for group in groups:
-                group.terms.calls -= 1
-
-    def _still(self, state: LaneState, group: Group) -> Sequence[Rendered]:
-        """Return the deliveries of a group that may go; none where its provider was paused or exchanged."""
-        if self._goes_on(group.terms):
-            return self._not_parked(state, group.batch)
-        self._uncalled(state, group.batch, Back(0.0, STOPPED), group.terms)
-        return ()
+        return now, self._epoch.shares.current(now)
 
     def is_paused(self, provider: ProviderTerms) -> bool:
         """Return whether one of several providers is paused."""
         return self._epoch.pauses().stops(self.name, provider.pausable)
 
-    async def _mark(self, state: LaneState, groups: Sequence[Group], calls: TaskGroup) -> None:
+    async def mark(self, state: LaneState, groups: Sequence[Group], calls: TaskGroup) -> None:
+        """Mark the deliveries of groups, and begin the calls for those that the mark gave."""
         staging = self.staging
         if staging is not None:
             groups = [self._staged(state, group, staging) for group in groups]
         groups = [group for group in groups if group.batch]
         if not groups:
             return
-        pauses, began = self._epoch.pauses(), self._clock.monotonic()
-        batch = together(groups)
+        began = self._clock.monotonic()
+        marked = await self._ask_for_mark(state, groups, staging)
+        if marked is None:
+            return
+        self._metrics.mark_size.observe(sum(len(group.batch) for group in groups))
+        for group in groups:
+            envelopes, given, left = group.marked(*marked)
+            if left:
+                # Not ours any more, or over a limit of their recipients.
+                self.uncalled(state, left, Lost(), group.terms)
+            if envelopes:
+                group.terms.calls += 1
+                report = partial(self._report, state, given, group.terms)
+                traced = self._traced(report, group.terms, envelopes, began)
+                calls.start_soon(self._call, group.terms, traced, envelopes, given)
+
+    async def _ask_for_mark(
+        self, state: LaneState, groups: Sequence[Group], staging: Staging | None
+    ) -> tuple[Licence, dict[int, int]] | None:
+        """Return the licence and the attempts of those that were marked; settle all where nothing may be called."""
+        pauses, batch = self._epoch.pauses(), together(groups)
         items = [one.item for one in batch]
         try:
             if fault_points.ARMED:
                 fault_points.passing("mark.asked")
             with self._metrics.mark_seconds.time():
-                licence, attempts = await marks.mark(
+                marked = await marks.mark(
                     self._database,
                     self._epoch.number,
                     items,
@@ -244,13 +207,13 @@ class Sender:
                 )
         except PausesChanged:
             for group in groups:
-                self._uncalled(state, group.batch, Back(0.0, "paused"), group.terms)
-            return
+                self.uncalled(state, group.batch, Back(0.0, "paused"), group.terms)
+            return None
         except Fenced:
             self._epoch.fenced.set()
             self._settle_all(state, batch, Back(0.0, "fenced"))
             await self.draining.wait()
-            return
+            return None
         except PASSING_OR_CANCELLED as trouble:
             # It may have been committed. Nothing was called, so the flush may undo it in either case.
             self._settle_all(state, batch, Back(0.0, "the mark's outcome is unknown"))
@@ -258,50 +221,40 @@ class Sender:
                 raise
             self._database.note_trouble("mark", trouble)
             await asyncio.sleep(TROUBLE_WAIT_SECONDS)
-            return
+            return None
         if fault_points.ARMED:
             fault_points.passing("mark.written")
-        self._metrics.mark_size.observe(len(items))
-        for group in groups:
-            envelopes, marked, left = group.marked(licence, attempts)
-            if left:
-                # Not ours any more, or over a limit of their recipients.
-                self._uncalled(state, left, Lost(), group.terms)
-            if envelopes:
-                group.terms.calls += 1
-                report = partial(self._report, state, marked, group.terms)
-                traced = self._traced(report, group.terms, envelopes, began)
-                calls.start_soon(self._call, group.terms, traced, envelopes, marked)
+        return marked
 
     def _staged(self, state: LaneState, group: Group, staging: Staging) -> Group:
         """Return what goes out in staging: the last look at where a message goes."""
         staged, barred = group.staged(staging)
-        self._uncalled(state, barred, Skipped(REASON), group.terms)
+        self.uncalled(state, barred, Skipped(REASON), group.terms)
         return staged
 
     def _may_go(self, pauses: Pauses, staging: Staging | None) -> bool:
         """Return whether what was decided before the wait for a connection still holds."""
         return self._epoch.pauses() is pauses and self.staging is staging and self.name not in self._epoch.blocked
 
-    def _not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
+    def not_parked(self, state: LaneState, chosen: Sequence[Rendered]) -> Sequence[Rendered]:
         """Return those that no pause of a tenant, workspace, template or run stops; park the others."""
         running, stopped = unstopped(chosen, self._epoch.pauses())
         for one, outcome in stopped:
-            self._uncalled(state, [one], outcome)
+            self.uncalled(state, [one], outcome)
         return running
 
-    def _goes_on(self, terms: Terms) -> bool:
+    def goes_on(self, terms: Terms) -> bool:
         """Return whether deliveries may be marked on these terms, and a reload has not replaced the channel meanwhile:
         others would not call the old provider any more."""
         return self._may_mark(terms) and any(terms is part for part in self.terms.parts)
 
-    async def _unready(self, batch: Sequence[Rendered], terms: Terms) -> Back | None:
+    async def unready(self, batch: Sequence[Rendered], terms: Terms) -> Back | None:
         """Return None where a connection is ready; without it nothing is marked."""
         try:
             async with asyncio.timeout(terms.connect_seconds_max):
                 await terms.channel.prepare(len(batch))
             self._epoch.note_ready(self.name, ready=True)
-            return None if self._goes_on(terms) else Back(0.0, STOPPED)
+            return None if self.goes_on(terms) else Back(0.0, STOPPED)
         except (Unready, OSError) as trouble:  # a time-out is an OSError
             self._epoch.note_ready(self.name, ready=False)
             why = {"reason": str(trouble)} if isinstance(trouble, Unready) else {"error": type(trouble).__name__}
@@ -377,7 +330,7 @@ class Sender:
         ending = self.draining.is_set() or self._epoch.fenced.is_set()
         return not ending and next_is_ready(self.terms, one.item, terms, verdict, self.is_paused)
 
-    def _uncalled(
+    def uncalled(
         self, state: LaneState, batch: Sequence[Rendered], outcome: Outcome, terms: Terms | None = None
     ) -> None:
         """Settle deliveries that have tokens of the channel's bucket, and of its provider's, and give those back."""

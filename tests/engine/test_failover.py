@@ -358,6 +358,31 @@ async def test_a_provider_that_hangs_while_it_connects_delays_no_other(troubled:
     await stage.sound()
 
 
+async def test_a_batch_that_has_to_connect_first_keeps_no_later_mark_waiting(
+    troubled: Troubled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_terms, "CONNECT_SECONDS_MAX", 3_600.0)
+    stage = _several(troubled, main={"weight": 1.0}, backup={"weight": 1.0})
+    stage.scripts["main"].ready.clear()
+    async with stage.playing():
+        ids: list[int] = []
+        for _ in range(8):
+            # One by one, so that each batch has one provider, and hardly three in a row the same.
+            ids += (alone := await stage.write(1))
+            await _until_claimed(stage, alone)
+        await until(lambda: len(stage.scripts["backup"].given) >= 3, "the other has its part")
+        stage.scripts["main"].ready.set()
+        await stage.until_all(ids, "sent")
+    await stage.sound()
+
+
+async def _until_claimed(stage: Stage, ids: list[int]) -> None:
+    async def claimed() -> bool:
+        return "pending" not in await stage.lives(ids)
+
+    await until(claimed, "it is claimed")
+
+
 async def test_the_others_get_the_part_of_a_provider_that_does_not_connect_in_time(
     troubled: Troubled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
