@@ -20,7 +20,28 @@ VARIABLES = '{"name": "Ann", "order": "A-1", "day": "Monday"}'
 
 
 Columns = tuple[
-    int, str, str, str, str, str, str, str, int, int, None, None, None, None, None, bool, bool, int, None, None
+    int,
+    str,
+    str,
+    str,
+    str,
+    str,
+    str,
+    str,
+    int,
+    int,
+    None,
+    None,
+    None,
+    None,
+    None,
+    bool,
+    bool,
+    int,
+    None,
+    None,
+    float,
+    None,
 ]
 
 
@@ -47,12 +68,14 @@ def row(number: int) -> Columns:
         1_767_225_600,
         None,
         None,
+        0.0,
+        None,
     )
 
 
 def results() -> list[Result]:
     """A batch that a provider took."""
-    return [(Claimed(*row(n), TOKEN, "sms", Lane.NORMAL), Succeeded(f"blackhole-{n}")) for n in range(BATCH)]
+    return [(Claimed(*row(n), Lane.NORMAL, TOKEN, "sms"), Succeeded(f"blackhole-{n}")) for n in range(BATCH)]
 
 
 class NoDatabase:
@@ -61,12 +84,15 @@ class NoDatabase:
     async def fetch(self, _query: str, *_arrays: object) -> Sequence[object]:
         return []
 
+    async def write(self, _query: str, *_arrays: object) -> int:
+        return BATCH
+
 
 def test_rows_become_claimed_deliveries(benchmark: BenchmarkFixture) -> None:
     rows = [row(number) for number in range(BATCH)]
 
     def construct() -> list[Claimed]:
-        return [Claimed(*one, TOKEN, "sms", Lane.NORMAL) for one in rows]
+        return [Claimed(*one, Lane.NORMAL, TOKEN, "sms") for one in rows]
 
     assert len(benchmark(construct)) == BATCH
 

@@ -171,6 +171,11 @@ class Database:
         async with self.connection() as connection:
             return await connection.fetch(query, *arguments)  # type: ignore[no-any-return] # asyncpg's pool is generic
 
+    async def write(self, query: str, *arguments: object) -> int:
+        """Return the number of rows that one autocommit statement has written, run once."""
+        async with self.connection() as connection:
+            return int(str(await connection.execute(query, *arguments)).rpartition(" ")[2])
+
     async def fetch_while(self, holds: Callable[[], bool], query: str, *arguments: object) -> Sequence[Any] | None:
         """As `fetch`. None, and nothing is run, if the condition no longer holds once there is a connection."""
         async with self.connection() as connection:

@@ -102,14 +102,13 @@ class Flusher:
 
     def _count(self, results: Sequence[Result]) -> None:
         counts = Counter(
-            [
-                (item.tenant_id, item.workspace_id, item.channel, int(item.lane), type(outcome))
-                for item, outcome in results
-            ]
+            [(item.tenant_id, item.workspace_id, item.channel, item.lane, type(outcome)) for item, outcome in results]
         )
         for (tenant, _, channel, _, kind), count in counts.items():
             self._metrics.count_outcomes(channel, tenant, _name(kind), count)
-        self._metrics.ended.add(((*group[:4], _name(group[4])), count) for group, count in counts.items())
+        self._metrics.ended.add(
+            ((*group[:3], int(group[3]), _name(group[4])), count) for group, count in counts.items()
+        )
 
 
 def _name(outcome: type[Outcome]) -> str:

@@ -51,10 +51,21 @@ class Rendered(Struct, frozen=True, gc=False):
     def envelope(self, licence: Licence, attempt: int) -> Envelope:
         """Return it ready to go."""
         item = self.item
-        place = item.tenant_id, item.workspace_id
-        to = item.idempotency_key, item.channel, item.recipient
-        when = item.dated, item.expires_at
-        return Envelope(licence, item.id, *place, *to, self.parts, self.options, attempt, *when, item.traceparent)
+        return Envelope(
+            licence,
+            item.id,
+            item.tenant_id,
+            item.workspace_id,
+            item.idempotency_key,
+            item.channel,
+            item.recipient,
+            self.parts,
+            self.options,
+            attempt,
+            item.dated,
+            item.expires_at,
+            item.traceparent,
+        )
 
 
 class Pipe(Struct, frozen=True):

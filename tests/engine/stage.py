@@ -257,6 +257,8 @@ def claimed(number: int, token: int = 1, lane: Lane = Lane.NORMAL, **fields: Any
         dated=0,
         bound_to=given.pop("bound_to", None),
         passed_by=given.pop("passed_by", None),
+        expires_at=given.pop("expires_at", 0.0),
+        traceparent=given.pop("traceparent", None),
         token=token,
         channel=given.pop("channel", "sms"),
         lane=lane,

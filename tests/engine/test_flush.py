@@ -106,7 +106,8 @@ async def test_a_flush_that_is_run_again_changes_nothing(scene: Scene, outcome: 
     (item,) = await scene.marked()
     await scene.flush((item, outcome))
     before = await _everything(scene)
-    assert await scene.flush((item, outcome)) == [(item, outcome)]
+    # What was accepted is seen to stand as written.
+    assert await scene.flush((item, outcome)) == ([] if type(outcome) is Succeeded else [(item, outcome)])
     assert await _everything(scene) == before
 
 

@@ -1,8 +1,8 @@
 """A troubled database: the program's own pool, whose statements a test can watch, hold up and spoil."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -23,6 +23,9 @@ FILES = {
     "objects": "dispatcher.features.objects.store",
 }
 NAMES = {text: f"{file}.{name}" for file, module in FILES.items() for name, text in statements(module).items()}
+
+
+T = TypeVar("T")
 
 
 class Trouble(Struct):
@@ -81,27 +84,30 @@ class Troubled(Database):
         return [arguments for asked, arguments in self.asked if asked == name]
 
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
+        return await self._asked(super().fetch, query, arguments, [])
+
+    async def write(self, query: str, *arguments: object) -> int:
+        return await self._asked(super().write, query, arguments, 0)
+
+    async def _asked(self, run: Callable[..., Awaitable[T]], query: str, arguments: Sequence[object], nothing: T) -> T:
         name = NAMES.get(query, "")
         if name:
-            self.asked.append((name, arguments))
+            self.asked.append((name, tuple(arguments)))
             if self.away:
                 raise ConnectionRefusedError("away on purpose")
         trouble = next((one for one in self._troubles if one.name == name and one.times > 0), None)
         if trouble is None:
-            return await super().fetch(query, *arguments)
-        return await self._spoilt(trouble, query, arguments)
+            return await run(query, *arguments)
+        trouble.times -= 1
+        answer = await run(query, *arguments) if trouble.executes else nothing
+        trouble.met.set()
+        await trouble.gate.wait()
+        if not trouble.answers:
+            raise ConnectionResetError("lost on purpose")
+        return answer
 
     async def fetch_while(self, holds: Callable[[], bool], query: str, *arguments: object) -> Sequence[Any] | None:
         self.borrowers += 1
         await self.lending.wait()
         self.borrowers -= 1
         return await self.fetch(query, *arguments) if holds() else None
-
-    async def _spoilt(self, trouble: Trouble, query: str, arguments: Sequence[object]) -> Sequence[Any]:
-        trouble.times -= 1
-        rows = await super().fetch(query, *arguments) if trouble.executes else []
-        trouble.met.set()
-        await trouble.gate.wait()
-        if not trouble.answers:
-            raise ConnectionResetError("lost on purpose")
-        return rows

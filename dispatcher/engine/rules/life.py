@@ -25,6 +25,9 @@ class Lane(IntEnum):
     NORMAL = 1
     BULK = 2
 
+    # That of an enumeration hashes the name in Python, for each delivery that is counted by its lane.
+    __hash__ = int.__hash__
+
 
 # By their names in JSON and TOML.
 LANES = {lane.name.lower(): lane for lane in Lane}
@@ -91,13 +94,13 @@ class Claimed(Struct, frozen=True, gc=False):
     dated: int
     bound_to: str | None
     passed_by: str | None
+    # In seconds since 1970; 0: never.
+    expires_at: float
+    # The W3C traceparent that its call carries.
+    traceparent: str | None
+    lane: Lane
     token: int
     channel: str
-    lane: Lane
-    # In seconds since 1970; 0: never.
-    expires_at: float = 0.0
-    # The W3C traceparent that its call carries.
-    traceparent: str | None = None
 
 
 class Succeeded(Struct, frozen=True, gc=False):

@@ -1,6 +1,7 @@
 """Claims: taking due deliveries under a token that is never issued again."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.json import encode
@@ -11,7 +12,9 @@ from dispatcher.engine.rules.life import Claimed, Lane, PoisonStep, Resend
 
 _SQL = statements(__name__)
 _CLAIM = _SQL["claim"]
-_CLAIM_RECOVERED = "\n".join((_SQL["claim_recovered"], _CLAIM[_CLAIM.index("SELECT t.id") :]))
+_ANSWER = _CLAIM.index("SELECT t.id"), _CLAIM.index("\n  -- Sorted")
+# Those may be of any lane.
+_CLAIM_RECOVERED = f"{_SQL['claim_recovered']}\n{_CLAIM[slice(*_ANSWER)]}, t.lane{_CLAIM[_ANSWER[1] :]}"
 _LANES = tuple(Lane)
 
 
@@ -47,21 +50,24 @@ class Wanted(Struct, frozen=True):
 
 async def claim(database: Database, epoch: int, wanted: Wanted) -> list[Claimed]:
     """Take due deliveries. Not to be repeated: a token names one claim."""
-    return await _claim(database, _CLAIM, epoch, wanted, wanted.lane.value, wanted.count)
+    rows = await _claim(database, _CLAIM, epoch, wanted, wanted.lane.value, wanted.count)
+    lane, token, channel = wanted.lane, wanted.token, wanted.channel
+    return [Claimed(*row, lane, token, channel) for row in rows]  # type: ignore[call-arg]  # a row has the others
 
 
 async def claim_recovered(database: Database, epoch: int, wanted: Wanted, step: PoisonStep) -> list[Claimed]:
     """Take deliveries whose owners have died, from any lane: no more in one claim than the step allows."""
     chosen = step.deaths_min, step.deaths_max, min(wanted.count, step.count_max)
-    return await _claim(database, _CLAIM_RECOVERED, epoch, wanted, *chosen)
+    rows = await _claim(database, _CLAIM_RECOVERED, epoch, wanted, *chosen)
+    token, channel = wanted.token, wanted.channel
+    return [Claimed(*row[:-1], _LANES[row[-1]], token, channel) for row in rows]  # type: ignore[call-arg]  # as above
 
 
-async def _claim(database: Database, statement: str, epoch: int, wanted: Wanted, *chosen: int) -> list[Claimed]:
-    resend, token, channel = wanted.resend, wanted.token, wanted.channel
-    terms = resend.by, resend.key_seconds, wanted.settle_seconds, channel
+async def _claim(database: Database, statement: str, epoch: int, wanted: Wanted, *chosen: int) -> Sequence[Any]:
+    resend = wanted.resend
+    terms = resend.by, resend.key_seconds, wanted.settle_seconds, wanted.channel
     keys = None if resend.provider_keys is None else encode(resend.provider_keys).decode()
-    rows = await database.fetch(statement, epoch, token, *terms, *chosen, list(resend.keyed_recipients), keys)
-    return [Claimed(*row[:-3], token, channel, _LANES[row[-3]], row[-2], row[-1]) for row in rows]  # type: ignore[call-arg]  # in this order
+    return await database.fetch(statement, epoch, wanted.token, *terms, *chosen, list(resend.keyed_recipients), keys)
 
 
 async def recovered_due(database: Database, asked: Sequence[tuple[str, PoisonStep]]) -> list[tuple[str, PoisonStep]]:

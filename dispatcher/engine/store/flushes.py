@@ -109,7 +109,14 @@ async def _write_accepted(
         (item.id, item.token, statuses[item.channel], _storable(outcome.provider_message_id))
         for item, outcome in results
     ]
-    return {(found[0], found[1]) for found in await database.fetch(_SQL["accepted"], *_columns(written, 4), spent)}
+    columns = _columns(written, 4)
+    if any(item.run_id is not None or item.campaign_run_id is not None for item, _ in results):
+        count = await database.value(_SQL["accepted_awaited"], *columns, spent)
+    else:
+        count = await database.write(_SQL["accepted"], *columns, spent)
+    if count == len(results):
+        return set()
+    return {(found[0], found[1]) for found in await database.fetch(_SQL["unwritten"], *columns[:3])}
 
 
 async def _write_others(database: Database, results: Sequence[Result], spent: Sequence[int]) -> set[tuple[int, int]]:

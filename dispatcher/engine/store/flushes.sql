@@ -1,7 +1,22 @@
 -- name: accepted
--- Write what providers took, wake the runs that wait for it, and drop the claims ($5) that this batch completes. Answers those that were not ours: a
--- delivery can stand here twice, by two claims, and be ours by the later one.
+-- Write what providers took, and drop the claims ($5) that this batch completes. Answers by the number of rows: those that
+-- were not ours are looked up only where it is too small. Runs and jobs that wait are served by the triggers of the state
+-- row, one by one; a batch that has some is written by accepted_awaited.
 -- What a row must be is compared with columns of `asked`, for the sake of the plan: see the mark.
+WITH durable AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'on', true)
+), spent AS (
+    DELETE FROM dispatcher.claims WHERE token = ANY ($5::bigint[])
+)
+UPDATE dispatcher.delivery_state s
+   SET status = a.status, finished_at = statement_timestamp(), error = NULL, provider_message_id = a.provider_message_id
+  FROM durable, (SELECT id, token, status, provider_message_id, true AS marked, 'queued' AS was, false AS was_held
+                   FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS r (id, token, status, provider_message_id)
+                 OFFSET 0) AS a
+ WHERE s.id >= a.id AND s.id <= a.id AND s.token = a.token AND s.marked = a.marked AND s.status = a.was AND s.held = a.was_held;
+
+-- name: accepted_awaited
+-- The same, and wake the runs and count for the jobs that wait, all at once. Answers the number of rows.
 WITH asked AS MATERIALIZED (
     SELECT id, token, status, provider_message_id, true AS marked, 'queued' AS was, false AS was_held
       FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS r (id, token, status, provider_message_id),
@@ -10,9 +25,9 @@ WITH asked AS MATERIALIZED (
     UPDATE dispatcher.delivery_state s
        SET status = a.status, finished_at = statement_timestamp(), error = NULL,
            provider_message_id = a.provider_message_id
-      FROM asked a WHERE s.id = ANY (ARRAY[a.id]) AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
+      FROM asked a WHERE s.id >= a.id AND s.id <= a.id AND s.token = a.token AND s.marked = a.marked AND s.status = a.was
         AND s.held = a.was_held
-    RETURNING s.id, s.token, s.job_id, s.wakes, s.lane
+    RETURNING s.job_id, s.wakes, s.lane
 ), woken AS (
     INSERT INTO dispatcher.wakes (run_id, lane) SELECT wakes, lane FROM ended WHERE wakes IS NOT NULL
 ), counted AS (
@@ -21,7 +36,14 @@ WITH asked AS MATERIALIZED (
 ), spent AS (
     DELETE FROM dispatcher.claims WHERE token = ANY ($5::bigint[])
 )
-SELECT id, token FROM asked WHERE (id, token) NOT IN (SELECT id, token FROM ended);
+SELECT count(*) FROM ended;
+
+-- name: unwritten
+-- Of accepted ones that were asked for, those that do not stand as written under their token: they were not ours. A delivery
+-- can stand here twice, by two claims, and be ours by the later one.
+SELECT a.id, a.token FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS a (id, token, status)
+ WHERE NOT EXISTS (SELECT FROM dispatcher.delivery_state s
+                    WHERE s.id >= a.id AND s.id <= a.id AND s.token = a.token AND s.status = a.status OFFSET 0);
 
 -- name: answers
 -- Store the answers of functions before their deliveries end: a reader of the end finds the answer. It goes by the token, so
@@ -65,7 +87,7 @@ WITH asked AS MATERIALIZED (
                                ELSE least(s.resend_until, coalesce(
                                    s.key_used_at + make_interval(secs => a.key_seconds), 'infinity')) END,
            finished_at = CASE WHEN a.status <> 'queued' THEN statement_timestamp() END
-      FROM asked a WHERE s.id = ANY (ARRAY[a.id]) AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
+      FROM asked a WHERE s.id >= a.id AND s.id <= a.id AND s.token = a.token AND s.status = a.was AND s.held = a.was_held
     RETURNING s.id, s.attempt, s.run_at, s.ready, s.status, s.held, s.error, s.job_id, a.token, a.reason, a.give_back,
               a.pause_id, a.resent_by, s.wakes, s.lane, s.provider
 ), woken AS (

@@ -1,6 +1,7 @@
 """The mark: the durable note that a provider is about to be called, and the licence that it gives."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -13,6 +14,8 @@ from dispatcher.engine.rules.life import Claimed
 _SQL = statements(__name__)
 _ALIVE = _SQL["alive"]
 _MARK = _SQL["mark"]
+_ASKED = _MARK.index("SELECT id, token, $4"), _MARK.index(") AS asked")
+_MARK_EACH = "".join((_MARK[: _ASKED[0]], _SQL["asked_each"], _MARK[_ASKED[1] :]))
 
 
 class LimitedMark(Struct, frozen=True):
@@ -44,9 +47,8 @@ async def mark(
     batch = sorted(batch, key=lambda item: item.id)  # the lock order
     # The end of the licence counts from before the mark, since a fence may come as soon as the mark is committed.
     deadline = clock() + licence_seconds
-    asked = epoch, [item.id for item in batch], [item.token for item in batch], _providers(provider, batch)
-    statement, more = (_MARK, ()) if limited is None else (limited.statement, limited.arguments)
-    rows = await database.fetch_while(same_pauses, statement, *asked, *more)
+    asked = epoch, [item.id for item in batch], [item.token for item in batch]
+    rows = await database.fetch_while(same_pauses, *_statement(asked, provider, batch, limited))
     if rows is None:
         raise PausesChanged
     attempts: dict[int, int] = dict(rows)
@@ -60,6 +62,20 @@ async def mark(
         limited.count(len(attempts) - len(marked))
         attempts = marked
     return _mint(deadline, clock), attempts
+
+
+def _statement(
+    asked: tuple[object, ...],
+    provider: str | Mapping[int, str],
+    batch: Sequence[Claimed],
+    limited: LimitedMark | None,
+) -> tuple[Any, ...]:
+    """Return the statement of a mark, and its arguments."""
+    if limited is not None:
+        return limited.statement, *asked, _providers(provider, batch), *limited.arguments
+    if isinstance(provider, str):
+        return _MARK, *asked, provider
+    return _MARK_EACH, *asked, _providers(provider, batch)
 
 
 async def _settle(database: Database, left: Sequence[Claimed], provider: str | Mapping[int, str]) -> None:

@@ -51,12 +51,17 @@ Caps = Mapping[tuple[str, str], Sequence[Cap]]
 
 def requests(caps: Caps, batch: Sequence[Claimed]) -> Requests | None:
     """Return the places that a batch asks for; None for none. Transactional messages are exempt."""
+    if not caps.keys() & {(item.tenant_id, item.workspace_id) for item in batch}:
+        return None
     found = Requests([], [], [], [])
+    # By what they are about: most deliveries of a batch are about the same.
+    known: dict[tuple[str, str, str, str | None], Sequence[int]] = {}
     for item in batch:
-        here = caps.get((item.tenant_id, item.workspace_id))
-        if here is None or item.lane is Lane.TRANSACTIONAL:
+        if item.lane is Lane.TRANSACTIONAL:
             continue
-        counting = [cap.id for cap in here if cap.counts(item)]
+        about = item.tenant_id, item.workspace_id, item.channel, item.topic
+        if (counting := known.get(about)) is None:
+            counting = known[about] = [cap.id for cap in caps.get(about[:2], ()) if cap.counts(item)]
         if counting:
             kind, text = kind_of(item.channel, item.recipient)
             for cap in counting:

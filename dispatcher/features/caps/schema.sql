@@ -251,7 +251,8 @@ BEGIN
                provider = asked.provider, passed = false
           FROM me, (SELECT id, token, coalesce(provider, p_providers[1]) AS provider, false AS marked, 'queued' AS status
                       FROM unnest(p_ids, p_tokens, p_providers) AS r (id, token, provider) OFFSET 0) AS asked
-         WHERE s.id = asked.id AND s.token = asked.token AND s.marked = asked.marked AND s.status = asked.status
+         WHERE s.id >= asked.id AND s.id <= asked.id AND s.token = asked.token AND s.marked = asked.marked
+           AND s.status = asked.status
            AND (s.expires_at IS NULL OR s.expires_at > statement_timestamp())
            AND (s.resend_until IS NULL OR s.resend_until > statement_timestamp() AND s.provider = asked.provider)
         RETURNING s.id, s.attempt
@@ -274,12 +275,15 @@ BEGIN
                   SELECT a.contact_id FROM dispatcher.contact_addresses a
                    WHERE a.tenant_id = c.tenant_id AND a.workspace_id = c.workspace_id AND a.kind = r.kind
                      AND a.address = r.address OFFSET 0) AS a ON true,
-                   LATERAL (VALUES (dispatcher.cap_person(a.contact_id, r.kind, r.address),
-                                    dispatcher.cap_person(NULL, r.kind, r.address))) AS w (person, plain)
+                   LATERAL (SELECT dispatcher.cap_person(NULL, r.kind, r.address) AS plain OFFSET 0) AS p,
+                   LATERAL (SELECT CASE WHEN a.contact_id IS NULL THEN p.plain
+                                        ELSE dispatcher.cap_person(a.contact_id, NULL, NULL) END AS person, p.plain OFFSET 0) AS w
              WHERE r.delivery <> ALL (lost)
              ORDER BY r.cap, w.person) AS f;
 
-    PERFORM dispatcher.move_counters(asked.caps, asked.persons, asked.plain);
+    IF asked.persons <> asked.plain THEN
+        PERFORM dispatcher.move_counters(asked.caps, asked.persons, asked.plain);
+    END IF;
     IF asked.turn_last > 1 THEN
         INSERT INTO dispatcher.cap_counters AS k (cap_id, person, period, messages, deliveries, marked_at)
         SELECT DISTINCT r.cap, r.person, r.period, r.messages, '{}'::bigint[], '{}'::timestamptz[]
@@ -292,16 +296,22 @@ BEGIN
          WHERE r.delivery = ANY (ARRAY(SELECT m.id FROM unnest(marked.ids, marked.attempts) AS m (id, attempt) WHERE m.attempt > 1));
     END IF;
     WHILE asked.deliveries IS NOT NULL LOOP
-        SELECT array_agg(r.delivery) FILTER (WHERE r.turn = r.now) AS deliveries,
-               array_agg(r.cap) FILTER (WHERE r.turn = r.now) AS caps,
-               array_agg(r.person) FILTER (WHERE r.turn = r.now) AS persons,
-               array_agg(r.messages) FILTER (WHERE r.turn = r.now) AS messages,
-               array_agg(r.period) FILTER (WHERE r.turn = r.now) AS periods,
-               array_agg(r.delivery) FILTER (WHERE r.turn > r.now) AS waiting, min(r.now) AS now
-          INTO turn
-          FROM (SELECT r.*, min(r.turn) OVER () AS now
-                  FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
-                    AS r (delivery, cap, person, messages, period, turn)) AS r;
+        IF asked.turn_last = 1 THEN
+            SELECT asked.deliveries AS deliveries, asked.caps AS caps, asked.persons AS persons, asked.messages AS messages,
+                   asked.periods AS periods, NULL::bigint[] AS waiting, 1::bigint AS now
+              INTO turn;
+        ELSE
+            SELECT array_agg(r.delivery) FILTER (WHERE r.turn = r.now) AS deliveries,
+                   array_agg(r.cap) FILTER (WHERE r.turn = r.now) AS caps,
+                   array_agg(r.person) FILTER (WHERE r.turn = r.now) AS persons,
+                   array_agg(r.messages) FILTER (WHERE r.turn = r.now) AS messages,
+                   array_agg(r.period) FILTER (WHERE r.turn = r.now) AS periods,
+                   array_agg(r.delivery) FILTER (WHERE r.turn > r.now) AS waiting, min(r.now) AS now
+              INTO turn
+              FROM (SELECT r.*, min(r.turn) OVER () AS now
+                      FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
+                        AS r (delivery, cap, person, messages, period, turn)) AS r;
+        END IF;
         without := dispatcher.take_places(
             turn.deliveries, turn.caps, turn.persons, turn.messages, turn.periods, coalesce(turn.waiting, '{}'));
         IF without <> '{}' THEN
@@ -330,7 +340,8 @@ BEGIN
         END IF;
         EXIT WHEN turn.waiting IS NULL;
         SELECT array_agg(r.delivery) AS deliveries, array_agg(r.cap) AS caps, array_agg(r.person) AS persons,
-               array_agg(r.messages) AS messages, array_agg(r.period) AS periods, array_agg(r.turn) AS turns
+               array_agg(r.messages) AS messages, array_agg(r.period) AS periods, array_agg(r.turn) AS turns,
+               asked.turn_last AS turn_last
           INTO asked
           FROM unnest(asked.deliveries, asked.caps, asked.persons, asked.messages, asked.periods, asked.turns)
             AS r (delivery, cap, person, messages, period, turn)

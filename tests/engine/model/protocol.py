@@ -188,8 +188,11 @@ class Protocol:
 
     def _written(self, item: Claimed, outcome: Outcome) -> bool:
         one = self.deliveries[item.id]
-        if one.token != item.token or not one.queued:
+        if one.token != item.token:
             return False
+        if not one.queued:
+            # It stands as written: by this flush, whose answer was lost, or by evidence of the same call.
+            return isinstance(outcome, Succeeded) and one.status == success_status(one.channel)
         if one.held:
             return False
         if isinstance(outcome, Succeeded):

@@ -34,6 +34,8 @@ def _item(
         dated=0,
         bound_to=None,
         passed_by=None,
+        expires_at=0.0,
+        traceparent=None,
         token=1,
     )
 

@@ -44,6 +44,8 @@ def _one(tenant: str = "t", recipient: str = "a@x.example") -> One:
             dated=0,
             bound_to=None,
             passed_by=None,
+            expires_at=0.0,
+            traceparent=None,
             token=1,
             channel="email",
             lane=Lane.NORMAL,
