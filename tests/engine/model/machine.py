@@ -6,7 +6,7 @@ from dispatcher.engine.rules.life import Lane
 from tests.engine.model.outside import Outside
 from tests.engine.model.pipelines import Pipelines
 from tests.engine.model.replica import Call, Replica
-from tests.engine.model.stage import KEYED, KEYLESS, RESEND
+from tests.engine.model.stage import KEYED, KEYLESS, RESEND, SEVERAL
 
 
 class Machine(Pipelines, Outside):
@@ -16,7 +16,7 @@ class Machine(Pipelines, Outside):
     def first(self) -> None:
         """There is something to work with."""
         self.join()
-        for channel in (KEYLESS, KEYED):
+        for channel in (KEYLESS, KEYED, SEVERAL):
             self.enqueue(channel, Lane.NORMAL, 1, "one", expires=False, tries=3)
 
     def teardown(self) -> None:
@@ -29,7 +29,7 @@ class Machine(Pipelines, Outside):
             assert one.status not in ("failed", "skipped") or one.error, (
                 f"{one.id} is {one.status} and nobody knows why"
             )
-            assert one.status != "sent" or one.error == "sent" or self.provider[one.channel].keys(one.id), one.id
+            assert one.status != "sent" or one.error == "sent" or self._keys(one), one.id
         assert not self.world.violations()
 
     def _finish(self) -> None:
@@ -58,9 +58,9 @@ class Machine(Pipelines, Outside):
                 )()
                 replica.take(token, items)
         if replica.claimed:
-            self._mark(replica, list(replica.claimed))
+            self._mark(replica, list(replica.claimed), self._chosen(replica.claimed))
             replica.claimed.clear()
         while replica.calls:
             call = replica.calls.pop()
-            self._answer(replica, Call(call.item, call.licence, self.model.now), "accepted")
+            self._answer(replica, Call(call.item, call.provider, call.licence, self.model.now), "accepted")
         assert self._flush(replica, *replica.batch(10_000)) == []

@@ -43,7 +43,7 @@ class Pipelines(Stage):
         self.replicas.remove(victim)
         for call in victim.calls:
             if self._in_time(call) and data.draw(st.booleans(), "taken"):
-                self._accept(call.item)
+                self._accept(call)
 
     def _fence(self, epoch: int) -> None:
         assert self.run(instances.fence(self.operator, epoch, 2_000)) == self.model.fence(epoch)
@@ -83,14 +83,15 @@ class Pipelines(Stage):
             return
         batch = self._some(data, replica.claimed)
         if how == "answered":
-            self._mark(replica, batch)
+            self._mark(replica, batch, self._chosen(batch, data))
             return
         for item in batch:
             replica.put(item, Back(0.0, "the mark's outcome is unknown"))
+        chosen = self._chosen(batch, data)
         if how == "adrift":
-            replica.adrift.append(lambda: unheard(self._marked(replica, batch)))
+            replica.adrift.append(lambda: unheard(self._marked(replica, batch, chosen)))
         else:
-            self._marked(replica, batch)
+            self._marked(replica, batch, chosen)
 
     @precondition(lambda self: self._any(lambda one: one.adrift))
     @rule(data=st.data())

@@ -1,6 +1,6 @@
 """The protocol as a pure model: what each verb does to deliveries, claims, instances and pauses, without a database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from msgspec import Struct, field
@@ -60,6 +60,8 @@ class Delivery(Struct):
     recoveries: int = 0
     key_used_at: int | None = None
     resend_until: float | None = None
+    # That of its last mark.
+    provider: str | None = None
     settle_after: int | None = None
     error: str = ""
     again: int = 0
@@ -113,6 +115,14 @@ class Delivery(Struct):
             self.error = error
 
 
+def resend_at(provider: str | None, resend: Resend) -> Resend:
+    """The terms of a provider, by those of its channel."""
+    keys = resend.provider_keys or {}
+    if provider is not None and provider in keys:
+        return Resend("key", keys[provider])
+    return Resend(resend.by, resend.key_seconds)
+
+
 class Claim(Struct, frozen=True):
     """The columns of a claim that recovery reads."""
 
@@ -162,8 +172,8 @@ class Protocol:
                 freed += 1
         return freed
 
-    def mark(self, epoch: int, items: Iterable[Claimed]) -> list[int]:
-        """The ids that are marked; what is left out and still its owner's ends here."""
+    def mark(self, epoch: int, items: Iterable[Claimed], providers: Mapping[int, str]) -> list[int]:
+        """The ids that are marked, each for its provider; what is left out and still its owner's ends here."""
         marked = []
         for item in items:
             one = self.deliveries[item.id]
@@ -171,10 +181,10 @@ class Protocol:
                 continue
             if one.expired(self.now):
                 one.end("skipped", "expired")
-            elif one.resend_until is not None and one.resend_until <= self.now:
-                one.hold(QUARANTINED, "unknown: the key is forgotten")
+            elif one.resend_until is not None and (one.resend_until <= self.now or one.provider != providers[one.id]):
+                one.hold(QUARANTINED, "unknown: the key is forgotten, or another provider's")
             elif epoch in self.instances:
-                one.marked, one.attempt = True, one.attempt + 1
+                one.marked, one.attempt, one.provider = True, one.attempt + 1, providers[one.id]
                 one.key_used_at = self.now if one.key_used_at is None else one.key_used_at
                 marked.append(one.id)
         return marked
@@ -285,15 +295,16 @@ class Protocol:
 
     def _recover(self, one: Delivery, token: int) -> None:
         claim = self.claims[token]
+        resend = resend_at(one.provider, claim.resend)
         if not one.marked:
             one.recoveries += 1
             if one.recoveries >= POISON_FROM:
                 one.end("failed", "poison")
             else:
                 one.free(one.run_at)
-        elif claim.resend.by is not None and one.attempt - one.base < one.max_attempts:
-            one.keep("unknown", token, claim.resend.by)
-            one.resend(claim.resend)
+        elif resend.by is not None and one.attempt - one.base < one.max_attempts:
+            one.keep("unknown", token, resend.by)
+            one.resend(resend)
             one.free(one.run_at)
             one.settle_after = self.now + claim.settle_seconds
         else:

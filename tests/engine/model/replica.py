@@ -13,6 +13,7 @@ class Call(Struct, frozen=True):
     """A marked delivery, and the licence to call its provider; `since` when the call was begun."""
 
     item: Claimed
+    provider: str
     licence: Licence
     since: int | None = None
 

@@ -11,13 +11,13 @@ from dispatcher.base.errors import Fenced
 from dispatcher.engine.rules import retry
 from dispatcher.engine.rules.life import POISON_STEPS, Claimed, Lane, Lost, Resend, Result
 from dispatcher.engine.store import claims, flushes, marks
-from tests.engine.model.protocol import Claim, Protocol
+from tests.engine.model.protocol import Claim, Delivery, Protocol, resend_at
 from tests.engine.model.provider import Provider
 from tests.engine.model.replica import Call, Replica
 from tests.engine.model.world import World, ids, seen
 
 # What Postgres compares is an odd number of tens, steps are even ones: what the machine itself takes decides nothing.
-DELIVERIES_MAX = 5
+DELIVERIES_MAX = 6
 LIVE_MAX = 2
 STEP_SECONDS = 20
 DELAY_SECONDS = 110
@@ -29,8 +29,16 @@ KNOWN_SECONDS = 460
 # From the first mark on: a call that is marked in time is begun within its licence, and is over within its time-out.
 KEY_SECONDS = KNOWN_SECONDS - CALL_SECONDS - LICENCE_SECONDS
 
-KEYLESS, KEYED, LOOSE = "sms", "email", "http"
-RESEND = {KEYLESS: Resend(), KEYED: Resend("key", KEY_SECONDS), LOOSE: Resend("at_least_once")}
+KEYLESS, KEYED, LOOSE, SEVERAL = "sms", "email", "http", "push"
+# Of the channel that has several providers, the first one knows keys.
+FIRST, SECOND, ONLY = "first", "second", "capture"
+PROVIDERS = {SEVERAL: (FIRST, SECOND)}
+RESEND = {
+    KEYLESS: Resend(),
+    KEYED: Resend("key", KEY_SECONDS),
+    LOOSE: Resend("at_least_once"),
+    SEVERAL: Resend(provider_keys={FIRST: KEY_SECONDS}),
+}
 TENANTS = ("one", "two")
 # Evidence settles a held delivery when the janitor comes by, not before.
 JANITORS = "no_evidence_is_thrown_away"
@@ -45,7 +53,10 @@ VERDICTS: dict[str, Verdict] = {
 }
 TAKEN = ("accepted", "lost answer")
 VERDICT = st.sampled_from(sorted(VERDICTS))
-CHANNELS = st.sampled_from([KEYED, KEYLESS, LOOSE])
+CHANNELS = st.sampled_from([KEYED, KEYLESS, LOOSE, SEVERAL])
+# Which provider is chosen for a delivery; one that is bound to another goes there, unless that one is gone.
+CHOICE = st.sampled_from([FIRST, FIRST, SECOND])
+IS_GONE = st.sampled_from([False, False, False, True])
 LANES = st.sampled_from([Lane.NORMAL, Lane.BULK])
 CERTAINTY = st.sampled_from(["answered", "answered", "answered", "unanswered", "adrift"])
 
@@ -60,7 +71,9 @@ class Stage(RuleBasedStateMachine):
         self.world.empty()
         self.model = Protocol()
         self.provider = {
-            channel: Provider(KNOWN_SECONDS if resend.by == "key" else 0) for channel, resend in RESEND.items()
+            (channel, name): Provider(KNOWN_SECONDS if resend_at(name, resend).by == "key" else 0)
+            for channel, resend in RESEND.items()
+            for name in PROVIDERS.get(channel, (ONLY,))
         }
         self.replicas: list[Replica] = []
         self.epochs = 0
@@ -79,16 +92,22 @@ class Stage(RuleBasedStateMachine):
     def nobody_gets_it_twice(self) -> None:
         """Unless an operator said so, or the channel may."""
         for one in self.model.deliveries.values():
-            provider = self.provider[one.channel]
-            assert len(provider.keys(one.id)) <= 1, f"{one.id} went out under several keys"
-            assert one.channel == LOOSE or provider.delivered(one.id) <= 1 + one.again, f"{one.id} was delivered twice"
+            assert len(self._keys(one)) <= 1, f"{one.id} went out under several keys"
+            assert one.channel == LOOSE or self._delivered(one) <= 1 + one.again, f"{one.id} was delivered twice"
 
     @invariant()
     def nobody_says_that_it_was_not_sent_of_what_was(self) -> None:
         """Unless an operator said so, or had it sent again."""
         for one in self.model.deliveries.values():
             if one.status in ("failed", "skipped") and one.error != "failed" and not one.again:
-                assert not self.provider[one.channel].delivered(one.id), f"{one.id} is {one.status}, and was delivered"
+                assert not self._delivered(one), f"{one.id} is {one.status}, and was delivered"
+
+    def _delivered(self, one: Delivery) -> int:
+        return sum(found.delivered(one.id) for (channel, _), found in self.provider.items() if channel == one.channel)
+
+    def _keys(self, one: Delivery) -> set[str]:
+        """The keys under which any provider has accepted it."""
+        return {key for found in self.provider.values() for key in found.keys(one.id)}
 
     def _claim(
         self, replica: Replica, channel: str, lane: Lane, token: int, limit: int, step: int
@@ -109,8 +128,17 @@ class Stage(RuleBasedStateMachine):
 
         return statement
 
-    def _mark(self, replica: Replica, batch: list[Claimed]) -> None:
-        marked = self._marked(replica, batch)
+    def _chosen(self, batch: list[Claimed], data: st.DataObject | None = None) -> dict[int, str]:
+        """The provider of each; without data the first, or that of its unknown attempt."""
+        chosen: dict[int, str] = {}
+        for item in batch:
+            name = ONLY if item.channel not in PROVIDERS else FIRST if data is None else data.draw(CHOICE, "provider")
+            is_gone = data is not None and item.bound_to is not None and data.draw(IS_GONE, "gone")
+            chosen[item.id] = name if item.bound_to is None or is_gone else item.bound_to
+        return chosen
+
+    def _mark(self, replica: Replica, batch: list[Claimed], chosen: dict[int, str]) -> None:
+        marked = self._marked(replica, batch, chosen)
         if marked is None:
             # The epoch crashes: it settles what it knows, and ends.
             replica.fenced = True
@@ -119,17 +147,19 @@ class Stage(RuleBasedStateMachine):
         for item in batch:
             # A delivery that was moved meanwhile may stand in the batch twice: one of its two tokens was marked.
             if item.id in marked[1] and self.model.deliveries[item.id].token == item.token:
-                replica.calls.append(Call(item, marked[0]))
+                replica.calls.append(Call(item, chosen[item.id], marked[0]))
             else:
                 replica.put(item, Lost())
 
-    def _marked(self, replica: Replica, batch: list[Claimed]) -> Any:
+    def _marked(self, replica: Replica, batch: list[Claimed], chosen: dict[int, str]) -> Any:
         """The mark on both sides; None where the epoch is gone."""
         database = self.world.database(replica.epoch)
         clock = lambda: float(self.model.now)  # noqa: E731 - the licence keeps it
-        expected = self.model.mark(replica.epoch, batch)
+        expected = self.model.mark(replica.epoch, batch, chosen)
+        names = set(chosen.values())
+        provider = names.pop() if len(names) == 1 else chosen
         try:
-            licence, attempts = self.run(marks.mark(database, replica.epoch, batch, clock, LICENCE_SECONDS, "capture"))
+            licence, attempts = self.run(marks.mark(database, replica.epoch, batch, clock, LICENCE_SECONDS, provider))
         except Fenced:
             assert expected == []
             assert replica.epoch not in self.model.instances
@@ -142,26 +172,29 @@ class Stage(RuleBasedStateMachine):
         call = data.draw(st.sampled_from(replica.calls), "call")
         replica.calls.remove(call)
         late = call.since is None and call.licence.expired()
-        return Call(call.item, call.licence, call.since if late or call.since is not None else self.model.now)
+        since = call.since if late or call.since is not None else self.model.now
+        return Call(call.item, call.provider, call.licence, since)
 
     def _answer(self, replica: Replica, call: Call, verdict: str) -> None:
         """The channel's verdict, and the policy's outcome of it."""
-        if verdict == "refused" and self.provider[call.item.channel].knows(call.item.idempotency_key, self.model.now):
+        provider = self.provider[call.item.channel, call.provider]
+        if verdict == "refused" and provider.knows(call.item.idempotency_key, self.model.now):
             verdict = "accepted"
         judged = VERDICTS[verdict] if self._in_time(call) else Unknown("no answer within the limit")
         if call.since is None:
             judged = NotCalled("the licence ran out")
         elif self._in_time(call) and verdict in TAKEN:
-            self._accept(call.item)
+            self._accept(call)
         used = call.item.used + 1
-        resend = RESEND[call.item.channel]
+        resend = resend_at(call.provider, RESEND[call.item.channel])
         replica.put(call.item, retry.decide(judged, used, call.item.max_attempts, DELAY_SECONDS, resend))
 
     def _in_time(self, call: Call) -> bool:
         return call.since is not None and self.model.now <= call.since + CALL_SECONDS
 
-    def _accept(self, item: Claimed) -> None:
-        self.provider[item.channel].accept(item.id, item.idempotency_key, self.model.now)
+    def _accept(self, call: Call) -> None:
+        item = call.item
+        self.provider[item.channel, call.provider].accept(item.id, item.idempotency_key, self.model.now)
 
     def _flush(self, replica: Replica, results: list[Result], spent: list[int]) -> list[Result]:
         fenced = self.run(flushes.flush(self.world.database(replica.epoch), results, spent))

@@ -51,7 +51,8 @@ TIMES = {
 _EMPTY = "SET session_replication_role = replica;" + "".join(f"DELETE FROM dispatcher.{table};" for table in TABLES)
 _AS_USUAL = "RESET session_replication_role;"
 _VIEW = """
-SELECT s.id, l.life, s.attempt, s.attempt_base, s.recoveries, s.token, s.run_at <= statement_timestamp() AS due,
+SELECT s.id, l.life, s.attempt, s.attempt_base, s.recoveries, s.token, s.provider,
+       s.run_at <= statement_timestamp() AS due,
        array(SELECT ARRAY[a.attempt::text, a.outcome, a.token::text, a.resent_by] FROM dispatcher.delivery_attempts a
               WHERE a.delivery_id = s.id ORDER BY a.attempt) AS attempts,
        array(SELECT ARRAY[e.token::text, e.verdict] FROM dispatcher.delivery_evidence e
@@ -137,6 +138,7 @@ def seen(model: Protocol) -> list[tuple[object, ...]]:
             one.base,
             one.recoveries,
             one.token,
+            one.provider,
             one.run_at <= model.now,
             [
                 [str(number), kept.outcome, str(kept.token), kept.resent_by]
