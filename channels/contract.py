@@ -91,10 +91,15 @@ class Refused(Struct, frozen=True, gc=False):
 
 
 class RetryAfter(Struct, frozen=True, gc=False):
-    """Not taken now. `delay_seconds` is the provider's wish; without one the policy's wait applies."""
+    """Not taken now. `delay_seconds` is the provider's wish; without one the policy's wait applies.
+
+    `provider_fault` says that the provider was not reached, or refuses us, so that another one of the channel may take
+    the message at once.
+    """
 
     reason: str
     delay_seconds: float | None = None
+    provider_fault: bool = False
 
 
 class Throttled(Struct, frozen=True, gc=False):

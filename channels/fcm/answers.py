@@ -77,7 +77,7 @@ def judged(envelope: Envelope, answer: Answer) -> Judged:
     if succeeded(answer):
         return Judged(_taken(answer))
     if reason := about_settings(answer):
-        return Judged(RetryAfter(reason), reason)
+        return Judged(RetryAfter(reason, provider_fault=True), reason)
     error = _error(answer)
     code = _code(error)
     return Judged(_refusal(code, error, envelope, answer), mismatched=code == "SENDER_ID_MISMATCH")

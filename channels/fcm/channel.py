@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from channels.contract import Accepted, Envelope, RetryAfter, Unready, Verdict
+from channels.contract import Accepted, Envelope, Unready, Verdict
 from channels.fcm import answers
 from channels.fcm.message import body_of
 from channels.fcm.options import FcmOptions
 from channels.fcm.tokens import Tokens
 from channels.shared.web.answers import SERVER
 from channels.shared.web.client import Answer, Bounds, Call
-from channels.shared.web.host_channel import KEEP_SECONDS, UNCHECKED_SECONDS, Host, HostChannel
+from channels.shared.web.host_channel import KEEP_SECONDS, Host, HostChannel
 
 # The longest real answer is an error with its details.
 ANSWER_BYTES_MAX = 16 * 1024
@@ -61,7 +61,7 @@ class Fcm(HostChannel):
             self.shut(judged.settings)
         elif judged.mismatched and not self._proven:
             # It may be this device, or every one: until one takes a message, the account is the likelier fault.
-            return RetryAfter(str(self.shut(answers.OTHER_PROJECT, UNCHECKED_SECONDS)))
+            return self.refuses(answers.OTHER_PROJECT)
         self._proven = self._proven or isinstance(judged.verdict, Accepted)
         return judged.verdict
 

@@ -55,7 +55,7 @@ class Mastodon(HostChannel):
     def verdict(self, envelope: Envelope, answer: Answer) -> Verdict:
         if reason := answers.about_settings(answer):
             self.shut(reason)
-            return RetryAfter(reason)
+            return RetryAfter(reason, provider_fault=True)
         verdict = answers.verdict_of(answer, envelope)
         if isinstance(verdict, Accepted | Refused):
             self._media.forget(envelope)

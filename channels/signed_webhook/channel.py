@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from aiohttp.abc import AbstractResolver
 
-from channels.contract import Envelope, RetryAfter, Verdict
+from channels.contract import Envelope, Verdict
 from channels.shared.web.answers import is_redirect
 from channels.shared.web.client import Answer, Bounds, Call, delivery_key
 from channels.shared.web.guard import guard_of
-from channels.shared.web.host_channel import UNCHECKED_SECONDS, Host, HostChannel
+from channels.shared.web.host_channel import Host, HostChannel
 from channels.shared.web.post_channel import KEEP_SECONDS, trace_headers
 from channels.signed_webhook import answers
 from channels.signed_webhook.body import body_of
@@ -54,10 +54,10 @@ class SignedWebhook(HostChannel):
     def verdict(self, envelope: Envelope, answer: Answer) -> Verdict:
         if answer.status == answers.UNAUTHORIZED:
             reason = "options.authorization, options.secrets: answered with 401; correct whichever the receiver checks"
-            return RetryAfter(str(self.shut(reason, UNCHECKED_SECONDS)))
+            return self.refuses(reason)
         if is_redirect(answer):
             reason = (
                 f"options.url: answered with {answer.status}, a redirect, and those are not followed; write the new URL"
             )
-            return RetryAfter(str(self.shut(reason, UNCHECKED_SECONDS)))
+            return self.refuses(reason)
         return answers.judged(envelope, answer, self._options)

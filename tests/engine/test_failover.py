@@ -91,9 +91,14 @@ async def test_the_next_provider_has_what_the_first_cannot_be_reached_for(
     await stage.sound()
 
 
-async def test_a_refusal_that_names_the_provider_passes_it_on_without_an_attempt(troubled: Troubled) -> None:
+@pytest.mark.parametrize(
+    "fault", [FAULT, RetryAfter("no connection", provider_fault=True)], ids=["refused", "unreached"]
+)
+async def test_what_a_provider_is_at_fault_for_is_passed_on_without_an_attempt(
+    troubled: Troubled, fault: Verdict
+) -> None:
     stage = _several(troubled)
-    stage.scripts["main"].answer = _always(FAULT)
+    stage.scripts["main"].answer = _always(fault)
     async with stage.playing():
         (first,) = await stage.write(1, max_attempts=1)
         await stage.until_all([first], "sent")

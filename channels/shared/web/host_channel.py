@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver
 from msgspec import Struct
+from msgspec.structs import replace
 
 from channels.contract import CUT_OFF, Envelope, NotCalled, Report, RetryAfter, Unready, Verdict
 from channels.shared.web.answers import lost_verdict
@@ -135,10 +136,15 @@ class HostChannel(PostChannel[Host]):
                 await self._deliver(envelope, report)
 
     def _lost(self, lost: Lost) -> Verdict:
-        if not lost.forbidden:
-            return lost_verdict(lost)
-        reason = "options.url: leads to an address that is not public; if that is meant, name it in allow_addresses"
-        return RetryAfter(str(self.shut(reason, UNCHECKED_SECONDS)))
+        if lost.forbidden:
+            reason = "options.url: leads to an address that is not public; if that is meant, name it in allow_addresses"
+            return self.refuses(reason)
+        verdict = lost_verdict(lost)
+        return replace(verdict, provider_fault=True) if isinstance(verdict, RetryAfter) else verdict
+
+    def refuses(self, reason: str) -> RetryAfter:
+        """Return the verdict where nothing can be sent until a setting is changed, here or there."""
+        return RetryAfter(str(self.shut(reason, UNCHECKED_SECONDS)), provider_fault=True)
 
     async def _reach(self) -> None:
         try:

@@ -120,7 +120,7 @@ class ProviderTerms(Terms, eq=False, kw_only=True):
     def judge(self, now: float, verdict: Verdict) -> None:
         """Note what a verdict other than Accepted says about the provider."""
         self.verdicts[type(verdict).__name__.lower()] += 1
-        if isinstance(verdict, Refused) and verdict.provider_fault:
+        if isinstance(verdict, Refused | RetryAfter) and verdict.provider_fault:
             self.unready(now, verdict.reason)
         elif isinstance(verdict, Refused | Throttled):
             self.breaker.succeeded()

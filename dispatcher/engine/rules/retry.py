@@ -36,7 +36,9 @@ def decide(  # noqa: PLR0911 - one return a verdict
     earlier attempt is unknown.
     """
     match verdict:
-        case Refused(reason=reason, provider_fault=True) if next_is_ready:
+        case Refused(reason=reason, provider_fault=True) | RetryAfter(reason=reason, provider_fault=True) if (
+            next_is_ready
+        ):
             return Again(0.0, reason, passed=True)
         case Refused(reason=reason, provider_fault=True) if next_is_ready is not None:
             return _again(reason, attempt, max_attempts, wait)

@@ -154,6 +154,14 @@ def test_a_refusal_that_names_the_provider_is_for_the_next_one_or_for_another_ti
     assert decide(fault, 1, 5, 7.0, HOLD) == Failed(fault.reason)
 
 
+def test_a_provider_that_was_not_reached_costs_no_attempt_where_another_is_ready() -> None:
+    unreached = RetryAfter("no connection", provider_fault=True)
+    assert decide(unreached, 5, 5, 7.0, HOLD, next_is_ready=True) == Again(0.0, "no connection", passed=True)
+    assert decide(unreached, 1, 5, 7.0, HOLD, next_is_ready=False) == Again(7.0, "no connection")
+    assert decide(unreached, 1, 5, 7.0, HOLD) == Again(7.0, "no connection")
+    assert decide(RetryAfter("busy"), 1, 5, 7.0, HOLD, next_is_ready=True) == Again(7.0, "busy")
+
+
 def test_a_refusal_that_names_the_provider_proves_nothing_of_earlier_attempts() -> None:
     fault = Refused("options.key: is wrong", provider_fault=True)
     assert decide(fault, 2, 5, 7.0, Resend("key")) == Failed(fault.reason, conclusive=False)
