@@ -184,11 +184,13 @@ def _faults_of(value: object, annotation: Any, path: str, hints: Hints) -> Itera
     elif isinstance(bare, type) and issubclass(bare, Struct):
         yield from _object_faults(value, bare, path, hints)
     elif get_origin(bare) is list and isinstance(value, list):
-        yield from _length_faults(value, meta, path)
+        yield from _length_faults(len(value), meta, path, "item")
         for number, one in enumerate(value):
             yield from _faults_of(one, get_args(bare)[0], f"{path}[{number}]", hints)
     elif get_origin(bare) is dict and isinstance(value, Mapping):
+        yield from _length_faults(len(value), meta, path, "field")
         for name, one in value.items():
+            yield from _leaf_faults(name, get_args(bare)[0], _at(path, name), strict=True)
             yield from _faults_of(one, get_args(bare)[1], _at(path, name), hints)
     else:
         yield from _leaf_faults(value, annotation, path, strict=True)
@@ -214,11 +216,11 @@ def _object_faults(value: object, model: type[Struct], path: str, hints: Hints) 
             yield Fault(_at(path, name), "is required")
 
 
-def _length_faults(value: list[object], meta: Meta | None, path: str) -> Iterator[Fault]:
-    if meta is not None and meta.min_length is not None and len(value) < meta.min_length:
-        yield Fault(path, f"has {counted(len(value), 'item')}, under {meta.min_length}")
-    if meta is not None and meta.max_length is not None and len(value) > meta.max_length:
-        yield Fault(path, f"has {len(value)} items, over {meta.max_length}")
+def _length_faults(length: int, meta: Meta | None, path: str, one: str) -> Iterator[Fault]:
+    if meta is not None and meta.min_length is not None and length < meta.min_length:
+        yield Fault(path, f"has {counted(length, one)}, under {meta.min_length}")
+    if meta is not None and meta.max_length is not None and length > meta.max_length:
+        yield Fault(path, f"has {counted(length, one)}, over {meta.max_length}")
 
 
 def _leaf_faults(value: object, annotation: Any, path: str, *, strict: bool) -> list[Fault]:  # noqa: ANN401 - as above

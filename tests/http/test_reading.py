@@ -44,6 +44,7 @@ class Dated(Struct, forbid_unknown_fields=True):
     names: Annotated[list[str], Meta(min_length=1, max_length=2)] | None = None
     more: dict[str, str] | None = None
     word: str | None = None
+    sizes: Annotated[dict[Annotated[str, Meta(max_length=3)], int], Meta(min_length=1, max_length=2)] | None = None
 
 
 def _refused(body: bytes) -> dict[str, str]:
@@ -106,6 +107,9 @@ def test_texts_that_cannot_be_stored_are_refused(escape: str) -> None:
     [
         (b'{"names": []}', "$.names", "has 0 items, under 1"),
         (b'{"names": ["a", "b", "c"]}', "$.names", "has 3 items, over 2"),
+        (b'{"sizes": {}}', "$.sizes", "has 0 fields, under 1"),
+        (b'{"sizes": {"a": 1, "b": 2, "c": 3}}', "$.sizes", "has 3 fields, over 2"),
+        (b'{"sizes": {"wide": 1}}', "$.sizes.wide", "expected `str` of length <= 3"),
         (rb'{"names": ["a", "\u0000"]}', "$.names[1]", "has a NUL character, which Postgres cannot keep"),
         (rb'{"more": {"\u0000": "a"}}', '$.more["\\u0000"]', "has a NUL character, which Postgres cannot keep"),
         (b'{"at": "9999-12-31T23:59:59-14:00"}', "$.at", "is out of range"),
