@@ -26,7 +26,11 @@ _AXE = """async () => {
     const found = await axe.run(document, {resultTypes: ["violations"], iframes: false});
     return found.violations.map((one) => [one.impact, one.id, one.nodes.map((node) => node.html.slice(0, 200))]);
 }"""
-_WIDTH = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# Two frames later: until the page is laid out anew, a scroll bar may be counted that it no longer has.
+_WIDTH = """async () => {
+    for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+    return document.documentElement.scrollWidth - document.documentElement.clientWidth;
+}"""
 _PLANTED = "[...document.querySelectorAll('[onerror]')].map((one) => one.outerHTML)"
 _CUT_OFF = """() => [...document.querySelectorAll("body *")]
     .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && getComputedStyle(one).position !== "fixed")

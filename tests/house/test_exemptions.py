@@ -36,7 +36,9 @@ def test_every_exemption_has_a_code_and_a_reason() -> None:
     bare = [
         f"{path}: {comment}"
         for path in python_files(FOLDERS)
-        for comment in comments((ROOT / path).read_text())
+        # Taking a file to pieces takes a hundred times as long as searching it.
+        if EXEMPTION.search(source := (ROOT / path).read_text())
+        for comment in comments(source)
         if is_bare(comment)
     ]
     assert not bare, bare

@@ -1,6 +1,8 @@
 """A ratchet on sizes: what is over a limit is listed with its number, and the number may only shrink."""
 
 import ast
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -28,15 +30,19 @@ def functions(tree: ast.AST, inside: str = "") -> dict[str, int]:
     return found
 
 
+@cache
+def parsed() -> dict[Path, tuple[int, ast.Module]]:
+    """The lines of each file, and its syntax tree."""
+    texts = {path: (ROOT / path).read_text() for path in python_files(FOLDERS)}
+    return {path: (len(text.splitlines()), ast.parse(text)) for path, text in texts.items()}
+
+
+@cache
 def measured() -> dict[str, int]:
     """Everything that is over its limit, with its lines."""
-    over: dict[str, int] = {}
-    for path in python_files(FOLDERS):
-        text = (ROOT / path).read_text()
-        lines = len(text.splitlines())
-        if lines > FILE_LINES_MAX:
-            over[str(path)] = lines
-        over |= {f"{path}::{name}": n for name, n in functions(ast.parse(text)).items() if n > FUNCTION_LINES_MAX}
+    over = {str(path): lines for path, (lines, _) in parsed().items() if lines > FILE_LINES_MAX}
+    for path, (_, tree) in parsed().items():
+        over |= {f"{path}::{name}": n for name, n in functions(tree).items() if n > FUNCTION_LINES_MAX}
     return over
 
 
@@ -58,9 +64,7 @@ def test_every_entry_has_a_reason() -> None:
 
 
 def test_every_file_begins_with_its_purpose() -> None:
-    silent = [
-        str(path) for path in python_files(FOLDERS) if not ast.get_docstring(ast.parse((ROOT / path).read_text()))
-    ]
+    silent = [str(path) for path, (_, tree) in parsed().items() if not ast.get_docstring(tree)]
     assert not silent, f"without a docstring at the top: {silent}"
 
 

@@ -5,6 +5,7 @@ other: arguments, environment, directory and streams of its own, the same `main`
 libraries read of the environment when they start is that of the process which forks: who needs another one starts anew.
 """
 
+import asyncio
 import atexit
 import gc
 import json
@@ -187,15 +188,16 @@ def _import_all() -> None:
     import_module("dispatcher.config.fields").table_of(import_module("dispatcher.config.settings").Config)
     import_module("typer._adapters")
     import_module("anyio._backends._asyncio")
-    litestar = import_module("litestar")
-    litestar.Litestar([litestar.get("/", sync_to_thread=False)(_nothing)], openapi_config=None, logging_config=None)
+    asyncio.run(_make_app())
     # Nothing of it is ever garbage, and who looked would copy its pages into each child.
     gc.collect()
     gc.freeze()
 
 
-def _nothing() -> None:
-    """A handler of no use."""
+async def _make_app() -> None:
+    """Make the program once, for what is kept then: the types in the signatures of its routes."""
+    config = import_module("dispatcher.config.settings").Config()
+    import_module("dispatcher.app").App(config, lambda: config)
 
 
 def _serve(control: socket.socket) -> list[int] | None:

@@ -79,12 +79,10 @@ class ApiRoutes:
             page = reference_page.noted(self._page, self._config().staging.words)
             return Response(page, media_type=MediaType.HTML, headers=reference_page.HEADERS)
 
-        paths = dict.fromkeys(one.path for one in self._endpoints)
-        options = [
-            self.serving.options(path, [one.method for one in self._endpoints if one.path == path]) for path in paths
-        ]
-        # First: Litestar adds OPTIONS of its own to a path that has none by then.
-        return [openapi, reference, *options, *map(self.serving.handler, self._endpoints)]
+        paths: dict[str, list[Endpoint]] = {}
+        for one in self._endpoints:
+            paths.setdefault(one.path, []).append(one)
+        return [openapi, reference, *(self.serving.handler(path, at) for path, at in paths.items())]
 
 
 def cors(origins: str) -> CORSConfig | None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 import structlog
-from litestar import HttpMethod, Request, Response
+from litestar import HttpMethod, Request
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
+from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
@@ -135,31 +136,24 @@ class Serving:
         self._database = database
         self._shares = Shares(served.config().api.connections)
 
-    def handler(self, endpoint: Endpoint) -> HTTPRouteHandler:
-        """Return the route of an endpoint."""
+    def handler(self, path: str, endpoints: Sequence[Endpoint]) -> HTTPRouteHandler:
+        """Return the route of a path, for its endpoints and OPTIONS.
+
+        One for all methods: Litestar takes up the others of a path again with each that is added.
+        """
+        by_method: dict[str, Endpoint] = {one.method: one for one in endpoints}
+        allowed = ", ".join(sorted({*by_method, HttpMethod.OPTIONS.value}))
 
         async def handle(request: AnyRequest) -> ASGIApp:
+            if request.method == HttpMethod.OPTIONS:
+                return ASGIResponse(status_code=204, headers={"allow": allowed})
             called = request_id(request)
+            endpoint = by_method[request.method]
             return _EncodedResponse(await self._answered(endpoint, request, called), called)
 
-        # Its size is watched here, before any of it is read into anything.
-        made = HTTPRouteHandler(
-            _routed(endpoint.path),
-            http_method=HttpMethod(endpoint.method),
-            status_code=endpoint.status,
-            request_max_body_size=None,
-            name=endpoint.operation,
-        )
-        return made(handle)
-
-    def options(self, path: str, methods: Sequence[str]) -> HTTPRouteHandler:
-        """Return the route of OPTIONS for a path."""
-        allowed = {"allow": ", ".join(sorted({*methods, HttpMethod.OPTIONS.value}))}
-
-        async def handle() -> Response[None]:
-            return Response(None, status_code=204, headers=allowed)
-
-        return HTTPRouteHandler(_routed(path), http_method=HttpMethod.OPTIONS, status_code=204)(handle)
+        # A body's size is watched here, before any of it is read into anything.
+        methods = [*map(HttpMethod, by_method), HttpMethod.OPTIONS]
+        return HTTPRouteHandler(_routed(path), http_method=methods, status_code=200, request_max_body_size=None)(handle)
 
     async def ask(
         self,
