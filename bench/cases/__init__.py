@@ -22,6 +22,8 @@ from bench.cases import (
 )
 from bench.cases.campaigns import campaign, counters, deploy, fair, progress
 from bench.cases.campaigns import isolation as campaign_isolation
+from bench.cases.cells import routing as cells_routing
+from bench.cases.cells import throughput as cells
 from bench.cases.console import live as console_live
 from bench.cases.console import pages as console_pages
 from bench.cases.email import delay as email_delay
@@ -79,6 +81,8 @@ CASES = {
         ("sequence.waiting", waiting),
         ("fuzz", fuzz),
         ("api", api),
+        ("cells", cells),
+        ("cells.routing", cells_routing),
         ("metrics", metrics),
         ("console.pages", console_pages),
         ("console.live", console_live),

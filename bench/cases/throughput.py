@@ -77,16 +77,17 @@ async def drain_of(
         worker, postgres = process.cpu_seconds() - worker, server.cpu_seconds() - postgres
     await outbox.require_sent(connection, "sms", deliveries)
     ended = await connection.fetchval("SELECT max(finished_at) FROM dispatcher.delivery_state")
-    return _drain(deliveries, (ended - began).total_seconds(), worker, postgres)
+    return measured(deliveries, (ended - began).total_seconds(), worker, postgres)
 
 
 async def peer(server: Server, jobs: int) -> Drain:
     """One round of the reference."""
     async with server.database() as url:
         await pgqueuer.fill(url, jobs)
-        return _drain(jobs, *await pgqueuer.drain(server, url, jobs))
+        return measured(jobs, *await pgqueuer.drain(server, url, jobs))
 
 
-def _drain(count: int, seconds: float, worker_seconds: float, postgres_seconds: float) -> Drain:
+def measured(count: int, seconds: float, worker_seconds: float, postgres_seconds: float) -> Drain:
+    """Return a drain of so many deliveries in so many seconds."""
     worker, postgres = max(worker_seconds, TICK_SECONDS), max(postgres_seconds, TICK_SECONDS)
     return Drain(count / seconds, worker / count * 1e6, postgres / count * 1e6)

@@ -61,12 +61,12 @@ async def run(server: Server, deliveries: int, rounds: int) -> list[Measure]:
     """Measure each part alternately with its reference."""
     ours, bare, batches, rows, loaded, alone = [], [], [], [], [], []
     for _ in range(rounds):
-        async with _api(server) as (load, _, _):
-            ours.append(await _warm(msgspec.structs.replace(load, requests=deliveries)))
-            batches.append(await _warm(_batches(load, deliveries)))
+        async with listening(server) as (load, _, _):
+            ours.append(await warm(msgspec.structs.replace(load, requests=deliveries)))
+            batches.append(await warm(_batches(load, deliveries)))
         async with _bare(server) as load:
-            bare.append(await _warm(msgspec.structs.replace(load, requests=deliveries)))
-            rows.append(await _warm(msgspec.structs.replace(_batches(load, deliveries), path="/deliveries")))
+            bare.append(await warm(msgspec.structs.replace(load, requests=deliveries)))
+            rows.append(await warm(msgspec.structs.replace(_batches(load, deliveries), path="/deliveries")))
         loaded.append(await _dispatched(server, deliveries * DISPATCHED, loaded=True))
         alone.append(await _dispatched(server, deliveries * DISPATCHED, loaded=False))
     return [
@@ -132,7 +132,7 @@ def _batches(load: Load, requests: int) -> Load:
     )
 
 
-async def _warm(load: Load) -> Answered:
+async def warm(load: Load) -> Answered:
     """Connections opened and statements prepared, then measured."""
     few = max(load.connections, WARM_UP // load.batch)
     await apply(msgspec.structs.replace(load, name=f"warm-{load.name}", requests=few))
@@ -147,12 +147,12 @@ def _plan() -> Plan:
 
 
 @asynccontextmanager
-async def _api(server: Server) -> AsyncIterator[tuple[Load, Dispatcher, Connection]]:
+async def listening(server: Server, **more: str) -> AsyncIterator[tuple[Load, Dispatcher, Connection]]:
     """A dispatcher that listens, with a key and a workflow."""
     async with outbox.outbox(server) as (url, connection):
         await runs.put(connection, _plan())
         port = sink.free_port()
-        async with dispatching(url, HTTP__PORT=str(port), **SETTINGS) as process:
+        async with dispatching(url, HTTP__PORT=str(port), **SETTINGS, **more) as process:
             await process.started(connection)
             address = f"http://127.0.0.1:{port}"
             path = f"/workflows/{runs.WORKFLOW}/triggers"
@@ -203,7 +203,7 @@ async def _listening(port: int) -> None:
 
 
 async def _dispatched(server: Server, deliveries: int, *, loaded: bool) -> float:
-    async with _api(server) as (load, process, connection):
+    async with listening(server) as (load, process, connection):
         await outbox.fill(connection, "sms", WARM_UP)
         await process.drained(connection, "sms")
         async with loading(load) if loaded else _nobody():
