@@ -52,6 +52,7 @@ GROUPS: Sequence[tuple[str, Sequence[Section]]] = (
             Section("Webhooks", "webhooks", Right.WEBHOOKS),
             Section("Keys", "keys", Right.KEYS),
             Section("Configuration", "configuration", Right.KEYS),
+            Section("Cells", "cells", Right.KEYS),
         ),
     ),
 )
