@@ -7,6 +7,7 @@ from msgspec import structs
 
 from dispatcher.base.clock import Clock
 from dispatcher.channel_opener import ChannelOpener
+from dispatcher.config.cell import Cell
 from dispatcher.config.settings import Channel, ChannelProvider, Config
 from dispatcher.engine.providers.terms import Terms
 
@@ -65,3 +66,17 @@ def test_one_provider_becomes_several_and_keeps_its_name_for_deliveries() -> Non
     assert [one.provider for one in other.several] == ["ledger", "spare (blackhole)"]
     assert terms.channel not in _channels(other)
     assert _reopened(other, structs.replace(old, channels={"sms": Channel(providers=several)}), Channel()).several == ()
+
+
+def test_a_cell_has_its_share_of_what_providers_and_domains_limit_and_all_of_a_tenants() -> None:
+    channel = Channel(providers=LEDGER, rate_per_second=10.0, tenant_rate_per_second=8.0, domain_rate_per_second=6.0)
+    limited = LEDGER | {"main": structs.replace(LEDGER["main"], rate_per_second=4.0)}
+    channel = structs.replace(channel, providers=limited)
+    config = Config(channels={"sms": channel}, cell=Cell(share=0.5))
+    terms = ChannelOpener(config, _connect, Clock()).open("sms", channel)
+    rates = terms.rates
+    assert (rates.provider.rate, rates._tenant_rate, rates._domain_rate) == (5.0, 8.0, 3.0)
+    assert terms.several[0].rates.provider.rate == 2.0
+    whole = structs.replace(config, cell=Cell())
+    again = ChannelOpener(whole, _connect, Clock()).reopen("sms", terms, config)
+    assert (again.rates.provider.rate, again.several[0].rates.provider.rate) == (10.0, 4.0)
