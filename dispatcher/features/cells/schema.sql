@@ -73,12 +73,14 @@ BEGIN
         CASE WHEN place.state IN ('leaving', 'arriving') THEN '57T01' ELSE '57T02' END);
 END $$;
 
--- Refuse rows of tenants that are not at home here. The question in the condition is all that it costs where no tenant is placed.
+-- Refuse rows of tenants that are not at home here; with an argument only of those that were placed. The question in the
+-- condition is all that it costs where no tenant is.
 CREATE FUNCTION dispatcher.stay_in_cell() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM dispatcher.tenant_placements) OR NOT (SELECT c.takes_unlisted FROM dispatcher.cell c) THEN
-        PERFORM dispatcher.require_here(f.tenant_id) FROM (SELECT DISTINCT tenant_id FROM fresh ORDER BY tenant_id) AS f;
+        PERFORM dispatcher.require_here(f.tenant_id) FROM (SELECT DISTINCT tenant_id FROM fresh ORDER BY tenant_id) AS f
+          WHERE TG_NARGS = 0 OR EXISTS (SELECT FROM dispatcher.tenant_placements p WHERE p.tenant_id = f.tenant_id);
     END IF;
     RETURN NULL;
 END $$;

@@ -34,6 +34,10 @@ CREATE POLICY tenant ON dispatcher.api_keys AS RESTRICTIVE TO dispatcher_tenant
        AND workspace_id = nullif(current_setting('dispatcher.workspace', true), '')
         OR current_setting('dispatcher.operators', true) = 'yes');
 
+-- Operators have keys in every cell, where their own tenant may be listed nowhere.
+CREATE TRIGGER stay_in_cell AFTER INSERT ON dispatcher.api_keys REFERENCING NEW TABLE AS fresh
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatcher.stay_in_cell('listed');
+
 CREATE TABLE dispatcher.api_secrets (
     prefix     text PRIMARY KEY,
     key_id     bigint NOT NULL REFERENCES dispatcher.api_keys ON DELETE CASCADE,

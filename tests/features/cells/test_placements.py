@@ -14,7 +14,6 @@ from tests.support.scene import Connection
 # Rows of these only record what becomes of work that was taken, or are an operator's in any cell.
 RECORDS = {
     "api_answers",
-    "api_keys",
     "campaign_actions",
     "cap_actions",
     "captured_messages",
@@ -206,3 +205,14 @@ async def test_ids_beyond_the_range_keep_a_database_from_becoming_a_cell(connect
 async def test_nobody_is_placed_where_there_are_no_cells(connection: Connection) -> None:
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="in no cell"):
         await connection.execute("SELECT dispatcher.place_tenant('acme', 2::smallint, '', 'elsewhere', 1)")
+
+
+async def test_operators_have_keys_in_a_cell_that_does_not_list_them_and_no_tenant_that_is_elsewhere(
+    cell: Connection,
+) -> None:
+    make = "SELECT dispatcher.create_api_key($1, 'default', 'k', 'systemAdmin', NULL, $2, sha256('x'), 'ann', 'why')"
+    await cell.execute("UPDATE dispatcher.cell SET takes_unlisted = false")
+    assert await cell.fetchval(make, "operators", "dsp_0123456789AB")
+    await place(cell, "acme", "elsewhere")
+    with pytest.raises(TenantElsewhere):
+        await cell.fetchval(make, "acme", "dsp_0123456789AC")
