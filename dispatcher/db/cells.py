@@ -58,8 +58,8 @@ async def join(connection: Any, settings: Cell) -> None:  # noqa: ANN401 - the p
     that are not listed."""
     try:
         await connection.execute(_SQL["join"], settings.number)
+        if settings.number and settings.directory:
+            default = DirectoryFile(settings.directory).read().default
+            await connection.execute(_SQL["take_unlisted"], settings.number == default)
     except asyncpg.ObjectNotInPrerequisiteStateError as refused:
         raise WrongCell(str(refused.args[0])) from refused
-    if settings.number and settings.directory:
-        default = DirectoryFile(settings.directory).read().default
-        await connection.execute(_SQL["take_unlisted"], settings.number == default)

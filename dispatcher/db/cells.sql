@@ -4,7 +4,7 @@ SELECT dispatcher.join_cells($1::smallint);
 
 -- name: take_unlisted
 -- Whether tenants that were never placed are at home here.
-UPDATE dispatcher.cell SET takes_unlisted = $1 WHERE takes_unlisted <> $1;
+SELECT dispatcher.take_unlisted($1);
 
 -- name: require_here
 -- Raise where a tenant is not at home here.

@@ -165,5 +165,32 @@ BEGIN
     RETURN changed;
 END $$;
 
-REVOKE ALL ON FUNCTION dispatcher.require_here, dispatcher.stay_in_cell, dispatcher.row_stays_in_cell,
+-- The tables that take work of tenants.
+CREATE VIEW dispatcher.work_tables AS
+SELECT c.oid::regclass AS name
+  FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+ WHERE t.tgname = 'stay_in_cell' AND t.tgnargs = 0
+   AND c.relnamespace = (SELECT o.relnamespace FROM pg_class o WHERE o.oid = 'dispatcher.cell'::regclass);
+
+-- Say whether tenants that are not listed are at home here. Where one has anything here that is refused: it would be taken up in
+-- another cell, which knows none of its keys.
+CREATE FUNCTION dispatcher.take_unlisted(p_takes boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    place regclass;
+    found text;
+BEGIN
+    IF (SELECT c.takes_unlisted FROM dispatcher.cell c FOR NO KEY UPDATE) = p_takes THEN RETURN; END IF;
+    FOR place IN SELECT w.name FROM dispatcher.work_tables w WHERE NOT p_takes LOOP
+        EXECUTE format('SELECT t.tenant_id FROM %s t WHERE NOT EXISTS (SELECT FROM dispatcher.tenant_placements p '
+            'WHERE p.tenant_id = t.tenant_id) LIMIT 1', place) INTO found;
+        IF found IS NOT NULL THEN
+            RAISE EXCEPTION 'tenant % has rows in % and is placed nowhere: this cell stays the default one, or its tenants are placed first',
+                found, place USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+    END LOOP;
+    UPDATE dispatcher.cell SET takes_unlisted = p_takes;
+END $$;
+
+REVOKE ALL ON FUNCTION dispatcher.take_unlisted, dispatcher.require_here, dispatcher.stay_in_cell, dispatcher.row_stays_in_cell,
     dispatcher.place_tenant, dispatcher.join_cells FROM PUBLIC;

@@ -19,7 +19,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM dispatcher.delivery_state WHERE ready 
 
 -- name: tables
 -- The tables that take work of tenants.
-SELECT t.tgrelid::regclass::text AS name FROM pg_trigger t WHERE t.tgname = 'stay_in_cell' ORDER BY 1;
+SELECT name::text AS name FROM dispatcher.work_tables ORDER BY 1;
 
 -- name: place
 -- Place a tenant; false where that was said before.

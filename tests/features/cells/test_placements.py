@@ -216,3 +216,15 @@ async def test_operators_have_keys_in_a_cell_that_does_not_list_them_and_no_tena
     await place(cell, "acme", "elsewhere")
     with pytest.raises(TenantElsewhere):
         await cell.fetchval(make, "acme", "dsp_0123456789AC")
+
+
+async def test_a_cell_that_has_unlisted_tenants_goes_on_to_take_them(cell: Connection) -> None:
+    """Another cell would take them up, and send what this one has sent."""
+    take = "SELECT dispatcher.take_unlisted($1)"
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="tenant default has rows in"):
+        async with cell.transaction():
+            await cell.execute(take, False)
+    await place(cell, "default", "here")
+    await cell.execute(take, False)
+    await cell.execute(take, True)
+    await cell.execute(SEND, "other", "1")
