@@ -53,8 +53,9 @@ SELECT due.id, t.run_id, t.refusal
 
 -- name: soonest
 -- How long until any schedule is due; null where none is.
-SELECT extract(epoch FROM min(next_at) - statement_timestamp())::float8 FROM dispatcher.schedules
- WHERE active AND next_at IS NOT NULL;
+SELECT extract(epoch FROM min(s.next_at) - statement_timestamp())::float8 FROM dispatcher.schedules s
+ WHERE s.active AND s.next_at IS NOT NULL
+   AND NOT EXISTS (SELECT FROM dispatcher.tenant_placements t WHERE t.tenant_id = s.tenant_id AND t.state <> 'here');
 
 -- name: next_due
 -- How long until a schedule is due, but for these versions of some; null where none is.
