@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from channels import registry
 from dispatcher.base.errors import ConfigError
 from dispatcher.config import load
+from dispatcher.config.cell import Cell
 from dispatcher.config.fields import Keys, Leaf, Many, Node, Options, expected, table_of
 from dispatcher.config.rules import relations
 from dispatcher.config.settings import (
@@ -198,6 +199,7 @@ def test_a_variable_reaches_a_nested_key_of_a_channel() -> None:
 def test_every_key_can_be_given_by_a_variable(keys: Keys) -> None:
     there = Config(
         database=POOLED,
+        cell=Cell(directory="/etc/dispatcher/cells.json"),
         api=Api(allow_origins="https://shop.example.org http://localhost:3000"),
         unsubscribe=LINKS,
         receipts=HEARD,

@@ -19,30 +19,32 @@ CODES = {"elsewhere": 421, "leaving": 503, "arriving": 503}
 
 
 @pytest.fixture(scope="module")
-async def cell(shared_url: str) -> AsyncIterator[tuple[Connection, Home, str]]:
-    """A cell in which there is something of everything of one tenant, also a key."""
+async def cell(shared_url: str) -> AsyncIterator[tuple[Connection, Home, dict[str, str]]]:
+    """A cell in which there is something of everything of one tenant, also keys: each is known for a second."""
     connection = await asyncpg.connect(shared_url)
     try:
         home = await furnish(connection)
         await connection.execute("SELECT dispatcher.join_cells($1::smallint)", NUMBER)
         async with Database(Settings(pool_max=4), shared_url) as database:
-            made = await keys.create(database, HOME, "who-asks", Role.SYSTEM_ADMIN, None, by=("test", "test"))
-        assert made is not None
-        yield connection, home, made.text
+            made = {
+                state: await keys.create(database, HOME, state, Role.SYSTEM_ADMIN, None, by=("test", "test"))
+                for state in CODES
+            }
+        yield connection, home, {state: key.text for state, key in made.items() if key is not None}
     finally:
         await connection.close()
 
 
 @pytest.mark.parametrize(("version", "state"), list(enumerate(CODES, 1)))
 async def test_each_refuses_it_and_changes_nothing(
-    cell: tuple[Connection, Home, str], shared_url: str, version: int, state: str
+    cell: tuple[Connection, Home, dict[str, str]], shared_url: str, version: int, state: str
 ) -> None:
-    connection, home, key = cell
+    connection, home, shown = cell
     await place(connection, HOME.tenant_id, state, version)
     async with Database(Settings(pool_max=4), shared_url) as database:
         before = await seen(connection)
         app = application().on(database, "operators/operators")
-        answers = {one.operation: await call(app, key, home.ask(one)) for one in ENDPOINTS}
+        answers = {one.operation: await call(app, shown[state], home.ask(one)) for one in ENDPOINTS}
         assert {name for name, answer in answers.items() if answer.status != CODES[state]} == set()
         assert all(b"cell" in answer.body for answer in answers.values())
         assert await seen(connection) == before
