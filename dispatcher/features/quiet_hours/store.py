@@ -1,6 +1,6 @@
 """The store of quiet hours, and of what they have moved."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate, chain
 
@@ -20,7 +20,9 @@ _periods = msgspec.json.Decoder(list[Period]).decode
 _encode = msgspec.json.Encoder().encode
 # A tenant and a workspace.
 Place = tuple[str, str]
-# A tenant, a workspace, and an address by its kind among those of contacts.
+# A tenant, a workspace, and a kind of addresses among those of contacts.
+Group = tuple[str, str, str]
+# A tenant, a workspace, and an address by its kind.
 Contact = tuple[str, str, str, str]
 
 
@@ -106,14 +108,11 @@ def _minutes(hour: str) -> int:
     return 60 * int(hours) + int(minutes)
 
 
-async def zones(database: Database, asked: Collection[Contact]) -> tuple[datetime, dict[Contact, str]]:
+async def zones(database: Database, addresses: Mapping[Group, Sequence[str]]) -> tuple[datetime, dict[Contact, str]]:
     """Return the time by the database's clock, and the time zones of the contacts behind addresses that have one."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for tenant_id, workspace_id, kind, text in asked:
-        groups.setdefault((tenant_id, workspace_id, kind), []).append(text)
-    ends = list(accumulate(map(len, groups.values())))
-    columns = [[group[place] for group in groups] for place in range(3)]
-    texts = list(chain.from_iterable(groups.values()))
+    ends = list(accumulate(map(len, addresses.values())))
+    columns = [[group[place] for group in addresses] for place in range(3)]
+    texts = list(chain.from_iterable(addresses.values()))
     rows = await database.fetch(_SQL["zones"], *columns, texts, [1, *(end + 1 for end in ends[:-1])], ends)
     found = {(row[0], row[1], row[2], row[3]): row[4] for row in rows if row[0] is not None}
     return rows[0]["now"], found

@@ -13,7 +13,7 @@ from dispatcher.db.joint_looks import until_poll
 from dispatcher.engine.rules.life import Back, Claimed, Lane, Lost, Outcome, Skipped
 from dispatcher.features.quiet_hours import store
 from dispatcher.features.quiet_hours.rules import Move, Skip, Span, decide, span
-from dispatcher.features.quiet_hours.store import Contact, Limits, Place, Rule
+from dispatcher.features.quiet_hours.store import Group, Limits, Place, Rule
 from dispatcher.features.quiet_hours.zones import zone_for
 
 # A notification acts at once; this interval makes up for a lost one, and sees another time zone of a workspace.
@@ -74,17 +74,19 @@ class QuietHoursReader:
     async def put_off(self, batch: Sequence[Claimed]) -> Mapping[int, Outcome]:
         """Return what becomes of the deliveries of a batch that may not go now, by id. Those that are moved are Lost:
         nothing is left to write."""
-        asked: list[tuple[Claimed, Rule, Address, Contact]] = []
+        asked: list[tuple[Claimed, Rule, Address, Group]] = []
+        addresses: dict[Group, list[str]] = {}
         for item in batch:
             if (rule := self._rule(item)) is not None:
                 one = address(item.channel, item.recipient)
-                asked.append((item, rule, one, (item.tenant_id, item.workspace_id, _kind(item, one), one.text)))
-        contacts = {contact for *_, contact in asked}
+                group = item.tenant_id, item.workspace_id, _kind(item, one)
+                addresses.setdefault(group, []).append(one.text)
+                asked.append((item, rule, one, group))
         database = self._database
-        now, zones = await database.persist("quiet hours", lambda: store.zones(database, contacts))
+        now, zones = await database.persist("quiet hours", lambda: store.zones(database, addresses))
         closed: list[tuple[Claimed, Rule, ZoneInfo, Span]] = []
-        for item, rule, one, contact in asked:
-            zone = zone_for(zones.get(contact), one, rule.zone)
+        for item, rule, one, group in asked:
+            zone = zone_for(zones.get((*group, one.text)) if zones else None, one, rule.zone)
             found = self._span(rule, zone, now)
             if not found.is_open:
                 closed.append((item, rule, zone, found))

@@ -8,12 +8,18 @@ from dispatcher.base.values.addresses import Address
 from dispatcher.plans.walk.wall_clock import UTC_ZONE, zone_of
 
 NUMBERS_CACHED_MAX = 65_536
+# Of the first digits of numbers and the zones of workspaces.
+ZONES_CACHED_MAX = 10_000
 # The calling codes of countries have one to three digits, and none is the beginning of another.
 CODE_DIGITS_MAX = 3
 
 
 def zone_for(contact: str | None, one: Address, workspace: str) -> ZoneInfo:
     """Return the zone of a recipient."""
+    if contact is None and one.kind == "phone":
+        found = _zone_by_country(one.text[1 : 1 + CODE_DIGITS_MAX], workspace)
+        if found is not None:
+            return found
     return (
         zone_of(contact)
         or (zone_of(phone_zone(one.text)) if one.kind == "phone" else None)
@@ -28,7 +34,13 @@ def phone_zone(number: str) -> str | None:
     return _area_zone(number) if found == "" else found
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=ZONES_CACHED_MAX)
+def _zone_by_country(digits: str, workspace: str) -> ZoneInfo | None:
+    """Return the zone of all numbers that begin with these digits; None where it depends on the others."""
+    country = _country_zone(digits)
+    return None if country == "" else zone_of(country) or zone_of(workspace) or UTC_ZONE
+
+
 def _country_zone(digits: str) -> str | None:
     """Return the zone of the country whose code these digits begin with: empty where it has several."""
     countries = _countries()
