@@ -162,9 +162,9 @@ class Database:
             _discard(connection)
             raise
         finally:
-            # A connection that was cut off may have left the pool by itself.
+            # A connection that was cut off may have left the pool by itself. (It shields itself from a cancellation.)
             with suppress(asyncpg.InterfaceError, asyncpg.InternalClientError):
-                await asyncio.shield(self._pool.release(connection))
+                await self._pool.release(connection)
 
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
         """Return the rows of one autocommit statement, run once."""
