@@ -54,6 +54,8 @@ REPEATED = (
     "tests/conformance/test_outbox",
 )
 
+ALWAYS_REPEATED = ("tests/db", "tests/conformance/test_flow")
+
 # Of those, what is about a surface, or takes as long as hundreds: the SQL behind it is repeated elsewhere.
 NOT_REPEATED = re.compile(r"test_(?:endpoints|commands|manual|machine|any_plan|schema_name)\b")
 
@@ -72,14 +74,19 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest begin first. What is about SQL is repeated on the system's own version of Postgres."""
+    """The longest begin first. What is about SQL is repeated on the system's own version of Postgres: a half in each
+    run, but for what executes each statement of the engine."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     seen: set[str] = set()
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if _is_repeated(item) and (name not in seen or EACH_REPEATED.search(name)):
+        if _is_repeated(item) and (name not in seen or EACH_REPEATED.search(name)) and _has_its_turn(name):
             seen.add(name)
             item.add_marker(pytest.mark.postgres)
+
+
+def _has_its_turn(name: str) -> bool:
+    return name.startswith(ALWAYS_REPEATED) or examples.is_chosen(name, 2)
 
 
 def _is_repeated(item: pytest.Item) -> bool:

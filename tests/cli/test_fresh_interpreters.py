@@ -7,6 +7,7 @@ import pytest
 
 from dispatcher.commands import COMMANDS
 from tests.cli.test_operate import put, until_lives
+from tests.support.examples import is_chosen
 from tests.support.forks import forks
 from tests.support.program import Program
 from tests.support.scene import Connection
@@ -55,7 +56,10 @@ async def test_each_command_is_called_here(shared_url: str) -> None:
     assert not forks().suits(Program(shared_url).environment_with(FRESH))
 
 
-@pytest.mark.parametrize(("words", "code", "said"), CALLS.values(), ids=CALLS)
+# A third in each run: an interpreter takes as long as ten forks.
+@pytest.mark.parametrize(
+    ("words", "code", "said"), [pytest.param(*CALLS[name], id=name) for name in CALLS if is_chosen(name, 3)]
+)
 async def test_a_command_works_in_an_interpreter_of_its_own(shared_url: str, words: str, code: int, said: str) -> None:
     done = await asyncio.to_thread(Program(shared_url, **FRESH).run, *words.split())
     told = (done.stdout + done.stderr).decode()

@@ -6,6 +6,7 @@ many. A failure prints what repeats it, and DISPATCHER_TEST_SEED repeats a whole
 
 import os
 import secrets
+from zlib import crc32
 
 from hypothesis import settings
 
@@ -29,3 +30,15 @@ def new_seed() -> int:
     seed = int(os.environ.get("DISPATCHER_TEST_SEED", secrets.randbelow(_SEEDS)))
     print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
     return seed
+
+
+def is_chosen(name: str, one_of: int) -> bool:
+    """Whether a case is among those of this run: each is in one of so many. All are with the long profile, and where
+    somebody asks for some tests in one process.
+
+    All workers of a run choose the same.
+    """
+    run = os.environ.get("DISPATCHER_TEST_SEED") or os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None or settings.get_current_profile_name() == LONG:
+        return True
+    return (crc32(name.encode()) + crc32(run.encode())) % one_of == 0
