@@ -45,7 +45,11 @@ SILENT = {
     *("enrolContacts", "changeEnrolments", "pauseEnrolment", "resumeEnrolment", "cancelEnrolment", "previewMove"),
     *("moveEnrolments", "tellContactEvent"),
     *("getTimeline", "putCampaign", "deployCampaign", "testCampaign", "noteOutcome", "putRule", "putTrigger"),
+    "getCellDirectory",
 }
+# Only operators may ask, wherever a row is; the others are refused before anything is looked at.
+FOR_OPERATORS = {"listCells"}
+FOR_ALL = [one for one in ENDPOINTS if one.operation not in FOR_OPERATORS]
 # What these name comes to be where it is not there yet, whatever others have.
 MAKING = {
     *("putCampaign", "putSequence", "putWorkflow", "triggerWorkflow", "putTemplate", "putSchedule", "putContact"),
@@ -53,6 +57,7 @@ MAKING = {
 }
 BAD = 400
 NOT_FOUND = 404
+FORBIDDEN = 403
 BROKEN = 500
 # `tenant_id = $1`, and what has the same effect: in statements, and in functions that run with their caller's rights.
 CONDITION = re.compile(
@@ -236,14 +241,14 @@ def _fresh(workspace: Workspace) -> Workspace:
 
 # A database for each: what workspaces of a tenant share is at home as well.
 @pytest.mark.parametrize("shared", FOREIGN, ids=_place, indirect=True)
-@pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
+@pytest.mark.parametrize("one", FOR_ALL, ids=lambda one: one.operation)
 @pytest.mark.usefixtures("forgetful")
 async def test_a_forgotten_condition_leaks_nothing(one: Endpoint, shared: tuple[Site, Workspace]) -> None:
     site, workspace = shared
     assert await _leak(await Thief.of(_fresh(workspace), site), one, site.home) is None
 
 
-@pytest.mark.parametrize("one", ENDPOINTS, ids=lambda one: one.operation)
+@pytest.mark.parametrize("one", FOR_ALL, ids=lambda one: one.operation)
 @pytest.mark.usefixtures("forgetful")
 async def test_without_row_security_it_would_have(one: Endpoint, own: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenants, "_settings", lambda *_: "")
@@ -299,6 +304,15 @@ async def _reaches(thief: Thief, asked: Asked) -> str | None:
 @pytest.mark.parametrize("asked", _beyond(), ids=str)
 async def test_a_forged_operator_reaches_nothing(asked: Asked, workspace: Workspace, trusting: Site) -> None:
     assert await _reaches(await Thief.of(workspace, trusting), asked) is None
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in ENDPOINTS if one.operation in FOR_OPERATORS], ids=lambda one: one.operation
+)
+async def test_what_is_for_operators_is_refused_to_others(one: Endpoint, own: Site) -> None:
+    thief = await Thief.of(FOREIGN[0], own)
+    answer = await call(thief.app, thief.key, own.home.ask(one))
+    assert answer.status == FORBIDDEN
 
 
 @pytest.mark.parametrize("asked", _beyond(), ids=str)
