@@ -46,6 +46,7 @@ CALLS = {
     "quiet-hours": ("quiet-hours list", 0, "There are no quiet hours."),
     "caps": ("caps list", 0, "There are no caps."),
     "keys": ("keys list", 0, "There are no keys"),
+    "cells": ("cells list", 1, "cell.directory: is not set"),
     "webhooks": ("webhooks list", 0, "There are no endpoints"),
     "config": ("config check", 0, "The configuration is sound"),
 }
