@@ -61,6 +61,7 @@ COMMANDS: Mapping[str, Entry] = {
     "caps": _of("caps", "Limit how many messages one recipient gets in a period."),
     "keys": _of("keys", "Make, list, rotate and revoke the keys of the HTTP API."),
     "cells": _of("cells", "Look at the cells of an installation, and place tenants in them."),
+    "tenants": _of("cells.moving", "Move tenants from one cell to another."),
     "webhooks": _of("webhooks", "Send events of deliveries, runs and campaigns to endpoints, in signed messages."),
     "config": Entry("dispatcher.process.config", "Check the configuration, or show it."),
 }

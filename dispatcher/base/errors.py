@@ -5,6 +5,7 @@ DispatcherError
 │   ├── AssumptionRefused
 │   ├── ConfigError
 │   ├── InputError
+│   ├── MoveRefused
 │   ├── OtherWorkspace
 │   ├── RulesRefused
 │   ├── ScheduleRefused
@@ -28,6 +29,7 @@ DispatcherError
 ├── PausesChanged
 ├── DemonstrationRefused
 ├── TemplateError                   has `field` and `reason`
+├── MoveInterrupted
 ├── ListenerError                   also an OSError
 ├── NoRemoteForm
 └── RestartBudgetSpent
@@ -123,6 +125,10 @@ class ConfigError(FaultyInput):
 
 class InputError(FaultyInput):
     """The input has faults."""
+
+
+class MoveRefused(FaultyInput):
+    """A tenant is not moved."""
 
 
 class OtherWorkspace(FaultyInput):
@@ -256,6 +262,10 @@ class CallLost(DispatcherError):
 
 class ListenerError(DispatcherError, OSError):
     """The HTTP listener cannot bind its address."""
+
+
+class MoveInterrupted(DispatcherError):
+    """The move of a tenant was interrupted: the same command goes on with it."""
 
 
 class DemonstrationRefused(DispatcherError):

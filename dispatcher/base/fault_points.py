@@ -14,7 +14,7 @@ from msgspec import Struct
 
 EXIT_CODE = 70
 
-# Every point there is, in the order in which a delivery meets them.
+# Every point there is, in the order in which a delivery meets them; and those of a move, in its order.
 POINTS = (
     "claim.asked",
     "claim.taken",
@@ -44,6 +44,13 @@ POINTS = (
     "farewell.begun",
     "farewell.flushed",
     "farewell.left",
+    "move.page",
+    "move.stopped",
+    "move.drained",
+    "move.verified",
+    "move.closed",
+    "move.opened",
+    "move.cleaned",
 )
 ACTIONS = ("kill9", "exit", "raise", "stop", "stall")
 

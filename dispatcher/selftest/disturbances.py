@@ -20,7 +20,9 @@ PASSING_SECONDS_MAX = 2.0
 # Of the lease, so that lost connections fence no replica.
 AWAY_SHARES = (0.05, 0.4)
 
-ON_TERM = tuple(point for point in fault_points.POINTS if point.startswith(("drain.", "farewell.")))
+# Those of replicas: a move is a command.
+POINTS = tuple(point for point in fault_points.POINTS if not point.startswith("move."))
+ON_TERM = tuple(point for point in POINTS if point.startswith(("drain.", "farewell.")))
 # A life between two disturbances sees some claims, and hundreds of results.
 COUNT_MAX = {"result.put": 400, "render.done": 12, "recovery.fenced": 1, "recovery.done": 1}
 COUNT_MAX_OTHERS = 8
@@ -28,7 +30,7 @@ COUNT_MAX_OTHERS = 8
 
 def draw_fault(rng: random.Random) -> str:
     """Return a fault point at which to die, as a replica's environment has it."""
-    point = rng.choice(fault_points.POINTS)
+    point = rng.choice(POINTS)
     count = 1 if point in ON_TERM else rng.randint(1, COUNT_MAX.get(point, COUNT_MAX_OTHERS))
     return f"{point}:{count}:kill9"
 

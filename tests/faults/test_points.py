@@ -60,6 +60,13 @@ WHERE = {
     "farewell.begun": "pipeline.py",
     "farewell.flushed": "pipeline.py",
     "farewell.left": "pipeline.py",
+    "move.page": "features/cells/moving/mover.py",
+    "move.stopped": "features/cells/moving/mover.py",
+    "move.drained": "features/cells/moving/mover.py",
+    "move.verified": "features/cells/moving/mover.py",
+    "move.closed": "features/cells/moving/mover.py",
+    "move.opened": "features/cells/moving/mover.py",
+    "move.cleaned": "features/cells/moving/cleaning.py",
 }
 SENDING = POINTS[: POINTS.index("flush.written") + 1]
 RECOVERING = tuple(point for point in POINTS if point.startswith("recovery."))

@@ -7,6 +7,7 @@ FILES = (
     "db/schema/row_security",
     "db/schema/refusals",
     "features/cells/schema",
+    "features/cells/moving/schema",
     "engine/schema/outbox",
     "engine/schema/job_results",
     "engine/schema/engine",

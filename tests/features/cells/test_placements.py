@@ -26,6 +26,7 @@ RECORDS = {
     "suppression_log",
     "suppression_work",
     "suppressions",
+    "tenant_moves",
     "tenant_placements",
     "throughput",
     "webhook_events",

@@ -1,0 +1,1 @@
+"""Planned hand-over: one tenant moves from one cell to another."""

@@ -1,0 +1,62 @@
+"""Two cells: databases of one server, each with ids of its own, and moves between them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from msgspec import Struct, field
+
+from dispatcher.features.cells.moving.cell_connections import Place, connected
+from dispatcher.features.cells.moving.mover import Mover
+from dispatcher.features.cells.moving.moves import Result
+from tests.support.databases import TEMPLATE, new_database
+from tests.support.scene import Connection
+
+TENANT = "default"
+
+
+class Cells(Struct):
+    """Two cells; a move is asked for in a fresh pair of connections each, as the command does."""
+
+    urls: tuple[str, str]
+    first: Connection
+    second: Connection
+    told: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def mover(self, source: int = 1, tenant: str = TENANT) -> AsyncIterator[Mover]:
+        """A mover from one of them to the other."""
+        places = [Place(number, self.urls[number - 1], f"https://cell{number}") for number in (source, 3 - source)]
+        async with connected(places[0]) as here, connected(places[1]) as there:
+            yield Mover(here, there, tenant, self.told.append)
+
+    async def move(self, source: int = 1, tenant: str = TENANT) -> Result:
+        """Move a tenant, or go on with it."""
+        async with self.mover(source, tenant) as mover:
+            await mover.open("ann", "a larger server")
+            return await mover.run()
+
+    async def cancel(self) -> None:
+        """Cancel a move."""
+        async with self.mover() as mover:
+            await mover.cancel()
+
+    async def states(self, tenant: str = TENANT) -> tuple[str | None, str | None]:
+        """Where the tenant is, as each cell has it."""
+        asked = "SELECT state FROM dispatcher.tenant_placements WHERE tenant_id = $1"
+        return await self.first.fetchval(asked, tenant), await self.second.fetchval(asked, tenant)
+
+
+@pytest.fixture
+async def cells(template: str) -> AsyncIterator[Cells]:
+    """Two cells of a test's own."""
+    async with new_database(template, TEMPLATE) as one, new_database(template, TEMPLATE) as other:
+        connections = [await asyncpg.connect(url) for url in (one, other)]
+        try:
+            for number, connection in enumerate(connections, 1):
+                await connection.execute("SELECT dispatcher.join_cells($1::smallint)", number)
+            yield Cells((one, other), first=connections[0], second=connections[1])
+        finally:
+            for connection in connections:
+                await connection.close()
