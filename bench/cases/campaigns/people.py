@@ -39,7 +39,7 @@ WITH made AS (
 INSERT INTO dispatcher.contact_addresses (contact_id, position, tenant_id, workspace_id, kind, address, written)
 SELECT id, 1, 'default', 'default', 'phone', '+49151' || 10000000 + id, '+49151' || 10000000 + id FROM made
 """
-_CAMPAIGN = """
+CAMPAIGN = """
 INSERT INTO dispatcher.campaigns (tenant_id, workspace_id, name, channel, template_name, audience, updated_by)
 VALUES ('default', 'default', $1, 'sms', 'bench', $2::jsonb, 'bench')
 """
@@ -80,8 +80,8 @@ async def _furnish(url: str, contacts: int) -> None:
             "sources": {"en": {"parts": TEMPLATE, "partials": {}}},
         }
         await connection.fetch("SELECT * FROM dispatcher.put_templates($1::jsonb, true, 'bench')", json.dumps([draft]))
-        await connection.execute(_CAMPAIGN, EVERYBODY, '{"all": true}')
-        await connection.execute(_CAMPAIGN, FEW, '{"tags": ["few"]}')
+        await connection.execute(CAMPAIGN, EVERYBODY, '{"all": true}')
+        await connection.execute(CAMPAIGN, FEW, '{"tags": ["few"]}')
         await connection.execute("VACUUM (ANALYZE)")
         await connection.execute("CHECKPOINT")
 
